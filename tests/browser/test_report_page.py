@@ -58,6 +58,6 @@ def test_tables_and_commands_open(browser: Any, report: Path) -> None:
     page.goto(report.as_uri())
     page.locator("#latency summary", has_text="results as a table").click()
     assert page.locator("#latency table.data tbody tr").count() > 40
-    page.locator("#latency summary", has_text="Repeat it").click()
+    page.locator("#latency summary", has_text="Commands to repeat").click()
     assert "meshmark measure latency" in page.locator("#latency pre").inner_text()
     page.close()

@@ -1,4 +1,4 @@
-"""Writes the report: one self-contained page, the machine card, and every chart as PNG and SVG."""
+"""Writes the report: a self-contained page, the machine card, and the charts as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
-from meshmark.report.drawing import Drawn, chart_page, said, write_charts
+from meshmark.report.drawing import Drawn, chart_page, condition_text, write_charts
 from meshmark.report.html import (
     Cell,
     Cells,
@@ -24,14 +24,22 @@ from meshmark.report.html import (
     numbers,
 )
 from meshmark.report.sections import SECTIONS, Section
-from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
+from meshmark.report.selection import (
+    cleaned,
+    collect_skipped,
+    number_in,
+    selected,
+    skipped_text,
+    text_of,
+    value_of,
+)
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.values.units import NBSP, number, percent, scale_for, seconds, show, size
 
-MOST_ROWS = 2000  # of one table: a page must open at once also for a machine of hundreds of CPUs
+MAX_ROWS = 2000  # per table, so that the page opens quickly even for hundreds of CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +50,10 @@ class ReportPaths:
 
 
 def write_report(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path) -> ReportPaths:
-    """Writes `report.html`, `card.json` and `charts/` in `out`, each file whole or not at all.
+    """Writes `report.html`, `card.json` and `charts/` in `out`, each file atomically.
 
     Raises:
-        MeshmarkError: the folder cannot be written.
+        MeshmarkError: the folder is not writable.
     """
     records = cleaned(records)
     drawn, notes = _draw(records, run)
@@ -58,22 +66,22 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
 
 
 def report_page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> str:
-    """The page alone. Whatever the records are there is one: what they cannot be drawn by is said in it."""
+    """The page without files. Any records yield a page; it lists the records that no chart can show."""
     records = cleaned(records)
     return _page(records, absences, run, *_draw(records, run))
 
 
 def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawn], dict[str, str]]:
-    """The charts by their section's name, and what each of them left out."""
+    """The charts, and notes on the records that they skip, by section name."""
     drawn: dict[str, Drawn] = {}
     notes: dict[str, str] = {}
     topology = _facts(run, "topology")
     for section in SECTIONS:
-        with noting() as left_out:
-            chart = section.draw(records, *([topology] if section.mapped else []))
+        with collect_skipped() as skipped:
+            chart = section.draw(records, *([topology] if section.needs_topology else []))
         if chart is not None:
             drawn[section.name] = chart
-        notes[section.name] = left_out_said(left_out)
+        notes[section.name] = skipped_text(skipped)
     return drawn, notes
 
 
@@ -84,9 +92,9 @@ def _page(
     drawn: Mapping[str, Drawn],
     notes: Mapping[str, str],
 ) -> str:
-    # Whatever was asked of a run yields a result or says why not.
-    asked = {*(r.instrument for r in records), *(a.instrument for a in absences)}
-    shown = [s for s in SECTIONS if s.told(asked, s.name in drawn)]
+    # Every requested instrument has results or absences.
+    requested = {*(r.instrument for r in records), *(a.instrument for a in absences)}
+    shown = [s for s in SECTIONS if s.is_shown(requested, s.name in drawn)]
     sections = [_part(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown]
     known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
     return chart_page(
@@ -96,7 +104,7 @@ def _page(
         subtitle=_subtitle(run),
         verdict=_verdict(records, absences),
         run=run.run_id,
-        tiles=_tiles(records, absences, asked, run),
+        tiles=_tiles(records, absences, requested, run),
         topology=topology_svg(_facts(run, "topology")) if run.host else "",
         no_topology=_no_topology(records, run),
         machine=_machine(records, run),
@@ -104,8 +112,8 @@ def _page(
         nav=[(s.name, s.title) for s in shown],
         sections=[*sections, *_others(records), *_clock(records)],
         absent=absent_table(absences),
-        asked_all=bool(run.steps),  # only then is it known what was asked for
-        not_asked=", ".join(i for i in [*known, "clock"] if i not in asked),
+        requests_known=bool(run.steps),  # imported runs lack their list of steps
+        not_requested=", ".join(i for i in [*known, "clock"] if i not in requested),
         flag_counts=flag_counts(records),
         records=len(records),
         provenance=_provenance(records, run),
@@ -121,11 +129,11 @@ def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
 
 
 def _no_topology(records: Sequence[Record], run: RunInfo) -> str:
-    """Why the page has no drawing of the machine, where it has none."""
+    """Why the page has no drawing of the machine."""
     if run.host:
         return "The topology could not be read."
     models = records and all(r.source == "model" for r in records)
-    return "A simulated machine." if models else "Only results are stored of this run, and nothing of its host."
+    return "A simulated machine." if models else "This run contains results, but no information about its host."
 
 
 def _subtitle(run: RunInfo) -> str:
@@ -141,7 +149,7 @@ def _subtitle(run: RunInfo) -> str:
         texts.append(size(float(total)))
     virtual = _facts(run, "virtual")
     if virtual.get("guest") is True:
-        texts.append(f"a guest under {virtual.get('hypervisor')}")
+        texts.append(f"guest of {virtual.get('hypervisor')}")
     return " · ".join(texts)
 
 
@@ -151,24 +159,26 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     kinds = sorted({f for r in records for f in r.flags})
     of = len({r.instrument for r in records})
     parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
-    parts.append(f"{flagged} carry a flag ({', '.join(kinds)})." if flagged else "None carries a flag.")
+    parts.append(f"{flagged} flagged ({', '.join(kinds)})." if flagged else "None flagged.")
     if errors:
-        parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see what is absent.")
+        parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see the absent results.")
     return " ".join(parts)
 
 
 def _cpus(run: RunInfo) -> int:
-    """How many CPUs the host has; 0 where that is not known."""
+    """Number of CPUs of the host; 0 if unknown."""
     cpus = _facts(run, "topology").get("cpus")
     return len(cpus) if isinstance(cpus, list) else 0
 
 
-def _tiles(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str], run: RunInfo) -> list[Tile]:
+def _tiles(
+    records: Sequence[Record], absences: Sequence[Absence], requested: Collection[str], run: RunInfo
+) -> list[Tile]:
     found = figures(records, _cpus(run))
     tiles = []
     for key, (title, record) in found.items():
-        # Of the clock the table says it for all cores.
-        if key == "core_frequency" or INSTRUMENT_OF[key] not in asked:
+        # The section on clocks lists the frequency of every core.
+        if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
             continue
         if record is None:
             tiles.append(Tile(title, absent=why_absent(records, absences, INSTRUMENT_OF[key])))
@@ -178,7 +188,7 @@ def _tiles(records: Sequence[Record], absences: Sequence[Absence], asked: Collec
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         best = "–" if record.best is None else number(record.best / scale.factor)
         lines = [
-            told(record),
+            condition_summary(record),
             f"95 % interval {interval}",
             f"best {best} · spread {percent(record.spread)} · n{NBSP}{len(record.samples)}",
         ]
@@ -192,7 +202,7 @@ def _tiles(records: Sequence[Record], absences: Sequence[Absence], asked: Collec
     return tiles
 
 
-_TOLD = {
+_SUMMARY_CONDITIONS = {
     "bandwidth": ("store", "isa", "pages", "footprint_bytes"),
     "lines": ("from_cpu", "to_cpu"),
     "loaded": ("best_chains",),
@@ -206,14 +216,15 @@ _TOLD = {
 }
 
 
-def told(record: Record) -> str:
-    """The conditions that a reader of one figure must know, in a line."""
+def condition_summary(record: Record) -> str:
+    """The conditions that matter most for this instrument, on one line."""
     c = record.conditions
-    return " · ".join(said(k, c[k]) for k in _TOLD.get(record.instrument, ()) if c.get(k) is not None)
+    keys = _SUMMARY_CONDITIONS.get(record.instrument, ())
+    return " · ".join(condition_text(k, c[k]) for k in keys if c.get(k) is not None)
 
 
 def _strip(record: Record) -> Strip | None:
-    """Every sample as a tick on a line from the minimum to the maximum."""
+    """All samples as ticks on a line from minimum to maximum."""
     low, high = sorted(record.ends)
     if len(record.samples) < 2 or high == low:
         return None
@@ -226,7 +237,7 @@ def _strip(record: Record) -> Strip | None:
 
 
 def _span(value: Any, unit: str = "") -> Span:
-    """A fact for people; a missing one with its reason."""
+    """A formatted fact, or the reason for its absence."""
     if isinstance(value, Mapping) and set(value) == {"absent"}:
         return Span(f"absent: {value['absent']}", "absent")
     if value is None:
@@ -273,7 +284,7 @@ def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[
 
 
 def _settings(run: RunInfo) -> list[Fact]:
-    """What an administrator could change, and what of it can be read here."""
+    """Settings that an administrator can change, as far as they are readable."""
     facts = []
     pages, settings, firmware = (_facts(run, k) for k in ("pages", "settings", "firmware"))
     if pages:
@@ -299,7 +310,7 @@ def _settings(run: RunInfo) -> list[Fact]:
 
 
 def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
-    """What the curve shows beside what the system claims; neither is called the capacity."""
+    """Cache sizes as the system claims them, and the levels that the latency curve shows."""
     facts = []
     caches = host.get("caches")
     if isinstance(caches, list):
@@ -323,14 +334,14 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
 
 
 def command_of(record: Record) -> str:
-    """What repeats a result; '' where the record does not say it, or not of which machine it is."""
-    words = str(record.provenance.get("command") or "")
-    measured = words.partition(" ")[0] == record.instrument
-    if not words or record.source not in {"host", "model"}:
+    """The command that repeats a result; "" if the record lacks the command or the machine."""
+    command = str(record.provenance.get("command") or "")
+    measured = command.partition(" ")[0] == record.instrument
+    if not command or record.source not in {"host", "model"}:
         return ""
-    if measured and record.source == "model" and "--on" not in words.split():
+    if measured and record.source == "model" and "--on" not in command.split():
         return ""
-    return f"meshmark {'measure ' if measured else ''}{words}"
+    return f"meshmark {'measure ' if measured else ''}{command}"
 
 
 def _commands(records: Sequence[Record], *instruments: str) -> str:
@@ -339,15 +350,15 @@ def _commands(records: Sequence[Record], *instruments: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A section as `report.html` draws it.
+    """A section as `report.html` shows it.
 
     Attributes:
-        name: by which it can be linked; "": it cannot.
-        note: what the chart leaves out.
-        beside: what follows the chart, rendered.
+        name: element id; "": none.
+        note: the records that the chart skips.
+        details: rendered text below the chart.
         absent: why there is no chart.
-        results: how many the table is of; it may show fewer.
-        open: whether the table is shown at once.
+        results: number of results; the table may show fewer.
+        open: whether the table is expanded.
     """
 
     title: str
@@ -356,7 +367,7 @@ class _Part:
     caption: str = ""
     drawn: bool = False
     note: str = ""
-    beside: str = ""
+    details: str = ""
     absent: str = ""
     table: Table | None = None
     results: int = 0
@@ -367,8 +378,8 @@ class _Part:
 def _part(
     section: Section, drawn: bool, note: str, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
 ) -> _Part:
-    topology = [_facts(run, "topology")] if section.mapped else []
-    # The numbers behind the chart stand once an instrument, with its first chart.
+    topology = [_facts(run, "topology")] if section.needs_topology else []
+    # Only the first section of an instrument contains its table.
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     mine = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
     return _Part(
@@ -378,7 +389,7 @@ def _part(
         section.caption,
         drawn,
         note,
-        beside=section.beside(records, *topology) if section.beside else "",
+        details=section.details(records, *topology) if section.details else "",
         absent=note or why_absent(records, absences, section.instrument),
         table=_table(mine) if mine else None,
         results=len(mine),
@@ -390,7 +401,7 @@ _HIDDEN = OBSERVED | {"page_bytes", "cpus", "fill"}
 
 
 def _others(records: Sequence[Record]) -> list[_Part]:
-    """Results of instruments that no section is about, as tables."""
+    """Tables of results of instruments without a section."""
     known = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
     others: dict[str, list[Record]] = {}
     for r in records:
@@ -423,7 +434,7 @@ def _table(mine: Sequence[Record]) -> Table:
             ),
             Cell("", flags=r.flags),
         ]
-        for r in mine[:MOST_ROWS]
+        for r in mine[:MAX_ROWS]
     ]
     return Table(head, rows)
 
@@ -454,8 +465,8 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
         ]
         for r in mine
     ]
-    table = Table(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows)
-    caption = "What they cost, how fine they are, and how fast each core really ran."
+    table = Table(["metric", "clock", "CPU", "median", "95 % interval", "flags"], rows)
+    caption = "Cost and resolution of each clock, and the measured frequency of each core."
     return [
         _Part(
             "Clocks",
@@ -475,7 +486,7 @@ def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     known = {
         "Run": run.run_id,
         "Started": run.started[:19].replace("T", " ") + " UTC" if run.started else "",
-        "Took": seconds(run.elapsed_s) if run.elapsed_s > 0 else "",
+        "Elapsed": seconds(run.elapsed_s) if run.elapsed_s > 0 else "",
         "Specification": run.spec_name,
         "Command": run.command,
         "Version": run.version,
@@ -494,4 +505,4 @@ def _steps(run: RunInfo) -> Table:
         ]
         for s in run.steps
     ]
-    return Table(["step", "status", "took", "meshmark-probe …"], rows, wrap=True)
+    return Table(["step", "status", "elapsed", "meshmark-probe …"], rows, wrap=True)

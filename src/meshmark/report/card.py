@@ -1,7 +1,7 @@
-"""The machine card: the few figures that a buyer, a scheduler or a program asks for, each with its interval.
+"""Builds the machine card: key figures of a machine, each with its interval.
 
 Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "flags", "conditions"}` or
-`{"absent": reason}`. Units are SI; the keys are those of `FIGURES`.
+`{"absent": reason}`, in SI units, with the keys of `figures`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meshmark.report.charts import in_memory
-from meshmark.report.drawing import said
+from meshmark.report.drawing import condition_text
 from meshmark.report.selection import cleaned, value_of
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
@@ -21,19 +21,19 @@ Figure = dict[str, Any]
 
 
 def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
-    """Of one metric, by its direction."""
+    """The best of the records to keep, by the direction of their metric."""
     found = [r for r in records if keep(r)]
     if not found:
         return None
     return (min if found[0].better == "lower" else max)(found, key=lambda r: r.value)
 
 
-def _most_threads(records: Sequence[Record], instrument: str) -> float:
+def _max_threads(records: Sequence[Record], instrument: str) -> float:
     return max((value_of(r, "threads") for r in records if r.instrument == instrument), default=1)
 
 
 def balance(found: Mapping[str, tuple[str, Record | None]]) -> tuple[Record, Record] | None:
-    """Of `figures`, fp64 peak and triad of as many threads; None where there is no such pair."""
+    """Fp64 peak and triad with the same number of threads; None if there is no such pair."""
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]
     if peak and triad and triad.value > 0 and peak.conditions.get("threads") == triad.conditions.get("threads"):
         return peak, triad
@@ -41,19 +41,19 @@ def balance(found: Mapping[str, tuple[str, Record | None]]) -> tuple[Record, Rec
 
 
 def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Record | None]]:
-    """Key → (title, record or None), in the order in which a reader wants them.
+    """Title and record (or None) by key, in order of display.
 
     Args:
-        cpus: of the host; 0: not known, so that nothing is of all of them.
+        cpus: number of CPUs of the host; 0: unknown, so that no title says `all CPUs`.
     """
     triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
-    all_threads = _most_threads(records, "bandwidth")
-    peak_threads = _most_threads(records, "peak")
+    all_threads = _max_threads(records, "bandwidth")
+    peak_threads = _max_threads(records, "peak")
     largest_table = max((value_of(r, "table_bytes") for r in records if r.metric == "update_rate"), default=0)
-    dense_threads = _most_threads(records, "dgemm")
+    dense_threads = _max_threads(records, "dgemm")
 
     def by(threads: float) -> str:
-        return "all CPUs" if threads >= cpus > 0 else said("threads", int(threads) or None)
+        return "all CPUs" if threads >= cpus > 0 else condition_text("threads", int(threads) or None)
 
     def triad(threads: float) -> Record | None:
         return _best(triads, lambda r: value_of(r, "threads") == threads)
@@ -75,7 +75,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         "memory_latency": ("Memory latency, huge pages", memory(small_pages=False)),
         "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory(small_pages=True)),
         "line_swap": (
-            "Core to core, one way",
+            "Core-to-core latency, one way",
             _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
         ),
         "peak_fp64": (
@@ -103,8 +103,11 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
             "Random updates" + (", largest table" if largest_table else ""),
             _best(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") >= 0.45 * largest_table),
         ),
-        "memory_parallelism": ("Loads in flight, one core", _best(records, lambda r: r.metric == "memory_parallelism")),
-        "core_frequency": ("Core clock reached", _best(records, lambda r: r.metric == "core_frequency")),
+        "memory_parallelism": (
+            "Outstanding loads, one core",
+            _best(records, lambda r: r.metric == "memory_parallelism"),
+        ),
+        "core_frequency": ("Highest core clock", _best(records, lambda r: r.metric == "core_frequency")),
         "io_read": (
             "Storage read",
             _best(
@@ -134,9 +137,9 @@ def _figure(record: Record) -> Figure:
 
 
 def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrument: str) -> str:
-    """The reason that was given for an instrument, or that it was not asked for."""
+    """The reason why an instrument has no result here."""
     if any(r.instrument == instrument for r in records):
-        return "not among what this run measured"
+        return "this run did not measure it"
     reasons = [a.reason for a in absences if a.instrument == instrument]
     return reasons[0] if reasons else "not measured in this run"
 
@@ -158,7 +161,7 @@ INSTRUMENT_OF = {
 
 
 def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> dict[str, Any]:
-    """`card.json`: see the module's text."""
+    """The content of `card.json`, see the module's description."""
     records = cleaned(records)
     found = figures(records)
     card: dict[str, Any] = {
@@ -181,7 +184,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
             "flags": sorted(peak.flags | triad.flags),
         }
     else:
-        card["figures"]["balance"] = {"absent": "needs peak and bandwidth of as many threads"}
+        card["figures"]["balance"] = {"absent": "requires peak and bandwidth with the same number of threads"}
     same = ("level", "pages", "memory_node", "cpu", "stride_bytes")
     capacities = {tuple(r.conditions.get(k) for k in same): r.value for r in records if r.metric == "level_capacity"}
     card["levels"] = [

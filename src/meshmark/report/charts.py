@@ -1,7 +1,7 @@
-"""Charts of records, as Vega-Lite through Altair: one specification for the page, PNG and SVG.
+"""Draws charts of memory, storage and core-to-core records as Vega-Lite specifications for the page, PNG and SVG.
 
-A function takes all records and returns a chart, or None where none of them is of its kind. Colour, flags and
-tooltips are the same everywhere: a hollow mark is a flagged one, and a hover tells the distribution behind a point.
+A function takes all records and returns a chart, or None if no record is suitable. In all charts, flagged marks are
+hollow and tooltips show the distribution of the samples.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from meshmark.report.drawing import (
     bytes_axis,
     chart_of,
     clearest,
+    condition_text,
     drawing,
     layered,
     linear_axis,
     log_axis,
     natural,
     row,
-    said,
     several,
     sized,
     tooltip,
@@ -38,8 +38,7 @@ from meshmark.values.units import show, size
 
 
 def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
-    """Rows of those series over condition `x`, a number of all of them, that have more than two points, named by what
-    differs among them."""
+    """Rows of all series over the condition `x` with more than two points, named by the conditions that vary."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:
         groups.setdefault(tuple(str(r.conditions.get(k)) for k in keys), []).append(r)
@@ -51,7 +50,7 @@ def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
 
 
 def _walks(records: Sequence[Record]) -> list[Record]:
-    """Latencies of the plain question: one random cycle over all of the footprint."""
+    """Latencies of random cycles over the whole footprint."""
     found = selected(
         records,
         "latency",
@@ -65,7 +64,7 @@ def _walks(records: Sequence[Record]) -> list[Record]:
 
 @drawing
 def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency against footprint, log-log, with the levels found."""
+    """Latency by footprint, log-log, with the detected levels."""
     curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
@@ -92,7 +91,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency against a constant stride, with the random walks of the same footprint as levels to compare with."""
+    """Latency by stride, with the latencies of random access over the same footprint for comparison."""
     found = selected(
         records,
         "latency",
@@ -106,20 +105,20 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows = _curves(even, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
-    # A footprint is cut to whole strides, so that it differs a little from what was asked for.
-    most = max(value_of(r, "footprint_bytes") for r in even)
+    # Footprints are truncated to whole strides, so they differ slightly from the requested one.
+    largest = max(value_of(r, "footprint_bytes") for r in even)
     nodes = {r.conditions.get("memory_node") for r in even}
     marks = [
         row(
             r,
             label=f"random in blocks of {size(value_of(r, 'locality_bytes'))}"
             if value_of(r, "locality_bytes")
-            else "random over all",
+            else "random over the footprint",
         )
         for r in found
         if r.conditions["pattern"] == "random"
         and r.conditions.get("memory_node") in nodes
-        and abs(value_of(r, "footprint_bytes") / most - 1) < 0.01
+        and abs(value_of(r, "footprint_bytes") / largest - 1) < 0.01
     ]
     marks = clearest(marks, "label")
     y = log_axis([*rows, *marks], "time per load", NS)
@@ -133,7 +132,7 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Net bandwidth against footprint, ordinary against streaming stores."""
+    """Net bandwidth by footprint, for regular and streaming stores."""
     found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes",), above_zero=True)
     rows = _curves(found, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     if not rows:
@@ -143,7 +142,7 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
-    """Net bandwidths of the largest footprints of the run: those are meant to be beyond every cache."""
+    """Net bandwidths of the largest footprints of the run, which are assumed to exceed all caches."""
     found = selected(
         records,
         "bandwidth",
@@ -152,30 +151,30 @@ def in_memory(records: Sequence[Record]) -> list[Record]:
         texts=("kernel",),
         above_zero=True,
     )
-    most = max((value_of(r, "footprint_bytes") for r in found), default=0.0)
-    return [r for r in found if value_of(r, "footprint_bytes") >= 0.45 * most]
+    largest = max((value_of(r, "footprint_bytes") for r in found), default=0.0)
+    return [r for r in found if value_of(r, "footprint_bytes") >= 0.45 * largest]
 
 
 @drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
+    """Bandwidth of every kernel at the largest footprint, by type of store and number of threads."""
     found = selected(
         records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"), texts=("kernel", "store")
     )
     found = [r for r in found if r.conditions.get("mode") in {None, "threads"}]
-    most = max((value_of(r, "threads") for r in found), default=0)
-    found = [r for r in found if r.conditions["threads"] in {1, most}]
+    max_threads = max((value_of(r, "threads") for r in found), default=0)
+    found = [r for r in found if r.conditions["threads"] in {1, max_threads}]
     kernels = list(dict.fromkeys(str(r.conditions["kernel"]) for r in found))  # in the order of the instrument
     if len(kernels) < 2:
         return None
-    wide = [r for r in found if _largest(r, found)]
+    wide = [r for r in found if _at_common_footprint(r, found)]
     rows = [
         row(
             r,
             kernel=str(r.conditions["kernel"]),
             threads=value_of(r, "threads"),
             store=str(r.conditions["store"]),
-            series=f"{said('threads', r.conditions['threads'])}, {said('store', r.conditions['store'])}",
+            series=", ".join(condition_text(k, r.conditions[k]) for k in ("threads", "store")),
         )
         for r in wide
     ]
@@ -184,14 +183,14 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return bars(rows, "kernel", kernels, "net bandwidth", GB, ["kernel", "series"])
 
 
-def _largest(record: Record, among: Sequence[Record]) -> bool:
-    """Of its kernel's footprints the one at which most kernels were measured: that is the comparison that was asked."""
+def _at_common_footprint(record: Record, among: Sequence[Record]) -> bool:
+    """Whether the record has the footprint that most kernels share, which makes them comparable."""
     sizes: dict[int, set[Any]] = {}
     for r in among:
         rounded = round(value_of(r, "footprint_bytes") / 2**20)
         sizes.setdefault(rounded, set()).add(r.conditions["kernel"])
-    most = max(sizes, key=lambda s: (len(sizes[s]), s))
-    return round(value_of(record, "footprint_bytes") / 2**20) == most
+    common = max(sizes, key=lambda s: (len(sizes[s]), s))
+    return round(value_of(record, "footprint_bytes") / 2**20) == common
 
 
 def bars(
@@ -217,22 +216,22 @@ def bars(
 
 @drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Core to core: a heat map a protocol."""
-    what = {
+    """Core-to-core latency: one heat map per protocol."""
+    titles = {
         "swap": "compare-and-swap, one way",
         "flag": "flag, round trip",
         "dirty": "load of a modified line",
         "clean": "load of a clean line",
     }
     found = selected(records, (), "line_latency", numbers=("from_cpu", "to_cpu"), texts=("state",))
-    found = [r for r in found if r.conditions["state"] in what]
+    found = [r for r in found if r.conditions["state"] in titles]
     if not found:
         return None
     cpus = sorted({int(value_of(r, end)) for r in found for end in ("from_cpu", "to_cpu")})
     nodes = sorted({text_of(r, "home_node") for r in found})
     charts = []
     side = max(80, min(420, 26 * len(cpus)))
-    for state, node in itertools.product(what, nodes[:4]):
+    for state, node in itertools.product(titles, nodes[:4]):
         rows = [
             row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")), ns=f"{r.value * 1e9:.0f}")
             for r in found
@@ -242,12 +241,12 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             continue
         rows = clearest(rows, "from_cpu", "to_cpu")
         tips = tooltip("from_cpu", "to_cpu")
-        if len(rows) > MANY:  # a cell of a large machine says its median, interval and flags; the rest is in the store
+        if len(rows) > MANY:  # on large machines, tooltips omit what the store has anyway
             kept = ("from_cpu", "to_cpu", "value", "median", "interval", "flags", "flagged")
             rows = [{k: r[k] for k in kept} for r in rows]
             tips = [alt.Tooltip(f"{k}:N", title=k.replace("_", " ")) for k in kept if k not in {"value", "flagged"}]
         low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
-        # A difference of a few per cent must not look like black and white.
+        # Small differences must not span the whole colour scale.
         scale = alt.Scale(scheme="cividis", reverse=True, domain=[low, max(high, 1.5 * low)])
         numbers = len(cpus) <= 16
         legend = (
@@ -272,7 +271,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
                     text="ns:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
                 )
             )
-        title = what[state] + (", ns" if numbers else "") + (f", memory of node {node}" if len(nodes) > 1 else "")
+        title = titles[state] + (", ns" if numbers else "") + (f", memory of node {node}" if len(nodes) > 1 else "")
         charts.append(alt.layer(*layers).properties(title=title, width=side, height=side))
     columns = max(1, 1000 // (side + 160))
     maps: alt.TopLevelMixin = alt.concat(*charts, columns=columns, spacing=30).resolve_scale(color="independent")
@@ -281,7 +280,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency against bandwidth; a point's chains or pause are in its tooltip."""
+    """Latency against bandwidth; tooltips show the number of chains or the pause."""
     rates = {_point(r): r for r in selected(records, "loaded", "bandwidth_net")}
     found = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
     found = [r for r in found if _point(r) in rates]
@@ -290,7 +289,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows = []
     for r in found:
         c = r.conditions
-        series = f"{c['mode']}, {said('threads', c['threads'])}"
+        series = f"{c['mode']}, {condition_text('threads', c['threads'])}"
         reads = number(r, "read_share")
         share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
         rate = rates[_point(r)]
@@ -305,7 +304,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             )
         )
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
-    x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=GB, tickCount=8))
+    x = alt.X("bandwidth:Q", title="total bandwidth", axis=alt.Axis(labelExpr=GB, tickCount=8))
     return layered(rows, x, linear_axis("time per load", NS), "series", ["rate", "chains", "pause"])
 
 
@@ -319,28 +318,28 @@ _GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
 
 @drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Random updates by pages, kernel and threads; over the table's size where there are several."""
+    """Random updates by page size, kernel and threads; as curves if there are several table sizes."""
     found = selected(records, (), "update_rate", numbers=("threads",), texts=("kernel",))
     if not found:
         return None
     over = selected(found, (), "update_rate", positive=("table_bytes",), above_zero=True)
     if curves := _curves(over, "table_bytes", "memory_node", "pages", "kernel", "threads"):
-        y = log_axis(curves, "updates a second", _GOPS)
+        y = log_axis(curves, "update rate", _GOPS)
         return layered(curves, bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
         row(
             r,
             group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
-            series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}",
+            series=f"{r.conditions['kernel']}, {condition_text('threads', r.conditions['threads'])}",
         )
         for r in found
     ]
-    return bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
+    return bars(rows, "group", None, "update rate", _GOPS, ["group", "series"])
 
 
 @drawing
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Rates by direction and queue depth."""
+    """Storage bandwidth by direction and queue depth."""
     found = selected(records, "io", "bandwidth_net", texts=("direction",))
     if not found:
         return None
@@ -348,7 +347,9 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         row(
             r,
             group=listed(str(r.conditions["direction"]), sized(r, "block_bytes")),
-            series=listed(*(said(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)),
+            series=listed(
+                *(condition_text(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)
+            ),
         )
         for r in found
     ]
@@ -356,8 +357,8 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 @drawing
-def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency while 1, 2, 4 … CPUs chase together."""
+def concurrent_latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Latency while 1, 2, 4 … CPUs run the same access pattern."""
     found = [r for r in _walks(records) if r.conditions.get("pages") != "4KiB"]
     shared = {r.conditions["footprint_bytes"] for r in found if r.conditions["processes"] != 1}
     found = [r for r in found if r.conditions["footprint_bytes"] in shared]
@@ -372,7 +373,7 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     counts = sorted({r["processes"] for r in rows})
     x = alt.X(
         "processes:Q",
-        title="CPUs that chase at once",
+        title="concurrent CPUs",
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(values=counts, format="d", labelOverlap=True),
     )

@@ -1,5 +1,6 @@
-"""Charts of what ranks do among each other: halo exchange, ping-pong and collectives, as those of `charts`, the ratio
-of two libraries, and the ranking of protocols as a table of the page. Swaps are in `swaps`.
+"""Draws charts of halo exchange, ping-pong and collectives, compares libraries, and ranks protocols.
+
+`swaps` draws the charts of swaps.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_
 from meshmark.store.record import Record
 from meshmark.values.units import number, show, size
 
-_BEST: Final = "best protocol of each"
+_BEST: Final = "best protocol of each library"
 TIME: Final = (
     "datum.value >= 1 ? format(datum.value, '~r') + ' s' : datum.value >= 1e-3 ? format(datum.value * 1e3, '~r') "
     "+ ' ms' : datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
@@ -47,7 +48,7 @@ _COUNT: Final = (
 
 
 def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
-    """Powers of four from the least to the greatest."""
+    """A base-2 logarithmic axis with ticks at powers of four."""
     values = [r["x"] for r in rows]
     ticks = [2**k for k in range(0, 34, 2) if min(values) <= 2**k <= max(values) * 1.01]
     label = _COUNT.format(unit, f" {unit}" if unit else "")
@@ -68,7 +69,7 @@ def library_of(record: Record) -> str:
 
 
 def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
-    """Rows over the message's size of series that are named by these conditions, with their library beside."""
+    """Rows over message size, with the series named by these conditions, and the library."""
     rows = [
         row(
             r,
@@ -83,7 +84,7 @@ def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
 
 
 def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | None:
-    """Curves over the message's size: of all libraries in one chart, or a panel each where they are too many."""
+    """Curves over message size: of all libraries in one chart, or one panel per library if there are too many."""
     if not rows:
         return None
     x, y = doubling(rows, "message", "B"), log_axis(rows, title, label)
@@ -103,7 +104,7 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
 
 
 def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
-    """Of all protocols that were measured, so that each has its own in every chart."""
+    """A scale over all measured protocols, so that each has the same colour in every chart."""
     names = list(dict.fromkeys(p for one in ranking.rankings(records, subject) for p in one.protocols))
     range_ = colours(len(names))
     return (
@@ -113,7 +114,7 @@ def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = F
 
 @drawing
 def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Exchange time over words, a line a protocol, dashed by paradigm; a panel a library where there are several."""
+    """Exchange time by words: one line per protocol, dashed by paradigm, one panel per library."""
     found = selected(records, "halo", "exchange_time", positive=("words",), texts=("protocol",), above_zero=True)
     if not found:
         return None
@@ -130,20 +131,20 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     ]
     rows = sorted(clearest(rows, "library", "protocol", "x"), key=lambda r: r["x"])
     colours = _colours(records, ranking.HALO)
-    told = {r["paradigm"] for r in rows}
-    paradigms = [*(p for p in ("mpi", "shmem", "caf") if p in told), *sorted(told - {"mpi", "shmem", "caf"})]
+    present = {r["paradigm"] for r in rows}
+    paradigms = [*(p for p in ("mpi", "shmem", "caf") if p in present), *sorted(present - {"mpi", "shmem", "caf"})]
     dashes = alt.Scale(domain=paradigms, range=[[1, 0], [7, 3], [2, 2], [9, 2, 2, 2]][: len(paradigms)])
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5)
     panels = []
     libraries = list(dict.fromkeys(r["library"] for r in rows))
     for panel, library in enumerate(libraries):
         mine = [r for r in rows if r["library"] == library]
-        y = log_axis(rows, "time of an exchange", TIME)
-        # A click on a name leaves that line alone; there are too many to follow each.
+        y = log_axis(rows, "time per exchange", TIME)
+        # A click on a legend entry isolates its line, because there are many.
         chosen = alt.selection_point(fields=["protocol"], bind="legend", name=f"chosen{panel}")
         shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
         base = chart_of(mine).encode(
-            x=doubling(rows, "words of 8 bytes to each neighbour"),
+            x=doubling(rows, "8-byte words per neighbour"),
             color=alt.Color("protocol:N", title=None, scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("paradigm:N", title=None, scale=dashes, legend=alt.Legend(symbolType="stroke")),
         )
@@ -158,7 +159,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             chart_of(mine)
             .mark_point(size=30, filled=True, strokeWidth=1.4)
             .encode(
-                x=doubling(rows, "words of 8 bytes to each neighbour"),
+                x=doubling(rows, "8-byte words per neighbour"),
                 y=y("value"),
                 color=alt.Color("protocol:N", scale=colours, legend=legend, title=None),
                 stroke=alt.Stroke("protocol:N", scale=colours, legend=None),
@@ -177,7 +178,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _ranking_table(one: ranking.Ranking) -> Table:
-    """Protocols by sizes; the best of a size in bold."""
+    """Times by protocol and size; the best of each size in bold."""
     scales = ranking.column_scales(one)
 
     def cell(protocol: str, size: int) -> Cell:
@@ -187,7 +188,7 @@ def _ranking_table(one: ranking.Ranking) -> Table:
         text = f"{number(r.value / scales[size].factor)} {ranking.half_percent(r)}"
         return Cell(text, number=True, bold=r is one.best(size), flags=r.flags)
 
-    head = ["protocol", "over best", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
+    head = ["protocol", "vs. best", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
     rows: list[Cells] = [
         [p, *numbers(f"{one.over_best(p):.2f}"), *(cell(p, s) for s in one.sizes)] for p in one.protocols
     ]
@@ -195,33 +196,34 @@ def _ranking_table(one: ranking.Ranking) -> Table:
 
 
 def _defects(records: Sequence[Record]) -> list[str]:
-    """What `defects` counted, library by library; nothing where it was not asked."""
+    """The results of `defects` by library, as sentences."""
     found = [r for r in records if r.instrument == "defects"]
     items = []
     for library in libraries_of(found):
         mine = [r for r in found if library_of(r) == library]
         wrong = [r for r in mine if r.value > 0]
         if not wrong:
-            items.append(f"{library}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived")
+            items.append(f"{library}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived correctly")
         for r in wrong:
-            what, words = text_of(r, "protocol"), text_of(r, "words")
-            how = listed(text_of(r, "trial"), what if words == UNKNOWN else f"{what} of {words} words")
-            off = r.conditions.get("shifted_bytes")
-            shift = f", found {off} bytes beside their place" if off else ""
+            protocol, words = text_of(r, "protocol"), text_of(r, "words")
+            how = listed(text_of(r, "trial"), protocol if words == UNKNOWN else f"{protocol} of {words} words")
+            shifted = r.conditions.get("shifted_bytes")
+            shift = f", shifted by {shifted} bytes" if shifted else ""
             items.append(f"{library}: {how}: {r.value:.0f} wrong{shift}")
     return items
 
 
-def beside(records: Sequence[Record]) -> str:
-    """What follows the chart of the halo exchange: rankings, the stretches of their winners, and defects; '' without
-    any."""
-    found = [(one, ranking.told(ranking.stretches(one)), _ranking_table(one)) for one in ranking.rankings(records)]
+def halo_details(records: Sequence[Record]) -> str:
+    """Renders the rankings, their winners by size, and defects; "" if there are none."""
+    found = [
+        (one, ranking.winner_lines(ranking.stretches(one)), _ranking_table(one)) for one in ranking.rankings(records)
+    ]
     defects = _defects(records)
     return render("parts/halo.html", rankings=found, defects=defects) if found or defects else ""
 
 
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
-    # A message of no bytes has no place on an axis of sizes.
+    # An empty message has no place on a logarithmic axis.
     sized = [r for r in records if r.conditions.get("message_bytes") != 0]
     found = selected(sized, "pingpong", metric, positive=("message_bytes",), texts=("protocol",), above_zero=True)
     several = len({r.conditions.get("to_rank") for r in found}) > 1
@@ -230,35 +232,35 @@ def _messages(records: Sequence[Record], metric: str) -> list[Row]:
 
 @drawing
 def pingpong(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency of one message over its size."""
-    return _overlay(_messages(records, "message_latency"), "time until it is there", TIME)
+    """Message latency by size."""
+    return _overlay(_messages(records, "message_latency"), "message latency", TIME)
 
 
 @drawing
 def pingpong_bandwidth(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Bandwidth of one message after the other over its size."""
+    """Bandwidth of consecutive messages by size."""
     return _overlay(_messages(records, "bandwidth_net"), "bandwidth", RATE)
 
 
 @drawing
 def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Time of a collective over the message's size, by operation and algorithm."""
+    """Time of collectives by message size, operation and algorithm."""
     subject = ranking.COLLECTIVES
     sized = [r for r in records if r.conditions.get("message_bytes") != 0]
     found = selected(
         sized, subject.instruments, subject.metric, positive=("message_bytes",), texts=subject.names, above_zero=True
     )
-    return _overlay(_curves(found, "operation", "algorithm"), "time of one operation", TIME)
+    return _overlay(_curves(found, "operation", "algorithm"), "time per operation", TIME)
 
 
 def _compared(pair: ranking.Comparison) -> dict[str, dict[int, ranking.Ratio]]:
-    """Ratios over the size by name; of the halo exchange those of the best protocols first."""
+    """Ratios by name and size; for the halo exchange, those of the best protocols first."""
     best = {_BEST: pair.best} if pair.a.subject is ranking.HALO else {}
     return {**best, **{name: of for name in pair.a.protocols if (of := pair.of(name))}}
 
 
 def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevelMixin | None:
-    """Times of the second library over those of the first: a panel a pair of libraries, a line a name."""
+    """Ratio of times with two libraries: one panel per pair of libraries, one line per protocol."""
     panels: list[tuple[str, alt.LayerChart | alt.FacetChart]] = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         a, b, _ = pair
@@ -273,7 +275,7 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
                     {
                         "series": name,
                         "x": x,
-                        "at": subject.said(x),
+                        "at": subject.size_text(x),
                         "value": ratio.value,
                         "low": ratio.low,
                         "high": ratio.high,
@@ -288,7 +290,7 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
         if len({r["x"] for r in rows}) > 1:
             colours = _colours(records, subject, best=subject is ranking.HALO)
             chart = _ratio_chart(pair, rows, colours, len(panels))
-            panels.append((f"{b.library} over {a.library}, {a.where}", chart))
+            panels.append((f"{b.library} relative to {a.library}, {a.where}", chart))
     if len(panels) < 2:
         return panels[0][1] if panels else None
     titled = [chart.properties(title=name, width=385, height=340) for name, chart in panels]
@@ -304,19 +306,19 @@ def _ratio_chart(
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5, values=names)
     chosen = alt.selection_point(fields=["series"], bind="legend", name=f"compared{panel}")
     shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
-    # As far as the ratios reach, where the bands are cut: one of few samples would press all lines together.
-    least, most = 0.8 * min([0.9, *(r["value"] for r in rows)]), 1.25 * max([1.1, *(r["value"] for r in rows)])
-    scale = alt.Scale(type="log", domain=[least, most], clamp=True)
-    axis = alt.Axis(values=ticks(least, most), format="~r")
+    # The axis covers the ratios and clips wide bands, which would compress all lines.
+    low, high = 0.8 * min([0.9, *(r["value"] for r in rows)]), 1.25 * max([1.1, *(r["value"] for r in rows)])
+    scale = alt.Scale(type="log", domain=[low, high], clamp=True)
+    axis = alt.Axis(values=ticks(low, high), format="~r")
 
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title="ratio of times", scale=scale, axis=axis)
 
-    words = pair.a.subject is ranking.HALO
-    x = doubling(rows, *(("words of 8 bytes to each neighbour", "") if words else ("message", "B")))
+    in_words = pair.a.subject is ranking.HALO
+    x = doubling(rows, *(("8-byte words per neighbour", "") if in_words else ("message", "B")))
     base = chart_of(rows).encode(x=x, color=alt.Color("series:N", title=None, scale=colours, legend=legend))
     band = base.mark_area(strokeWidth=0).encode(y=y("low"), y2="high:Q", detail="series:N")
-    if len(names) > 6:  # so many bands hide each other: a name that is clicked has its own
+    if len(names) > 6:  # many bands would cover each other: only the selected one is shown
         band = band.encode(opacity=alt.condition(chosen, alt.value(0.2), alt.value(0.0), empty=False))
     else:
         band = band.encode(opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)))
@@ -336,7 +338,7 @@ def _ratio_chart(
         chart_of([{"y": at, "text": f"{arrow} {library} is faster"}])
         .mark_text(align="right", baseline="middle", dx=-6, dy=dy, fontSize=12)
         .encode(x=alt.value("width"), y=y("y"), text="text:N")
-        for at, arrow, library, dy in ((most, "↑", a.library, 10), (least, "↓", b.library, -10))
+        for at, arrow, library, dy in ((high, "↑", a.library, 10), (low, "↓", b.library, -10))
     ]
     return alt.layer(band, line, points.add_params(chosen), rule, *notes)
 
@@ -357,7 +359,7 @@ def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None
 
 
 def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
-    """Which library is faster where, and the ratios as a table, as a part of the page; '' without two libraries."""
+    """Renders which library is faster at which sizes, and a table of ratios; "" if there is only one library."""
     found = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         sizes = sorted({s for _, s in pair.ratios})
@@ -373,7 +375,7 @@ def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str
             ]
             for name, of in lines.items()
         ]
-        head = ["", "faster", *(subject.said(s) for s in sizes)]
+        head = ["", "faster", *(subject.size_text(s) for s in sizes)]
         faster = pair.faster(pair.best) if _BEST in lines else []
-        found.append((pair, faster, ranking.turns_said(pair).capitalize(), Table(head, rows, range(2, len(head)))))
+        found.append((pair, faster, ranking.run_order_note(pair).capitalize(), Table(head, rows, range(2, len(head)))))
     return render("parts/libraries.html", pairs=found, best=_BEST) if found else ""

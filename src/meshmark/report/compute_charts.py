@@ -1,4 +1,4 @@
-"""Charts of arithmetic: peak and libraries, the roofline, and what variants of the load kernels compute and move."""
+"""Draws charts of compute records: peak and libraries, the roofline, rates and efficiency of load kernels."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from meshmark.report.drawing import (
     Row,
     chart_of,
     clearest,
+    condition_text,
     drawing,
     natural,
     row,
-    said,
     sized,
     ticks,
     tooltip,
@@ -29,7 +29,7 @@ from meshmark.values.units import show
 
 @drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Peak, dgemm and linpack beside each other."""
+    """Rates of peak, dgemm and linpack."""
     found = selected(records, (), "flop_rate", numbers=("threads",))
     if not found:
         return None
@@ -42,7 +42,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             row(
                 r,
                 what=" ".join([r.instrument, *of]),
-                series=said("threads", r.conditions["threads"]),
+                series=condition_text("threads", r.conditions["threads"]),
                 threads=value_of(r, "threads"),
                 library=" ".join(library) or "–",
                 n=value_of(r, "n"),
@@ -61,7 +61,7 @@ _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 
 @drawing
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
+    """Measured ceilings: best fp64 rate and best net bandwidth, with one thread and with all."""
     peaks = selected(records, "peak", "flop_rate", positive=("threads",), texts=("type",), above_zero=True)
     peaks = [r for r in peaks if r.conditions["type"] == "fp64"]
     streams = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
@@ -74,7 +74,8 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             continue
         slope = max(wide, key=lambda r: r.value)
         ridge = top.value / slope.value
-        name = f"{said('threads', top.conditions['threads'])}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
+        label = condition_text("threads", top.conditions["threads"])
+        name = f"{label}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
         rows += [
             {"intensity": i, "rate": min(top.value, slope.value * i), "series": name} for i in (2**-5, ridge, 2**6)
         ]
@@ -88,9 +89,9 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         scale=alt.Scale(type="log", base=2, nice=False),
         axis=alt.Axis(values=[2.0**k for k in range(-5, 7)], labelExpr=_RATIO),
     )
-    least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
-    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=ticks(least, most))
-    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
+    low, high = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
+    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=ticks(low, high))
+    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[low, high]), axis=axis)
     line = chart_of(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
     base = chart_of(marks).encode(x=x, y=y, color=color)
     labels = base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
@@ -98,19 +99,21 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _rate(record: Record, *counts: str) -> float:
-    """Sum of these counts of a unit over its time, per s."""
+    """The sum of these counts per unit of work, divided by its time."""
     return sum(value_of(record, c) for c in counts) / record.value
 
 
 def _variant(record: Record) -> str:
     c = record.conditions
-    volume = "no volume" if c.get("volume_bytes") == 0 else sized(record, "volume_bytes")
-    return listed(str(c["kernel"]), volume, *(said(k, v) for k in ("stride", "threads") if (v := c.get(k)) is not None))
+    volume = "no data" if c.get("volume_bytes") == 0 else sized(record, "volume_bytes")
+    return listed(
+        str(c["kernel"]), volume, *(condition_text(k, v) for k in ("stride", "threads") if (v := c.get(k)) is not None)
+    )
 
 
 @drawing
 def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Every variant of every load kernel: arithmetic against traffic of lines."""
+    """All variants of the load kernels: arithmetic rate against line traffic."""
     found = selected(records, "kernels", "unit_time", texts=("kernel", "kind"), above_zero=True)
     if not found:
         return None
@@ -126,7 +129,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         for r in found
     ]
     kinds = sorted({r["kind"] for r in rows})
-    # Symmetric: linear round 0, since many kernels do no arithmetic at all, and logarithmic beyond.
+    # Symlog scale, because many kernels do no arithmetic.
     marks = [0, 0.1, 1, 10, 100, 1000]
 
     def axis(field: str, title: str, unit: str) -> dict[str, Any]:
@@ -142,8 +145,8 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         chart_of(rows)
         .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
         .encode(
-            x=alt.X(**axis("x", "lines moved", "GB/s")),
-            y=alt.Y(**axis("y", "arithmetic", "GFLOP/s")),
+            x=alt.X(**axis("x", "line traffic", "GB/s")),
+            y=alt.Y(**axis("y", "arithmetic rate", "GFLOP/s")),
             fill=alt.Fill("kind:N", title="kind", scale=colours, legend=alt.Legend(symbolType="circle", columns=5)),
             stroke=alt.Stroke("kind:N", title="kind", scale=colours, legend=None),
             shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
@@ -156,7 +159,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """How many variants reach which parallel efficiency: one thread's time over threads times theirs."""
+    """Histogram of the parallel efficiency, T(1) / (n × T(n)), of all kernel variants."""
     keys = ("kernel", "volume_bytes", "stride")
     found = selected(records, "kernels", "unit_time", positive=("threads",), texts=keys, above_zero=True)
     alone = {tuple(r.conditions[k] for k in keys): r.value for r in found if r.conditions["threads"] == 1}
@@ -165,11 +168,11 @@ def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         threads, key = value_of(r, "threads"), tuple(r.conditions[k] for k in keys)
         if threads > 1 and key in alone:
             efficiency = alone[key] / (threads * r.value)
-            # Middles of bins: their edges are no binary fractions, and some would fall into the bin before.
+            # Centres of bins, because rounding would assign some edges to the previous bin.
             rows.append(
                 {
                     "bin": (int(min(30.0, efficiency * 20)) + 0.5) / 20,
-                    "series": said("threads", r.conditions["threads"]),
+                    "series": condition_text("threads", r.conditions["threads"]),
                 }
             )
     if not rows:
@@ -182,7 +185,7 @@ def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             x=alt.X(
                 "bin:Q",
                 bin=alt.Bin(step=0.05),
-                title="parallel efficiency (1: twice the threads, half the time)",
+                title="parallel efficiency (1: linear speedup)",
                 axis=alt.Axis(values=[k / 4 for k in range(7)], labelExpr="datum.value < 1.5 ? datum.label : '≥ 1.5'"),
             ),
             y=alt.Y("count():Q", title="variants"),

@@ -1,7 +1,7 @@
-"""How much pairs of ranks that swap at once slow each other down, by distance and size; and where it starts.
+"""Computes by how much concurrent swaps slow each other down, by distance and size, and where contention starts.
 
-The factor is the time of all pairs at once, which is the slowest pair's, over that of the slowest of them alone. Its
-bounds are those of both intervals at their worst.
+The factor is the time of the slowest pair when all run at once, divided by the time of the slowest pair alone. Its
+bounds are conservative: they combine the far ends of both intervals.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from meshmark.report.selection import number, selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import size
 
-STARTS: Final = 1.1  # contention is what is above this, with its interval
-WIDE: Final = 160  # columns where nobody says how many there are
+STARTS: Final = 1.1  # contention starts where the whole interval is above this
+WIDE: Final = 160  # columns if standard output is not a terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Contention of one distance and size, with the times that it comes from."""
+    """Contention at one distance and size, with the records that it derives from."""
 
     ratio: Ratio
-    alone: Record  # the slowest of the pairs that are together too
+    alone: Record  # the slowest pair alone
     together: Record
 
     @property
@@ -50,12 +50,12 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Factors of one library among so many ranks.
+    """Factors of one library with a number of ranks.
 
     Attributes:
-        distances: all that were measured; those with one pair have no cells.
-        sizes: bytes of a message, ascending.
-        cells: by distance and size.
+        distances: all measured distances; those with one pair have no cells.
+        sizes: message sizes in bytes, ascending.
+        cells: factors by distance and size.
     """
 
     machine: str
@@ -67,16 +67,16 @@ class Contention:
     cells: Mapping[tuple[int, int], Factor]
 
     def of(self, distance: int) -> list[tuple[int, Factor]]:
-        """Its sizes and factors, ascending."""
+        """Sizes and factors at a distance, ascending."""
         return [(s, f) for s in self.sizes if (f := self.cells.get((distance, s)))]
 
     def start(self, distance: int) -> int | None:
-        """The smallest message whose factor is above STARTS with its whole interval."""
+        """The smallest message size at which the whole interval is above STARTS."""
         return next((s for s, f in self.of(distance) if f.starts), None)
 
 
 def contentions(records: Iterable[Record]) -> list[Contention]:
-    """One for each library and number of ranks among the records of `swap`, in their order."""
+    """The contention of each library and number of ranks, from the records of `swap`."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for r in selected(
         records,
@@ -99,7 +99,7 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
             together = [r for r in here if r.conditions["mode"] == "together"]
             pairs: dict[int, list[Record]] = {}
             for r in here:
-                # As the instrument pairs them: ranks of every other stretch of `distance` with those of the next.
+                # As in the instrument: the first rank of a pair is in an even block of `distance` ranks.
                 rank = number(r, "from_rank")
                 if r.conditions["mode"] == "alone" and rank is not None and rank // distance % 2 == 0:
                     pairs.setdefault(int(rank), []).append(r)
@@ -113,46 +113,52 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
     return made
 
 
-def told(found: Contention, known: Collection[str] = ()) -> list[str]:
-    """A line a distance: `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`; neighbours that say the same share one. With
-    the flags of what it rests on, but for those that are known of all."""
+def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
+    """Describes where contention starts, such as `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`.
+
+    Adjacent distances with the same description share a line.
+
+    Args:
+        known: flags to omit, because all results have them.
+    """
 
     def figure(factor: Factor) -> str:
         own = sorted(factor.flags - set(known))
         return ratio_text(factor.ratio) + (f" [{' '.join(own)}]" if own else "")
 
     def sentence(distance: int) -> tuple[str, str]:
-        """What distances may share, and the figure of this one."""
+        """The part that distances may share, and the part of this one."""
         cells = found.of(distance)
         if not cells:
-            return "one pair only", ""
+            return "only one pair", ""
         start = found.start(distance)
         if start is None:
             largest = size(cells[-1][0])
             if all(f.ratio.high <= STARTS for _, f in cells):
                 return f"none up to {largest}", ""
-            at, most = max(cells, key=lambda cell: cell[1].ratio.value)
-            return f"none that is clear up to {largest}", f"; at most {figure(most)} at {size(at)}"
-        but = [size(s) for s, f in cells if s > start and not f.starts]
+            at, highest = max(cells, key=lambda cell: cell[1].ratio.value)
+            return f"none significant up to {largest}", f"; at most {figure(highest)} at {size(at)}"
+        unclear = [size(s) for s, f in cells if s > start and not f.starts]
         return f"from {size(start)}", (
-            f", {figure(found.cells[distance, start])}" + (f"; not clear at {', '.join(but)}" if but else "")
+            f", {figure(found.cells[distance, start])}"
+            + (f"; not significant at {', '.join(unclear)}" if unclear else "")
         )
 
     lines = []
-    for said, group in groupby(((d, *sentence(d)) for d in found.distances), key=lambda x: x[1]):
+    for shared, group in groupby(((d, *sentence(d)) for d in found.distances), key=lambda x: x[1]):
         same = list(group)
         if len(same) == 1:
-            lines.append(f"distance {same[0][0]}: {said}{same[0][2]}")
+            lines.append(f"distance {same[0][0]}: {shared}{same[0][2]}")
             continue
         start = found.start(same[0][0])
         values = [found.cells[d, start].ratio.value for d, *_ in same] if start is not None else []
         figures = f", {min(values):.2f} to {max(values):.2f}" if values else ""
-        lines.append(f"distances {same[0][0]} to {same[-1][0]}: {said}{figures}")
+        lines.append(f"distances {same[0][0]} to {same[-1][0]}: {shared}{figures}")
     return lines
 
 
 def print_contention(records: Sequence[Record]) -> None:
-    """Tables that fit the terminal: distances as rows, sizes as columns; below each where contention starts."""
+    """Prints tables of factors by distance and size, and where contention starts."""
     from rich.console import Console
     from rich.text import Text
 
@@ -160,7 +166,7 @@ def print_contention(records: Sequence[Record]) -> None:
     for found in contentions(records):
         where = f"{found.machine}: contention of swap, {found.library}, {found.where}, {found.transport}"
         if not found.cells:
-            console.print(f"{where}: one pair at each distance, nothing to contend with", style="dim")
+            console.print(f"{where}: only one pair at each distance, so there is no contention", style="dim")
             continue
         everywhere = frozenset.intersection(*(f.flags for f in found.cells.values()))
         console.print(where + (f"; all {', '.join(sorted(everywhere))}" if everywhere else ""), style="dim")
@@ -182,10 +188,10 @@ def print_contention(records: Sequence[Record]) -> None:
         print_columns(console, [[Text("distance"), *(Text(str(d)) for d in rows)]], columns)
         key = legend(r for f in found.cells.values() if f.flags - everywhere for r in (f.alone, f.together))
         console.print(
-            f"time of all pairs at once over the slowest alone ± half of its interval; * first clearly above {STARTS}"
+            f"time of all pairs at once / time of the slowest alone ± half its interval; * first clearly above {STARTS}"
             + (f"; {key}" if key else ""),
             style="dim",
         )
-        console.print("contention starts:")
-        for line in told(found, everywhere):
+        console.print("contention starts at:")
+        for line in start_lines(found, everywhere):
             console.print(f"  {line}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What charts share: rows of records, colours, axes and sizes; and the pages that they stand on."""
+"""Provides what charts share: rows, colours, axes and sizes; writes charts to files and pages."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart.
+# Okabe and Ito's palette, distinguishable for colour-blind readers.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
-# Sixteen that can be told apart: those, and darker ones.
+# Sixteen distinguishable colours: the palette and darker ones.
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
-MANY = 2500  # marks of one chart beyond which tooltips are short and the page draws on a canvas
-NO_INTERVAL = "none from fewer than 6 samples"
+MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
+NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
-What = ParamSpec("What")  # a chart is drawn from: records, and of some the machine's topology
+Input = ParamSpec("Input")  # of a chart: records, and for some charts the machine's topology
 
 
 def row(record: Record, **more: Any) -> Row:
-    """What a mark needs: value, interval, and the texts of its tooltip. Values stay in the metric's unit."""
+    """Data of a mark: value and interval in the metric's unit, and the texts of its tooltip."""
     low, high = record.interval or (record.value, record.value)
     best, worst = record.ends
     return {
@@ -52,7 +52,7 @@ def row(record: Record, **more: Any) -> Row:
 
 
 def histogram(samples: Sequence[float], bins: int = 16) -> str:
-    """The samples from least to greatest as bars of one line of text; '' where all are the same.
+    """A histogram of the samples as one line of text; "" if all are equal.
 
     >>> histogram([1, 1, 1, 2], bins=4)
     '█··▃'
@@ -72,23 +72,26 @@ def tooltip(*more: str) -> list[alt.Tooltip]:
 
 
 def clearest(rows: Iterable[Row], *keys: str) -> list[Row]:
-    """One row a mark: where several steps measured the same, the unflagged one with the narrowest interval."""
+    """One row per mark: of several measurements, an unflagged one with the narrowest interval."""
     best: dict[tuple[Any, ...], Row] = {}
     for r in rows:
         key = tuple(r[k] for k in keys)
-        if key not in best or _doubt(r) < _doubt(best[key]):
+        if key not in best or _uncertainty(r) < _uncertainty(best[key]):
             best[key] = r
     return list(best.values())
 
 
-def _doubt(r: Row) -> tuple[bool, bool, float]:
+def _uncertainty(r: Row) -> tuple[bool, bool, float]:
     return r["flagged"], r["interval"] == NO_INTERVAL, (r["high"] - r["low"]) / (abs(r["value"]) or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A chart and its data by name. Altair would check and copy every row many times, which takes half a minute for the
-    65 280 pairs of 256 CPUs; so it sees names only, and the rows join the specification at the end."""
+    """A chart and its named data.
+
+    Altair validates and copies every row several times, which takes half a minute for the 65 280 pairs of 256 CPUs.
+    Therefore it gets names only, and the rows are added to the specification at the end.
+    """
 
     chart: alt.TopLevelMixin
     data: dict[str, list[Row]]
@@ -97,14 +100,14 @@ class Drawn:
 _rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
 
 
-def drawing(draw: Callable[What, alt.TopLevelMixin | None]) -> Callable[What, Drawn | None]:
-    """Collects the rows that `draw` charts."""
+def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, Drawn | None]:
+    """Decorates a function that draws a chart: collects the rows that it uses."""
 
     @functools.wraps(draw)
-    def drawn(*args: What.args, **words: What.kwargs) -> Drawn | None:
+    def drawn(*args: Input.args, **kwargs: Input.kwargs) -> Drawn | None:
         token = _rows.set({})
         try:
-            chart = draw(*args, **words)
+            chart = draw(*args, **kwargs)
             return None if chart is None else Drawn(chart, _rows.get())
         finally:
             _rows.reset(token)
@@ -120,7 +123,7 @@ def chart_of(rows: Sequence[Row]) -> alt.Chart:
 
 
 def colours(count: int) -> list[str]:
-    """As many; beyond sixteen they begin anew."""
+    """`count` colours, which repeat after sixteen."""
     return (COLOURS * (1 + count // len(COLOURS)))[:count]
 
 
@@ -133,7 +136,6 @@ def layered(
     base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
     area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")
     line = base.mark_line(strokeWidth=2).encode(y=y("value"))
-    # Without a fill of its own colour a hollow mark would let the line behind it show; the page's colour is not known.
     points = base.mark_point(size=42, filled=True, opacity=1, strokeWidth=1.5).encode(
         y=y("value"),
         stroke=alt.Stroke(f"{series}:N", scale=scale, legend=None),
@@ -147,22 +149,22 @@ FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """`10 threads` comes after `2 threads`."""
+    """Sort key that orders numbers in a text by value: `2 threads` before `10 threads`."""
     parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
     return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Of a logarithmic axis: 1, 2, 5 of every decade, or its powers of ten where there are many."""
+    """Ticks of a logarithmic axis: several per decade if the range is short, else powers of ten."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 1.5, 2, 3, 5, 7) if high < 12 * low else (1, 2, 5) if high < 2000 * low else (1,)
     return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
 
 
 def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
-    """A logarithmic axis that reaches a little beyond the intervals."""
+    """A logarithmic axis with a small margin around the intervals."""
     found = list(rows)
-    low = 0.8 * min(v for r in found for v in (r["low"], r["value"]) if v > 0)  # an interval may reach 0
+    low = 0.8 * min(v for r in found for v in (r["low"], r["value"]) if v > 0)  # an interval may include 0
     high = 1.25 * max(r["high"] for r in found)
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
@@ -175,7 +177,7 @@ _BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.
 
 
 def bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
-    """Powers of four from the least to the greatest, in binary units."""
+    """An axis with ticks at powers of four, in binary units."""
     values = [r[field] for r in rows]
     low, high = min(values), max(values)
     ticks = [2**k for k in range(10, 44, 2) if low <= 2**k <= high * 1.01]
@@ -197,16 +199,16 @@ def linear_axis(title: str, label: str) -> Callable[[str], alt.Y]:
 
 
 def several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
-    """Names a series by those conditions that differ among the records; the last key always counts."""
+    """Returns a function that names a record's series by the conditions that vary; if none does, by the last."""
     varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1] or [keys[-1]]
 
     def name(r: Record) -> str:
-        return ", ".join(said(k, r.conditions.get(k)) for k in varying)
+        return ", ".join(condition_text(k, r.conditions.get(k)) for k in varying)
 
     return name
 
 
-_WORDS = {
+_TEMPLATES = {
     "pages": "pages {}",
     "memory_node": "memory of node {}",
     "cpu": "CPU {}",
@@ -221,26 +223,26 @@ _WORDS = {
 _BARE = {"isa", "kernel", "mode", "type"}
 
 
-def said(key: str, value: Any) -> str:
-    """A condition as a legend says it."""
+def condition_text(key: str, value: Any) -> str:
+    """A condition as text for a legend."""
     if value is None:
         return f"{key.removesuffix('_bytes').replace('_', ' ')} {UNKNOWN}"
     if key in {"threads", "jobs"}:
         return f"{value} {key if value != 1 else key[:-1]}"
     if key.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
-        words = key.removesuffix("_bytes")
-        return size(float(value)) if words in {"footprint", "table", "block"} else f"{words} {size(float(value))}"
-    return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
+        name = key.removesuffix("_bytes")
+        return size(float(value)) if name in {"footprint", "table", "block"} else f"{name} {size(float(value))}"
+    return str(value) if key in _BARE else _TEMPLATES.get(key, key.replace("_", " ") + " {}").format(value)
 
 
 def sized(record: Record, key: str) -> str:
-    """A condition in bytes, for people."""
+    """A condition in bytes as text, such as `4 KiB`."""
     found = number(record, key)
     return UNKNOWN if found is None else size(found)
 
 
 def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
-    """The Vega-Lite specification with the common look; texts take the page's colour."""
+    """The Vega-Lite specification with the common style; the page sets the colours of texts."""
     spec: dict[str, Any] = drawn.chart.to_dict()
     spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
     if "concat" not in spec and wide:
@@ -268,7 +270,7 @@ def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
 
 
 def for_file(drawn: Drawn) -> dict[str, Any]:
-    """The same on white and of fixed size, for PNG and SVG."""
+    """The specification for PNG and SVG: white background, fixed size."""
     spec = themed(drawn, wide=False)
     if "concat" not in spec:
         spec["width"], spec["height"] = WIDTH, HEIGHT
@@ -277,7 +279,7 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
 
 
 def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]:
-    """Writes each Vega-Lite specification as PNG and SVG, each file whole or not at all; returns the files."""
+    """Writes each Vega-Lite specification as PNG and SVG, each file atomically; returns the paths."""
     import vl_convert
 
     paths = []
@@ -294,10 +296,10 @@ def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
 
 
 def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
-    """A self-contained page: a template with its data, its charts and their library."""
+    """Renders a template with its data, charts and the chart library into a self-contained page."""
     import vl_convert
 
-    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
+    # None bundles vega, vega-lite and vega-embed, as window.vegaEmbed; the stub omits it.
     bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
     specs = {name: themed(chart) for name, chart in drawn.items()}
     return str(render(template, specs=specs, bundle=bundle, **data))

@@ -1,8 +1,8 @@
-"""The picture of a run: a lane for each thread, filled by what it did; as SVG, and as a page.
+"""Draws the Gantt chart of a load run, with one lane per thread, as SVG and as a page.
 
-A lane is filled from below by shares of its time: user, system, then waiting for a CPU; what is left it slept. Below
-are the use of the CPUs and the traffic to memory: what these programs had, and, where a monitor recorded it, what all
-had. After the Gantt charts of PARbench, with their header of totals.
+A lane stacks the shares of time that the thread spent in user mode, in system mode, waiting for a CPU, and sleeping.
+Below are CPU use and memory traffic of the programs and, if a monitor recorded it, of the whole machine. Modelled
+after the Gantt charts of PARbench.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ _PANEL: Final = 44
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """A lane as it is drawn; lengths in px.
+    """A lane of the drawing; lengths in px.
 
     Attributes:
-        layers: class and path of each state, from below.
-        moves: path of the marks where a thread changed its CPU.
+        layers: class and path of each state, from bottom to top.
+        moves: path of the marks at migrations.
         failed: why the program was not started.
-        cells: what stands in the columns at the right.
-        end: how the program ended, if not well, and where that stands.
+        cells: values of the columns on the right.
+        end: how the program failed.
+        end_x: position of `end`.
     """
 
     label: str
@@ -74,7 +75,7 @@ class _Lane:
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One quantity over time: filled what these programs had, as a line what all had, with its interval's band."""
+    """A quantity over time: an area for these programs, a line with its interval for the whole machine."""
 
     title: str
     of: str
@@ -83,11 +84,11 @@ class _Panel:
     own: str
     all: str
     band: str
-    what: str
+    label: str
 
 
 def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: float, height: float) -> str:
-    """Steps between a lower and an upper share of each bin, as a path; '' where there is nothing to fill."""
+    """The path of the area between the lower and upper share of each bin; "" if it is empty."""
     out: list[str] = []
     i = 0
     while i < len(values):
@@ -109,17 +110,17 @@ def gantt_svg(
     machine: MachineUse | None = None,
     header: bool = True,
     end_s: float = 0.0,
-    most: float = 0.0,
+    min_scale: float = 0.0,
     name: str = "",
 ) -> Markup:
-    """The chart as SVG, light and dark by the reader's setting.
+    """Draws the chart as SVG for light and dark colour schemes.
 
     Args:
-        machine: what a monitor recorded of the machine meanwhile.
-        header: with title and totals, for use by itself.
-        end_s: where the axis ends, for several charts on one; 0: with the run.
-        most: B/s of memory that the scale has at least, likewise.
-        name: of the chart, for those who hear it; "": the scenario's.
+        machine: what a monitor recorded of the machine during the run.
+        header: include title and totals, for a stand-alone file.
+        end_s: end of the time axis, to align several charts; 0: the end of the run.
+        min_scale: minimum range of the memory axis in B/s, to align several charts.
+        name: accessible name of the chart; "": the scenario's name.
     """
     rows = lanes(run)
     end_s = max(run.bench_s, end_s, 1e-3)
@@ -135,11 +136,11 @@ def gantt_svg(
     bottom = y + 8
     step = tick_step(end_s, 8)
     ticks = [i * step for i in range(int(end_s / step + 1e-9) + 1)]
-    panels = _panels(run, bottom + 30, end_s, machine, most)
+    panels = _panels(run, bottom + 30, end_s, machine, min_scale)
     legend, x = [], float(_LEFT)
-    for kind, said in STATES:
-        legend.append({"kind": kind, "text": said, "x": x})
-        x += 40 + 5.9 * len(said)
+    for kind, text in STATES:
+        legend.append({"kind": kind, "text": text, "x": x})
+        x += 40 + 5.9 * len(text)
     title = str(run.scenario.get("name", "scenario"))
     about = (
         f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
@@ -159,7 +160,7 @@ def gantt_svg(
         legend=legend,
         legend_y=legend_y,
         moved_x=x,
-        columns=(("lasted", right + 62), ("waited", right + 116), ("moves", right + 166)),
+        columns=(("elapsed", right + 62), ("waiting", right + 116), ("moves", right + 166)),
         top=top,
         bottom=bottom,
         ticks=[{"x": _LEFT + plot * t / end_s, "text": f"{t:g}{' s' if t + step > end_s else ''}"} for t in ticks],
@@ -177,7 +178,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
     for k, (name, _) in enumerate(STATES):
         layer = []
         for (_, upper), share in zip(below, found, strict=True):
-            # The last layer goes to the top, so that rounding leaves no slit.
+            # The last layer extends to the top, so that rounding leaves no gap.
             layer.append((upper, upper + share[k] if k < 3 or sum(share) <= 0 else 1.0))
         if path := _area(layer, _LEFT, dx, y + _LANE, _LANE):
             layers.append((name, path))
@@ -220,42 +221,42 @@ def _own_traffic(run: LoadRun, end_s: float) -> list[Step]:
     return [s for s in binned(traffic(run), end_s, _BINS) if s is not None]
 
 
-def most_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> float:
-    """The highest rate of memory that a chart on an axis to `end_s` shows, B/s."""
+def max_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> float:
+    """The highest memory traffic that a chart up to `end_s` shows, in B/s."""
     shown = [*_own_traffic(run, end_s), *(machine.memory if machine is not None else ())]
     return max((s.interval[1] if s.interval else s.value for s in shown), default=0.0)
 
 
-def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, most: float) -> list[_Panel]:
-    """Use of the CPUs, and traffic to memory where it is known of anybody."""
+def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, min_scale: float) -> list[_Panel]:
+    """CPU use, and memory traffic if it is known."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
     own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
-    those = shortened(format_list(run.cpus), 16)
+    cpus = shortened(format_list(run.cpus), 16)
     all_ = machine.cpu if machine is not None else ()
-    panels = [_panel("CPU use", f"of CPUs {those}", "100 %", own, all_, 1.0, top, end_s)]
+    panels = [_panel("CPU use", f"of CPUs {cpus}", "100 %", own, all_, 1.0, top, end_s)]
     own, all_ = _own_traffic(run, end_s), machine.memory if machine is not None else ()
     if own or all_:
-        most = max(most, most_traffic(run, machine, end_s), 1.0)
-        scale, unit = (1e9, "GB/s") if most >= 1e9 else (1e6, "MB/s")
-        step = tick_step(most / scale, 4)
-        limit = step * math.ceil(most / scale / step - 1e-9)
-        what = "all (estimated)" if machine is not None and machine.estimated else "all (counted)"
+        highest = max(min_scale, max_traffic(run, machine, end_s), 1.0)
+        scale, unit = (1e9, "GB/s") if highest >= 1e9 else (1e6, "MB/s")
+        step = tick_step(highest / scale, 4)
+        limit = step * math.ceil(highest / scale / step - 1e-9)
+        label = "machine (estimated)" if machine is not None and machine.estimated else "machine (counted)"
         under = top + _PANEL + 22
         text = f"{limit:g} {unit}"
-        panels.append(_panel("Memory traffic", "read and written", text, own, all_, limit * scale, under, end_s, what))
+        panels.append(_panel("Memory traffic", "reads and writes", text, own, all_, limit * scale, under, end_s, label))
     return panels
 
 
 def _panel(
     title: str,
     of: str,
-    most: str,
+    limit_text: str,
     own: Sequence[Step],
     all_: Sequence[Step],
     limit: float,
     top: float,
     end_s: float,
-    what: str = "all (recorded)",
+    label: str = "machine (recorded)",
 ) -> _Panel:
     plot = _WIDTH - _LEFT - _RIGHT
     bottom = top + _PANEL
@@ -284,26 +285,26 @@ def _panel(
         for s in shown
         if s.interval
     )
-    return _Panel(title, of, most, top, filled, line, band, what)
+    return _Panel(title, of, limit_text, top, filled, line, band, label)
 
 
 # ---------------------------------------------------------------- the page
 
 
 def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
-    """The page of a run: totals, chart and tables in one file that needs nothing else."""
+    """The self-contained page of a run: totals, chart and tables."""
     ok = sum(p.how == "ok" for p in run.programs)
     subtitle = [
         str(run.header.get("machine", "")),
         str(run.header.get("start", ""))[:19].replace("T", " ") + " UTC",
-        f"{ok} of {len(run.programs)} programs ended well",
+        f"{ok} of {len(run.programs)} programs succeeded",
     ]
     if run.status != "ok":
         subtitle.append(STATUS.get(run.status, run.status))
     cost = run.end.get("sampling", {}).get("share")
     if cost is not None:
-        subtitle.append(f"looking cost {100 * float(cost):.2f} % of a CPU")
-    heads = ("elapsed", "user", "system", "waiting", "sleeping", "got", "threads", "moves")
+        subtitle.append(f"sampling used {100 * float(cost):.2f} % of a CPU")
+    heads = ("elapsed", "user", "system", "waiting", "sleeping", "CPU share", "threads", "moves")
     programs = [
         {
             "name": f"{p.program} · {p.copy + 1}",
@@ -334,33 +335,33 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
         "gantt.html",
         title=str(run.scenario.get("name", "scenario")),
         subtitle=" · ".join(subtitle),
-        tiles=[Tile(label, value, [what]) for label, value, what in totals_of(run)],
+        tiles=[Tile(label, value, [note]) for label, value, note in totals_of(run)],
         chart=gantt_svg(run, machine, header=False),
         recorded=_recorded(machine),
         program_heads=heads,
         programs=programs,
-        thread_heads=("thread", "number", "from", "for", "user", "system", "waiting", "sleeping", "moves", "CPUs"),
+        thread_heads=("thread", "TID", "start", "elapsed", "user", "system", "waiting", "sleeping", "moves", "CPUs"),
         threads=threads,
     )
     return str(page)
 
 
 def _recorded(machine: MachineUse | None) -> str:
-    """What the recording is, and what it could not say."""
+    """Describes the recording and what it lacks."""
     if machine is None:
         return ""
-    said = f"Lines: the whole machine, as {machine.name} has it."
-    said += f" CPU use was not recorded: {machine.cpu_absent}." if machine.cpu_absent else ""
-    said += f" Memory traffic was not recorded: {machine.memory_absent}." if machine.memory_absent else ""
-    said += " Memory traffic is estimated; the band is its 95 % interval." if machine.estimated else ""
-    return said
+    text = f"Lines: the whole machine, from {machine.name}."
+    text += f" CPU use was not recorded: {machine.cpu_absent}." if machine.cpu_absent else ""
+    text += f" Memory traffic was not recorded: {machine.memory_absent}." if machine.memory_absent else ""
+    text += " Memory traffic is estimated; the band is its 95 % interval." if machine.estimated else ""
+    return text
 
 
 def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> tuple[Path, ...]:
-    """`gantt.html`, `gantt.svg` and `gantt.png` in a folder, each whole or not at all.
+    """Writes `gantt.html`, `gantt.svg` and `gantt.png` to a folder, each atomically.
 
     Raises:
-        MeshmarkError: the folder cannot be written.
+        MeshmarkError: the folder is not writable.
     """
     import vl_convert
 

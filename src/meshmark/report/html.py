@@ -1,4 +1,4 @@
-"""The data of what pages share: tiles, tables, cards of facts. `templates/macros.html` draws them."""
+"""Defines the data of page elements: tiles, tables and cards. `templates/macros.html` renders them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshmark.store.run import Absence
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A cell of a table; a plain text is one as well."""
+    """A formatted table cell; plain text may be used instead."""
 
     text: str
     number: bool = False
@@ -26,11 +26,11 @@ Cells = Sequence[Cell | str]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that scrolls in its own box.
+    """A scrollable table.
 
     Attributes:
-        numbers: columns whose titles stand to the right.
-        wrap: whether cells may have several lines.
+        numbers: columns with right-aligned headings.
+        wrap: whether cells may wrap.
     """
 
     head: Sequence[str]
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One figure of a page; `absent` is the reason why it is not there."""
+    """A key figure; `absent` is the reason if there is none."""
 
     title: str
     big: str = ""
@@ -54,7 +54,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """Every sample as a tick on a line from the minimum to the maximum; positions in px."""
+    """All samples as ticks on a line from minimum to maximum; positions in px."""
 
     text: str
     ticks: Sequence[float]
@@ -63,7 +63,7 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A piece of a fact."""
+    """Text with a style."""
 
     text: str
     kind: Literal["", "absent", "code"] = ""
@@ -71,7 +71,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A level of the memory hierarchy, with where it reaches."""
+    """A level of the memory hierarchy and the footprints that it serves."""
 
     text: str
     where: str
@@ -80,7 +80,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A row of a card: what it is about, its value, and a remark."""
+    """A row of a card: name, value and a note."""
 
     name: str
     value: Sequence[Span] = ()
@@ -93,7 +93,7 @@ def numbers(*texts: str) -> list[Cell]:
 
 
 def absent_table(absences: Sequence[Absence]) -> Table | None:
-    """What is absent, with its reasons."""
+    """Absent results with their reasons; None if there are none."""
     if not absences:
         return None
     rows: list[Cells] = [
@@ -106,9 +106,9 @@ def absent_table(absences: Sequence[Absence]) -> Table | None:
         ]
         for a in absences
     ]
-    return Table(["what", "", "conditions", "why", "what would help"], rows, wrap=True)
+    return Table(["metric", "", "conditions", "reason", "remedy"], rows, wrap=True)
 
 
 def flag_counts(records: Sequence[Record]) -> list[tuple[str, int]]:
-    """Flags of the records, with how many carry each."""
+    """The number of records with each flag."""
     return [(f, sum(1 for r in records if f in r.flags)) for f in sorted({f for r in records for f in r.flags})]

@@ -1,4 +1,4 @@
-"""Two runs of a bench side by side, as a page."""
+"""Writes the page that compares two load runs."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from meshmark.load.compare import (
     value_text,
 )
 from meshmark.load.recorded import recorded_use, recording_in
-from meshmark.report.gantt import gantt_svg, most_traffic
+from meshmark.report.gantt import gantt_svg, max_traffic
 from meshmark.report.render import render
 from meshmark.values.units import seconds_of
 
 
 def _scale(c: Comparison) -> tuple[float, float]:
-    """Lowest and highest ratio of the plot, round 1."""
+    """The range of the plot of ratios, which includes 1."""
     seen = [1.0]
     for m in c.programs:
         seen += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
@@ -33,7 +33,7 @@ def _scale(c: Comparison) -> tuple[float, float]:
 def _dot(
     ratio: float, interval: tuple[float, float] | None, low: float, high: float
 ) -> Mapping[str, float | tuple[float, ...] | None] | None:
-    """Positions in px of a ratio, its interval and 1 on a logarithmic axis."""
+    """Positions in px of a ratio, its interval and 1 on a logarithmic axis; None if there is no ratio."""
     if not math.isfinite(ratio) or ratio <= 0:
         return None
 
@@ -44,18 +44,18 @@ def _dot(
 
 
 def compare_html(c: Comparison) -> str:
-    """Both charts on one axis, times, totals and what differs, in one file that needs nothing else."""
+    """The self-contained page: both charts on one time axis, times, totals and differences."""
     end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
     charts = []
     machines = [recorded_use(s.first, recording_in(s.first.folder))[0] for s in (c.a, c.b)]
-    most = max(most_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
+    min_scale = max(max_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
     for letter, side, machine in (("A", c.a, machines[0]), ("B", c.b, machines[1])):
         run = side.first
         of = f", the first of {len(side.runs)} runs" if len(side.runs) > 1 else ""
         when = str(run.header.get("start", ""))[:19].replace("T", " ")
         name = f"{letter}: {side.name}"
         about = f"{run.scenario.get('name', '')} · {when} UTC{of}"
-        svg = gantt_svg(run, machine, header=False, end_s=end_s, most=most, name=name)
+        svg = gantt_svg(run, machine, header=False, end_s=end_s, min_scale=min_scale, name=name)
         charts.append({"letter": letter, "name": name, "about": about, "svg": svg})
     low, high = _scale(c)
     rows = []
@@ -75,10 +75,10 @@ def compare_html(c: Comparison) -> str:
     page = render(
         "load_compare.html",
         title=f"{c.a.name} and {c.b.name}",
-        subtitle=f"A → B on one axis of {seconds_of(end_s)}",
+        subtitle=f"A and B on a common time axis of {seconds_of(end_s)}",
         charts=charts,
         heads=[*(f"{h}, s" for h in HEADINGS), "slowdown", "95 %"],
-        plot=f"{low:.2g} to {high:.2g}, dashed: 1",
+        plot=f"{low:.2g} to {high:.2g}; dashed: 1",
         rows=rows,
         samples=samples_text(c),
         only=(("A", c.only_a), ("B", c.only_b)),

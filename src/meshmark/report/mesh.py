@@ -1,4 +1,4 @@
-"""The mesh of a described machine as SVG."""
+"""Draws the mesh of a modelled machine as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from meshmark.model.layout import layout, shape_of
 from meshmark.model.machine import MachineFile
 from meshmark.report.render import render
 
-# Told apart without colour too: dash patterns differ. Colours of the Okabe-Ito palette.
+# Colours of the Okabe-Ito palette; dash patterns distinguish the links without colour.
 _STROKES: Final = (("#0072b2", ""), ("#d55e00", "6 3"), ("#009e73", "2 3"), ("#cc79a7", "8 3 2 3"), ("#e69f00", "1 4"))
 
 
@@ -18,11 +18,11 @@ def mesh_svg(
     load: Mapping[tuple[int, int], float] | None = None,
     held: Mapping[int, tuple[str, str]] | None = None,
 ) -> str:
-    """The mesh as SVG, light and dark by the reader's setting.
+    """Draws the mesh as SVG for light and dark colour schemes.
 
     Args:
-        load: share of each link (from, to) that is used; draws it as width and says it in the tooltip.
-        held: node → who holds it, as a word, and the colour of that one.
+        load: utilisation of each link (from, to), shown as line width and in the tooltip.
+        held: job and colour by node.
     """
     shape = shape_of(machine)
     topology = machine.data["topology"]["kind"]
@@ -56,8 +56,8 @@ def mesh_svg(
                 if abs(y1 - y2) < 1
                 else f"M{x1:.1f} {y1:.1f}Q{mx - over:.1f} {my:.1f} {x2:.1f} {y2:.1f}"
             )
-        told = f"{a} – {b}, {link['kind']}" + ("" if share is None else f", {100 * share:.0f} %")
-        links.append({"path": bend, "colour": colour, "dash": dash, "wide": wide, "tip": told})
+        tip = f"{a} – {b}, {link['kind']}" + ("" if share is None else f", {100 * share:.0f} %")
+        links.append({"path": bend, "colour": colour, "dash": dash, "wide": wide, "tip": tip})
     nodes_at: dict[int, list[Mapping[str, Any]]] = {}
     for node in shape["nodes"]:
         nodes_at.setdefault(node["router"], []).append(node)
@@ -66,20 +66,20 @@ def mesh_svg(
         if r in buses:
             continue
         here = nodes_at.get(r, [])
-        told = (
+        tip = (
             "; ".join(f"node {n['node']}: {n['cpus']} CPUs, {n['memories']} memory controllers" for n in here)
             or f"switch {r}"
         )
-        who, fill = (held or {}).get(here[0]["node"], ("", "")) if here else ("", "")
+        job, fill = (held or {}).get(here[0]["node"], ("", "")) if here else ("", "")
         routers.append(
             {
                 "x": x,
                 "y": y,
                 "node": bool(here),
                 "label": ",".join(str(n["node"]) for n in here[:4]),
-                "job": who,
+                "job": job,
                 "fill": fill,
-                "tip": f"{told}; held by job {who}" if who else told,
+                "tip": f"{tip}; held by job {job}" if job else tip,
             }
         )
     legend = []

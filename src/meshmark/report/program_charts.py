@@ -1,6 +1,4 @@
-"""Charts and tables of programs among ranks as parts of the page: their steps as bars of parts one after the other, a
-step taken apart beside what another latency would do, pop by grids, the kernels of npb.
-"""
+"""Draws charts and renders tables of MPI programs: time by part, breakdown of steps, pop by grid, and npb kernels."""
 
 from __future__ import annotations
 
@@ -27,11 +25,11 @@ from meshmark.report.programs import (
     kernels,
     order_of,
     prediction,
+    prediction_lines,
     row_of,
     shown,
     steps,
     times,
-    told,
     where_of,
 )
 from meshmark.report.render import render
@@ -39,11 +37,11 @@ from meshmark.report.selection import selected, text_of
 from meshmark.store.record import Record
 from meshmark.values.units import show
 
-_HALF, _MORE, _TRIED = "half, predicted", "more, predicted", "more, measured"
+_HALF, _MORE, _MEASURED = "half, predicted", "more, predicted", "more, measured"
 _COLOURS: Final = {
     "computing": PALETTE[0],
     "halo exchange": PALETTE[1],
-    "sums": PALETTE[3],
+    "reductions": PALETTE[3],
     "transposes": PALETTE[2],
     "latency": PALETTE[1],
     "bandwidth": PALETTE[2],
@@ -51,14 +49,14 @@ _COLOURS: Final = {
     "other": "#A7AFB8",
     _HALF: PALETTE[2],
     _MORE: PALETTE[1],
-    _TRIED: PALETTE[0],
+    _MEASURED: PALETTE[0],
 }
-# Of bars and points alike: panels beside each other share it.
+# Shared by bars and points in adjacent panels.
 _STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> Table:
-    """The first row in bold where it is the best."""
+    """A table of steps; the first row is bold if it is the best."""
     body = []
     for i, (cells, flags) in enumerate(rows):
         bold = best and i == 0
@@ -68,18 +66,18 @@ def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[st
 
 
 def tables(records: Sequence[Record], program: Program) -> str:
-    """What follows the chart of a program: its parts, and of anatomy what another latency would do."""
+    """Renders the parts of a program's steps and, for anatomy, the predictions."""
     parts = []
     for one in shown(records, program):
         rows = [(row_of(one, s, program), s.flags) for s in one.splits]
-        lines = [f"{s.name}: {line}" for s in one.splits for line in told(s, prediction(records, s))]
+        lines = [f"{s.name}: {line}" for s in one.splits for line in prediction_lines(s, prediction(records, s))]
         name = f"{one.library}, {one.where}, {one.transport}"
         parts.append((name, _table(head_of(program), rows, program.ranked), lines if program is ANATOMY else None))
     return render("parts/programs.html", parts=parts) if parts else ""
 
 
-def kernels_told(records: Sequence[Record]) -> str:
-    """The kernels of npb as a part of the page."""
+def kernel_tables(records: Sequence[Record]) -> str:
+    """Renders the kernels of npb."""
     parts = [
         (", ".join(map(str, (key[1], key[5], key[4]))), _table(KERNEL_HEAD, rows, False), None)
         for key, rows in kernels(records).items()
@@ -91,9 +89,9 @@ def kernels_told(records: Sequence[Record]) -> str:
 
 
 def _bars(
-    labelled: Sequence[tuple[str, Split]], program: Program, most: float, wide: int
+    labelled: Sequence[tuple[str, Split]], program: Program, limit: float, width: int
 ) -> alt.LayerChart | alt.FacetChart:
-    """A bar a step, its parts one after the other; a mark where the step ends as it was measured."""
+    """A stacked bar per step, with a mark at the measured time; the axis ends at `limit`."""
     rows: list[Row] = []
     ends: list[Row] = []
     for label, split in labelled:
@@ -107,8 +105,8 @@ def _bars(
             rows.append({**texts, "from": at, "to": at + r.value, "flagged": flagged})
             at += r.value
         low, high = split.total.interval or (split.total.value,) * 2
-        # Of few samples an interval reaches far beyond its bar: it must not press all others together.
-        high = min(high, most)
+        # A wide interval of few samples must not compress all bars.
+        high = min(high, limit)
         other = split.parts.get("other")
         note = f"{show(split.total.value, 's')}"
         if other is not None and other.value < 0:
@@ -127,7 +125,7 @@ def _bars(
     scale = alt.Scale(domain=list(program.parts), range=[_COLOURS[p] for p in program.parts])
     y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
     axis = alt.Axis(labelExpr=f"datum.value === 0 ? '0' : {TIME}", tickCount=5, labelOverlap=True)
-    reach = alt.Scale(domain=[0, most * 1.02], clamp=True, nice=False)
+    reach = alt.Scale(domain=[0, limit * 1.02], clamp=True, nice=False)
     tips = tooltip("label", "part", "share")
     bars = (
         chart_of(rows)
@@ -145,26 +143,26 @@ def _bars(
     base = chart_of(ends).encode(y=y)
     x = alt.X("low:Q", scale=reach)
     whisker = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", tooltip=tips)
-    # A sign, since texts have the page's colour and ticks have not.
+    # A character, because the page sets the colour of texts but not of ticks.
     mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=reach))
     text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=reach), text="note:N")
-    return alt.layer(bars, whisker, mark, text).properties(width=wide, height=alt.Step(26 if len(order) <= 12 else 20))
+    return alt.layer(bars, whisker, mark, text).properties(width=width, height=alt.Step(26 if len(order) <= 12 else 20))
 
 
 def _reach(splits: Sequence[Split]) -> float:
-    """How far an axis goes: the longest bar, or its interval where that is not too far away."""
+    """The end of the axis: the longest bar, or its interval if that is not much longer."""
     longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
     return min(1.5 * longest, max([longest, *(s.total.interval[1] for s in splits if s.total.interval)]))
 
 
 def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:
-    """A panel a library and problem; panels of one problem share their axis."""
+    """One panel per library and problem; panels of the same problem share their axis."""
     found = shown(records, program)
     if not found:
         return None
     panels = []
     for one in found:
-        # Of pop the best grids of libraries may differ, and are compared all the same.
+        # For pop, the best grids of libraries may differ, but are comparable.
         alike = [s for other in found if program is POP or other.within == one.within for s in other.splits]
         chart = _bars([(s.name, s) for s in one.splits], program, _reach(alike), 560)
         panels.append(chart.properties(title=f"{one.library}, {one.where}"))
@@ -189,7 +187,7 @@ def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Iteration time by grid, a line a protocol, each with the better number of sums; the best grid is marked."""
+    """Iteration time by grid: one line per protocol with its faster number of reductions; the best grid is marked."""
     panels = []
     for same in grids(records):
         if len(same) < 2:
@@ -199,11 +197,11 @@ def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             for s in g.splits:  # the fastest first
                 protocol = text_of(s.total, "protocol")
                 if not any(r["grid"] == g.grid and r["series"] == protocol for r in rows):
-                    rows.append(row(s.total, grid=g.grid, series=protocol, sums=text_of(s.total, "reductions")))
+                    rows.append(row(s.total, grid=g.grid, series=protocol, reductions=text_of(s.total, "reductions")))
         order = [g.grid for g in same]
-        x = alt.X("grid:N", title="ranks south to north x west to east", sort=order, axis=alt.Axis(labelAngle=0))
-        y = log_axis(rows, "time of an iteration", TIME)
-        chart = layered(rows, x, y, "series", ["grid", "series", "sums"], band=False)
+        x = alt.X("grid:N", title="ranks, south to north × west to east", sort=order, axis=alt.Axis(labelAngle=0))
+        y = log_axis(rows, "time per iteration", TIME)
+        chart = layered(rows, x, y, "series", ["grid", "series", "reductions"], band=False)
         best = min(rows, key=lambda r: r["value"])
         mark = (
             chart_of([best]).mark_text(text="▲ best", dy=16, fontSize=13, fontWeight="bold").encode(x=x, y=y("value"))
@@ -218,10 +216,10 @@ def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Two panels a program: its parts, a bar a library; and its time with another latency over that of now."""
+    """Two panels per program: time by part and library, and time with another latency relative to the measured one."""
     found = steps(records, ANATOMY)
     ranks = len({one.where for one in found}) > 1
-    by_program: dict[str, list[tuple[str, Split]]] = {}  # and its protocol
+    by_program: dict[str, list[tuple[str, Split]]] = {}  # library and step by program and protocol
     for one in found:
         for s in one.splits:
             label = f"{one.library}, {one.where}" if ranks else one.library
@@ -229,9 +227,9 @@ def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     panels: list[alt.LayerChart | alt.FacetChart] = []
     for name, labelled in by_program.items():
         bars = _bars(labelled, ANATOMY, _reach([s for _, s in labelled]) * 1.3, 400)
-        per = "an iteration" if name.startswith("pop") else "a step"
-        panels.append(bars.properties(title=f"{name}: {per}"))
-        title = f"half and {times(prediction(records, labelled[0][1]).factor)}, over the step as it is"
+        per = "iteration" if name.startswith("pop") else "step"
+        panels.append(bars.properties(title=f"{name}: time per {per}"))
+        title = f"half and {times(prediction(records, labelled[0][1]).factor)}, relative to measured"
         panels.append(_latencies(records, labelled).properties(title=title))
     if not panels:
         return None
@@ -240,22 +238,22 @@ def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]]) -> alt.LayerChart | alt.FacetChart:
-    """Steps with another latency, over the step as it is."""
+    """Steps with another latency, relative to the measured step."""
     rows: list[Row] = []
     for label, split in labelled:
         total = split.total.value
         found = prediction(records, split)
-        for r, what in ((found.half, _HALF), (found.more, _MORE), (found.measured, _TRIED)):
+        for r, what in ((found.half, _HALF), (found.more, _MORE), (found.measured, _MEASURED)):
             if r is not None:
                 texts = row(r, label=label, what=what, over=f"{r.value / total:.3f}")
                 rows.append({**texts, **{k: texts[k] / total for k in ("value", "low", "high")}})
-    least = min([0.9, *(r["value"] for r in rows)])
-    most = max([1.1, *(r["value"] for r in rows)])
-    room = 0.06 * (most - least)
-    reach = alt.Scale(domain=[least - room, most + room], clamp=True, nice=False)
+    low = min([0.9, *(r["value"] for r in rows)])
+    high = max([1.1, *(r["value"] for r in rows)])
+    margin = 0.06 * (high - low)
+    reach = alt.Scale(domain=[low - margin, high + margin], clamp=True, nice=False)
     y = alt.Y("label:N", title=None, sort=[label for label, _ in labelled], axis=None)
     x = alt.X("value:Q", title=None, scale=reach, axis=alt.Axis(tickCount=4, format="~r"))
-    names = [_HALF, _MORE, _TRIED]
+    names = [_HALF, _MORE, _MEASURED]
     colour = alt.Scale(domain=names, range=[_COLOURS[n] for n in names])
     shape = alt.Scale(domain=names, range=["diamond", "diamond", "circle"])
     key = alt.Legend(columns=8, symbolOpacity=1)
@@ -277,7 +275,7 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
 
 @drawing
 def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Share of the library by kernel, a bar a library."""
+    """Share of time in the MPI library, by kernel and library."""
     found = selected(records, "npb", "communication_share", texts=("kernel", "class"))
     if not found:
         return None
@@ -291,7 +289,7 @@ def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         for r in sorted(found, key=order_of)
     ]
     order = list(dict.fromkeys(r["kernel"] for r in rows))
-    share = "share of a solution in the library"
+    share = "share of time in the MPI library"
     kernels_ = clearest(rows, "kernel", "series")
     chart = charts.bars(kernels_, "kernel", order, share, "format(datum.value, '.0%')", ["kernel", "series"])
     chart_: alt.TopLevelMixin = alt.concat(chart.properties(width=560, height=200))

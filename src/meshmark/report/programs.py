@@ -1,8 +1,7 @@
-"""Programs among ranks: what a step of pop, gyro and swim is made of, the kernels of npb, and a step taken apart into
-computing, latency, bandwidth and imbalance. As tables in the terminal; charts are in `program_charts`.
+"""Prepares and prints the results of MPI programs: time by part of pop, gyro, swim and anatomy, and the npb kernels.
 
-The parts are means over ranks, the whole is the slowest rank's: what is missing between them is what that rank takes
-longer than the others.
+Parts are means over ranks; the total is the slowest rank's. The difference is the time that the slowest rank takes
+longer than the mean. `program_charts` draws the charts.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from meshmark.values.units import NBSP, percent, show
 if TYPE_CHECKING:
     from rich.console import Console
 
-PROGRAMS: Final = ("pop", "gyro", "swim", "anatomy", "npb")  # instruments whose records are told here
-WIDE: Final = 160  # columns where nobody says how many there are
+PROGRAMS: Final = ("pop", "gyro", "swim", "anatomy", "npb")  # instruments that this module shows
+WIDE: Final = 160  # columns if standard output is not a terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is told of a program's steps.
+    """How to show a program's steps.
 
     Attributes:
-        parts: metrics that make up `metric`, by their name for people, in the order of a bar.
-        names: conditions that tell the rows of a table apart.
-        within: conditions that tell tables apart: what differs in them cannot be compared.
-        ranked: rows do the same work, so that one of them is the best.
+        parts: metrics whose sum is `metric`, by display name, in the order of a bar.
+        names: conditions that distinguish the rows of a table.
+        within: conditions that distinguish tables; steps that differ in them are not comparable.
+        ranked: whether rows do the same work, so that one is the best.
     """
 
     instrument: str
@@ -51,7 +50,7 @@ POP: Final = Program(
     "pop",
     "iteration_time",
     "an iteration",
-    {**_COMPUTING, "halo exchange": "halo_time", "sums": "reduce_time"},
+    {**_COMPUTING, "halo exchange": "halo_time", "reductions": "reduce_time"},
     ("protocol", "reductions"),
     ("grid",),
     ranked=True,
@@ -93,7 +92,7 @@ ANATOMY: Final = Program(
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A step and its parts, all of one run."""
+    """A step and its parts, from one run."""
 
     name: str
     total: Record
@@ -104,14 +103,14 @@ class Split:
         return self.total.flags.union(*(r.flags for r in self.parts.values()))
 
     def share(self, part: str) -> float:
-        """Of all parts together; of them those below 0 are none."""
+        """The share of a part in the sum of all parts; negative parts count as 0."""
         whole = sum(max(0.0, r.value) for r in self.parts.values())
         return self.parts[part].value / whole if whole > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of one library among so many ranks, of one problem; the fastest first where they are ranked."""
+    """Steps of one library, number of ranks and problem; the fastest first if they are ranked."""
 
     machine: str
     library: str
@@ -122,41 +121,41 @@ class Steps:
 
     @property
     def grid(self) -> str:
-        """Of pop."""
+        """The grid of ranks; only for pop."""
         return UNKNOWN if self.within[0] is None else str(self.within[0])
 
 
-def _said(key: str, value: object) -> str:
-    words = {
-        "reductions": "{} sum" + ("" if value == 1 else "s"),
+def _condition_text(key: str, value: object) -> str:
+    templates = {
+        "reductions": "{} reduction" + ("" if value == 1 else "s"),
         "protocol": "{}",
         "program": "{}",
         "modes": "{} modes",
         "cells": "{0} x {0} cells",
-        "steps": "{} steps a run",
+        "steps": "{} steps per run",
         "radii": "{} radii",
-        "flops_per_point": "{} flops a point",
+        "flops_per_point": "{} flops per point",
         "grid": "grid {}",
     }
-    return words[key].format(value)
+    return templates[key].format(value)
 
 
 def where_of(record: Record, *keys: str) -> str:
     c = record.conditions
-    return ", ".join([ranks_of(record), *(_said(k, c[k]) for k in keys if c.get(k) is not None)])
+    return ", ".join([ranks_of(record), *(_condition_text(k, c[k]) for k in keys if c.get(k) is not None)])
 
 
-def _beside(total: Record, same: Sequence[Record]) -> Record:
-    """Of several measurements of a part the one of the run that `total` is of."""
+def _same_run(total: Record, same: Sequence[Record]) -> Record:
+    """Of several measurements of a part, the one from the same run as `total`."""
 
-    def apart(r: Record) -> tuple[bool, float]:
+    def distance(r: Record) -> tuple[bool, float]:
         return r.provenance.get("command") != total.provenance.get("command"), abs(_started(r) - _started(total))
 
-    return min(same, key=apart)
+    return min(same, key=distance)
 
 
 def _started(record: Record) -> float:
-    """Seconds since 1970; 0 where it is not recorded."""
+    """Start time in seconds since 1970; 0 if it is not recorded."""
     try:
         return datetime.fromisoformat(str(record.provenance.get("start"))).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -170,7 +169,7 @@ def _key(record: Record, *more: str) -> tuple[object, ...]:
 
 
 def order_of(record: Record) -> tuple[int, ...]:
-    """As the instruments have them: programs, kernels and classes in their order, modes upward."""
+    """Sort key: programs, kernels and classes in the order of the instruments, then modes."""
     c = record.conditions
     places = (("pop", "gyro", "swim"), ("ep", "cg", "is", "ft", "mg"), ("S", "W", "A"))
     known = [
@@ -181,8 +180,8 @@ def order_of(record: Record) -> tuple[int, ...]:
 
 
 def steps(records: Sequence[Record], program: Program) -> list[Steps]:
-    """One for each library, number of ranks and problem among the records of a program, in their order."""
-    # Without factors: of anatomy the step as it is.
+    """The steps of each library, number of ranks and problem, in the order of the records."""
+    # Anatomy also has steps with another latency; those are predictions.
     mine = [r for r in records if r.instrument == program.instrument and _factor(r) == 1]
     keys = (*program.names, *program.within)
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
@@ -194,8 +193,10 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
         if not totals:
             continue
         total = clearest(totals)
-        parts = {word: _beside(total, found[m]) for word, m in program.parts.items() if m in found}
-        name = ", ".join(_said(k, total.conditions[k]) for k in program.names if total.conditions.get(k) is not None)
+        parts = {part: _same_run(total, found[m]) for part, m in program.parts.items() if m in found}
+        name = ", ".join(
+            _condition_text(k, total.conditions[k]) for k in program.names if total.conditions.get(k) is not None
+        )
         name = name or program.step
         groups.setdefault(_key(total, *program.within), []).append(Split(name, total, parts))
     made = []
@@ -212,7 +213,7 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
 
 
 def grids(records: Sequence[Record]) -> list[list[Steps]]:
-    """Of pop: for each library and number of ranks the steps on every grid that was measured, the tallest last."""
+    """The steps of pop on all measured grids, for each library and number of ranks, the tallest grid last."""
     found: dict[tuple[object, ...], list[Steps]] = {}
     for one in steps(records, POP):
         found.setdefault(_key(one.splits[0].total), []).append(one)
@@ -225,20 +226,26 @@ def grids(records: Sequence[Record]) -> list[list[Steps]]:
 
 
 def best_of(same: Sequence[Steps]) -> Steps:
-    """The one with the fastest step."""
+    """The steps with the fastest one."""
     return min(same, key=lambda s: s.splits[0].total.value)
 
 
 def shown(records: Sequence[Record], program: Program) -> list[Steps]:
-    """Steps that are told row by row; of pop those on the best grid, of which it is said how it was found."""
+    """The steps to show in tables; for pop, those on the best grid, with a note on how it was found."""
     if program is not POP:
         return steps(records, program)
-    looked = {_key(r) for r in records if r.metric == "best_time" and r.conditions.get("grids_tried") == "best"}
+    quick = {_key(r) for r in records if r.metric == "best_time" and r.conditions.get("grids_tried") == "best"}
     made = []
     for same in grids(records):
         best = best_of(same)
-        first = _key(best.splits[0].total) in looked
-        how = f", the best of {len(same)} grids" if len(same) > 1 else ", the best at a first look" if first else ""
+        found_quickly = _key(best.splits[0].total) in quick
+        how = (
+            f", the best of {len(same)} grids"
+            if len(same) > 1
+            else ", the best in a quick search"
+            if found_quickly
+            else ""
+        )
         made.append(replace(best, where=best.where + how))
     return made
 
@@ -248,7 +255,7 @@ def shown(records: Sequence[Record], program: Program) -> list[Steps]:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A step with another latency: as predicted, and as measured where that was tried."""
+    """A step with another latency: predicted and, if available, measured."""
 
     half: Record | None
     more: Record | None
@@ -265,13 +272,13 @@ class Prediction:
 
 
 def prediction(records: Sequence[Record], split: Split) -> Prediction:
-    """What belongs to a split of anatomy."""
+    """The prediction for a split of anatomy."""
     key = _key(split.total, *ANATOMY.names)
     same = [r for r in records if r.instrument == "anatomy" and _key(r, *ANATOMY.names) == key]
 
     def find(metric: str, less: bool) -> Record | None:
         found = [r for r in same if r.metric == metric and _factor(r) != 1 and (_factor(r) < 1) == less]
-        return _beside(split.total, found) if found else None
+        return _same_run(split.total, found) if found else None
 
     return Prediction(
         find("predicted_time", True),
@@ -282,12 +289,12 @@ def prediction(records: Sequence[Record], split: Split) -> Prediction:
 
 
 def _factor(record: Record) -> float:
-    """Of the latency of the step that a record is of."""
+    """The factor by which the latency was changed."""
     return value_of(record, "latency_factor", 1.0)
 
 
 def _percent(ratio: float) -> str:
-    """`+3.2 %` of a ratio less 1; what rounds to nothing has no sign."""
+    """A relative difference such as `+3.2 %`; without a sign if it rounds to 0."""
     text = f"{100 * ratio:+.1f}"
     return f"{text[1:] if float(text) == 0 else text}{NBSP}%"
 
@@ -296,26 +303,29 @@ def times(factor: float) -> str:
     return "twice the latency" if factor == 2 else f"{factor:g} times the latency"
 
 
-def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset()) -> list[str]:
-    """What another latency would do, as sentences."""
+def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] = frozenset()) -> list[str]:
+    """Describes the step with another latency.
+
+    Args:
+        known: flags to omit, because all results have them.
+    """
     lines = []
     total = split.total.value
     if predicted.half:
         value = predicted.half.value
-        lines.append(f"half the latency, {show(value, 's')} predicted, {_percent(value / total - 1)}")
+        lines.append(f"half the latency: predicted {show(value, 's')}, {_percent(value / total - 1)}")
     if predicted.more and predicted.measured and predicted.error:
         own = sorted(predicted.flags - known)
         error, bounds = predicted.error, predicted.error.interval
         between = f" ({_percent(bounds[0])} to {_percent(bounds[1])})" if bounds else ""
         lines.append(
-            f"{times(predicted.factor)}, {show(predicted.more.value, 's')} predicted, "
-            f"{show(predicted.measured.value, 's')} {half_percent(predicted.measured)} measured; "
-            f"round by round the prediction is off by {_percent(error.value)}{between}"
-            + (f" [{' '.join(own)}]" if own else "")
+            f"{times(predicted.factor)}: predicted {show(predicted.more.value, 's')}, "
+            f"measured {show(predicted.measured.value, 's')} {half_percent(predicted.measured)}; "
+            f"error of the prediction {_percent(error.value)}{between}" + (f" [{' '.join(own)}]" if own else "")
         )
     other = split.parts.get("other")
     if other and other.value < 0:
-        lines.append(f"other is {show(other.value, 's')}: the curves explain more than its messages take")
+        lines.append(f"other is {show(other.value, 's')}: the curves overestimate the communication time")
     return lines
 
 
@@ -323,13 +333,13 @@ def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset(
 
 
 def head_of(program: Program) -> list[str]:
-    return [program.names[0], program.step, *(["over best"] if program.ranked else []), *program.parts]
+    return [program.names[0], program.step, *(["vs. best"] if program.ranked else []), *program.parts]
 
 
 def row_of(one: Steps, split: Split, program: Program) -> list[str]:
-    """Texts of a row, without its flags."""
-    over = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
-    cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *over]
+    """The cells of a row, without flags."""
+    relative = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
+    cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *relative]
     for part in program.parts:
         r = split.parts.get(part)
         share = split.share(part) if r else math.nan
@@ -337,11 +347,11 @@ def row_of(one: Steps, split: Split, program: Program) -> list[str]:
     return cells
 
 
-KERNEL_HEAD: Final = ["kernel", "class", "time", "operations", "in the library", "check"]
+KERNEL_HEAD: Final = ["kernel", "class", "time", "rate", "time in MPI", "check"]
 
 
 def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]]:
-    """Rows of npb with their flags, by library and ranks, in the order of kernels and classes."""
+    """The rows of npb and their flags, by library and ranks, in the order of kernels and classes."""
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
         if r.instrument == "npb" and None not in (r.conditions.get("kernel"), r.conditions.get("class")):
@@ -353,10 +363,10 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
             continue
         total = clearest(elapsed)
         rate, share = (
-            _beside(total, metrics[m]) if m in metrics else None for m in ("operation_rate", "communication_share")
+            _same_run(total, metrics[m]) if m in metrics else None for m in ("operation_rate", "communication_share")
         )
         c = total.conditions
-        # A solution that is wrong is no record: it is absent, with what was expected.
+        # Wrong solutions have no records; the instrument reports them as absent.
         check = "not verified" if "unverified" in total.flags else "verified"
         fft = f", {c['fft']}" if "fft" in c else ""
         cells = [
@@ -376,29 +386,28 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
 
 
 def print_programs(records: Sequence[Record]) -> bool:
-    """Tables that fit the terminal, of programs, of kernels, and of a step taken apart. Returns whether there were
-    any."""
+    """Prints tables of programs, kernels and the breakdown of steps; returns whether there were any."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     printed = False
     for program in (POP, GYRO, SWIM, ANATOMY):
-        first = "; the fastest first" if program.ranked else ""
-        note = f"median ± half of its 95 % interval, the slowest rank's; parts are means over ranks{first}"
+        order = "; fastest first" if program.ranked else ""
+        note = f"median of the slowest rank ± half its 95 % interval; parts are means over ranks{order}"
         for one in shown(records, program):
             title = f"{one.machine}: {program.instrument}, {one.library}, {one.where}, {one.transport}"
             rows = [(row_of(one, s, program), s.flags) for s in one.splits]
             printed = True
             everywhere = _print_table(console, title, head_of(program), rows, note)
             for s in one.splits if program is ANATOMY else ():
-                for line in told(s, prediction(records, s), everywhere):
+                for line in prediction_lines(s, prediction(records, s), everywhere):
                     console.print(f"  {s.name}: {line}", soft_wrap=True)
     for same in grids(records):
         for one in same if len(same) > 1 else ():
             s = one.splits[0]
             star = "*" if one is best_of(same) else " "
             console.print(f" {star}grid {one.grid}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}")
-    note = "median ± half of its 95 % interval, the slowest rank's; the longest share of it in the library"
+    note = "median of the slowest rank ± half its 95 % interval; largest share of time in the MPI library"
     for key, rows in kernels(records).items():
         _print_table(console, f"{key[0]}: npb, {key[1]}, {key[5]}, {key[4]}", KERNEL_HEAD, rows, note)
         printed = True
@@ -408,12 +417,12 @@ def print_programs(records: Sequence[Record]) -> bool:
 def _print_table(
     console: Console, title: str, head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], note: str
 ) -> frozenset[str]:
-    """Returns the flags that all rows have, which are said once."""
+    """Returns the flags that all rows have, which the title lists."""
     from rich.text import Text
 
     everywhere = frozenset.intersection(*(flags for _, flags in rows))
-    said = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
-    console.print(title + said, style="dim", soft_wrap=True)
+    common = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
+    console.print(title + common, style="dim", soft_wrap=True)
     columns = [[Text(h, style="bold"), *(Text(cells[i]) for cells, _ in rows)] for i, h in enumerate(head)]
     marks = [letters(flags - everywhere) for _, flags in rows]
     if any(marks):

@@ -1,8 +1,7 @@
-"""Which protocol of the halo exchange is best at which size: a table, and stretches of sizes with their winner; and of
-halos, messages and collectives the ratio of two libraries, and where one overtakes the other.
+"""Ranks halo protocols by message size, and compares libraries by their halos, messages and collectives.
 
-What is within the intervals of one another is not told apart: a winner is named together with those that tie with it,
-and it stays the winner for as long as it ties with the best.
+Times with overlapping intervals tie: a winner is listed with the protocols that tie with it, and remains the winner
+while it ties with the best.
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from meshmark.report.selection import number as number_of
+from meshmark.report.selection import number as condition_number
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import Scale, number, scale_for
-from meshmark.values.units import size as bytes_said
+from meshmark.values.units import size as format_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-WIDE: Final = 160  # columns where nobody says how many there are
+WIDE: Final = 160  # columns if standard output is not a terminal
 _LETTERS: Final = {
     "migrated": "m",
     "stolen": "s",
@@ -41,7 +40,7 @@ _LETTERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is ranked or compared: times of these instruments, told apart by `names`, over `over`."""
+    """The times to rank or compare: a metric of these instruments, by the conditions `names`, over `over`."""
 
     title: str
     instruments: tuple[str, ...]
@@ -49,8 +48,8 @@ class Subject:
     names: tuple[str, ...]  # conditions
     over: str  # a condition
 
-    def said(self, at: int) -> str:
-        return f"{at} word{'s' if at != 1 else ''}" if self.over == "words" else bytes_said(at)
+    def size_text(self, at: int) -> str:
+        return f"{at} word{'s' if at != 1 else ''}" if self.over == "words" else format_bytes(at)
 
 
 HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
@@ -66,12 +65,12 @@ COLLECTIVES: Final = Subject(
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Exchange times of one library among so many ranks.
+    """Exchange times of one library with a number of ranks.
 
     Attributes:
-        protocols: the best first, by the geometric mean of their times over the best of each size.
+        protocols: best first, by the geometric mean of their times relative to the best of each size.
         sizes: words, ascending.
-        cells: by protocol and size; what could not be had is missing.
+        cells: records by protocol and size; absent results are missing.
     """
 
     machine: str
@@ -87,19 +86,19 @@ class Ranking:
         return min((r for (_, s), r in self.cells.items() if s == size), key=lambda r: r.value)
 
     def over_best(self, protocol: str) -> float:
-        """Geometric mean, over its sizes, of its time over the best one's."""
+        """Geometric mean, over all sizes, of a protocol's time relative to the best."""
         logs = [math.log(r.value / self.best(s).value) for (p, s), r in self.cells.items() if p == protocol]
         return math.exp(sum(logs) / len(logs))
 
     def ties(self, size: int) -> list[str]:
-        """Protocols that are not told apart from the best of a size, itself included."""
+        """Protocols that tie with the best of a size, including the best."""
         high = bounds(self.best(size))[1]
         return [p for p in self.protocols if (r := self.cells.get((p, size))) and bounds(r)[0] <= high]
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring sizes with one winner; `tied` are those that are nowhere in it told apart from the best."""
+    """Consecutive sizes with one winner; `tied` protocols tie with the best at all of them."""
 
     first: int
     last: int
@@ -110,7 +109,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Time of the second library over that of the first; the bounds are those of both intervals at their worst."""
+    """Time with the second library divided by the time with the first, with conservative bounds."""
 
     value: float
     low: float
@@ -118,32 +117,31 @@ class Ratio:
 
     @property
     def clear(self) -> bool:
-        """It is not 1."""
+        """Whether the difference is significant: 1 is outside the bounds."""
         return self.low > 1 or self.high < 1
 
     @property
     def slower(self) -> int:
-        """Which of the two takes longer: 1 the second, -1 the first, 0 where they are not told apart."""
+        """The slower library: 1 the second, -1 the first, 0 if the difference is not significant."""
         return (self.low > 1) - (self.high < 1)
 
 
 class Comparison(NamedTuple):
-    """What two libraries took for the same, by name and size: times of `b` over those of `a`."""
+    """Times with library `b` divided by times with library `a`, by protocol and size."""
 
     a: Ranking
     b: Ranking
     ratios: Mapping[tuple[str, int], Ratio]
 
     @property
-    def in_turns(self) -> int:
-        """How many ratios are of several runs of both, in turns; in others what changed meanwhile looks like a
-        difference."""
+    def alternated(self) -> int:
+        """The number of ratios from alternating runs of both libraries; others include drift between the runs."""
         both = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
         return sum(all(value_of(r, "runs", 1) > 1 for r in pair) for pair in both)
 
     @property
     def best(self) -> dict[int, Ratio]:
-        """By size, of the best protocol of the one over the best of the other."""
+        """By size, the ratio of the best protocols of both."""
         sizes = sorted(set(self.a.sizes) & set(self.b.sizes))
         return {s: ratio_of(self.b.best(s), self.a.best(s)) for s in sizes}
 
@@ -151,31 +149,38 @@ class Comparison(NamedTuple):
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
-        """A line a stretch of sizes in which one is faster: `up to 64 words Open MPI 4.1.4`."""
+        """The faster library by size, such as `up to 64 words: Open MPI 4.1.4`."""
         parts = [(slower, [s for s, _ in group]) for slower, group in groupby(ratios.items(), lambda x: x[1].slower)]
         lines = [
-            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.said)} "
+            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: "
             f"{self.a.library if slower > 0 else self.b.library}"
             for i, (slower, sizes) in enumerate(parts)
             if slower
         ]
         undecided = len(lines) < len(parts)
-        return [*lines, "elsewhere not told apart" if lines else "nowhere told apart"] if undecided else lines
+        return (
+            [*lines, "no significant difference elsewhere" if lines else "no significant difference"]
+            if undecided
+            else lines
+        )
 
 
 def bounds(record: Record) -> tuple[float, float]:
-    """The interval of the median, in s; of several runs what holds the intervals of all: ranks that are started anew
-    may differ by more than any of them. Of too few samples it is not known, and told apart from nothing."""
+    """The interval of the median, in s.
+
+    With several runs, it covers the intervals of all, because runs may differ by more than the interval of each. With
+    too few samples, it is unbounded, so that the record ties with all others.
+    """
     if "run_low" not in record.conditions:
         return record.interval or (0.0, math.inf)
-    low, high = number_of(record, "run_low"), number_of(record, "run_high")
+    low, high = condition_number(record, "run_low"), condition_number(record, "run_high")
     if low is None or high is None or not 0 <= low <= record.value <= high:
         return 0.0, math.inf
     return low, high
 
 
 def ratio_of(one: Record, other: Record) -> Ratio:
-    """Of the first over the second."""
+    """The ratio of the first to the second."""
     (low, high), (low_other, high_other) = bounds(one), bounds(other)
     return Ratio(one.value / other.value, low / high_other, high / low_other if low_other > 0 else math.inf)
 
@@ -187,15 +192,15 @@ def ratio_text(ratio: Ratio) -> str:
 
 
 def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
-    """One for each library, number of ranks and grid or partner among the records of a subject, in their order."""
+    """One ranking for each library, number of ranks, and grid or partner, in the order of the records."""
     groups: dict[tuple[str, ...], dict[tuple[str, int], list[Record]]] = {}
     for r in selected(
         records, subject.instruments, subject.metric, numbers=(subject.over,), texts=subject.names, above_zero=True
     ):
         c = r.conditions
-        what = [f"grid {c['grid']}"] if "grid" in c else []
-        what += [f"rank {text_of(r, 'from_rank')} and {text_of(r, 'to_rank')}"] if "to_rank" in c else []
-        where = ", ".join([ranks_of(r), *what])
+        details = [f"grid {c['grid']}"] if "grid" in c else []
+        details += [f"ranks {text_of(r, 'from_rank')} and {text_of(r, 'to_rank')}"] if "to_rank" in c else []
+        where = ", ".join([ranks_of(r), *details])
         several = groups.setdefault((r.machine, text_of(r, "library", "mpi"), where), {})
         key = (", ".join(str(c[k]) for k in subject.names), int(value_of(r, subject.over)))
         several.setdefault(key, []).append(r)
@@ -212,7 +217,7 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
 
 
 def ranks_of(record: Record) -> str:
-    """How many ranks, and on how many hosts where they are several."""
+    """The number of ranks, and of hosts if there are several."""
     hosts = record.conditions.get("hosts", 1)
     ranks = f"{text_of(record, 'ranks')} ranks" if record.conditions.get("ranks") is not None else "ranks not recorded"
     return ranks + (f", {hosts} hosts" if hosts not in {1, None} else "")
@@ -223,17 +228,17 @@ def transport_of(record: Record) -> str:
 
 
 def clearest(same: Iterable[Record]) -> Record:
-    """Of several measurements of one point: one without flags, with the narrowest interval."""
-    return min(same, key=_doubt)
+    """Of several measurements of a point, an unflagged one with the narrowest interval."""
+    return min(same, key=_uncertainty)
 
 
-def _doubt(r: Record) -> tuple[bool, bool, float]:
+def _uncertainty(r: Record) -> tuple[bool, bool, float]:
     low, high = bounds(r)
     return bool(r.flags), r.interval is None, (high - low) / r.value
 
 
 def stretches(ranking: Ranking) -> list[Stretch]:
-    """As few stretches as there can be: each goes on for as long as one protocol ties with the best of every size."""
+    """Splits the sizes into the fewest stretches in which one protocol ties with the best at every size."""
     found: list[Stretch] = []
     sizes: list[int] = []
     common: list[str] = []
@@ -260,32 +265,35 @@ def stretches(ranking: Ranking) -> list[Stretch]:
     return found
 
 
-def told(found: Sequence[Stretch], known: Collection[str] = ()) -> list[str]:
-    """A line a stretch: `up to 128 words neighbour`, `from 256 words persistent_irecv_isend; tied: packed`; with the
-    winner's flags, but for those that are known of all."""
+def winner_lines(found: Sequence[Stretch], known: Collection[str] = ()) -> list[str]:
+    """Describes each stretch, such as `from 256 words: persistent_irecv_isend; tied: packed`.
+
+    Args:
+        known: flags to omit, because all results have them.
+    """
     lines = []
     for i, s in enumerate(found):
-        where = _where(i, len(found), s.first, s.last, HALO.said)
+        where = _where(i, len(found), s.first, s.last, HALO.size_text)
         tied = f"; tied: {', '.join(s.tied)}" if s.tied else ""
         own = [f for f in s.flags if f not in known]
         flags = f"  [{' '.join(own)}]" if own else ""
-        lines.append(f"{where} {s.winner}{tied}{flags}")
+        lines.append(f"{where}: {s.winner}{tied}{flags}")
     return lines
 
 
-def _where(i: int, stretches: int, first: int, last: int, said: Callable[[int], str]) -> str:
-    """Which sizes the i-th of so many stretches has."""
+def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], str]) -> str:
+    """Describes the sizes of the i-th stretch."""
     if stretches == 1:
         return "at every size"
     if first == last:
-        return f"at {said(first)}"
+        return f"at {text(first)}"
     if i == 0:
-        return f"up to {said(last)}"
-    return f"from {said(first)}" if i == stretches - 1 else f"from {said(first)} to {said(last)}"
+        return f"up to {text(last)}"
+    return f"from {text(first)}" if i == stretches - 1 else f"from {text(first)} to {text(last)}"
 
 
 def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
-    """Pairs of libraries that were asked the same (of as many ranks on the same grid), with what both have."""
+    """Compares pairs of libraries with the same number of ranks and grid, at the points that both have."""
     pairs = []
     for a, b in combinations(found, 2):
         if a.library == b.library or (a.machine, a.where, a.subject) != (b.machine, b.where, b.subject):
@@ -297,7 +305,7 @@ def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
 
 
 def half_percent(record: Record) -> str:
-    """Half of the interval over the median: `±1.2%`; `±?` of too few samples for an interval."""
+    """Half the interval relative to the median, such as `±1.2%`; `±?` without an interval."""
     low, high = bounds(record)
     if high == math.inf:
         return "±?"
@@ -306,18 +314,18 @@ def half_percent(record: Record) -> str:
 
 
 def letters(flags: Iterable[str]) -> str:
-    """A letter a flag: `n` for noisy."""
+    """Abbreviates flags to letters, such as `n` for noisy."""
     return "".join(sorted(_LETTERS.get(f, "?") for f in flags))
 
 
 def legend(records: Iterable[Record]) -> str:
-    """What the letters mean, of those that are there."""
+    """Explains the letters of these records' flags."""
     used = sorted({f for r in records for f in r.flags})
     return ", ".join(f"{letters([f])} {f}" for f in used)
 
 
 def column_scales(ranking: Ranking) -> dict[int, Scale]:
-    """The prefix of each size: all protocols of one size are told in the same unit."""
+    """The unit of each size, common to all protocols."""
     return {s: scale_for("s", ranking.best(s).value) for s in ranking.sizes}
 
 
@@ -325,8 +333,7 @@ def column_scales(ranking: Ranking) -> dict[int, Scale]:
 
 
 def print_rankings(records: Sequence[Record]) -> bool:
-    """Tables that fit the terminal, then the winners, then the ratio of libraries where there are two. Returns whether
-    there was anything to rank."""
+    """Prints tables, winners and ratios of libraries; returns whether there were any records to rank."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
@@ -341,7 +348,7 @@ def print_rankings(records: Sequence[Record]) -> bool:
 
 
 def print_comparisons(records: Sequence[Record]) -> None:
-    """The ratio of libraries, of messages and collectives; nothing where there is one library."""
+    """Prints the ratios of libraries for messages and collectives, if there are several libraries."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
@@ -355,9 +362,9 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
 
     cells = list(ranking.cells.values())
     everywhere = frozenset.intersection(*(r.flags for r in cells))
-    said = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
+    common = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
     console.print(
-        f"{ranking.machine}: halo, {ranking.library}, {ranking.where}, {ranking.transport}{said}", style="dim"
+        f"{ranking.machine}: halo, {ranking.library}, {ranking.where}, {ranking.transport}{common}", style="dim"
     )
     scales = column_scales(ranking)
     columns = []
@@ -374,12 +381,12 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
             column.append(Text(("*" if r is best else "") + text, style="bold" if r is best else ""))
         columns.append(column)
     first = [Text("words"), Text(""), *(Text(p) for p in ranking.protocols)]
-    over = [Text("over"), Text("best"), *(Text(f"{ranking.over_best(p):.2f}") for p in ranking.protocols)]
-    print_columns(console, [first, over], columns)
+    relative = [Text("vs."), Text("best"), *(Text(f"{ranking.over_best(p):.2f}") for p in ranking.protocols)]
+    print_columns(console, [first, relative], columns)
     key = legend(r for r in cells if r.flags - everywhere)
-    console.print("median ± half of its 95 % interval; * best of its size" + (f"; {key}" if key else ""), style="dim")
-    console.print("winner:")
-    for line in told(stretches(ranking), everywhere):
+    console.print("median ± half its 95 % interval; * best of its size" + (f"; {key}" if key else ""), style="dim")
+    console.print("fastest protocol:")
+    for line in winner_lines(stretches(ranking), everywhere):
         console.print(f"  {line}", soft_wrap=True)
 
 
@@ -387,13 +394,13 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
     from rich.text import Text
 
     a, b, ratios = pair
-    console.print(f"\n{b.library} over {a.library}, {a.where}", style="dim", soft_wrap=True)
-    console.print("ratio of times ± half of its interval; bold where it is clear")
+    console.print(f"\n{b.library} relative to {a.library}, {a.where}", style="dim", soft_wrap=True)
+    console.print("ratio of times ± half its interval; significant differences in bold")
     sizes = sorted({s for _, s in ratios})
     protocols = [p for p in a.protocols if any(q == p for q, _ in ratios)]
     columns = []
     for at in sizes:
-        column = [Text(str(at) if a.subject.over == "words" else bytes_said(at))]
+        column = [Text(str(at) if a.subject.over == "words" else format_bytes(at))]
         for p in protocols:
             ratio = ratios.get((p, at))
             half = (ratio.high - ratio.low) / 2 if ratio else 0
@@ -404,47 +411,49 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
     slower = sum(r.slower > 0 for r in ratios.values())
     faster = sum(r.slower < 0 for r in ratios.values())
     rest = len(ratios) - slower - faster
-    console.print(f"{b.library} takes longer in {slower} of {len(ratios)}, less in {faster}; {rest} are not told apart")
+    console.print(
+        f"{b.library} is slower in {slower} of {len(ratios)}, faster in {faster}; no significant difference in {rest}"
+    )
     if a.subject is HALO:
-        console.print("faster, by the best protocol of each:")
+        console.print("faster library, by the best protocol of each:")
         for line in pair.faster(pair.best):
             console.print(f"  {line}", soft_wrap=True)
     else:
-        console.print("faster:")
+        console.print("faster library:")
         for p in protocols:
             console.print(f"  {p}: {'; '.join(pair.faster(pair.of(p)))}", soft_wrap=True)
-    console.print(turns_said(pair), style="dim")
+    console.print(run_order_note(pair), style="dim")
 
 
-def turns_said(pair: Comparison) -> str:
-    """How much the difference of two libraries can be trusted."""
-    if not pair.in_turns:
-        return "measured one after the other: what changed on the machine meanwhile looks like a difference"
-    lacking = len(pair.ratios) - pair.in_turns
-    rest = f"; of {lacking} of {len(pair.ratios)} there is only one run of a library" if lacking else ""
-    return f"measured in turns, each library by several runs; what its runs differ by is in the intervals{rest}"
+def run_order_note(pair: Comparison) -> str:
+    """Explains how far the order of the runs affects the comparison."""
+    if not pair.alternated:
+        return "measured one library after the other: changes of the machine in between appear as differences"
+    single = len(pair.ratios) - pair.alternated
+    rest = f"; {single} of {len(pair.ratios)} compare a single run of a library" if single else ""
+    return f"measured in several alternating runs of each library; intervals include the variation between runs{rest}"
 
 
 def print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Sequence[Sequence[Text]]) -> None:
-    """As many columns side by side as fit, then the next ones below; the fixed ones stand before each lot."""
+    """Prints columns side by side, in several blocks if they are too wide; each block starts with the fixed columns."""
     from rich.table import Table
 
     def width(column: Sequence[Text]) -> int:
         return max(len(t) for t in column) + 2
 
     room = console.width - sum(map(width, fixed))
-    lots: list[list[Sequence[Text]]] = [[]]
+    blocks: list[list[Sequence[Text]]] = [[]]
     used = 0
     for column in columns:
-        if lots[-1] and used + width(column) > room:
-            lots.append([])
+        if blocks[-1] and used + width(column) > room:
+            blocks.append([])
             used = 0
-        lots[-1].append(column)
+        blocks[-1].append(column)
         used += width(column)
-    for lot in lots:
+    for block in blocks:
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
-        for i in range(len(fixed) + len(lot)):
+        for i in range(len(fixed) + len(block)):
             table.add_column(justify="left" if i == 0 else "right", no_wrap=True)
-        for row in zip(*fixed, *lot, strict=True):
+        for row in zip(*fixed, *block, strict=True):
             table.add_row(*row)
         console.print(table)

@@ -1,7 +1,7 @@
-"""Recordings on paper: use over time of every component of a class, and the difference of two recordings.
+"""Draws recordings: utilisation of all components over time, and the difference between two recordings.
 
-A raster has a row a component and a column a bin of time, coloured in the ten steps of the live map; grey is what was
-not known. Above it the mean of the class, with the least and the greatest.
+A raster has one row per component and one column per time bin, in the colours of the live map; grey is unknown. Above
+it are the mean, minimum and maximum of the class.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from meshmark.report.drawing import write_specs
 from meshmark.watch.frames import USE, Frame, Header
 from meshmark.watch.palette import PALETTES, STEPS
 
-BINS: Final = 240  # columns of a raster: more would be narrower than a pixel or two
+BINS: Final = 240  # columns of a raster; more would be too narrow to see
 TITLES: Final = {"cpu": "CPUs", "memory": "Memory", "link": "Links", "io": "I/O"}
 
 
 @dataclass(slots=True)
 class Binned:
-    """Use of a class over time: `use[component][bin]`, None where it was never known in a bin."""
+    """Use of a class over time: `use[component][bin]`; None if it is unknown in the whole bin."""
 
     component_class: str
     metric: str
@@ -36,10 +36,10 @@ class Binned:
 
 
 def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Binned]:
-    """Means over equal bins of time, for every class whose use (the metric that colours it on the map) is there.
+    """Means over equal time bins, for every class whose use (the metric that colours it on the map) is recorded.
 
     Raises:
-        MeshmarkError: there is no frame.
+        MeshmarkError: the recording has no frame.
     """
     use_of, metrics = header.use, {m.name: m for m in header.metrics}
     kept = [(f.t_s, {k: f.values.get(m) for k, m in use_of.items()}) for f in frames]
@@ -73,14 +73,14 @@ def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Bi
 def raster(
     b: Binned, low: float, high: float, palette: str, unit_s: float, difference: bool = False
 ) -> alt.VConcatChart:
-    """The chart of one class.
+    """Draws the chart of one class.
 
     Args:
-        low, high: shares at which colours begin and end; of a difference, `high` on both sides.
-        unit_s: seconds of one unit of the time axis (1, or 1e-6 for a model).
+        low, high: range of the colour scale, as shares; a difference uses -high to high.
+        unit_s: unit of the time axis in seconds (1, or 1e-6 for a model).
     """
     title = f"time ({'s' if unit_s == 1 else 'µs'})"
-    words = "change (points)" if difference else "use (%)"
+    quantity = "change (points)" if difference else "use (%)"
     head = TITLES[b.component_class] + (f", estimated ({b.metric})" if b.estimated else "")
     width = (b.at_s[1] - b.at_s[0]) if len(b.at_s) > 1 else 1.0
     span = alt.Scale(nice=False, domain=[(b.at_s[0] - width) / unit_s, b.at_s[-1] / unit_s])
@@ -94,7 +94,7 @@ def raster(
     else:
         bounds = [100 * (low + (high - low) * i / STEPS) for i in range(1, STEPS)]
         scale = alt.Scale(type="threshold", domain=bounds, range=list(PALETTES[palette]))
-    colour = alt.Color("use:Q", scale=scale, title=words)
+    colour = alt.Color("use:Q", scale=scale, title=quantity)
     height = max(24, min(560, 14 * len(b.names)))
     labels = len(b.names) <= 64
     body = (
@@ -118,7 +118,7 @@ def raster(
             )
     base = alt.Chart(alt.InlineData(values=lines), width=720, height=110).encode(x=alt.X("t:Q", title=None, scale=span))
     top = alt.layer(
-        base.mark_area(opacity=0.25, color="#0072B2").encode(y=alt.Y("low:Q", title=words), y2="high:Q"),
+        base.mark_area(opacity=0.25, color="#0072B2").encode(y=alt.Y("low:Q", title=quantity), y2="high:Q"),
         base.mark_line(color="#0072B2").encode(y="mean:Q"),
     )
     return alt.vconcat(top, body, title=head, spacing=6)
@@ -127,7 +127,7 @@ def raster(
 def draw_recording(
     header: Header, frames: Iterable[Frame], out: Path, low: float = 0.0, high: float = 1.0, palette: str = "inferno"
 ) -> list[Path]:
-    """Writes a PNG and an SVG for every class into a folder, each whole or not at all."""
+    """Writes a PNG and an SVG for every class to a folder, each atomically."""
     unit = 1e-6 if header.period_s < 1e-3 else 1.0
     charts = {b.component_class: raster(b, low, high, palette, unit) for b in binned(header, frames)}
     return _write(charts, out)
@@ -136,9 +136,9 @@ def draw_recording(
 def draw_difference(
     first: tuple[Header, Iterable[Frame]], second: tuple[Header, Iterable[Frame]], out: Path, high: float = 0.5
 ) -> list[Path]:
-    """Writes how use changed from one recording to another: component by component, by the share of their time.
+    """Draws how the use of each component changed between two recordings, aligned by their relative time.
 
-    A class whose use is not the same metric in both is not drawn.
+    Skips classes whose use is a different metric in each.
 
     Raises:
         MeshmarkError: the machines have different components.

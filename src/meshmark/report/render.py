@@ -1,6 +1,6 @@
-"""HTML and SVG from the templates of this package.
+"""Renders HTML and SVG from the templates of this package.
 
-Jinja2 is imported on first use, so that commands that draw nothing start without it.
+Jinja2 is imported on first use, so that other commands start quickly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _environment() -> Environment:
     from markupsafe import Markup
 
     def within(text: str, tag: str) -> Markup:
-        # `<\/script` means the same to the strings and patterns of a script.
+        # In strings and regular expressions of a script, `<\/script` equals `</script`.
         return Markup(re.sub(f"</({tag})", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--"))
 
     made = Environment(
@@ -50,13 +50,13 @@ def _environment() -> Environment:
 
 
 def render(template: str, **data: Any) -> Markup:
-    """A template filled with data, which is escaped unless it was rendered itself.
+    """Renders a template with data, which is escaped unless it is rendered markup.
 
     Args:
         template: path below `templates/`.
 
     Raises:
-        jinja2.UndefinedError: the template needs data that is not given.
+        jinja2.UndefinedError: data that the template uses is missing.
     """
     from markupsafe import Markup
 

@@ -1,4 +1,4 @@
-"""The sections of a report: a chart each, how to read it, and what follows it."""
+"""Defines the sections of a report: their charts, captions and details."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from meshmark.report.drawing import Drawn
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One chart of the report; `caption` says how to read it.
+    """One chart of the report; `caption` explains how to read it.
 
     Attributes:
-        more: instruments whose results stand in its table beside those of `instrument`.
-        beside: what follows the chart, as a part of the page; without a chart it stands there alone.
-        mapped: `draw` and `beside` get the machine's topology too.
-        shown: where it was asked for, with the reason where nothing of it was measured; or where it can be drawn.
+        more: further instruments whose results the section's table contains.
+        details: renders what follows the chart; it is also shown if there is no chart.
+        needs_topology: `draw` and `details` also take the machine's topology.
+        shown: `requested`: if the run requested the instrument, with the reason if there are no results; `drawn`: only
+            if there is a chart.
     """
 
     name: str
@@ -27,82 +28,83 @@ class Section:
     caption: str
     draw: Callable[..., Drawn | None]
     more: tuple[str, ...] = ()
-    beside: Callable[..., str] | None = None
-    mapped: bool = False
-    shown: Literal["asked", "drawn"] = "asked"
+    details: Callable[..., str] | None = None
+    needs_topology: bool = False
+    shown: Literal["requested", "drawn"] = "requested"
 
-    def told(self, asked: Collection[str], drawn: bool) -> bool:
-        """Whether the page has it, of a run that was asked for these instruments."""
-        return drawn or (self.shown == "asked" and not {self.instrument, *self.more}.isdisjoint(asked))
+    def is_shown(self, requested: Collection[str], drawn: bool) -> bool:
+        """Whether the report of a run that requested these instruments contains the section."""
+        return drawn or (self.shown == "requested" and not {self.instrument, *self.more}.isdisjoint(requested))
 
 
 SECTIONS = (
     Section(
         "latency",
-        "Latency against footprint",
+        "Latency by footprint",
         "latency",
-        "Time of a load that waits for the load before it, while it walks a random ring over the footprint. "
-        "Steps are levels of the hierarchy; bold figures are the levels found, the band is the 95 % interval.",
+        "Load-to-use latency of dependent loads that follow a random cycle over the footprint. Steps are levels of the "
+        "memory hierarchy; bold values are the detected levels. The band is the 95 % interval.",
         charts.latency,
     ),
     Section(
         "strides",
-        "Latency against stride",
+        "Latency by stride",
         "latency",
-        "The same by constant strides. A short one finds its memory page open and a prefetcher ahead of it; a long "
-        "one opens another page with every load. Dashed: random walks over the same footprint.",
+        "Load-to-use latency at constant strides. Short strides benefit from prefetching and open DRAM pages; at long "
+        "strides every load opens another page. Dashed: random access over the same footprint.",
         charts.strides,
     ),
     Section(
         "company",
-        "Latency in company",
+        "Latency with several CPUs",
         "latency",
-        "The same from memory, while several CPUs walk at once.",
-        charts.company,
+        "Load-to-use latency in memory while several CPUs run the same access pattern at once.",
+        charts.concurrent_latency,
     ),
     Section(
         "bandwidth",
         "Bandwidth by kernel",
         "bandwidth",
-        "Net bytes as STREAM counts them. Streaming stores go past the caches and save the read that an "
-        "ordinary store causes.",
+        "Net bytes, as STREAM counts them. Streaming stores bypass the caches and avoid the read for ownership of "
+        "regular stores.",
         charts.bandwidth_kernels,
     ),
     Section(
         "bandwidth_footprint",
-        "Bandwidth against footprint",
+        "Bandwidth by footprint",
         "bandwidth",
-        "Where the footprint fits a cache ordinary stores win; beyond it streaming stores do. The crossing is "
-        "where a program should change from one to the other.",
+        "Regular stores are usually faster while the footprint fits in a cache, streaming stores beyond it. The "
+        "crossover is the footprint at which a program should switch.",
         charts.bandwidth_footprint,
     ),
     Section(
         "lines",
-        "Core to core",
+        "Core-to-core latency",
         "lines",
-        "What it costs one CPU to get a cache line that another one has.",
+        "Time to transfer a cache line from one CPU to another.",
         charts.lines,
     ),
     Section(
         "loaded",
         "Latency under load",
         "loaded",
-        "Latency against the bandwidth of all: chains are independent loads in flight of each CPU; paced is one "
-        "walker beside streaming neighbours. Where the curve bends up the memory is full.",
+        "Latency against total bandwidth. Chains: each CPU has that many independent loads in flight. Paced: one CPU "
+        "measures latency beside CPUs that stream at a limited rate. The memory saturates where the curve rises "
+        "steeply.",
         charts.loaded,
     ),
     Section(
         "gups",
         "Random updates",
         "gups",
-        "Updates of random words of a table, one after the other (plain) and with the next lines on their way (ahead).",
+        "Updates of random table entries, one at a time (plain) or with software prefetching (ahead).",
         charts.gups,
     ),
     Section(
         "compute",
         "Compute",
         "peak",
-        "Multiply-adds in registers, and what the installed libraries make of them.",
+        "Peak rate of fused multiply-adds in registers, and the rates of the installed libraries.",
         compute_charts.compute,
         more=("dgemm", "linpack"),
     ),
@@ -110,164 +112,164 @@ SECTIONS = (
         "roofline",
         "Roofline",
         "peak",
-        "Ceilings as measured here: memory bandwidth (triad) on the left, fp64 peak on the right. The ridge is "
-        "the balance that a program needs to be limited by compute.",
+        "Measured ceilings: memory bandwidth (triad) on the left, fp64 peak on the right. A program is compute bound "
+        "if its arithmetic intensity is above the ridge point.",
         compute_charts.roofline,
     ),
-    Section("io", "Storage", "io", "Direct reads and writes through fio.", charts.io),
+    Section("io", "Storage", "io", "Direct reads and writes, measured with fio.", charts.io),
     Section(
         "kernels",
         "Load kernels",
         "kernels",
-        "Every variant of the kernels that programs are made of: arithmetic against the lines of 64 B that it "
-        "moves from and to the level that holds its volume. Hollow marks are flagged.",
+        "All variants of the kernels that make up synthetic programs: arithmetic rate against the traffic in 64-byte "
+        "lines with the level that holds the data. Hollow points are flagged.",
         compute_charts.kernel_rates,
     ),
     Section(
         "efficiency",
         "Parallel efficiency of kernels",
         "kernels",
-        "Time of one thread over threads times the time of all, for the same units. Kernels that fight for lines "
-        "on purpose are on the left; above 1 are those to which more cache falls.",
+        "T(1) / (n × T(n)) for the same units of work. Kernels that contend for cache lines by design are on the left; "
+        "values above 1 are possible because more threads have more cache.",
         compute_charts.kernel_efficiency,
     ),
     Section(
         "halo",
         "Communication: halo exchange",
         "halo",
-        "Time in which each rank of a grid gets a row from every neighbour, by protocol; dashes tell the paradigm, "
-        "bands are 95 % intervals. Click a name to see it alone.",
+        "Time in which each rank of a grid receives a row from every neighbour, by protocol. Dash patterns distinguish "
+        "paradigms; bands are 95 % intervals. Click a legend entry to isolate it.",
         comm.halo,
         more=("defects",),
-        beside=comm.beside,
+        details=comm.halo_details,
     ),
     Section(
         "halo_libraries",
-        "Communication: halo exchange under two libraries",
+        "Communication: halo exchange, library comparison",
         "halo",
-        "Time under the second library over that under the first, by protocol; below 1 the second one is faster. "
-        "Thick and grey: the best protocol of the one over the best of the other. Click a name to see it alone, "
-        "with the intervals of both at their worst as a band.",
+        "Time with the second library divided by the time with the first, by protocol; below 1 the second library is "
+        "faster. Thick grey line: best protocol of each library. Click a legend entry to isolate it; the band is a "
+        "conservative interval from the intervals of both.",
         comm.halo_libraries,
-        beside=lambda r: comm.comparison_table(r, ranking.HALO),
+        details=lambda r: comm.comparison_table(r, ranking.HALO),
         shown="drawn",
     ),
     Section(
         "pingpong",
-        "Communication: one message",
+        "Communication: message latency",
         "pingpong",
-        "Half of a round trip (send), or the time until a put or a get is there while the other rank does nothing.",
+        "Half of a round trip (send), or the time to complete a put or get while the other rank is idle.",
         comm.pingpong,
     ),
     Section(
         "pingpong_bandwidth",
-        "Communication: bandwidth of one message",
+        "Communication: message bandwidth",
         "pingpong",
-        "The same as bytes a second, one message after the other.",
+        "Bandwidth of consecutive messages, one at a time.",
         comm.pingpong_bandwidth,
     ),
     Section(
         "pingpong_libraries",
-        "Communication: one message under two libraries",
+        "Communication: messages, library comparison",
         "pingpong",
-        "Time under the second library over that under the first. Below 1 the second one is faster.",
+        "Time with the second library divided by the time with the first; below 1 the second library is faster.",
         comm.pingpong_libraries,
-        beside=lambda r: comm.comparison_table(r, ranking.MESSAGE),
+        details=lambda r: comm.comparison_table(r, ranking.MESSAGE),
         shown="drawn",
     ),
     Section(
         "swap",
         "Communication: contention by distance",
         "swap",
-        "Ranks i and i + j swap a message: time of all pairs at once, which is the slowest pair's, over that of "
-        "the slowest of them alone. Where it is above 1 they share what lies between them. Bold: above 1.1 with "
-        "its whole interval; a dashed frame is a flag.",
+        "Ranks i and i + j swap a message: time of the slowest pair when all run at once, divided by the time of the "
+        "slowest pair alone. Above 1, pairs contend for a shared resource. Bold: the whole interval is above 1.1. "
+        "Dashed frame: flagged.",
         swaps.contention,
-        beside=swaps.contention_told,
-        mapped=True,
+        details=swaps.contention_details,
+        needs_topology=True,
     ),
     Section(
         "swap_pairs",
-        "Communication: every pair",
+        "Communication: all pairs of ranks",
         "swap",
-        "Two ranks swap a message while all others wait: time of a short one, bandwidth of a long one, both "
-        "directions together. The ring is the machine: its ranks in the order of its packages, nodes, caches and "
-        "cores. Dashed is flagged.",
+        "Two ranks swap a message while all others are idle: time of a short message, bandwidth of a long one in both "
+        "directions together. The ring shows the ranks in the order of packages, nodes, caches and cores. Dashed: "
+        "flagged.",
         swaps.pairs,
-        beside=swaps.pairs_told,
-        mapped=True,
+        details=swaps.pair_details,
+        needs_topology=True,
         shown="drawn",
     ),
     Section(
         "collectives",
         "Communication: collectives",
         "allreduce",
-        "What all ranks do together, the library's way and by other algorithms.",
+        "Collective operations over all ranks: the library's implementation and other algorithms.",
         comm.collectives,
         more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
     ),
     Section(
         "collectives_libraries",
-        "Communication: collectives under two libraries",
+        "Communication: collectives, library comparison",
         "allreduce",
-        "Time under the second library over that under the first. Below 1 the second one is faster.",
+        "Time with the second library divided by the time with the first; below 1 the second library is faster.",
         comm.collectives_libraries,
         more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
-        beside=lambda r: comm.comparison_table(r, ranking.COLLECTIVES),
+        details=lambda r: comm.comparison_table(r, ranking.COLLECTIVES),
         shown="drawn",
     ),
     Section(
         "anatomy",
-        "Communication: a step taken apart",
+        "Communication: breakdown of a step",
         "anatomy",
-        "Latency and bandwidth are what curves of the program's own operations say of its messages; imbalance is "
-        "waiting for the rank that computes longest, other is the rest of its time in messages. The bar across "
-        "is the step as measured. Right: the step with another latency, over the step as it is. Pale and hollow "
-        "are flagged.",
+        "Latency and bandwidth are derived from measured curves of the program's own operations. Imbalance is the wait "
+        "for the rank that computes longest; other is the remaining communication time. Vertical mark: measured step. "
+        "Right: step time with another latency, relative to the measured step. Pale or hollow: flagged.",
         program_charts.anatomy,
-        beside=lambda r: program_charts.tables(r, programs.ANATOMY),
+        details=lambda r: program_charts.tables(r, programs.ANATOMY),
     ),
     Section(
         "pop",
-        "Communication: pop, an ocean's solver",
+        "Communication: pop, an ocean model's solver",
         "pop",
-        "Where an iteration's time goes, by protocol and sums over all ranks, on the best grid. Parts are means "
-        "over ranks; the bar across, with its 95 % interval, is the slowest rank's. Pale is flagged.",
+        "Time per iteration by protocol and number of global reductions, on the best grid. Parts are means over ranks; "
+        "the vertical mark, with its 95 % interval, is the slowest rank. Pale: flagged.",
         program_charts.pop,
-        beside=lambda r: program_charts.tables(r, programs.POP),
+        details=lambda r: program_charts.tables(r, programs.POP),
     ),
     Section(
         "pop_grids",
         "Communication: pop by grid of ranks",
         "pop",
-        "Each protocol with the better number of sums. Wide grids have few neighbours, square ones short sides.",
+        "Each protocol with its faster number of global reductions. Elongated grids have few neighbours, square grids "
+        "short edges.",
         program_charts.pop_grids,
         shown="drawn",
     ),
     Section(
         "gyro",
-        "Communication: gyro, a field transposed",
+        "Communication: gyro, transposes of a field",
         "gyro",
-        "What of a step is spent in transposes between two layouts. Parts are means over ranks; the bar across is "
-        "the slowest rank's. Pale is flagged.",
+        "Share of a step spent on transposes between two layouts. Parts are means over ranks; the vertical mark is the "
+        "slowest rank. Pale: flagged.",
         program_charts.gyro,
-        beside=lambda r: program_charts.tables(r, programs.GYRO),
+        details=lambda r: program_charts.tables(r, programs.GYRO),
     ),
     Section(
         "swim",
         "Communication: swim, shallow water",
         "swim",
-        "Where a step's time goes, by protocol of the halo. Parts are means over ranks; the bar across is the "
-        "slowest rank's. Pale is flagged.",
+        "Time per step by halo protocol. Parts are means over ranks; the vertical mark is the slowest rank. Pale: "
+        "flagged.",
         program_charts.swim,
-        beside=lambda r: program_charts.tables(r, programs.SWIM),
+        details=lambda r: program_charts.tables(r, programs.SWIM),
     ),
     Section(
         "npb",
         "Communication: NAS kernels",
         "npb",
-        "Time of a solution, and the longest share of it that a rank spends in the library.",
+        "Time to solution, and the largest share of it that a rank spends in the MPI library.",
         program_charts.npb,
-        beside=program_charts.kernels_told,
+        details=program_charts.kernel_tables,
     ),
 )

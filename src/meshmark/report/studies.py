@@ -1,6 +1,6 @@
-"""Charts of studies (`meshmark.load.studies`), from their records: one specification for the page, PNG and SVG.
+"""Draws charts of studies (`meshmark.load.studies`) from their records, and writes the page of a study.
 
-As in `charts`: a function takes all records and returns a chart, or None where none of them is of its kind.
+As in `charts`, a function takes all records and returns a chart, or None if no record is suitable.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
 from meshmark.values.units import show
 
-_NONE: Final = "none below 4 runs"
+_NONE: Final = "none (fewer than 4 runs)"
 
 
 def _of(records: Sequence[Record], study: str, metric: str, *numbers: str, texts: Sequence[str] = ()) -> list[Record]:
-    """Those of a study that have what its chart needs."""
+    """Records of a study that have the conditions that its chart needs."""
     of = [r for r in records if r.conditions.get("study") == study]
     return selected(of, "load", metric, numbers=numbers, texts=texts)
 
 
 def _slowdown(r: Record, **more: Any) -> Row:
-    """As `charts.row`, with the estimate of all runs and its interval in place of the pairs'."""
+    """As `drawing.row`, with the estimate over all runs and its interval instead of those of the pairs."""
     value = value_of(r, "estimate", r.value)
-    least, most = number(r, "estimate_low"), number(r, "estimate_high")
-    low, high = (value, value) if least is None or most is None else (least, most)
-    bounds = _NONE if least is None or most is None else f"{low:.3f} – {high:.3f}"
+    low, high = number(r, "estimate_low"), number(r, "estimate_high")
+    if low is None or high is None:
+        low, high, bounds = value, value, _NONE
+    else:
+        bounds = f"{low:.3f} – {high:.3f}"
     return {**row(r), "value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, **more}
 
 
@@ -46,13 +48,15 @@ def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row
 
 
 def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | None = None) -> Drawn:
-    """Slowdown with its intervals; a rule where a level was looked for."""
-    rows.sort(key=lambda r: (r.get("line") is False, str(r.get("series", "")), r["x"]))  # the line's own colour first
+    """Slowdown with intervals, and a dashed line at `rule`."""
+    rows.sort(
+        key=lambda r: (r.get("line") is False, str(r.get("series", "")), r["x"])
+    )  # the connected series gets the first colour
     base, data = _data("points", rows)
     y = alt.Y("value:Q", title="slowdown", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=8))
     names = list(dict.fromkeys(str(r.get("series")) for r in rows))
     scale = alt.Scale(domain=names, range=PALETTE[: len(names)])
-    # With a legend of its own: one for a stroke that has none would hide both.
+    # An explicit legend, because stroke=None without one would hide both.
     legend = alt.Legend(symbolType="circle")
     colour = alt.Color("series:N", title=None, scale=scale, legend=legend) if series else alt.value(PALETTE[0])
     base = base.encode(x=x, color=colour)
@@ -90,7 +94,7 @@ def _counts(rows: Sequence[Row], title: str) -> alt.X:
 
 
 def shared_bus(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown over what each program moves alone; dashed the level that was looked for."""
+    """Slowdown by the memory rate of each program alone, with the threshold as a dashed line."""
     found = _of(records, "shared_bus", "slowdown", "memory_rate", "copies")
     if not found:
         return None
@@ -104,31 +108,31 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
         )
         for r in found
     ]
-    return _curve(rows, _gb("rate of one program alone"), "series", level)
+    return _curve(rows, _gb("memory rate of one program alone"), "series", level)
 
 
 def mix(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown over the part of the traffic that writes."""
+    """Slowdown by share of writes."""
     found = _of(records, "mix", "slowdown", "write_fraction")
     rows = [
         _slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
         for r in found
     ]
     axis = alt.Axis(format=".0%")
-    return _curve(rows, alt.X("x:Q", title="part of the traffic that writes", axis=axis)) if rows else None
+    return _curve(rows, alt.X("x:Q", title="share of writes", axis=axis)) if rows else None
 
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown over the memory domains that are loaded."""
+    """Slowdown by number of loaded memory domains."""
     rows = [
         _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
         for r in _of(records, "isolation", "slowdown", "domains")
     ]
-    return _curve(rows, _counts(rows, "memory domains loaded")) if rows else None
+    return _curve(rows, _counts(rows, "loaded memory domains")) if rows else None
 
 
 def copies(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown over copies of a command."""
+    """Slowdown by number of copies of a command."""
     rows = [
         _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
         for r in _of(records, "copies", "slowdown", "copies")
@@ -137,7 +141,7 @@ def copies(records: Sequence[Record]) -> Drawn | None:
 
 
 def interference_curve(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown over the neighbour's rate; what was held out, to check the prediction, stands beside the line."""
+    """Slowdown by the neighbours' memory rate; held-out points, which validate the prediction, are not connected."""
     rows = [
         _slowdown(
             r,
@@ -148,11 +152,11 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
         )
         for r in _of(records, "interference_curve", "slowdown", "neighbour_rate")
     ]
-    return _curve(rows, _gb("rate of the neighbours"), "series") if rows else None
+    return _curve(rows, _gb("memory rate of the neighbours"), "series") if rows else None
 
 
 def interference_matrix(records: Sequence[Record]) -> Drawn | None:
-    """A heat map: fixed work of the row's class while the column's runs beside it. Framed: flagged."""
+    """A heat map of the slowdown of the row's class while the column's co-runs; flagged cells are framed."""
     rows = [
         _slowdown(
             r,
@@ -170,7 +174,7 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     top = max(1.1, *(r["value"] for r in rows))
     base, data = _data("cells", rows)
     base = base.encode(
-        x=alt.X("neighbour:N", title="beside", sort=names, axis=alt.Axis(labelAngle=0 if len(names) <= 5 else -25)),
+        x=alt.X("neighbour:N", title="co-running", sort=names, axis=alt.Axis(labelAngle=0 if len(names) <= 5 else -25)),
         y=alt.Y("measured:N", title="measured", sort=names),
     )
     cells = base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
@@ -186,13 +190,13 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     dark = f"datum.value > {1 + 0.5 * (top - 1)}"
     colour = alt.condition(dark, alt.value("white"), alt.value("black"))
     layers = [cells, base.mark_text(fontSize=14, dy=-7, fontWeight=600).encode(text="text:N", color=colour)]
-    if len(names) <= 8:  # else it would not fit its cell; a hover tells it
+    if len(names) <= 8:  # with more, the text would not fit; the tooltip shows it
         layers.append(base.mark_text(fontSize=11, dy=10).encode(text="between:N", color=colour))
     return Drawn(alt.layer(*layers), data)
 
 
-_PARTS: Final = {"user_sum": "user", "system_sum": "system", "idle": "idle or others'", "waiting_sum": "waiting"}
-_LIKE_GANTT: Final = ("#0072B2", "#56B4E9", "#B4BCC4", "#D55E00")  # of _PARTS, as the Gantt charts have them
+_PARTS: Final = {"user_sum": "user", "system_sum": "system", "idle": "idle or other programs", "waiting_sum": "waiting"}
+_GANTT_COLOURS: Final = ("#0072B2", "#56B4E9", "#B4BCC4", "#D55E00")  # colours of _PARTS, as in the Gantt charts
 
 
 def _bars(
@@ -222,11 +226,11 @@ def _bars(
 
 
 def overload(records: Sequence[Record]) -> Drawn | None:
-    """What the CPUs gave (user, system, the rest), and beside it what the programs waited."""
+    """CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
     rows = [
         row(
             r,
-            case=f"{value_of(r, 'programs'):g} at once: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
+            case=f"{value_of(r, 'programs'):g} programs: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
             series=name,
             rank=rank,
             programs=value_of(r, "programs"),
@@ -235,11 +239,11 @@ def overload(records: Sequence[Record]) -> Drawn | None:
         for r in _of(records, "overload", metric, "programs")
     ]
     rows.sort(key=lambda r: (r["programs"], r["rank"]))
-    return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _LIKE_GANTT) if rows else None
+    return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _GANTT_COLOURS) if rows else None
 
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
-    """By waiting policy: how much longer, and the serialisation index alone and together."""
+    """Slowdown and serialisation, alone and co-running, by wait policy."""
     rows = [
         _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
         for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
@@ -249,11 +253,11 @@ def omp_overload(records: Sequence[Record]) -> Drawn | None:
         for r in _of(records, "omp_overload", "serialisation", texts=("wait_policy", "company"))
     ]
     order = ["slowdown", "serialisation alone", "serialisation together"]
-    return _bars(rows, "policy", "slowdown; share of the time", order, stack=False) if rows else None
+    return _bars(rows, "policy", "slowdown; share of time", order, stack=False) if rows else None
 
 
-def company(records: Sequence[Record]) -> Drawn | None:
-    """A scenario's programs together over each alone, with their intervals; dashed: no slowdown."""
+def co_running(records: Sequence[Record]) -> Drawn | None:
+    """Co-run slowdown of each program of a scenario, with intervals; dashed: no slowdown."""
     found = _of(records, "scenario", "slowdown", texts=("program",))
     rows = [_slowdown(r, program=str(r.conditions["program"])) for r in found]
     if not rows:
@@ -275,20 +279,20 @@ def company(records: Sequence[Record]) -> Drawn | None:
 
 
 STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None]]]] = {
-    "shared_bus": ("Programs that share a bus: slowdown over rate", shared_bus),
-    "mix": ("Slowdown over the part of the traffic that writes", mix),
-    "isolation": ("Slowdown over the memory domains that are loaded", isolation),
-    "overload": ("More programs than CPUs: where the time goes", overload),
-    "omp_overload": ("OpenMP programs among others, by OMP_WAIT_POLICY", omp_overload),
-    "interference_matrix": ("Who slows down whom: slowdown of the row beside the column", interference_matrix),
-    "interference_curve": ("Slowdown over a neighbour's rate", interference_curve),
-    "copies": ("Slowdown over copies", copies),
-    "scenario": ("Programs in each other's company: slowdown over each alone", company),
+    "shared_bus": ("Programs on a shared memory bus: slowdown by memory rate", shared_bus),
+    "mix": ("Slowdown by share of writes", mix),
+    "isolation": ("Slowdown by number of loaded memory domains", isolation),
+    "overload": ("More programs than CPUs: use of time", overload),
+    "omp_overload": ("Co-running OpenMP programs, by OMP_WAIT_POLICY", omp_overload),
+    "interference_matrix": ("Interference: slowdown of the row by the column", interference_matrix),
+    "interference_curve": ("Slowdown by memory rate of the neighbours", interference_curve),
+    "copies": ("Slowdown by number of copies", copies),
+    "scenario": ("Co-running programs: slowdown of each program", co_running),
 }
 
 
 def draw(records: Sequence[Record]) -> dict[str, Drawn]:
-    """The charts that the records allow, by study."""
+    """All charts for which there are records, by study."""
     made = {name: chart(records) for name, (_, chart) in STUDIES.items()}
     return {name: d for name, d in made.items() if d is not None}
 
@@ -296,20 +300,20 @@ def draw(records: Sequence[Record]) -> dict[str, Drawn]:
 # ---------------------------------------------------------------- the page
 
 CAPTIONS: Final[Mapping[str, str]] = {
-    "shared_bus": "Copies of one program on every CPU, over what one moves alone. Lines are 95 % intervals; dashed the "
-    "level that was looked for.",
-    "mix": "Copies of one program at one rate on every CPU. Lines are 95 % intervals.",
-    "isolation": "The first domain's programs while others are loaded too. Lines are 95 % intervals.",
-    "overload": "For each number of programs: what the CPUs gave, and beside it what the programs waited for one.",
-    "omp_overload": "Serialisation: share of the time in which one thread of the team ran at most.",
-    "interference_matrix": "Fixed work of the row while the column runs beside it; 1 is undisturbed. Small: the 95 % "
+    "shared_bus": "Copies of one program on every CPU. Lines are 95 % intervals; dashed: the slowdown whose memory "
+    "rate the study determines.",
+    "mix": "Copies of one program at the same rate on every CPU. Lines are 95 % intervals.",
+    "isolation": "Slowdown of the first domain's programs while other domains are loaded. Lines are 95 % intervals.",
+    "overload": "For each number of programs: CPU time, and the time that the programs waited for a CPU.",
+    "omp_overload": "Serialisation: share of time in which at most one thread of the team ran.",
+    "interference_matrix": "Fixed work of the row while the column co-runs; 1 means no slowdown. Small text: 95 % "
     "interval.",
-    "interference_curve": "The command beside neighbours of a known rate. Held out: neighbours that the prediction has "
-    "not seen.",
-    "copies": "Copies of one command at once, over one alone. Lines are 95 % intervals.",
-    "scenario": "The whole scenario at once, over each of its programs alone. Lines are 95 % intervals.",
+    "interference_curve": "The command beside neighbours with a known memory rate. Held out: neighbours that the "
+    "prediction was not fitted to.",
+    "copies": "Concurrent copies of one command, relative to one alone. Lines are 95 % intervals.",
+    "scenario": "Run time of each program in the scenario, relative to the program alone. Lines are 95 % intervals.",
 }
-_ASKED: Final = (
+_PARAMETERS: Final = (
     "program",
     "wait_policy",
     "class",
@@ -320,32 +324,32 @@ _ASKED: Final = (
     "programs",
     "copies",
 )
-_MANY_ROWS: Final = 12  # beyond which a table is folded
-_SAID_ELSEWHERE: Final = {"study", "estimate", "estimate_low", "estimate_high", "alone_runs", "together_runs"}
+_MANY_ROWS: Final = 12  # longer tables are collapsed
+_SHOWN_ELSEWHERE: Final = {"study", "estimate", "estimate_low", "estimate_high", "alone_runs", "together_runs"}
 
 
 def read_study(folder: Path) -> Reading:
     """The records and absences of a finished study.
 
     Raises:
-        UsageError: none lies there.
+        UsageError: the folder contains none.
     """
     path = folder / RECORDS
     if not path.is_file():
-        raise UsageError(f"{folder}: holds no finished study", "the same command with --out goes on with it")
+        raise UsageError(f"{folder}: contains no finished study", "repeat its command with --out to resume it")
     return read_journal(whole_lines(path), "study")
 
 
 def study_page(folder: Path) -> str:
-    """The page of a finished study: chart, tables, what is absent, in one file that opens offline.
+    """The self-contained page of a finished study: charts, tables and absent results.
 
     Raises:
-        UsageError: none lies there, or not one of its results can be read.
+        UsageError: the folder contains none, or none of its results is readable.
     """
     reading = read_study(folder)
     records = cleaned(reading.records)
     if not records:
-        raise UsageError(f"{folder}: holds a study without results")
+        raise UsageError(f"{folder}: contains a study without results")
     common = records[0].conditions
     study = str(common.get("study") or "")
     drawn = draw(records)
@@ -353,7 +357,7 @@ def study_page(folder: Path) -> str:
     flagged = sum(bool(r.flags) for r in records)
     title = STUDIES[study][0] if study in STUDIES else study.replace("_", " ")
     start = str(about.get("start", ""))[:19].replace("T", " ")
-    words = [
+    details = [
         records[0].machine,
         f"{start} UTC" if start else "",
         f"CPUs {common['cpus']}" if common.get("cpus") else "",
@@ -364,12 +368,12 @@ def study_page(folder: Path) -> str:
     verdict += f", {len(reading.absences)} absent." if reading.absences else "."
     slowed = [r for r in records if r.metric == "slowdown"]
     others = [r for r in records if r.metric not in {"slowdown", "elapsed"}]
-    shown = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
+    provenance = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
     absent = [
         replace(
             a,
             conditions={
-                k.replace("_", " "): _told(k, v)
+                k.replace("_", " "): _value_text(k, v)
                 for k, v in a.conditions.items()
                 if v is not None and common.get(k) != v
             },
@@ -380,7 +384,7 @@ def study_page(folder: Path) -> str:
         "study.html",
         drawn,
         title=title,
-        subtitle=" · ".join(w for w in words if w),
+        subtitle=" · ".join(d for d in details if d),
         verdict=verdict,
         charts=[(name, STUDIES[name][0], CAPTIONS[name]) for name in drawn],
         slowdowns=_slowdowns(slowed, records) if slowed else None,
@@ -389,22 +393,23 @@ def study_page(folder: Path) -> str:
         absent=absent_table(absent),
         flag_counts=flag_counts(records),
         records=len(records),
-        provenance=[Fact(k, [Span(str(v))]) for k, v in shown if v not in (None, "")],
+        provenance=[Fact(k, [Span(str(v))]) for k, v in provenance if v not in (None, "")],
     )
 
 
 def write_study(folder: Path) -> Path:
-    """`study.html` in a finished study's folder.
+    """Writes `study.html` to the folder of a finished study.
 
     Raises:
-        UsageError: none lies there. MeshmarkError: the folder cannot be written.
+        UsageError: the folder contains none.
+        MeshmarkError: the folder is not writable.
     """
     page = folder / "study.html"
     write_text(page, study_page(folder))
     return page
 
 
-def _told(key: str, value: Any) -> str:
+def _value_text(key: str, value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -420,13 +425,13 @@ def _told(key: str, value: Any) -> str:
 
 
 def _varying(records: Sequence[Record]) -> list[str]:
-    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in _SAID_ELSEWHERE)
+    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in _SHOWN_ELSEWHERE)
     found = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    return found or [str(k) for k in _ASKED if k in keys][:1]
+    return found or [str(k) for k in _PARAMETERS if k in keys][:1]
 
 
 def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
-    """A line a point: alone, together, the estimate of all runs and its interval."""
+    """One row per point: times alone and together, and the estimated slowdown with its interval."""
     keys = _varying(slowed)
     times = {
         (str(r.conditions.get("company")), *(str(r.conditions.get(k)) for k in keys)): r.value
@@ -438,9 +443,9 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
         of = tuple(str(r.conditions.get(k)) for k in keys)
         spent = [times.get((company, *of)) for company in ("alone", "together")]
         s = _slowdown(r)
-        runs = " + ".join(_told(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
+        runs = " + ".join(_value_text(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
         cells = numbers(*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], runs)
-        rows.append([*(_told(k, r.conditions.get(k)) for k in keys), *cells, Cell("", flags=r.flags)])
+        rows.append([*(_value_text(k, r.conditions.get(k)) for k in keys), *cells, Cell("", flags=r.flags)])
     head = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
     return Table(head, rows, numbers=range(len(keys), len(keys) + 5))
 
@@ -454,11 +459,11 @@ def _others(records: Sequence[Record]) -> Table:
     rows: list[Cells] = [
         [
             r.metric.replace("_", " "),
-            *(_told(k, r.conditions.get(k)) for k in keys),
+            *(_value_text(k, r.conditions.get(k)) for k in keys),
             *numbers(show(r.value, r.unit), _span(r), str(len(r.samples))),
             Cell("", flags=r.flags),
         ]
         for r in records
     ]
-    head = ["what", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
+    head = ["metric", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
     return Table(head, rows, numbers=range(len(keys) + 1, len(keys) + 4))

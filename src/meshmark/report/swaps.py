@@ -1,4 +1,4 @@
-"""Charts of `swap`: contention by distance and size, and every pair of ranks as a matrix and on the machine's map."""
+"""Draws charts of `swap`: contention by distance and size, and all pairs of ranks as a matrix and a ring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.report.comm import RATE, TIME, libraries_of, library_of
-from meshmark.report.contention import STARTS, Contention, contentions, told
+from meshmark.report.contention import STARTS, Contention, contentions, start_lines
 from meshmark.report.drawing import Row, chart_of, clearest, drawing, row, tooltip
 from meshmark.report.html import Cell, Cells, Table, numbers
 from meshmark.report.ranking import ratio_text
@@ -19,20 +19,23 @@ from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.store.record import Better, Record, median
 from meshmark.values.units import number, scale_for, show, size
 
-# Neither end is lost on a light or a dark page, since lines are drawn in them too; white figures can be read on all.
+# Lines in these colours are visible on light and dark pages, and white text is readable on them.
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
-_FIGURES: Final = 16  # ranks or sizes up to which a cell has room for its figure
-_ON_MAP: Final = 32  # ranks up to which lines can be told apart
-_RANKS: Final = 1 << 16  # more than any library starts here: a record that says so is wrong
-_LATENCY: Final = 4096  # B; up to here the time of a swap counts, beyond it the bandwidth
+_FIGURES: Final = 16  # maximum ranks or sizes for which cells show their values
+_ON_MAP: Final = 32  # maximum ranks for which lines are distinguishable
+_RANKS: Final = 1 << 16  # a record with more ranks is invalid
+_LATENCY: Final = 4096  # B; the ring shows times up to this size, bandwidths above it
 _FAR: Final = "node distance "
-_RING: Final = 1.5  # half of the map's side, where ranks stand at 1
+_RING: Final = 1.5  # half the width of the map, relative to the radius of the ring
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a rank's CPU is. `cache` is a CPU that stands for all that share the last level; -1: it says no more than
-    the node does."""
+    """The location of a rank's CPU.
+
+    Attributes:
+        cache: lowest CPU that shares the last-level cache; -1 if caches coincide with nodes.
+    """
 
     cpu: int
     package: int
@@ -42,12 +45,14 @@ class _Place:
 
 
 def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int, _Place]:
-    """By rank; {} where they were not on CPUs of their own all the time, or not on this machine alone."""
-    said = {str(r.conditions.get("rank_cpus")) for r in records}
-    words = said.pop().split(",") if len(said) == 1 else []
-    if not all(w.isdecimal() and len(w) < 10 for w in words) or any(r.conditions.get("hosts", 1) != 1 for r in records):
+    """Locations by rank; {} unless every rank was always bound to its own CPU of this machine."""
+    bindings = {str(r.conditions.get("rank_cpus")) for r in records}
+    numbers_ = bindings.pop().split(",") if len(bindings) == 1 else []
+    if not all(n.isdecimal() and len(n) < 10 for n in numbers_) or any(
+        r.conditions.get("hosts", 1) != 1 for r in records
+    ):
         return {}
-    cpus = [int(w) for w in words]
+    cpus = [int(n) for n in numbers_]
     parts = {c["os_index"]: c for c in topology.get("cpus") or []}
     if len({*cpus} & parts.keys()) < len(cpus) or any(value_of(r, "ranks") != len(cpus) for r in records):
         return {}
@@ -66,25 +71,25 @@ def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int,
 
 
 def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, str]:
-    """What lies between two CPUs: a number to sort by, and the words."""
+    """The closest level that two CPUs share: a sort key and its name."""
     if a.core == b.core:
-        return 0, "one core"
+        return 0, "same core"
     if a.cache == b.cache != -1:
-        return 1, "one cache"
+        return 1, "same cache"
     if a.node == b.node:
-        return 2, "one node"
+        return 2, "same node"
     distances, nodes = topology.get("distances"), [n["os_index"] for n in topology.get("nodes") or []]
     if isinstance(distances, list) and {a.node, b.node} <= {*nodes}:
         far = int(distances[nodes.index(a.node)][nodes.index(b.node)])
         return 10 + far, f"{_FAR}{far}"
-    return (3, "one package") if a.package == b.package else (4, "other package")
+    return (3, "same package") if a.package == b.package else (4, "other package")
 
 
 # ------------------------------------------------------------------ contention
 
 
 def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, Any]) -> str:
-    """A distance, with what lies between the ranks of its pairs."""
+    """A distance of ranks, with the topological distance of its pairs."""
     crossed = sorted(
         {
             _between(places[i], places[i + distance], topology)
@@ -94,15 +99,15 @@ def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, A
     )
     if not crossed:
         return str(distance)
-    (_, least), (_, most) = crossed[0], crossed[-1]
-    if least.startswith(_FAR) and least != most:
-        most = most.removeprefix(_FAR)
-    return f"{distance}: {least}" + (f" to {most}" if least != most else "")
+    (_, nearest), (_, farthest) = crossed[0], crossed[-1]
+    if nearest.startswith(_FAR) and nearest != farthest:
+        farthest = farthest.removeprefix(_FAR)
+    return f"{distance}: {nearest}" + (f" to {farthest}" if nearest != farthest else "")
 
 
 @drawing
 def contention(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """A map of distance and size for each library."""
+    """A heat map of contention by distance and size for each library."""
     found = [one for one in contentions(records) if one.cells]
     maps = [_contention_map(one, topology, wide=len(found) == 1) for one in found]
     if not maps:
@@ -134,13 +139,13 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
         )
     top = max([2.0, *(r["value"] for r in rows)])
     columns, lines = [size(s) for s in found.sizes], list(names.values())
-    # Beside such long labels there is no room for a title.
+    # Long labels leave no room beside the axis for a title.
     above = alt.Axis(
         labelOverlap=True, labelLimit=240, titleAngle=0, titleAlign="right", titleAnchor="end", titleX=-10, titleY=-8
     )
     base = chart_of(rows).encode(
         x=alt.X("message:O", title="message", sort=columns, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y("distance:O", title="distance of ranks", sort=lines, axis=above),
+        y=alt.Y("distance:O", title="distance between ranks", sort=lines, axis=above),
     )
     tips = ("distance", "message", "pairs", "contention", "interval", "all_at_once", "alone", "flags")
     figures = len(lines) <= 2 * _FIGURES and len(columns) <= _FIGURES
@@ -173,8 +178,8 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
     return cells
 
 
-def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
-    """The size at which contention starts, by distance, and the factors as a table: a part of the page."""
+def contention_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
+    """Renders the sizes at which contention starts, by distance, and a table of factors."""
 
     def cell(found: Contention, distance: int, bytes_: int) -> Cell:
         f = found.cells.get((distance, bytes_))
@@ -184,7 +189,7 @@ def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> s
     for found in contentions(records):
         head = ["distance", *(size(s) for s in found.sizes)]
         rows: list[Cells] = [[str(d), *(cell(found, d, s) for s in found.sizes)] for d in found.distances]
-        parts.append((found, told(found), Table(head, rows, range(1, len(head)))))
+        parts.append((found, start_lines(found), Table(head, rows, range(1, len(head)))))
     return render("parts/contention.html", parts=parts, starts=STARTS) if parts else ""
 
 
@@ -193,11 +198,11 @@ def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Every pair alone, of one library and size: times of short messages, bandwidths of long ones."""
+    """All pairs of one library and message size: times of short messages or bandwidths of long ones."""
 
     library: str
     bytes: float
-    rows: list[Row]  # a row a pair, from the lower rank
+    rows: list[Row]  # one per pair, from the lower rank
     ranks: list[int]
     places: Mapping[int, _Place]
     unit: str
@@ -206,7 +211,7 @@ class _Pairs:
     @property
     def scale(self) -> alt.Scale:
         low, high = min(r["value"] for r in self.rows), max(r["value"] for r in self.rows)
-        # A difference of a few per cent must not look like blue and orange.
+        # Small differences must not span the whole colour scale.
         return _scale(low, max(high, 1.5 * low)) if self.better == "lower" else _scale(high, min(low, high / 1.5))
 
     @property
@@ -219,7 +224,7 @@ class _Pairs:
 
 
 def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pairs]:
-    """Of the shortest and of the longest message."""
+    """The pairs of each library at the shortest and the longest message."""
     needs = ("message_bytes", "from_rank", "to_rank")
     alone = [
         r
@@ -241,10 +246,10 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
             rows = []
             for r in these:
                 a, b = int(value_of(r, "from_rank")), int(value_of(r, "to_rank"))
-                level, words = _between(places[a], places[b], topology) if places else (0, "")
-                unbound = "not bound to one each" if topology else UNKNOWN
+                level, between = _between(places[a], places[b], topology) if places else (0, "")
+                unbound = "not bound" if topology else UNKNOWN
                 cpus = f"{places[a].cpu} and {places[b].cpu}" if places else unbound
-                rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=words, level=level))
+                rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=between, level=level))
             if rows:
                 found.append(
                     _Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, these[0].unit, these[0].better)
@@ -255,7 +260,7 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
 
 @drawing
 def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """Every pair alone: a matrix, and lines on the machine's map."""
+    """All pairs, as a matrix and as lines on a ring."""
     found = _pairs(records, topology)
     several = len({p.library for p in found}) > 1
     drawn = []
@@ -263,14 +268,14 @@ def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLeve
         flags = frozenset.intersection(*(frozenset(r["flags"].split(", ")) for r in p.rows)) - {"none"}
         title = size(p.bytes) + (f", {p.library}" if several else "")
         title += f"; all {', '.join(sorted(flags))}" if flags else ""
-        if len(p.rows) > 1:  # one pair is no matrix
+        if len(p.rows) > 1:  # a matrix of one pair shows nothing
             drawn.append(_matrix(p).properties(title=title, width=p.side, height=p.side))
         if len(p.ranks) <= _ON_MAP:
             drawn.append(_ring(p).properties(title=title, width=p.side, height=p.side if len(p.ranks) > 2 else 80))
     if not drawn:
         return None
     columns = max(1, 1000 // (found[0].side + 75))
-    columns -= columns % 2 if columns > 1 else 0  # a matrix and its map stay beside each other
+    columns -= columns % 2 if columns > 1 else 0  # keep each matrix and its ring on one row
     both: alt.TopLevelMixin = alt.concat(*drawn, columns=columns, spacing=26).resolve_scale(
         color="independent", x="independent", y="independent"
     )
@@ -279,14 +284,14 @@ def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLeve
 
 def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     rows = [{**r, "a": i, "b": j} for r in p.rows for i, j in ((r["a"], r["b"]), (r["b"], r["a"]))]
-    scale = scale_for(p.unit, max(r["value"] for r in rows))  # so that no figure is longer than its cell
+    scale = scale_for(p.unit, max(r["value"] for r in rows))  # keeps values shorter than their cells
     for r in rows:
         r["figure"] = number(r["value"] / scale.factor, 2 if len(p.ranks) > 8 else 3)
     figures = len(p.ranks) <= _FIGURES
     legend = None if figures else _legend(p)
     axis = alt.Axis(labelOverlap=True)
     base = chart_of(rows).encode(
-        x=alt.X("b:O", title=f"rank; figures in {scale.symbol}" if figures else "rank", sort=p.ranks, axis=axis),
+        x=alt.X("b:O", title=f"rank; values in {scale.symbol}" if figures else "rank", sort=p.ranks, axis=axis),
         y=alt.Y("a:O", title="rank", sort=p.ranks, axis=axis),
     )
     cells = _cells(base, p.scale, legend).encode(tooltip=p.tips)
@@ -306,7 +311,7 @@ def _legend(p: _Pairs) -> alt.Legend:
 
 
 def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
-    """The machine's CPUs in a ring, those of a node beside each other, and a line a pair."""
+    """Ranks on a ring in the order of the machine's topology, with one line per pair."""
 
     def key(rank: int) -> tuple[int, ...]:
         at = p.places.get(rank)
@@ -322,7 +327,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     slot = 0
     for ranks in groups.values():
         for rank in ranks:
-            turn[rank] = math.pi * (1 - 2 * slot / slots)  # from the left, over the top
+            turn[rank] = math.pi * (1 - 2 * slot / slots)  # clockwise from the left
             slot += 1
         slot += len(groups) > 1
 
@@ -333,12 +338,12 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         return {"shorthand": f"{field}:Q", "axis": None, "scale": alt.Scale(domain=[-half, half], nice=False)}
 
     x, y = alt.X(**axis("x", _RING)), alt.Y(**axis("y", _RING if len(order) > 2 else 0.6))
-    # Bad ones first, so that the short and good ones of neighbours lie on top.
+    # Worst first, so that the short, good lines of neighbours are on top.
     lines = sorted(p.rows, key=lambda r: r["value"], reverse=p.better == "lower")
     lines = [{**r, **point(turn[r["a"]], 1), "x2": math.cos(turn[r["b"]]), "y2": math.sin(turn[r["b"]])} for r in lines]
     few = len(lines) <= 3
     width = 4 if few else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7
-    told_apart = {r["flagged"] for r in lines} == {True, False}  # where all are flagged the title says it
+    mixed = {r["flagged"] for r in lines} == {True, False}  # if all are flagged, the title says so
     links = (
         chart_of(lines)
         .mark_rule(strokeWidth=width, opacity=0.9)
@@ -348,7 +353,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
             x2="x2:Q",
             y2="y2:Q",
             color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few else _legend(p)),
-            strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if told_apart else [1, 0]), alt.value([1, 0])),
+            strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if mixed else [1, 0]), alt.value([1, 0])),
             tooltip=p.tips,
         )
     )
@@ -382,19 +387,19 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     return alt.layer(*layers)
 
 
-def pairs_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
-    """Times or bandwidths by what lies between two ranks, as a part of the page."""
+def pair_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
+    """Renders times or bandwidths by topological distance."""
     found = _pairs(records, topology)
     if not found:
         return ""
     rows: list[Cells] = []
     for p in found:
-        for level, words in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
+        for level, between in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
             values = [r["value"] for r in p.rows if r["level"] == level]
             scale = scale_for(p.unit, median(values))
             low, high = (show(f(values), p.unit, scale) for f in (min, max))
             middle = show(median(values), p.unit, scale)
-            rows.append([p.library, size(p.bytes), words, *numbers(str(len(values)), middle, f"{low} – {high}")])
-    head = ["library", "message", "between the ranks", "pairs", "median", "least – most"]
-    why = "Ranks had no CPU of their own" if topology else "The machine's topology is not recorded"
+            rows.append([p.library, size(p.bytes), between, *numbers(str(len(values)), middle, f"{low} – {high}")])
+    head = ["library", "message", "distance", "pairs", "median", "range"]
+    why = "Ranks were not bound to one CPU each" if topology else "The machine's topology is not recorded"
     return render("parts/pairs.html", table=Table(head, rows, numbers=(3, 4, 5)), why=why)

@@ -1,4 +1,4 @@
-"""The machine as a drawing: packages hold NUMA nodes, nodes hold caches of the last level, those hold cores."""
+"""Draws the topology of a machine as nested boxes: packages, NUMA nodes, last-level caches and cores."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from meshmark.report.render import render
 from meshmark.values.units import size
 
 PAD, HEAD = 10, 22
-# Fills of jobs, light enough for dark text; their numbers tell them apart without colour. After Okabe and Ito.
+# Fills of jobs after Okabe and Ito, light enough for dark text; labels distinguish jobs without colour.
 JOB_FILLS: Final = ("#8cc5e8", "#f3c77a", "#7fd1b3", "#e0a9c6", "#f2a27a", "#f4ea8a", "#b8c0c8", "#a9b8e8")
 
 
 class _Box:
-    """A rectangle with a title and children in a grid as square as may be."""
+    """A rectangle with a title, and children in a roughly square grid."""
 
     def __init__(
         self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0, fill: str = ""
@@ -39,7 +39,7 @@ class _Box:
             self.height = HEAD + PAD + rows * (cell_h + PAD)
 
     def placed(self, x: int, y: int) -> Iterator[Mapping[str, Any]]:
-        """This box and those in it, where they are in the drawing."""
+        """This box and all boxes in it, with absolute positions."""
         here = {"x": x + self.x, "y": y + self.y, "width": self.width, "height": self.height}
         yield {**here, "title": self.title, "kind": self.kind, "fill": self.fill}
         for child in self.children:
@@ -47,12 +47,12 @@ class _Box:
 
 
 def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] | None = None) -> str:
-    """An `<svg>` of the topology's dictionary (`machine.topology.Topology.to_dict`); '' where there is none.
+    """Draws a topology (`machine.topology.Topology.to_dict`) as SVG; "" if it is empty.
 
-    Memory-only nodes stand beside the packages; cores with several threads show all their CPUs.
+    Memory-only nodes are drawn beside the packages; cores with several CPUs show all of them.
 
     Args:
-        held: numbers of the jobs, from 1, that hold a CPU; with it the drawing has a style of its own and stands alone.
+        held: by CPU, numbers (from 1) of the jobs that hold it; if given, the drawing is a stand-alone file.
     """
     nodes: list[Mapping[str, Any]] = list(topology.get("nodes") or [])
     cores: list[Mapping[str, Any]] = list(topology.get("cores") or [])
@@ -92,7 +92,7 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
     def node_box(node: Mapping[str, Any], cpus: set[int]) -> _Box:
         memory = node.get("memory_bytes")
         title = f"node {node['os_index']}"
-        if isinstance(memory, int | float):  # else it is not said
+        if isinstance(memory, int | float):
             title += f" · {size(float(memory)) if memory else 'no memory'}"
         return _Box(title, "node", inner(cpus)) if cpus else _Box(f"{title}, no CPUs", "node", width=220, height=40)
 

@@ -1,4 +1,4 @@
-"""The validation page: every statement of the publications beside what the models say, and charts in their form."""
+"""Writes the validation page: statements of the publications, the results of the models, and charts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROLES: Final = ("structure", "calibrate", "predict", "fitted")
 
 
 def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """By role: inside, outside, and not modelled."""
+    """Counts of statements inside tolerance, outside, and not modelled, by role."""
     found = {role: {"inside": 0, "outside": 0, "not_modelled": 0} for role in ROLES}
     for row in rows:
         key = {True: "inside", False: "outside", None: "not_modelled"}[row.finding.inside]
@@ -39,14 +39,14 @@ def verdict(row: Row) -> str:
 
 
 def published(row: Row) -> str:
-    """The value as printed, with its unit."""
+    """The published value with its unit."""
     value = row.claim.value
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{text} {row.claim.unit}".strip()
 
 
 def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
-    """Writes `validation.html`, `validation.json` and each chart as PNG and SVG, each whole or not at all."""
+    """Writes `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically."""
     drawn = draw(rows)
     paths = write_charts(drawn, out / "charts")
     html, data = out / "validation.html", out / "validation.json"
@@ -84,8 +84,8 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
         if total == 0:
             continue
         outside = f"{c['outside']} outside, {c['not_modelled']} not modelled"
-        rest = outside if c["outside"] or c["not_modelled"] else "all inside"
-        tiles.append(Tile(role, f"{c['inside']} of {total}", [rest]))
+        note = outside if c["outside"] or c["not_modelled"] else "all inside"
+        tiles.append(Tile(role, f"{c['inside']} of {total}", [note]))
     names = list(dict.fromkeys(r.claim.document for r in rows))
     documents = [
         {
@@ -98,7 +98,7 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
     return chart_page(
         "validation.html",
         drawn,
-        subtitle=f"{len(rows)} statements of {len(names)} publications, modelled, published and compared",
+        subtitle=f"{len(rows)} statements of {len(names)} publications, compared with the models",
         tiles=tiles,
         charts=[(name, *about) for name, about in CHARTS.items() if name in drawn],
         documents=documents,
@@ -107,7 +107,7 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
 
 
 def _statement(row: Row) -> dict[str, Any]:
-    """A row of a publication's table."""
+    """A row of the table of a publication."""
     of = row.finding
     return {
         "claim": row.claim,
@@ -124,32 +124,41 @@ def _statement(row: Row) -> dict[str, Any]:
 # ------------------------------------------------------------------ charts
 
 CHARTS: Final = {
-    "levels": ("Load latency over footprint (figure 3)", "Dependent loads of 64 bytes; GS1280, GS320 and ES45."),
+    "levels": (
+        "Load latency by footprint (figure 3)",
+        "Dependent loads at a stride of 64 bytes; GS1280, GS320 and ES45.",
+    ),
     "figure_13": (
         "Latency map of the 16-CPU GS1280 (figure 13)",
-        "From node 0 to every node of the 4 x 4 torus: ns, and how far off what is printed.",
+        "From node 0 to every node of the 4 × 4 torus: modelled latency in ns, and its error.",
     ),
     "figure_15": (
         "Latency under load (figure 15)",
-        "1 to 20 outstanding reads of every CPU to random other CPUs (ES45: to its one memory).",
+        "1 to 20 outstanding reads per CPU to random other CPUs (ES45: to its shared memory).",
     ),
     "figure_70": (
         "Ring and torus of eight CPUs (figure 70)",
-        "1 to 16 outstanding reads of every CPU to random other CPUs.",
+        "1 to 16 outstanding reads per CPU to random other CPUs.",
     ),
-    "gups_links": ("Links under random updates (figure 62)", "Share of time each link of the 8 x 4 torus is busy."),
+    "gups_links": (
+        "Link use under random updates (figure 62)",
+        "Share of time in which each link of the 8 × 4 torus is busy.",
+    ),
     "parbench_5": (
         "Two programs on a bus (PARbench, figure 5)",
-        "How much longer copies of one program run that keep step, by what each moves alone.",
+        "Increase in run time of synchronous copies of a program, by the memory rate of one alone.",
     ),
-    "xeon_copy": ("Copy rate over processes (Xeon)", "Streaming copy, as published and as modelled."),
-    "xeon_latency": ("Latency over processes (Xeon)", "Random dependent loads, as published and as modelled."),
-    "errors": ("All statements with one number", "Error of the model, by role; the others are bands, orders and rows."),
+    "xeon_copy": ("Copy rate by number of processes (Xeon)", "Streaming copy, published and modelled."),
+    "xeon_latency": ("Latency by number of processes (Xeon)", "Random dependent loads, published and modelled."),
+    "errors": (
+        "All statements with a single value",
+        "Error of the model by role. Statements on ranges, orders and series are not shown.",
+    ),
 }
 
 
 def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
-    """The charts that the given rows allow."""
+    """All charts for which there are statements."""
     by_id = {r.claim.id: r for r in rows}
     series = {i: dict(r.finding.series) for i, r in by_id.items()}
     made: dict[str, alt.TopLevelMixin] = {}
@@ -179,8 +188,8 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         rates = found["GB/s"]
         made["parbench_5"] = _lines(
             [{"x": x, "y": y, "of": n} for n in found if n != "GB/s" for x, y in zip(rates, found[n], strict=True)],
-            "transfer of each program alone (GB/s)",
-            "longer run time (%)",
+            "memory rate of each program alone (GB/s)",
+            "increase in run time (%)",
             log_x=False,
             log_y=False,
         )

@@ -95,12 +95,14 @@ def test_traffic_is_counted_or_estimated_and_it_is_said_which(tmp_path: Path) ->
     counted = machine_use(run, record(tmp_path / "c.parquet", metrics=("busy", "read", "write")))
     assert {s.value for s in counted.memory} == {8e9} and not counted.estimated
     told = texts(gantt_svg(run, counted))
-    assert "all (counted)" in told and "these programs" in told and "8 GB/s" in told
+    assert "machine (counted)" in told and "these programs" in told and "8 GB/s" in told
     known = ("busy", "moved", "moved_low", "moved_high")
     guessed = machine_use(run, record(tmp_path / "e.parquet", metrics=known))
     assert guessed.estimated and guessed.memory[0].interval == pytest.approx((8e9, 14e9))
     svg = gantt_svg(run, guessed)
-    assert "all (estimated)" in texts(svg) and 'class="band"' in svg and 'class="band"' not in gantt_svg(run, counted)
+    assert (
+        "machine (estimated)" in texts(svg) and 'class="band"' in svg and 'class="band"' not in gantt_svg(run, counted)
+    )
     assert "its 95 % interval" in gantt_html(run, guessed) and "estimated" not in gantt_html(run, counted)
     assert "Memory traffic was not recorded: no counter here" in gantt_html(
         run, machine_use(run, record(tmp_path / "n.parquet"))
@@ -150,10 +152,10 @@ def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     run = made_load(tmp_path / "run", {"a": [2.0]})
     assert recording_in(run) is None
     CliRunner().invoke(app, ["show", str(run)])
-    assert "all (recorded)" not in (run / "gantt.svg").read_text()
+    assert "machine (recorded)" not in (run / "gantt.svg").read_text()
     record(run / RECORDING)
     assert CliRunner().invoke(app, ["show", str(run)]).exit_code == 0
-    assert "all (recorded)" in (run / "gantt.svg").read_text()
+    assert "machine (recorded)" in (run / "gantt.svg").read_text()
     (run / RECORDING).unlink()
     recorder = Recorder(run / RECORDING, Recording(record(tmp_path / "whole.parquet")).header)
     for frame in Recording(tmp_path / "whole.parquet").frames():
@@ -161,7 +163,7 @@ def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     recorder.flush()  # and killed here
     assert recording_in(run) == run / (RECORDING + ".part")
     assert CliRunner().invoke(app, ["show", str(run)]).exit_code == 0
-    assert "all (recorded)" in (run / "gantt.svg").read_text()
+    assert "machine (recorded)" in (run / "gantt.svg").read_text()
 
 
 def test_flags_are_on_the_chart_and_in_the_text(tmp_path: Path) -> None:
@@ -219,7 +221,7 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
     use = machine_use(run, tmp_path / "run" / RECORDING)
     assert use.cpu[0].from_s == 0 and use.cpu[-1].to_s == pytest.approx(run.bench_s)
     assert sum(s.to_s - s.from_s for s in use.cpu) > 0.5 * run.bench_s
-    assert "all (recorded)" in (tmp_path / "run" / "gantt.svg").read_text()
+    assert "machine (recorded)" in (tmp_path / "run" / "gantt.svg").read_text()
     done = CliRunner().invoke(app, [*words, "--alone"])
     assert isinstance(done.exception, UsageError) and "--watch" in str(done.exception)
 

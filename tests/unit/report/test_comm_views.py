@@ -28,9 +28,9 @@ from meshmark.report.ranking import (
     print_comparisons,
     print_rankings,
     rankings,
+    run_order_note,
     stretches,
-    told,
-    turns_said,
+    winner_lines,
 )
 from meshmark.store.record import FLAGS, Record, median, median_interval
 from meshmark.terminal.records import print_records
@@ -69,9 +69,9 @@ def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
     assert (first.first, first.last, first.winner, first.tied) == (1, 64, "neighbour", ())
     assert (second.first, second.last) == (256, 2**14)
     assert {second.winner, *second.tied} == {"irecv_isend", "persistent_irecv_isend"}
-    assert told([first, second]) == [
-        "up to 64 words neighbour",
-        f"from 256 words {second.winner}; tied: {second.tied[0]}",
+    assert winner_lines([first, second]) == [
+        "up to 64 words: neighbour",
+        f"from 256 words: {second.winner}; tied: {second.tied[0]}",
     ]
 
 
@@ -83,15 +83,15 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
         records.append(exchange("b", words, level(1.003e-6 if k % 2 else 1.000e-6)))
     (found,) = stretches(rankings(records)[0])
     assert {found.winner, *found.tied} == {"a", "b"} and (found.first, found.last) == (1, 8)
-    assert told([found]) == [f"at every size {found.winner}; tied: {found.tied[0]}"]
+    assert winner_lines([found]) == [f"at every size: {found.winner}; tied: {found.tied[0]}"]
     # … and by more than their intervals: as many stretches as turns.
     records = [
         exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
         for k, w in enumerate((1, 2, 4, 8))
         for p in "ab"
     ]
-    lines = told(stretches(rankings(records)[0]))
-    assert lines == ["at 1 word b", "at 2 words a", "at 4 words b", "at 8 words a"]
+    lines = winner_lines(stretches(rankings(records)[0]))
+    assert lines == ["at 1 word: b", "at 2 words: a", "at 4 words: b", "at 8 words: a"]
 
 
 def test_a_winner_carries_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
@@ -99,9 +99,9 @@ def test_a_winner_carries_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
         dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"})),
         exchange("b", 1, level(2e-6)),
     ]
-    assert told(stretches(rankings(records)[0])) == ["at every size a  [noisy]"]
+    assert winner_lines(stretches(rankings(records)[0])) == ["at every size: a  [noisy]"]
     print_rankings(records)
-    assert "at every size a  [noisy]" in capsys.readouterr().out
+    assert "at every size: a  [noisy]" in capsys.readouterr().out
     assert letters({"noisy", "truncated"}) == "nt" and legend(records) == "n noisy"
     assert len({letters([f]) for f in FLAGS}) == len(FLAGS) and "?" not in letters(FLAGS)
 
@@ -153,9 +153,9 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert len({line.split()[0] for line in table}) == 2
         # Every size of both libraries, and of their ratio, has its best marked in one lot of columns.
         assert text.count("*") == 2 * 8 + 2  # … and once in each legend
-        assert "up to 64 words neighbour" in text and "n noisy" in text
-        assert "MPICH 4.0.2 over Open MPI 4.1.4" in text
-        assert "MPICH 4.0.2 takes longer in 32 of 32, less in 0; 0 are not told apart" in text
+        assert "up to 64 words: neighbour" in text and "n noisy" in text
+        assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
+        assert "MPICH 4.0.2 is slower in 32 of 32, faster in 0; no significant difference in 0" in text
 
 
 def test_a_flag_that_all_have_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,8 +216,8 @@ def test_the_report_has_communication_only_where_it_was_asked_for(tmp_path: Path
         "collectives_libraries",
     }
     assert names < set(specs(page))
-    assert "up to 64 words neighbour" in page and "MPICH 4.0.2 over Open MPI 4.1.4" in page
-    assert re.search(r"put of 4096 words: 4\d{3} wrong, found 8 bytes beside their place", page)
+    assert "up to 64 words: neighbour" in page and "MPICH 4.0.2 relative to Open MPI 4.1.4" in page
+    assert re.search(r"put of 4096 words: 4\d{3} wrong, shifted by 8 bytes", page)
     table = page.partition('id="collectives"')[2].partition("</section>")[0]
     assert "barrier" in table and "bcast" in table
 
@@ -227,12 +227,12 @@ def test_two_ranks_have_one_line_and_nothing_to_contend_with(tmp_path: Path) -> 
     page = write_report(made_run.swap(2), [], made_run.run_info(host), tmp_path).html.read_text()
     assert "swap" not in specs(page)
     part = page.partition('id="swap"')[2].partition("</section>")[0]
-    assert "results as a table" in part and "One pair at each distance: nothing to contend with." in part
+    assert "results as a table" in part and "Only one pair at each distance, so there is no contention." in part
     drawn = specs(page)["swap_pairs"]
     texts = {r["text"] for rows in drawn["datasets"].values() for r in rows if "text" in r}
     assert texts > {"CPU 0", "CPU 1"} and any(t.endswith("ns") for t in texts) and any("GB/s" in t for t in texts)
     part = page.partition('id="swap_pairs"')[2].partition("</section>")[0]
-    assert re.search('<td>8.B</td><td>one node</td><td class="n">1</td>', part)
+    assert re.search('<td>8.B</td><td>same node</td><td class="n">1</td>', part)
 
 
 def test_charts_hold_every_point_once() -> None:
@@ -293,17 +293,17 @@ def test_contention_starts_where_the_whole_interval_is_above() -> None:
     assert found.start(1) == 2**16
     factor = found.cells[1, 2**16]
     assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.low < 1.49 and factor.ratio.high > 1.51
-    (line,) = contention.told(found)
-    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not clear at 1.MiB", line)
+    (line,) = contention.start_lines(found)
+    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not significant at 1.MiB", line)
 
 
 def test_contention_that_never_starts_is_told_apart_from_what_is_not_clear() -> None:
-    (line,) = contention.told(of_factors(level(1.0), level(1.05), level(1.08)))
+    (line,) = contention.start_lines(of_factors(level(1.0), level(1.05), level(1.08)))
     assert re.fullmatch("distance 1: none up to 64.KiB", line)
-    (line,) = contention.told(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
-    assert re.fullmatch(r"distance 1: none that is clear up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
-    (line,) = contention.told(of_factors([3.0]))  # no interval
-    assert re.fullmatch(r"distance 1: none that is clear up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
+    (line,) = contention.start_lines(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
+    assert re.fullmatch(r"distance 1: none significant up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
+    (line,) = contention.start_lines(of_factors([3.0]))  # no interval
+    assert re.fullmatch(r"distance 1: none significant up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
 
 
 def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
@@ -313,16 +313,16 @@ def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
     (found,) = contentions([*records, swapped(1, "together", 8, level(3.03e-6), ranks=6)])
     assert found.cells[1, 8].alone.conditions["from_rank"] == 2
     assert found.cells[1, 8].ratio.value == pytest.approx(1.01)
-    assert re.fullmatch("distance 1: none up to 8.B", contention.told(found)[0])
+    assert re.fullmatch("distance 1: none up to 8.B", contention.start_lines(found)[0])
 
 
 def test_neighbouring_distances_that_say_the_same_share_a_line() -> None:
     (found,) = contentions(made_run.swap(16, SIZES, 4))
-    lines = [line.replace("\u00a0", " ") for line in contention.told(found)]
+    lines = [line.replace("\u00a0", " ") for line in contention.start_lines(found)]
     assert lines == [
         "distances 1 to 2: none up to 1 MiB",
         "distances 3 to 14: from 64 KiB, 1.39 to 2.60",
-        "distance 15: one pair only",
+        "distance 15: only one pair",
     ]
 
 
@@ -337,15 +337,15 @@ def test_the_terminal_has_contention_with_its_start(
     assert text.count("*") == 12 + 1 and text.count("noisy") == 1, "a start each, and the legend; a flag of all once"
     assert "all noisy" in text and re.search(r"^3 .* \*1.79 ±0.0\d ", text, re.M)
     print_contention(made_run.swap(2))
-    assert "one pair at each distance, nothing to contend with" in capsys.readouterr().out.replace("\n", " ")
+    assert "only one pair at each distance, so there is no contention" in capsys.readouterr().out.replace("\n", "")
 
 
 def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
     rows = rows_of(swaps.contention(made_run.swap(16, SIZES, 4), NODES))
     assert len(rows) == 14 * len(SIZES)
     assert {r["distance"] for r in rows} >= {
-        "1: one node",
-        "3: one node to node distance 22",
+        "1: same node",
+        "3: same node to node distance 22",
         "4: node distance 16",
         "5: node distance 16 to 22",
         "8: node distance 22",
@@ -362,10 +362,10 @@ def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topology", "cpus", "between"),
     [
-        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 1), "one core"),
-        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 2), "one cache"),
-        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 8), "one node"),
-        ("pack:2 [numa] l3:1 core:4 pu:1", (0, 1), "one node"),
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 1), "same core"),
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 2), "same cache"),
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 8), "same node"),
+        ("pack:2 [numa] l3:1 core:4 pu:1", (0, 1), "same node"),
         ("pack:2 [numa] l3:1 core:4 pu:1", (0, 4), "other package"),
     ],
 )
@@ -380,8 +380,8 @@ def test_what_lies_between_two_ranks(topology: str, cpus: tuple[int, int], betwe
 @pytest.mark.parametrize(
     ("name", "ranks", "between"),
     [
-        ("snc-2x2.tar.xz", 8, {"one node", "node distance 12", "node distance 21"}),
-        ("2x8-snc4.xml", 32, {"one core", "one node", "one package", "other package"}),
+        ("snc-2x2.tar.xz", 8, {"same node", "node distance 12", "node distance 21"}),
+        ("2x8-snc4.xml", 32, {"same core", "same node", "same package", "other package"}),
         ("torus-4x4-16.tar.xz", 16, {f"node distance {d}" for d in (16, 22, 28, 34)}),
     ],
 )
@@ -389,7 +389,7 @@ def test_recorded_machines_tell_what_lies_between_ranks(name: str, ranks: int, b
     machine = open_machine(str(MACHINES / name)).topology.to_dict()
     records = made_run.swap(ranks, (2**20,), node=2)
     assert {r["between"] for r in rows_of(swaps.pairs(records, machine)) if "pair" in r} == between
-    counts = re.findall(r'<td>([^<]*)</td><td class="n">(\d+)</td>', swaps.pairs_told(records, machine))
+    counts = re.findall(r'<td>([^<]*)</td><td class="n">(\d+)</td>', swaps.pair_details(records, machine))
     assert {words for words, _ in counts} == between and sum(int(n) for _, n in counts) == ranks * (ranks - 1) / 2
 
 
@@ -403,7 +403,7 @@ def test_without_a_cpu_of_their_own_on_this_machine_ranks_have_no_node(more: dic
     records = [dataclasses.replace(r, conditions={**r.conditions, **more}) for r in records]
     rows = rows_of(swaps.pairs(records, four))
     assert rows and not any("name" in r for r in rows)
-    assert "no CPU of their own" in swaps.pairs_told(records, four)
+    assert "not bound to one CPU each" in swaps.pair_details(records, four)
 
 
 def test_the_ring_has_every_rank_and_every_pair_once() -> None:
@@ -443,20 +443,20 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
         records.append(exchange("a", words, level(one * 1e-6)))
         records.append(exchange("a", words, level(other * 1e-6), "mpich"))
     (pair,) = comparisons(rankings(records))
-    lines = ["up to 8 words Open MPI 4.1.4", "from 512 words MPICH 4.0.2", "elsewhere not told apart"]
+    lines = ["up to 8 words: Open MPI 4.1.4", "from 512 words: MPICH 4.0.2", "no significant difference elsewhere"]
     assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
     assert pair.best == pair.of("a")
     assert [r.slower for r in pair.best.values()] == [1, 1, 0, -1, -1]
     text = comm.comparison_table(records, HALO)
-    assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one after the other" in text
+    assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one library after the other" in text
     rows = [r for r in rows_of(comm.halo_libraries(records)) if "series" in r]
-    assert {r["series"] for r in rows} == {"best protocol of each", "a"} and len(rows) == 10
+    assert {r["series"] for r in rows} == {"best protocol of each library", "a"} and len(rows) == 10
 
 
 def test_too_few_samples_of_one_library_are_no_difference() -> None:
     records = [exchange("a", 1, [1e-6]), exchange("a", 1, level(9e-6), "mpich")]
     (pair,) = comparisons(rankings(records))
-    assert pair.ratios["a", 1].high == math.inf and pair.faster(pair.best) == ["nowhere told apart"]
+    assert pair.ratios["a", 1].high == math.inf and pair.faster(pair.best) == ["no significant difference"]
     assert comm.halo_libraries(records) is None
 
 
@@ -484,19 +484,19 @@ def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> Non
     one = [exchange("a", w, level(1e-6)) for w in (1, 8)]
     other = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
     (pair,) = comparisons(rankings([*one, *other]))
-    assert all(r.clear for r in pair.ratios.values()) and not pair.in_turns
+    assert all(r.clear for r in pair.ratios.values()) and not pair.alternated
     steady = pool([one, one], 2) + pool([other, other], 2)
     (pair,) = comparisons(rankings(steady))
-    assert all(r.clear for r in pair.ratios.values()) and pair.in_turns == 2
+    assert all(r.clear for r in pair.ratios.values()) and pair.alternated == 2
     (pair,) = comparisons(rankings([*steady[:1], *one[1:], *steady[2:]]))
-    assert pair.in_turns == 1 and turns_said(pair).endswith("; of 1 of 2 there is only one run of a library")
+    assert pair.alternated == 1 and run_order_note(pair).endswith("; 1 of 2 compare a single run of a library")
     apart = pool([one, [again(one[0], 1.3), one[1]]], 2) + pool([other, other], 2)
     (pair,) = comparisons(rankings(apart))
     assert [r.clear for _, r in sorted(pair.ratios.items())] == [False, True]
     low, high = bounds(apart[0])
     assert low == pytest.approx(1e-6, rel=0.01) and high == pytest.approx(1.3e-6, rel=0.01)
     assert apart[0].flags == {"noisy"} and half_percent(apart[0]).startswith("±1")
-    assert "in turns" in comm.comparison_table(steady, HALO)
+    assert "alternating runs" in comm.comparison_table(steady, HALO)
 
 
 def test_nine_lines_have_nine_colours() -> None:

@@ -11,7 +11,18 @@ import pytest
 
 from meshmark.report import charts, program_charts
 from meshmark.report.build import write_report
-from meshmark.report.programs import ANATOMY, GYRO, POP, SWIM, grids, prediction, print_programs, shown, steps, told
+from meshmark.report.programs import (
+    ANATOMY,
+    GYRO,
+    POP,
+    SWIM,
+    grids,
+    prediction,
+    prediction_lines,
+    print_programs,
+    shown,
+    steps,
+)
 from meshmark.store.record import Record
 from meshmark.terminal.tables import print_tables
 from support import made_run
@@ -50,7 +61,7 @@ def test_steps_are_ranked_within_what_can_be_compared() -> None:
         for s in one.splits:
             assert sum(s.share(p) for p in s.parts) == pytest.approx(1)
             assert sum(r.value for r in s.parts.values()) < s.total.value, "means beside the slowest rank's"
-    assert {s.name for s in found[0].splits} >= {"neighbour, 1 sum", "neighbour, 2 sums"}
+    assert {s.name for s in found[0].splits} >= {"neighbour, 1 reduction", "neighbour, 2 reductions"}
     (gyro,) = steps(made_run.gyro(), GYRO)
     assert [s.name for s in gyro.splits] == ["16 modes", "64 modes"], "other work is not ranked"
 
@@ -60,18 +71,18 @@ def test_the_best_grid_is_told_with_how_it_was_found() -> None:
     (same,) = grids(records)
     assert [g.within[0] for g in same] == ["1x16", "2x8", "4x4", "8x2", "16x1"]
     (best,) = shown(records, POP)
-    assert best.where == "16 ranks, grid 4x4, the best of 5 grids" and best.splits[0].name == "neighbour, 1 sum"
+    assert best.where == "16 ranks, grid 4x4, the best of 5 grids" and best.splits[0].name == "neighbour, 1 reduction"
     alone = [r for r in records if r.conditions["grid"] == "4x4"]
     assert shown(alone, POP)[0].where == "16 ranks, grid 4x4"
     c = {k: v for k, v in alone[0].conditions.items() if k in {"ranks", "hosts", "library", "mpi"}}
     looked = made_run.record("pop", "best_time", 1e-5, grids_tried="best", **c)
-    assert shown([*alone, looked], POP)[0].where.endswith(", the best at a first look")
+    assert shown([*alone, looked], POP)[0].where.endswith(", the best in a quick search")
     marks = [r for r in rows_of(program_charts.pop_grids(records)) if r["grid"] == "4x4" and r["series"] == "neighbour"]
     assert len(marks) == 2 and program_charts.pop_grids(alone) is None, "a line's point and the mark; one grid is none"
 
 
 def test_parts_are_of_the_run_of_their_step() -> None:
-    """Two runs of one command: the clear one is told, with its own parts, in whatever order they stand."""
+    """Two runs of one command: the clear one is prediction_lines, with its own parts, in whatever order they stand."""
     noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("noisy",))
     clear = later(made_run.swim(), 1.0, "2026-11-21T08:00:00Z")
     for records in ([*noisy, *clear], [*clear, *noisy]):
@@ -83,20 +94,22 @@ def test_parts_are_of_the_run_of_their_step() -> None:
 def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None:
     records = made_run.anatomy(flags=["noisy"])
     (one,) = steps(records, ANATOMY)
-    assert [s.name for s in one.splits] == ["pop, irecv_isend, 2 sums", "gyro", "swim, irecv_isend"]
+    assert [s.name for s in one.splits] == ["pop, irecv_isend, 2 reductions", "gyro", "swim, irecv_isend"]
     pop, gyro, _ = one.splits
     found = prediction(records, pop)
     assert found.half and found.more and found.measured and found.error
     assert found.half.value < pop.total.value < found.more.value < found.measured.value
-    half, more = map(flat, told(pop, found))
-    assert re.fullmatch(r"half the latency, 41\.\d µs predicted, -1\d\.\d %", half)
+    half, more = map(flat, prediction_lines(pop, found))
+    assert re.fullmatch(r"half the latency: predicted 41\.\d µs, -1\d\.\d %", half)
     assert re.fullmatch(
-        r"twice the latency, 6\d\.\d µs predicted, 6\d\.\d µs ±\S+ measured; "
-        r"round by round the prediction is off by -\d\.\d % \[noisy\]",
+        r"twice the latency: predicted 6\d\.\d µs, measured 6\d\.\d µs ±\S+; "
+        r"error of the prediction -\d\.\d % \[noisy\]",
         more,
     )
-    assert "noisy" not in told(pop, found, frozenset({"noisy"}))[1]
-    assert "other is -" in told(gyro, prediction(records, gyro))[-1] and len(told(pop, found)) == 2
+    assert "noisy" not in prediction_lines(pop, found, frozenset({"noisy"}))[1]
+    assert (
+        "other is -" in prediction_lines(gyro, prediction(records, gyro))[-1] and len(prediction_lines(pop, found)) == 2
+    )
 
 
 def test_a_negative_part_is_said_and_not_drawn() -> None:
@@ -147,7 +160,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         text = flat(capsys.readouterr().out)
         table = [line for line in text.splitlines() if line.startswith(("neighbour, ", "sendrecv, ", "gyro  "))]
         assert table and max(map(len, table)) <= width
-        assert len({line.split("  ")[0] for line in table}) == 5, "names of rows in each lot of columns"
+        assert len({line.split("  ")[0] for line in table}) == 5, "names of rows in each block of columns"
         assert "*grid 4x4" in text and text.count("*grid") == 1
         assert text.count("noisy") == 1, "what all carry is said once"
         assert "the best of 5 grids" in text and "twice the latency" in text
@@ -165,10 +178,10 @@ def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path
         "flags",
         "provenance",
     ]
-    (rest,) = re.findall("<p>Not asked of this run: (.*?)\\.</p>", page)
+    (rest,) = re.findall("<p>Not requested in this run: (.*?)\\.</p>", page)
     assert {"latency", "halo", "npb", "clock"} < {*rest.split(", ")} and "pop" not in rest.split(", ")
     assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page
-    assert "<b>neighbour, 1 sum</b>" in page and "the best of 5 grids" in page
-    assert re.search(r"<li>gyro: other is -\d+ µs: the curves explain more than its messages take</li>", page)
+    assert "<b>neighbour, 1 reduction</b>" in page and "the best of 5 grids" in page
+    assert re.search(r"<li>gyro: other is -\d+ µs: the curves overestimate the communication time</li>", page)
     assert page.count(">noisy</span>") > 3
     assert (tmp_path / "charts" / "anatomy.png").stat().st_size > 1000

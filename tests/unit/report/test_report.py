@@ -56,7 +56,7 @@ def test_what_was_not_measured_is_absent_with_its_reason(tmp_path: Path) -> None
     assert set(specs(page)) == {"latency", "company"}
     assert "absent: no 2MiB pages in the pool" in page
     assert 'id="io"' in page and "absent: fio died (SIGSEGV)" in page
-    assert 'id="lines"' not in page and "<p>Not asked of this run: bandwidth, lines, loaded, peak, " in page
+    assert 'id="lines"' not in page and "<p>Not requested in this run: bandwidth, lines, loaded, peak, " in page
     card = json.loads(paths.card.read_text())
     assert card["figures"]["gups"] == {"absent": "no 2MiB pages in the pool"}
     assert card["figures"]["balance"].keys() == {"absent"}

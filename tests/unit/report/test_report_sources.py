@@ -206,7 +206,7 @@ def test_what_a_model_answers_is_drawn(name: str, capsys: pytest.CaptureFixture[
 
 def test_a_model_that_does_not_say_which_is_not_repeated_on_this_host() -> None:
     (record,) = measure("peak", find_machine("gs1280-4"), {"threads": "1"}, command="peak")
-    assert "Repeat it" not in render([record])
+    assert "Commands to repeat" not in render([record])
 
 
 @pytest.mark.parametrize("name", ["load", "run", "hot_spot"])
@@ -292,7 +292,7 @@ def test_odd_values_have_a_page(name: str, odd: str) -> None:
 def test_what_a_chart_leaves_out_is_said() -> None:
     records = list(made()["latency"])
     page = render([*records, *(without(r, "footprint_bytes") for r in records[:3])])
-    assert "Not in the chart: 3 results lack footprint bytes." in page
+    assert "Not shown in the chart: 3 results lack footprint bytes." in page
     page = render([without(r, "processes") for r in records if r.metric == "load_latency"])
     assert 'id="chart-latency"' not in page
     assert re.search(r"absent: \d+ results lack processes<", page) and "results as a table" in page
@@ -302,7 +302,7 @@ def test_only_what_is_known_of_a_run_is_said() -> None:
     page = render([made()["peak"][0]])
     for unknown in ("Took", "Started", "Version", "Processor", "steps</summary>", "all CPUs", "could not be read"):
         assert unknown not in page.split("<script")[0], unknown
-    assert "nothing of its host" in page
+    assert "no information about its host" in page
     peak = [r for r in made()["peak"] if r.conditions["threads"] == 2]
     four = report_page(peak, [], HOST)
     assert "Peak fp64, 2 threads" in four and "all CPUs" not in four.split("<script")[0]
