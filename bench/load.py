@@ -264,7 +264,7 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
 
 
 def predict(programs: int) -> None:
-    from meshmark.load.studies.bench import How
+    from meshmark.load.studies.bench import StudyOptions
     from meshmark.load.studies.cells import Maker
     from meshmark.load.studies.curve import interference_curve
 
@@ -281,8 +281,10 @@ def predict(programs: int) -> None:
             try:
                 work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", wish)
                 # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
-                how = How(repetitions=repetitions, seed=number, clock="dedicated")
-                found = interference_curve(work, variants, folder / "study", cpus=cpus, rates_gb_per_s=rates, how=how)
+                options = StudyOptions(repetitions=repetitions, seed=number, clock="dedicated")
+                found = interference_curve(
+                    work, variants, folder / "study", cpus=cpus, rates_gb_per_s=rates, options=options
+                )
             except MeshmarkError as why:
                 print("  refused:", why)
                 continue

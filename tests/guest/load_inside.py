@@ -22,7 +22,7 @@ from meshmark.load.journal import read_run
 from meshmark.load.result import LoadRun
 from meshmark.load.run import run_scenario
 from meshmark.load.scenario import parse_scenario
-from meshmark.load.studies.bench import How
+from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.isolation import isolation, memory_domains
 
 
@@ -77,16 +77,19 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     for file, text in asked["programs"].items():
         (out / "programs" / file).write_text(text)
     began = time.monotonic()
-    talk: list[str] = []
+    messages: list[str] = []
     found = isolation(
-        (), out, rate_gb_per_s=asked["rate"], how=How(repetitions=asked["repetitions"], rounds=0, talk=talk.append)
+        (),
+        out,
+        rate_gb_per_s=asked["rate"],
+        options=StudyOptions(repetitions=asked["repetitions"], rounds=0, notify=messages.append),
     )
     answers["isolation"] = {
         "domains": memory_domains(),
         "tests": [dataclasses.asdict(t) for t in found.tests],
         "table": found.table,
         "slowdowns": [p.pairs for p in found.points],
-        "talk": talk,
+        "talk": messages,
         "took_s": time.monotonic() - began,
         "records": [r.to_json() for r in found.records],
         "absent": [a.reason for a in found.absences],

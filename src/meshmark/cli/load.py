@@ -390,12 +390,17 @@ def _compared(
     """
     from meshmark.cli.study import end, resumable
     from meshmark.load.journal import read_run
-    from meshmark.load.studies.alone import company
-    from meshmark.load.studies.bench import How
+    from meshmark.load.studies.alone import co_run
+    from meshmark.load.studies.bench import StudyOptions
 
     with resumable(folder):
-        result = company(
-            found, folder, files, alone=alone, here=here, how=How(repetitions=repetitions, seed=seed, talk=say)
+        result = co_run(
+            found,
+            folder,
+            files,
+            alone=alone,
+            here=here,
+            options=StudyOptions(repetitions=repetitions, seed=seed, notify=say),
         )
     if result.run is not None:
         _show(read_run(result.run), as_json, kept)

@@ -16,7 +16,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.load.studies.bench import How, StudyResult
+    from meshmark.load.studies.bench import StudyOptions, StudyResult
     from meshmark.load.variants import Variant
 
 app = typer.Typer(help="Study the slowdown of co-running programs.", no_args_is_help=True)
@@ -50,17 +50,17 @@ CommandArgument = Annotated[
 ]
 
 
-def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
-    from meshmark.load.studies.bench import How
+def _options(repetitions: int, clock: str, seed: int, machine: str = "") -> StudyOptions:
+    from meshmark.load.studies.bench import StudyOptions
 
     if clock not in ("wall", "dedicated"):
         raise UsageError(f"--clock: found '{clock}', allowed are wall and dedicated")
-    return How(
+    return StudyOptions(
         repetitions=repetitions,
         seed=seed,
         clock="dedicated" if clock == "dedicated" else "wall",
         machine=machine,
-        talk=say,
+        notify=say,
     )
 
 
@@ -112,8 +112,8 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
         print(result.table)
         for path in drawn:
             print(path)
-    if result.spoiled:
-        raise MeshmarkError(f"{result.study}: {result.spoiled}", f"runs and their output are in {result.folder}")
+    if result.excluded:
+        raise MeshmarkError(f"{result.study}: {result.excluded}", f"runs and their output are in {result.folder}")
 
 
 def resumable(folder: Path) -> contextlib.AbstractContextManager[None]:
@@ -158,7 +158,7 @@ def shared_bus(
             rates_gb_per_s=_numbers("--rates", rates),
             run_time_s=run_time,
             threshold=threshold,
-            how=_how(repetitions, clock, seed, machine),
+            options=_options(repetitions, clock, seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -194,7 +194,7 @@ def mix(
             cpus=_cpus(cpus),
             rate_gb_per_s=rate,
             run_time_s=run_time,
-            how=_how(repetitions, clock, seed, machine),
+            options=_options(repetitions, clock, seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -230,7 +230,7 @@ def isolation(
             rate_gb_per_s=rate,
             run_time_s=run_time,
             margin=margin,
-            how=_how(repetitions, clock, seed, machine),
+            options=_options(repetitions, clock, seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -264,7 +264,11 @@ def copies(
     folder = _folder(out, "copies")
     with resumable(folder):
         result = study(
-            command, folder, cpus=_cpus(cpus), counts=tuple(map(int, numbers)), how=_how(repetitions, clock, seed)
+            command,
+            folder,
+            cpus=_cpus(cpus),
+            counts=tuple(map(int, numbers)),
+            options=_options(repetitions, clock, seed),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -301,7 +305,7 @@ def overload(
             cpus=_cpus(cpus),
             extra=extra,
             run_time_s=run_time,
-            how=_how(repetitions, "wall", seed, machine),
+            options=_options(repetitions, "wall", seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -342,7 +346,7 @@ def omp_overload(
             cpus=_cpus(cpus),
             policies=tuple(p.strip() for p in policies.split(",")),
             run_time_s=run_time,
-            how=_how(repetitions, "wall", seed, machine),
+            options=_options(repetitions, "wall", seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -379,7 +383,7 @@ def matrix(
             classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
             cpus=_cpus(cpus),
             run_time_s=run_time,
-            how=_how(repetitions, clock, seed, machine),
+            options=_options(repetitions, clock, seed, machine),
         )
     end(result, as_json, _kept(store, no_store))
 
@@ -417,6 +421,6 @@ def curve(
             cpus=_cpus(cpus),
             neighbours=neighbours,
             rates_gb_per_s=_numbers("--rates", rates),
-            how=_how(repetitions, clock, seed, machine),
+            options=_options(repetitions, clock, seed, machine),
         )
     end(result, as_json, _kept(store, no_store))

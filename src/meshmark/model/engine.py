@@ -31,7 +31,7 @@ def ask(
     runs: Sequence[Mapping[str, Any]],
     *,
     threads: int | None = None,
-    heard: Callable[[Answer], None] | None = None,
+    on_line: Callable[[Answer], None] | None = None,
 ) -> list[Answer]:
     """Simulates all runs on one machine; answers in the order of the runs.
 
@@ -50,16 +50,16 @@ def ask(
     answers: list[Answer] = []
     error: Answer | None = None
     with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as asked,
-        tempfile.TemporaryFile("w+", encoding="utf-8") as talk,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as request_file,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as error_file,
     ):
-        asked.write(request + "\n")
-        asked.seek(0)
+        request_file.write(request + "\n")
+        request_file.seek(0)
         with subprocess.Popen(
             [find_engine()],
-            stdin=asked,
+            stdin=request_file,
             stdout=subprocess.PIPE,
-            stderr=talk,
+            stderr=error_file,
             encoding="utf-8",
             preexec_fn=die_with_parent,
         ) as child:
@@ -71,13 +71,13 @@ def ask(
                         error = line
                     elif line.get("type") == "answer":
                         answers.append(line)
-                    if heard is not None and error is None:
-                        heard(line)
+                    if on_line is not None and error is None:
+                        on_line(line)
             except BaseException:
                 child.kill()
                 raise
-        talk.seek(0)
-        said = talk.read().strip()
+        error_file.seek(0)
+        error_text = error_file.read().strip()
     if error is not None:
         message = f"{error['message']}" + (f"; allowed: {error['allowed']}" if error.get("allowed") else "")
         field = error.get("field")
@@ -92,7 +92,9 @@ def ask(
         raise MeshmarkError(f"{machine.name}: {message}")
     if child.returncode != 0 or len(answers) != len(runs):
         how = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
-        raise MeshmarkError(f"the simulator ended with {how}" + (f": {said.splitlines()[-1]}" if said else ""))
+        raise MeshmarkError(
+            f"the simulator ended with {how}" + (f": {error_text.splitlines()[-1]}" if error_text else "")
+        )
     return answers
 
 

@@ -101,13 +101,13 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
     ]
     done = 0
 
-    def hear(line: Answer) -> None:
+    def handle_line(line: Answer) -> None:
         nonlocal done
         done += line.get("type") == "answer"
         if progress is not None:
             progress(done, len(runs))
 
-    one, every, light, heavy, hot, updates = ask(machine, runs, heard=hear)
+    one, every, light, heavy, hot, updates = ask(machine, runs, on_line=handle_line)
 
     def group(x: Answer, key: str) -> float:
         return median_of(x["groups"][0][key])

@@ -68,9 +68,9 @@ def _best(records: Sequence[Record]) -> Record:
 def _need(records: Sequence[Record], instrument: str, metric: str, **conditions: Any) -> list[Record]:
     found = _where(records, instrument, metric, **conditions)
     if not found:
-        said = ", ".join(f"{k} {v}" for k, v in conditions.items())
+        where = ", ".join(f"{k} {v}" for k, v in conditions.items())
         raise AbsentError(
-            f"fit: the survey has no {instrument} {metric}" + (f" with {said}" if said else ""),
+            f"fit: the survey has no {instrument} {metric}" + (f" with {where}" if where else ""),
             "a survey with it: meshmark survey",
         )
     return found
@@ -95,12 +95,12 @@ def fit(
     """
     numbers = _numbers(records, cpus_of, line_bytes)
     path = folder / f"{name}.toml"
-    machine = _settled(path, name, numbers, cpus_of)
+    machine = _fit_stream(path, name, numbers, cpus_of)
     points = _compare(machine, records, numbers, cpus_of, progress)
     return Fit(path.read_text(encoding="utf-8"), tuple(points))
 
 
-def _settled(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
+def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
     """The machine whose streaming core moves what the host's does, or as much as the memory lets it."""
     target = numbers["single"].value
     for _ in range(6):
@@ -123,7 +123,7 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     one = _best(_need(records, "loaded", "load_latency", mode="chains", chains=1, threads=1))
     parallel = _where(records, "loaded", "memory_parallelism", threads=1)
     deepest = max(_need(records, "loaded", "bandwidth_net", mode="chains", threads=1), key=lambda r: r.value)
-    kept = parallel[0].value if parallel else deepest.value * one.value / line
+    parallelism = parallel[0].value if parallel else deepest.value * one.value / line
     streaming = _where(records, "bandwidth", "bandwidth_gross", kernel="triad", store="streaming")
     stream_store = "streaming" if streaming else "ordinary"
     alone = _need(records, "bandwidth", "bandwidth_gross", threads=1)
@@ -147,7 +147,7 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     return {
         "caches": [(int(float(str(r.conditions["to_bytes"]))), r.value * 1e9) for r in caches],
         "latency_ns": one.value * 1e9,
-        "outstanding": max(1, round(kept)),
+        "outstanding": max(1, round(parallelism)),
         "line": line,
         "stream": max(1, round(reads * single.value * one.value / line)),
         "stream_store": stream_store,
@@ -160,7 +160,7 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     }
 
 
-def _said(key: str, value: float, origin: str, text: str) -> str:
+def _entry(key: str, value: float, origin: str, text: str) -> str:
     """One number of a machine file with its origin."""
     return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text)} }}"
 
@@ -183,43 +183,43 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
             'derived = "every node joined to every other"',
             "",
             "[links.between]",
-            _said("bandwidth_gb_per_s", n["shared_gb"], "assumed", "as a node's memory; not surveyed"),
-            _said("latency_ns", each, *why),
+            _entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "as a node's memory; not surveyed"),
+            _entry("latency_ns", each, *why),
             "",
         ]
     lines += [
         "[router]",
-        _said("pipeline_ns", 0, "assumed", "in the links"),
-        _said("cycle_ns", 0.5, "assumed", "fast"),
-        _said("buffer_flits", 256, "assumed", "ample"),
+        _entry("pipeline_ns", 0, "assumed", "in the links"),
+        _entry("cycle_ns", 0.5, "assumed", "fast"),
+        _entry("buffer_flits", 256, "assumed", "ample"),
         "",
         "[node]",
-        _said("cpus", cpus_of[0], "derived", "the host's topology"),
-        _said("controllers", 1, "assumed", "all channels of a node as one"),
+        _entry("cpus", cpus_of[0], "derived", "the host's topology"),
+        _entry("controllers", 1, "assumed", "all channels of a node as one"),
         "",
         "[cpu]",
-        _said("outstanding", n["outstanding"], "fitted", "memory parallelism of random chains, one CPU"),
-        _said("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
-        _said("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
-        _said("request_ns", latency / 4, "derived", "a quarter of the latency"),
-        _said("fill_ns", latency / 4, "derived", "a quarter of the latency"),
+        _entry("outstanding", n["outstanding"], "fitted", "memory parallelism of random chains, one CPU"),
+        _entry("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
+        _entry("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
+        _entry("request_ns", latency / 4, "derived", "a quarter of the latency"),
+        _entry("fill_ns", latency / 4, "derived", "a quarter of the latency"),
         "",
     ]
     for level, (size, ns) in enumerate(n["caches"], 1):
         lines += [
             "[[cache]]",
             f'name = "L{level}"',
-            _said("size_kib", size / 1024, "fitted", "end of a latency plateau"),
-            _said("latency_ns", ns, "fitted", "a latency plateau"),
+            _entry("size_kib", size / 1024, "fitted", "end of a latency plateau"),
+            _entry("latency_ns", ns, "fitted", "a latency plateau"),
             "",
         ]
     lines += [
         "[memory]",
-        _said("channels", 1, "assumed", "all channels of a node as one"),
-        _said("channel_gb_per_s", n["shared_gb"], "fitted", "the greatest gross rate of all CPUs"),
-        _said("line_bytes", n["line"], "derived", "the host's coherence line"),
-        _said("access_ns", latency / 2, "fitted", "load latency, one chain"),
-        _said("queue", 256, "assumed", "ample"),
+        _entry("channels", 1, "assumed", "all channels of a node as one"),
+        _entry("channel_gb_per_s", n["shared_gb"], "fitted", "the greatest gross rate of all CPUs"),
+        _entry("line_bytes", n["line"], "derived", "the host's coherence line"),
+        _entry("access_ns", latency / 2, "fitted", "load latency, one chain"),
+        _entry("queue", 256, "assumed", "ample"),
         "",
         "[coherence]",
         'kind = "snoop"',
@@ -237,7 +237,7 @@ def _compare(
 ) -> list[Point]:
     """Every point of the survey that the model can answer, each once."""
     total = sum(cpus_of)
-    wanted: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}
+    comparisons: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}
 
     def group(answer: Answer, key: str) -> float:
         return median_of(answer["groups"][0][key])
@@ -255,10 +255,10 @@ def _compare(
         stream = {"homes": "local", "random": True}
         actor = {"cpus": list(range(threads)), "chains": min(chains, n["outstanding"]), "streams": [stream]}
         run = trial([actor])
-        told = f"{chains} chains, {threads} CPUs"
-        wanted.setdefault(f"load latency, {told}", (r, run, step_of(chains * threads), r is n["one"]))
+        label = f"{chains} chains, {threads} CPUs"
+        comparisons.setdefault(f"load latency, {label}", (r, run, step_of(chains * threads), r is n["one"]))
         for rate in _where(records, "loaded", "bandwidth_net", mode="chains", chains=chains, threads=threads)[:1]:
-            wanted.setdefault(f"random reads, {told}", (rate, run, rate_times(1.0), rate is n["deepest"]))
+            comparisons.setdefault(f"random reads, {label}", (rate, run, rate_times(1.0), rate is n["deepest"]))
     kernels = stream_kernels()
     largest = float(str(n["single"].conditions["footprint_bytes"]))
     fitted = {_kernel_of(n["single"]), _kernel_of(n["shared"])}
@@ -271,25 +271,25 @@ def _compare(
             continue
         share = kernels[kernel].net / kernels[kernel].gross(store)
         run = trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
-        told = f"{kernel}, {store} stores, {threads} CPUs"
-        wanted.setdefault(told, (r, run, rate_times(share), (kernel, store, threads) in fitted))
+        label = f"{kernel}, {store} stores, {threads} CPUs"
+        comparisons.setdefault(label, (r, run, rate_times(share), (kernel, store, threads) in fitted))
     for r in _where(records, "gups", "update_rate", kernel="plain"):
         threads = int(str(r.conditions["threads"]))
         if r.conditions.get("pages") != "4KiB" and threads <= total:
             run = gups(list(range(threads)), n["outstanding"])
-            wanted.setdefault(f"random updates, {threads} CPUs", (r, run, rate_times(1.0, "reads_per_s"), False))
+            comparisons.setdefault(f"random updates, {threads} CPUs", (r, run, rate_times(1.0, "reads_per_s"), False))
     done = 0
 
-    def hear(line: Answer) -> None:
+    def handle_line(line: Answer) -> None:
         nonlocal done
         done += line.get("type") == "answer"
         if progress is not None:
-            progress(done, len(wanted))
+            progress(done, len(comparisons))
 
-    answers = ask(machine, [run for _, run, _, _ in wanted.values()], heard=hear)
+    answers = ask(machine, [run for _, run, _, _ in comparisons.values()], on_line=handle_line)
     points = [
         Point(what, r.value, read(a), r.unit, used, r.flags)
-        for (what, (r, _, read, used)), a in zip(wanted.items(), answers, strict=True)
+        for (what, (r, _, read, used)), a in zip(comparisons.items(), answers, strict=True)
     ]
     return sorted(points, key=lambda p: [(t.isdigit(), int(t) if t.isdigit() else 0, t) for t in p.what.split()])
 

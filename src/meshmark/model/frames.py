@@ -83,8 +83,8 @@ def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:
 
 def frame_lines(machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int) -> Iterator[Answer]:
     """So many frames of a run, from its very beginning: it goes on for that long, whatever it was made for."""
-    heard: list[Answer] = []
+    lines: list[Answer] = []
     endless = [{**a, "accesses": 0} if "trace" not in a else a for a in run["actors"]]
     longer = {**run, "actors": endless, "warm_ns": 0, "measure_ns": window_ns * (frames + 0.5), "window_ns": window_ns}
-    ask(machine, [longer], threads=1, heard=heard.append)
-    yield from (line for line in heard if line.get("type") == "frame")
+    ask(machine, [longer], threads=1, on_line=lines.append)
+    yield from (line for line in lines if line.get("type") == "frame")

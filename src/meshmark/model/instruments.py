@@ -58,10 +58,10 @@ def measure(
     if instrument not in POINTS:
         raise AbsentError(f"{instrument}: a model answers {', '.join(POINTS)}", "meshmark list instruments")
     make, defaults = POINTS[instrument]
-    for word in options:
-        if word not in defaults and word != "seed":
+    for key in options:
+        if key not in defaults and key != "seed":
             raise UsageError(
-                f"{instrument}: --{word.replace('_', '-')}: found with a model, which takes "
+                f"{instrument}: --{key.replace('_', '-')}: found with a model, which takes "
                 + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
             )
     metrics = {m.name: m for m in description(instrument).metrics}
@@ -91,18 +91,18 @@ def simulate(
     """
     runs = [{**p.run, "seed": seed, "window_ns": window_ns} for p in points if p.run is not None]
     frames: list[Answer] = []
-    heard = 0
+    answered = 0
 
-    def hear(line: Answer) -> None:
-        nonlocal heard
+    def handle_line(line: Answer) -> None:
+        nonlocal answered
         if line.get("type") == "frame":
             frames.append(line)
         elif line.get("type") == "answer":
-            heard += 1
+            answered += 1
             if progress is not None:
-                progress(heard, len(runs))
+                progress(answered, len(runs))
 
-    answers = iter(ask(machine, runs, threads=threads, heard=hear))
+    answers = iter(ask(machine, runs, threads=threads, on_line=handle_line))
     records = []
     for point in points:
         answer = next(answers) if point.run is not None else {}
@@ -124,7 +124,7 @@ def make_record(
     """A record of source `model`; its provenance counts the numbers that the machine file guesses."""
     from importlib.metadata import version
 
-    weak = machine.weak()
+    uncertain_keys = machine.uncertain_keys()
     return Record.of(
         metric,
         samples,
@@ -137,7 +137,7 @@ def make_record(
             "command": command,
             "seed": seed,
             "machine_file": machine.path.name,
-            "assumed_numbers": len(weak),
+            "assumed_numbers": len(uncertain_keys),
         },
     )
 
@@ -163,11 +163,11 @@ def _memory_nodes(options: Options, count: int) -> list[int]:
     return list(range(count)) if text == "all" else grammar.integers("memory_node", text, count - 1, 0)
 
 
-def _sizes(instrument: str, options: Options, word: str) -> list[int]:
+def _sizes(instrument: str, options: Options, key: str) -> list[int]:
     """Within the limits of the host's instrument."""
-    found, p = grammar.sizes(word, options[word]), description(instrument).parameter(word)
+    found, p = grammar.sizes(key, options[key]), description(instrument).parameter(key)
     if wrong := [n for n in found if n < (p.minimum or 1)]:
-        raise UsageError(f"{word}: found '{wrong[0]}', allowed: {p.minimum or 1:g} B or more")
+        raise UsageError(f"{key}: found '{wrong[0]}', allowed: {p.minimum or 1:g} B or more")
     return found
 
 
@@ -176,7 +176,7 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     cpus = grammar.integers("cpus", options["cpus"], len(node_of) - 1, 0)
     line = int(machine.number("memory.line_bytes"))
     nodes = _memory_nodes(options, count)
-    crowd = grammar.integers("processes", options["processes"], len(node_of))
+    process_counts = grammar.integers("processes", options["processes"], len(node_of))
     patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
     strides = _sizes("latency", options, "stride")
     if wrong := [s for s in strides if s % 8]:
@@ -185,7 +185,7 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     return [
         _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)
         for cpu, node, footprint, stride, pattern, processes in itertools.product(
-            cpus, nodes, footprints, strides, patterns, crowd
+            cpus, nodes, footprints, strides, patterns, process_counts
         )
     ]
 
@@ -265,14 +265,14 @@ def fill_order(node_of: Sequence[int], how: str) -> list[int]:
 
 def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
-    most = len(node_of)
+    cpu_count = len(node_of)
     if (fill := options["fill"]) not in FILLS:
         raise UsageError(f"fill: found '{quoted(fill)}', allowed are {', '.join(FILLS)}")
     order = fill_order(node_of, fill)
     homes: Any = _memory_nodes(options, count) or "local"
     points = []
     kernels = stream_kernels()
-    for threads in grammar.integers("threads", options["threads"], most):
+    for threads in grammar.integers("threads", options["threads"], cpu_count):
         for kernel in grammar.choices("kernel", options["kernel"], tuple(kernels)):
             for store in grammar.choices("store", options["store"], ("ordinary", "streaming")):
                 for footprint in _sizes("bandwidth", options, "footprint"):

@@ -53,7 +53,7 @@ class MachineFile:
     unknown: Mapping[str, str]  # dotted key: why
     settings: tuple[str, ...] = field(default=())  # what --set changed
 
-    def number(self, dotted: str, fallback: float | None = None) -> float:
+    def number(self, dotted: str, default: float | None = None) -> float:
         """A number by its dotted key.
 
         Raises:
@@ -64,19 +64,19 @@ class MachineFile:
             at = at.get(part) if isinstance(at, dict) else None
         if isinstance(at, int | float) and not isinstance(at, bool):
             return float(at)
-        if fallback is None:
+        if default is None:
             why = self.unknown.get(dotted)
             raise MachineFileError(
                 f"{self.path.name}: {dotted}: found {'unknown: ' + why if why else at!r}, a number is needed"
             )
-        return fallback
+        return default
 
     @property
     def label(self) -> str:
         """As records carry it: the name, and what was set."""
         return self.name + "".join(f" {s}" for s in self.settings)
 
-    def weak(self) -> list[str]:
+    def uncertain_keys(self) -> list[str]:
         """Keys on whose guesses predictions rest: assumed, or unknown."""
         return sorted([k for k, o in self.origins.items() if o.kind == "assumed"] + list(self.unknown))
 
@@ -259,15 +259,15 @@ class _Reader:
         return plain
 
     def origin_of(self, raw: Mapping[str, Any], dotted: str) -> Origin | None:
-        said = [k for k in raw if k in KINDS]
-        if len(said) > 1:
-            raise self.wrong(dotted, f"found {' and '.join(said)}, one of them is needed")
-        if not said:
+        given = [k for k in raw if k in KINDS]
+        if len(given) > 1:
+            raise self.wrong(dotted, f"found {' and '.join(given)}, one of them is needed")
+        if not given:
             return None
-        text = raw[said[0]]
+        text = raw[given[0]]
         if not isinstance(text, str) or not text:
-            raise self.wrong(f"{dotted}.{said[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
-        return Origin(cast(Kind, said[0]), text)
+            raise self.wrong(f"{dotted}.{given[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
+        return Origin(cast(Kind, given[0]), text)
 
     def take(self, value: Any, dotted: str, around: Origin | None) -> Any:
         origin = around

@@ -38,13 +38,13 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("hit_share", "1", "higher", "accesses that the caches answered over all"),
     )
 }
-MOST_ACCESSES: Final = 5_000_000
-MOST_MESSAGE_ACCESSES: Final = 32_000_000  # about half a minute; larger messages have the same rate
+MAX_ACCESSES: Final = 5_000_000
+MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about half a minute; larger messages have the same rate
 _MAX_TRACE_LINE: Final = 1000
 BURST: Final = 256  # accesses of a program's memory phase: many latencies long, and short against a run
 CYCLES: Final = 66  # of the slowest program: six in each batch
-MOST_GB_PER_S: Final = 1e4  # that a program may ask for
-MOST_WRITES: Final = 0.8  # share of a program's lines: four to a read
+MAX_GB_PER_S: Final = 1e4  # that a program may ask for
+MAX_WRITES: Final = 0.8  # share of a program's lines: four to a read
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +154,8 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
             rate, share = float(rate_text), float(share_text) if colon else 0.33
         except ValueError:
             rate, share = 0.0, 0.0
-        if not equals or not 0 < rate < MOST_GB_PER_S or not 0 <= share <= MOST_WRITES:
-            raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MOST_WRITES}] is needed")
+        if not equals or not 0 < rate < MAX_GB_PER_S or not 0 <= share <= MAX_WRITES:
+            raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MAX_WRITES}] is needed")
         mine = grammar.integers("--programs", where.replace("+", ","), cpus - 1, 0)
         if twice := taken & set(mine):
             raise UsageError(f"--programs: found CPU {min(twice)} twice, one program a CPU is needed")
@@ -207,14 +207,14 @@ def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cy
             streams += [{"op": "write", "homes": "local"}] * ((i + 1) * writes // 4 - i * writes // 4)
         actors.append({"cpus": [p.cpus[0]], "chains": chains, "streams": streams, "burst": BURST})
     cycles = []
-    lone = [trial([{**a, "accesses": 6 * BURST}], warm_ns=0, measure_ns=0) for a in actors]
-    for p, actor, answer in zip(programs, actors, ask(machine, lone), strict=True):
+    alone = [trial([{**a, "accesses": 6 * BURST}], warm_ns=0, measure_ns=0) for a in actors]
+    for p, actor, answer in zip(programs, actors, ask(machine, alone), strict=True):
         phase = median_of(answer["groups"][0]["phase_s"])
         rest = BURST * line / (p.gb_per_s * 1e9) - phase
         if rest < 0:
-            most = BURST * line / phase / 1e9
+            limit = BURST * line / phase / 1e9
             raise UsageError(
-                f"program: found {p.gb_per_s:g} GB/s, a CPU of {machine.name} alone moves {most:.3g} at most"
+                f"program: found {p.gb_per_s:g} GB/s, a CPU of {machine.name} alone moves {limit:.3g} at most"
             )
         cycles.append(Cycle(actor, phase, rest))
     return cycles
@@ -271,15 +271,15 @@ def programs_points(
 
 
 def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    if not 0 <= request.write_share <= MOST_WRITES:
-        raise UsageError(f"--write-share: found {request.write_share:g}, allowed are 0 to {MOST_WRITES}")
+    if not 0 <= request.write_share <= MAX_WRITES:
+        raise UsageError(f"--write-share: found {request.write_share:g}, allowed are 0 to {MAX_WRITES}")
     points = []
     for text in request.rate.split(","):
         try:
             rate = float(text)
         except ValueError:
             rate = 0.0
-        if not 0 < rate < MOST_GB_PER_S:
+        if not 0 < rate < MAX_GB_PER_S:
             raise UsageError(f"--rate: found '{text.strip()}', GB/s above 0 are needed, or a list of them")
         for cpus in _teams(request, node_of):
             programs = [Program(tuple(cpus), rate, request.write_share)]
@@ -301,8 +301,8 @@ def message_points(
     chains = int(machine.number("cpu.outstanding"))
     rounds = max(1, min(8, 4096 // lines))
     streams_in_all = sum(max(1, len(others)) for others in partners.values())
-    if lines * rounds * streams_in_all > MOST_MESSAGE_ACCESSES:
-        allowed = MOST_MESSAGE_ACCESSES // streams_in_all * line >> 10
+    if lines * rounds * streams_in_all > MAX_MESSAGE_ACCESSES:
+        allowed = MAX_MESSAGE_ACCESSES // streams_in_all * line >> 10
         raise UsageError(f"--block: found {block} B, allowed are at most {allowed}KiB with this workload and machine")
     actors = []
     for node, others in partners.items():
@@ -372,8 +372,8 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
                 one = _access(raw.decode(), f"{path.name}: line {number}", cpus)
                 if one is not None:
                     found.append(one)
-                if len(found) > MOST_ACCESSES:
-                    raise UsageError(f"{path.name}: more than {MOST_ACCESSES} accesses")
+                if len(found) > MAX_ACCESSES:
+                    raise UsageError(f"{path.name}: more than {MAX_ACCESSES} accesses")
     except (OSError, ValueError) as why:
         raise UsageError(f"--trace: {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
     if not found:

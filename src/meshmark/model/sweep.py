@@ -17,7 +17,7 @@ from meshmark.model.machine import MachineFile
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
-MOST_POINTS = 100_000
+MAX_POINTS = 100_000
 
 
 def values_of(text: str) -> list[str]:
@@ -58,8 +58,8 @@ def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
     count = 1
     for axis in axes:
         count *= len(axis)
-    if count > MOST_POINTS:
-        raise UsageError(f"--vary: found {count} points, at most {MOST_POINTS} are allowed")
+    if count > MAX_POINTS:
+        raise UsageError(f"--vary: found {count} points, at most {MAX_POINTS} are allowed")
     return list(itertools.product(*axes))
 
 
@@ -71,7 +71,7 @@ def run_sweep(
     store: Path | None,
     resume: bool,
     progress: Progress | None,
-    talk: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> list[Record]:
     """Measures every point; what varies is a condition of the records.
 
@@ -84,10 +84,10 @@ def run_sweep(
     machines = [machine.with_settings(list(p)) for p in points]  # all keys are looked at before any work
     for m in machines:
         m.resolved()
-    kept = Store(store) if store is not None else None
+    archive = Store(store) if store is not None else None
     run = _run_name(machine, vary, instrument, options)
     earlier: dict[str, list[Record]] = {}
-    for r in kept.query(run=run) if kept is not None and resume else ():
+    for r in archive.query(run=run) if archive is not None and resume else ():
         earlier.setdefault(str(r.provenance.get("sweep_point")), []).append(r)
     labels = [" ".join(p) for p in points]
     done = dict(earlier)
@@ -112,8 +112,8 @@ def run_sweep(
             for task in as_completed(tasks):
                 number = tasks[task]
                 done[labels[number]] = task.result()
-                if kept is not None:
-                    kept.add(run, f"point-{number:06d}", done[labels[number]], (), machine.label)
+                if archive is not None:
+                    archive.add(run, f"point-{number:06d}", done[labels[number]], (), machine.label)
                 if progress is not None:
                     progress(len(done), len(points))
         except BaseException:
@@ -121,7 +121,7 @@ def run_sweep(
             raise
     records = [r for label in labels for r in done[label]]
     if earlier:
-        talk(f"{len(earlier)} of {len(points)} points were in the store already")
+        notify(f"{len(earlier)} of {len(points)} points were in the store already")
     return records
 
 

@@ -52,10 +52,10 @@ def chase(
     return trial([{"cpus": [cpu], "chains": 1, "streams": [stream]}], warm_ns=2_000.0, measure_ns=20_000.0)
 
 
-def _work(machine: MachineFile, key: str, otherwise: float) -> float:
+def _work(machine: MachineFile, key: str, default: float) -> float:
     """A time of the core that a machine file gives in ns, in cycles or as a sum of both, ns."""
     ns, cycles = machine.number(f"cpu.{key}_ns", 0.0), machine.number(f"cpu.{key}_cycles", 0.0)
-    return ns + (cycles / machine.number("cpu.clock_ghz") if cycles else 0.0) or otherwise
+    return ns + (cycles / machine.number("cpu.clock_ghz") if cycles else 0.0) or default
 
 
 def stream_actor(

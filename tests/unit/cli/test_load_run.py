@@ -26,8 +26,8 @@ from meshmark.load.native import find_load
 from meshmark.load.placing import Here
 from meshmark.load.profile import TargetProfile
 from meshmark.load.scenario import Scenario, parse_scenario
-from meshmark.load.studies.alone import TOGETHER, company
-from meshmark.load.studies.bench import How
+from meshmark.load.studies.alone import TOGETHER, co_run
+from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.outcome import read_outcomes
 from meshmark.load.studies.results import read_records
 from meshmark.store.record import Record
@@ -236,7 +236,7 @@ def two_on_one_cpu(program: Path) -> Scenario:
 
 
 def test_who_shares_a_cpu_is_slower_than_alone_and_who_sleeps_is_not(tmp_path: Path, program: Path) -> None:
-    found = company(two_on_one_cpu(program), tmp_path / "study", {}, how=How(repetitions=4))
+    found = co_run(two_on_one_cpu(program), tmp_path / "study", {}, options=StudyOptions(repetitions=4))
     assert [p.label for p in found.points] == ["busy", "idle"]
     busy, idle = (p.slowdown for p in found.points)
     assert busy.interval is not None and idle.interval is not None
@@ -267,7 +267,7 @@ def test_alone_is_where_the_policy_puts_it_in_company(tmp_path: Path) -> None:
     text = "[scenario]\ncanary = false\npolicy = 'any'\nslots = 'threads'\n" + "".join(
         f"[[program]]\nname = '{name}'\ncommand = ['true']\n" for name in "ab"
     )
-    found = company(parse_scenario(text, "made"), tmp_path / "study", {}, how=How(repetitions=1))
+    found = co_run(parse_scenario(text, "made"), tmp_path / "study", {}, options=StudyOptions(repetitions=1))
     assert found.run is not None
     together = read_run(found.run).bound
     assert together["a", 0] != together["b", 0]
@@ -285,14 +285,14 @@ def test_a_company_in_which_one_died_does_not_count(tmp_path: Path) -> None:
 
 def test_repetitions_alone_are_of_the_scenario_only(tmp_path: Path) -> None:
     one = parse_scenario(QUIET + "[[program]]\nname = 'a'\ncommand = ['true']", "made")
-    found = company(one, tmp_path / "study", {}, alone=False, how=How(repetitions=6))
+    found = co_run(one, tmp_path / "study", {}, alone=False, options=StudyOptions(repetitions=6))
     assert {o.cell for o in read_outcomes(found.folder)} == {TOGETHER}
     elapsed = [r for r in found.records if r.metric == "elapsed"]
     assert [len(r.samples) for r in elapsed] == [6]
     assert elapsed[0].interval is not None
     assert found.points == ()
     # More of it later, in the same folder, with the programs alone.
-    more = company(one, tmp_path / "study", {}, alone=True, how=How(repetitions=6), here=Here.now())
+    more = co_run(one, tmp_path / "study", {}, alone=True, options=StudyOptions(repetitions=6), here=Here.now())
     assert len(read_outcomes(more.folder)) == 12
 
 

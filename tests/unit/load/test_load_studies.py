@@ -31,7 +31,7 @@ from meshmark.load.native import find_load
 from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program, parse_program
 from meshmark.load.scenario import Member, Scenario
-from meshmark.load.studies.bench import How
+from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
 from meshmark.load.studies.copies import copies
 from meshmark.load.studies.curve import interference_curve
@@ -56,7 +56,7 @@ from support.waiting import until
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 BUSY = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]
-ONCE = How(repetitions=1, rounds=0)
+ONCE = StudyOptions(repetitions=1, rounds=0)
 
 
 def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
@@ -280,8 +280,8 @@ def base() -> list[Variant]:
 
 
 CALLS: dict[str, Callable[[Path], Any]] = {
-    "repetitions": lambda out: copies(BUSY, out, how=How(repetitions=0)),
-    "clock": lambda out: overload(out, work=BUSY, how=How(clock="dedicated")),
+    "repetitions": lambda out: copies(BUSY, out, options=StudyOptions(repetitions=0)),
+    "clock": lambda out: overload(out, work=BUSY, options=StudyOptions(clock="dedicated")),
     "cpus": lambda out: copies(BUSY, out, cpus=(4000,)),
     "counts": lambda out: copies(BUSY, out, counts=(0,)),
     "command": lambda out: copies(["no-such-program-here"], out),
@@ -355,7 +355,7 @@ def adds_up(of: Any) -> None:
 
 
 def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_path: Path) -> None:
-    found = overload(tmp_path / "study", work=program, cpus=CPUS[:1], how=ONCE)
+    found = overload(tmp_path / "study", work=program, cpus=CPUS[:1], options=ONCE)
     assert [c.programs for c in found.cases] == [1, 2]
     for case in found.cases:
         adds_up(case)
@@ -374,7 +374,9 @@ def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_pat
 
 def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> None:
     said: list[str] = []
-    found = copies(BUSY, tmp_path / "study", cpus=CPUS[:1], counts=(2, 3), how=How(repetitions=4, talk=said.append))
+    found = copies(
+        BUSY, tmp_path / "study", cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4, notify=said.append)
+    )
     assert found.counts == (1, 2, 3)
     assert [len(t) for t in found.times_s] == [4, 4, 4]
     assert len(said) == 12
@@ -390,7 +392,10 @@ def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> Non
     spec = for_file(draw(records)["copies"])
     drawn = [row["value"] for rows in spec["datasets"].values() for row in rows if "label" in row]
     assert drawn == [p.slowdown.ratio for p in found.points]
-    assert copies(BUSY, found.folder, cpus=CPUS[:1], counts=(2, 3), how=How(repetitions=4)).times_s == found.times_s
+    assert (
+        copies(BUSY, found.folder, cpus=CPUS[:1], counts=(2, 3), options=StudyOptions(repetitions=4)).times_s
+        == found.times_s
+    )
 
 
 @two_cpus
@@ -407,7 +412,7 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
         held_out_gb_per_s=(middle,),
         neighbour_run_time_s=0.5,
         outlasts=40,
-        how=How(repetitions=2, rounds=0),
+        options=StudyOptions(repetitions=2, rounds=0),
     )
     assert [p.x for p in found.points] == pytest.approx([low, high])
     assert all(p.slowdown.ratio > 0 for p in found.points)
@@ -428,13 +433,19 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
 def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
     team = made_program(find_load(), tmp_path / "team.json", 3000, threads=2)
     found = omp_overload(
-        tmp_path / "study", parallel=team, sequential=BUSY, threads=2, cpus=CPUS[:1], policies=("passive",), how=ONCE
+        tmp_path / "study",
+        parallel=team,
+        sequential=BUSY,
+        threads=2,
+        cpus=CPUS[:1],
+        policies=("passive",),
+        options=ONCE,
     )
     (case,) = found.cases
     assert case.serialisation_alone > 0.9
     assert case.serialisation > 0.9
     assert case.running < 1.1
-    assert 0 < case.attained <= 1
+    assert 0 < case.cpu_share <= 1
     assert all("oversubscribed" in r.flags for r in found.records)
     assert draw(found.records).keys() == {"omp_overload"}
 
@@ -448,7 +459,7 @@ def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[V
         classes=("stream@memory", "gemm"),
         cpus=CPUS[:2],
         run_time_s=0.1,
-        how=How(repetitions=2, rounds=0),
+        options=StudyOptions(repetitions=2, rounds=0),
     )
     assert found.cells.keys() == {(a, b) for a in found.classes for b in found.classes}
     for run in (found.folder / "runs").iterdir():
@@ -470,7 +481,7 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
         cpus=CPUS[:2],
         rates_gb_per_s=(*rates, 1e5),
         run_time_s=0.2,
-        how=How(repetitions=2, rounds=0, clock="dedicated"),
+        options=StudyOptions(repetitions=2, rounds=0, clock="dedicated"),
     )
     assert len(found.points) == 2
     assert found.points[0].x < found.points[1].x
@@ -503,13 +514,13 @@ def test_a_neighbour_that_ends_too_early_does_not_count(program: Path, tmp_path:
 
 def test_a_program_that_dies_is_said_and_not_counted(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError) as why:
-        copies(["sh", "-c", "echo no luck >&2; exit 3"], tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+        copies(["sh", "-c", "echo no luck >&2; exit 3"], tmp_path / "study", cpus=CPUS[:1], options=ONCE)
     assert "status 3: no luck" in one_line(why)
 
 
 def test_a_program_that_hangs_is_ended_and_not_counted(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError) as why:
-        copies(["sleep", "100"], tmp_path / "study", cpus=CPUS[:1], how=replace(ONCE, timeout_s=0.2))
+        copies(["sleep", "100"], tmp_path / "study", cpus=CPUS[:1], options=replace(ONCE, timeout_s=0.2))
     assert "timeout" in one_line(why)
 
 
@@ -517,11 +528,11 @@ def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text("{}")
     for _ in range(2):
-        with pytest.raises(UsageError, match="not a program"):
-            copies(file, tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+        with pytest.raises(UsageError, match="is no program"):
+            copies(file, tmp_path / "study", cpus=CPUS[:1], options=ONCE)
     file.write_text("[]")
     with pytest.raises(UsageError, match="work"):
-        copies(file, tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+        copies(file, tmp_path / "study", cpus=CPUS[:1], options=ONCE)
 
 
 KILLED = """
@@ -548,10 +559,12 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     with (folder / JOURNAL).open("ab") as torn:
         torn.write(b'{"type": "run", "cell": "1 co')
 
-    talk: list[str] = []
-    found = copies(BUSY, folder, cpus=CPUS[:1], counts=(1, 2), how=How(repetitions=4, talk=talk.append))
-    assert f"{len(done)} runs are there" in talk[0]
-    assert len(talk) == 1 + 8 - len(done)
+    messages: list[str] = []
+    found = copies(
+        BUSY, folder, cpus=CPUS[:1], counts=(1, 2), options=StudyOptions(repetitions=4, notify=messages.append)
+    )
+    assert f"{len(done)} runs are there" in messages[0]
+    assert len(messages) == 1 + 8 - len(done)
     assert (folder / JOURNAL).read_bytes().startswith(kept)
     assert read_outcomes(folder)[: len(done)] == done
     assert [len(t) for t in found.times_s] == [4, 4]

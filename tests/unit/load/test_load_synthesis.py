@@ -464,9 +464,9 @@ def test_calibration_by_totals_scales_all_times() -> None:
 def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=10.0))
     done = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
-    assert done.settled
+    assert done.converged
     assert done.program is program
-    assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).settled
+    assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).converged
     for measured in (
         Measured(wall_s=math.nan),
         Measured(wall_s=-1.0),

@@ -17,7 +17,7 @@ from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program, read_program
 from meshmark.load.result import Totals
 from meshmark.load.scenario import Member
-from meshmark.load.studies.bench import How
+from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.cells import LEAD_S
 from meshmark.load.studies.curve import InterferenceCurve, interference_curve
 from meshmark.load.studies.interference import MEMORY_BOUND, interference_matrix, kernel_class
@@ -26,7 +26,7 @@ from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.variants import Variant
 from support.made_base import made_base
 
-TWICE = How(repetitions=2, rounds=0)
+TWICE = StudyOptions(repetitions=2, rounds=0)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def run_of(cell: Cell, repetition: int, wall_s: float, reason: str = "") -> Outc
     use = Use(
         program=cell.measured[0],
         copy=0,
-        how="ok",
+        options="ok",
         wall_s=wall_s,
         waiting_s=0.0,
         user_s=wall_s,
@@ -116,7 +116,7 @@ def test_neighbours_of_a_curve_share_its_rate(four_cpus: Any, variants: list[Var
         held_out_gb_per_s=(),
         neighbour_run_time_s=0.5,
         outlasts=1,
-        how=TWICE,
+        options=TWICE,
     )
     assert [p.x for p in found.points] == pytest.approx(rates)
     assert [p.slowdown.ratio for p in found.points] == pytest.approx([1.5, 1.5])
@@ -128,7 +128,7 @@ def test_neighbours_of_a_curve_share_its_rate(four_cpus: Any, variants: list[Var
 
 
 def matrix(folder: Path, variants: list[Variant], classes: Sequence[str] = (), **more: Any) -> Any:
-    return interference_matrix(variants, folder / "study", classes=classes, run_time_s=0.1, how=TWICE, **more)
+    return interference_matrix(variants, folder / "study", classes=classes, run_time_s=0.1, options=TWICE, **more)
 
 
 def test_a_matrix_sets_each_class_beside_each_and_divides_by_its_time_alone(

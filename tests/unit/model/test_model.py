@@ -75,7 +75,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
     assert m.origins["links.wire.bandwidth_gb_per_s"].kind == "published"
     assert m.origins["memory.channel_gb_per_s"].text == "8 B x 800 MHz"
     assert m.unknown == {"memory.turnaround_ns": "nobody says"}
-    assert set(m.weak()) == {
+    assert set(m.uncertain_keys()) == {
         "router.pipeline_ns",
         "cpu.outstanding",
         "cpu.request_ns",
@@ -371,7 +371,7 @@ def test_answers_do_not_depend_on_the_number_of_threads() -> None:
     lines: list[list[Any]] = []
     for threads in (1, 2, 4):
         heard: list[Any] = []
-        ask(m, runs, threads=threads, heard=heard.append)
+        ask(m, runs, threads=threads, on_line=heard.append)
         lines.append(heard)
     assert lines[0] == lines[1] == lines[2]
     assert {x["type"] for x in lines[0]} == {"frame", "answer"}

@@ -18,29 +18,29 @@ from meshmark.errors import UsageError
 from meshmark.load.placing import Here, check_here, place_copies, scenario_json, threads_of
 from meshmark.load.result import jain
 from meshmark.load.scenario import Scenario
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.results import Point, Results, said, table
+from meshmark.load.studies.results import Point, Results, format_slowdown, table
 from meshmark.store.record import Scalar, median_interval
 
 TOGETHER: Final = "together"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Company(StudyResult):
+class CoRun(StudyResult):
     points: tuple[Point, ...]  # x: number of the program in the scenario; none where nothing ran alone
     run: Path | None  # folder of the run of median bench time of the whole scenario; None where none counts
 
 
-def company(
+def co_run(
     scenario: Scenario,
     out: Path,
     files: Mapping[str, Path],
     *,
     alone: bool = True,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
     here: Here | None = None,
-) -> Company:
+) -> CoRun:
     """Repeated runs of a scenario, and of each of its programs alone.
 
     A program's copies count as one, by their mean: they are no independent samples. A run in which a program died does
@@ -60,11 +60,11 @@ def company(
     bench = Bench(
         "scenario",
         out,
-        how,
+        options,
         here.cpus,
         {
             "scenario": scenario_json(scenario),
-            "files": {p.name: said_work(p.file) for p in scenario.programs if p.file},
+            "files": {p.name: work_identity(p.file) for p in scenario.programs if p.file},
         },
     )
     bench.here = here
@@ -80,7 +80,7 @@ def company(
         about: dict[str, Scalar] = {"program": p.name, "copies": p.copies, "threads": p.threads}
         mine = [dataclasses.replace(o, measured=(p.name,)) for o in whole]
         if not alone:
-            rows += _repeated(results, p.name, mine, how, about)
+            rows += _repeated(results, p.name, mine, options, about)
             continue
         by_itself = outcomes[_cell_of(p.name)]
         found = bench.point(results, number, p.name, by_itself, mine, about)
@@ -92,7 +92,7 @@ def company(
                 p.name,
                 f"{statistics.median(found.alone_s):.4g}",
                 f"{statistics.median(found.together_s):.4g}",
-                *said(found.slowdown),
+                *format_slowdown(found.slowdown),
                 _waited(mine),
                 " ".join(sorted(found.flags)) or "-",
             ]
@@ -101,15 +101,17 @@ def company(
     flags = frozenset().union(*(o.flags for o in counted))
     results.add("bench", [o.totals.bench_s for o in counted], {}, flags)
     if points:
-        usual = {p.label: statistics.median(p.alone_s) for p in points}
-        shares = [[usual[u.program] / u.time_s(how.clock) for u in o.uses if u.program in usual] for o in counted]
+        alone_s = {p.label: statistics.median(p.alone_s) for p in points}
+        shares = [
+            [alone_s[u.program] / u.time_s(options.clock) for u in o.uses if u.program in alone_s] for o in counted
+        ]
         results.add("fairness", [jain(s) for s in shares], {"of": "speeds"}, flags)
     head = (
         ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"]
         if alone
         else ["program", "median s", "95 %", "waited", "flags"]
     )
-    return Company(
+    return CoRun(
         points=tuple(points),
         run=out / "runs" / counted[len(counted) // 2].run if counted else None,
         **bench.end(results, table(head, rows)),
@@ -162,14 +164,14 @@ def _waited(outcomes: Sequence[Outcome]) -> str:
 
 
 def _repeated(
-    results: Results, name: str, outcomes: Sequence[Outcome], how: How, about: Mapping[str, Scalar]
+    results: Results, name: str, outcomes: Sequence[Outcome], options: StudyOptions, about: Mapping[str, Scalar]
 ) -> list[list[str]]:
     """A row of the table and the record of a program that only ran in company."""
     counted = [o for o in outcomes if not o.reason]
     if not counted:
         results.absent("elapsed", next((o.reason for o in outcomes), "it was not run"), about)
         return []
-    times = [o.time_s(how.clock) for o in counted]
+    times = [o.time_s(options.clock) for o in counted]
     flags = frozenset().union(*(o.flags for o in counted))
     results.add("elapsed", times, {**about, "company": TOGETHER}, flags)
     interval = median_interval(times)

@@ -15,14 +15,14 @@ from meshmark.load.placing import Here
 from meshmark.load.profile import TargetProfile
 from meshmark.load.result import LoadRun
 from meshmark.load.studies.cells import (
+    MAX_REPETITIONS,
     MEMORY_MIB,
-    MOST_REPETITIONS,
     SHARES,
     Maker,
-    Talk,
+    Notify,
     Work,
-    hush,
     run_cells,
+    silent,
     start_study,
 )
 from meshmark.load.studies.outcome import CLOCKS, Cell, Clock, Outcome
@@ -39,7 +39,7 @@ from meshmark.values.inputs import found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class StudyOptions:
     """What all studies are told. `rounds`: of calibration of each program that is made."""
 
     repetitions: int = 5  # intervals need 4
@@ -49,10 +49,10 @@ class How:
     memory_mib: float = MEMORY_MIB  # of each program that is made
     machine: str = ""  # whose base data the variants are
     timeout_s: float = 0.0  # of one run, which then does not count; 0: none
-    talk: Talk = hush
+    notify: Notify = silent
 
 
-USUAL: Final = How()
+DEFAULT_OPTIONS: Final = StudyOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class StudyResult:
     records: tuple[Record, ...]
     absences: tuple[Absence, ...]
     table: str
-    spoiled: str = ""  # which runs do not count, in a line; "": all do
+    excluded: str = ""  # which runs do not count, in a line; "": all do
 
 
 class Bench:
@@ -74,18 +74,18 @@ class Bench:
         self,
         name: str,
         out: Path,
-        how: How,
+        options: StudyOptions,
         cpus: Sequence[int],
         parameters: Mapping[str, Any],
         variants: Sequence[Variant] = (),
     ) -> None:
-        if not 1 <= how.repetitions <= MOST_REPETITIONS:
-            raise UsageError(f"repetitions: found {how.repetitions}; allowed are 1 to {MOST_REPETITIONS}")
-        if how.clock not in CLOCKS:
-            raise UsageError(f"clock: found {found(how.clock)}; allowed are {', '.join(CLOCKS)}")
-        if not 0 <= how.timeout_s <= 1e6:
-            raise UsageError(f"timeout_s: found {how.timeout_s:g}; allowed is a number from 0 to 1000000")
-        self.name, self.out, self.how = name, out, how
+        if not 1 <= options.repetitions <= MAX_REPETITIONS:
+            raise UsageError(f"repetitions: found {options.repetitions}; allowed are 1 to {MAX_REPETITIONS}")
+        if options.clock not in CLOCKS:
+            raise UsageError(f"clock: found {found(options.clock)}; allowed are {', '.join(CLOCKS)}")
+        if not 0 <= options.timeout_s <= 1e6:
+            raise UsageError(f"timeout_s: found {options.timeout_s:g}; allowed is a number from 0 to 1000000")
+        self.name, self.out, self.options = name, out, options
         self.here = Here.now()
         self.cpus = tuple(cpus) or self.here.cpus
         if len(set(self.cpus)) != len(self.cpus) or not set(self.cpus) <= set(self.here.cpus):
@@ -95,62 +95,70 @@ class Bench:
         self.variants = variants
         self.parameters = {
             "cpus": format_list(self.cpus),
-            "seed": how.seed,
-            "clock": how.clock,
-            "machine": how.machine,
-            "rounds": how.rounds,
-            "memory_mib": how.memory_mib,
-            "base": _base_of(variants),
+            "seed": options.seed,
+            "clock": options.clock,
+            "machine": options.machine,
+            "rounds": options.rounds,
+            "memory_mib": options.memory_mib,
+            "base": _calibration_key(variants),
             **parameters,
         }
-        self.common: dict[str, Scalar] = {"cpus": format_list(self.cpus), "clock": how.clock}
+        self.common: dict[str, Scalar] = {"cpus": format_list(self.cpus), "clock": options.clock}
         self.maker = Maker(
-            folder=out, variants=variants, machine=how.machine, cpus=self.cpus, rounds=how.rounds, talk=how.talk
+            folder=out,
+            variants=variants,
+            machine=options.machine,
+            cpus=self.cpus,
+            rounds=options.rounds,
+            notify=options.notify,
         )
         self.failed: list[tuple[str, str, dict[str, Scalar]]] = []  # metric, reason, conditions
-        self.spoiled = ""
+        self.excluded = ""
 
     def begin(self) -> None:
-        start_study(self.out, self.name, self.parameters, self.how.talk)
+        start_study(self.out, self.name, self.parameters, self.options.notify)
 
-    def wish(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> TargetProfile:
+    def target(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> TargetProfile:
         if not 0 < run_time_s <= 1e5:
             raise UsageError(f"run_time_s: found {run_time_s:g}; allowed is a number above 0, up to 100000")
         return TargetProfile(
             run_time_s=run_time_s,
             metrics=metrics or {},
-            **{"memory_mib": self.how.memory_mib, "seed": self.how.seed, **more},
+            **{"memory_mib": self.options.memory_mib, "seed": self.options.seed, **more},
         )
 
     def run(
-        self, groups: Sequence[Sequence[Cell]], look: Callable[[LoadRun], Mapping[str, float]] | None = None
+        self, groups: Sequence[Sequence[Cell]], inspect: Callable[[LoadRun], Mapping[str, float]] | None = None
     ) -> tuple[dict[str, list[Outcome]], Results]:
-        if self.how.timeout_s:
+        if self.options.timeout_s:
             groups = [
                 [
                     dataclasses.replace(
-                        c, scenarios=tuple(dataclasses.replace(s, timeout_s=self.how.timeout_s) for s in c.scenarios)
+                        c,
+                        scenarios=tuple(dataclasses.replace(s, timeout_s=self.options.timeout_s) for s in c.scenarios),
                     )
                     for c in g
                 ]
                 for g in groups
             ]
-        outcomes = run_cells(self.out, groups, self.how.repetitions, self.how.seed, self.how.talk, look, self.here)
+        outcomes = run_cells(
+            self.out, groups, self.options.repetitions, self.options.seed, self.options.notify, inspect, self.here
+        )
         all_of = [o for runs in outcomes.values() for o in runs]
         if bad := [o for o in all_of if o.reason]:
-            self.spoiled = f"{len(bad)} of {len(all_of)} runs do not count: {bad[0].cell}: {bad[0].reason}"
+            self.excluded = f"{len(bad)} of {len(all_of)} runs do not count: {bad[0].cell}: {bad[0].reason}"
         about: Mapping[str, str] = all_of[0].about if all_of else {}
         results = Results(
             study=self.name,
-            machine=self.how.machine or about.get("machine", ""),
+            machine=self.options.machine or about.get("machine", ""),
             common=self.common,
             provenance={
                 **{k: about.get(k, "") for k in ("build", "compiler", "kernel")},
                 "start": min((o.start for o in all_of), default=""),
                 "command": f"load study {self.name}",
                 "run": self.out.name,
-                "seed": self.how.seed,
-                "repetitions": self.how.repetitions,
+                "seed": self.options.seed,
+                "repetitions": self.options.repetitions,
             },
         )
         for metric, reason, conditions in self.failed:
@@ -167,14 +175,14 @@ class Bench:
         conditions: Mapping[str, Scalar],
     ) -> Point | None:
         """A point with its records, or its absence."""
-        p, reason = point(x, label, alone, together, self.how.clock)
+        p, reason = point(x, label, alone, together, self.options.clock)
         if p is None:
             results.absent("slowdown", reason, conditions)
         else:
             results.add_point(p, conditions)
         return p
 
-    def end(self, results: Results, said_table: str) -> dict[str, Any]:
+    def end(self, results: Results, summary: str) -> dict[str, Any]:
         """What a result's base takes.
 
         Raises:
@@ -184,17 +192,17 @@ class Bench:
         if not results.records:
             why = results.absences[0].reason if results.absences else "nothing was run"
             raise MeshmarkError(f"{self.name}: no run counts: {why}", f"{self.out} has the runs and what they printed")
-        lines = [said_table, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
+        lines = [summary, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
         return {
             "study": self.name,
             "folder": self.out,
             "records": tuple(results.records),
             "absences": tuple(results.absences),
             "table": "\n".join(lines),
-            "spoiled": self.spoiled,
+            "excluded": self.excluded,
         }
 
-    def rates(self, given: Sequence[float], wish: TargetProfile) -> tuple[float, ...]:
+    def rates(self, given: Sequence[float], target: TargetProfile) -> tuple[float, ...]:
         """GB/s, rising: those given, or shares of what base data allow.
 
         Raises:
@@ -204,19 +212,23 @@ class Bench:
             if any(not (isinstance(r, int | float) and 0 < r < 1e6) for r in given):
                 raise UsageError(f"rates: found {found(list(given))}; allowed are numbers of GB/s above 0")
             return tuple(sorted({float(r) for r in given}))
-        reach = explain(self.variants, dataclasses.replace(wish, metrics={"memory_gb_per_s": 1.0, **wish.metrics}))
-        top = reach["memory_gb_per_s"]
+        reachable = explain(
+            self.variants, dataclasses.replace(target, metrics={"memory_gb_per_s": 1.0, **target.metrics})
+        )
+        top = reachable["memory_gb_per_s"]
         if top is None or top[1] <= 0:
             raise UsageError("rates: base data allow no rate of memory with what else is asked")
         return tuple(float(f"{top[0] + (top[1] - top[0]) * s:.3g}") for s in SHARES)
 
-    def made(self, name: str, wish: TargetProfile, conditions: Mapping[str, Scalar], **more: Any) -> Path | None:
+    def make_program(
+        self, name: str, target: TargetProfile, conditions: Mapping[str, Scalar], **more: Any
+    ) -> Path | None:
         """A program's file; None and an absence where it is impossible."""
         try:
-            return self.maker.file(name, wish, **more)
+            return self.maker.file(name, target, **more)
         except UsageError as why:  # impossible, or in more memory than it may take
             self.failed.append(("slowdown", str(why), dict(conditions)))
-            self.how.talk(f"{self.name}: {why}")
+            self.options.notify(f"{self.name}: {why}")
             return None
 
     def work(self, work: Work, key: str = "command") -> Work:
@@ -234,7 +246,7 @@ class Bench:
         return words
 
 
-def said_work(work: Work) -> list[str] | str:
+def work_identity(work: Work) -> list[str] | str:
     """What tells one work from another: a command's words, a file's name and content."""
     if not isinstance(work, Path):
         return [str(w) for w in work]
@@ -244,15 +256,15 @@ def said_work(work: Work) -> list[str] | str:
         return str(work)  # refused where it is used
 
 
-def _base_of(variants: Sequence[Variant]) -> str:
+def _calibration_key(variants: Sequence[Variant]) -> str:
     """Tells one set of base data from another: programs made of both would be no study of one thing."""
     return hashlib.sha256(repr([v.to_json() for v in variants]).encode()).hexdigest()[:16] if variants else ""
 
 
-def two(bench: Bench) -> None:
+def require_two_cpus(bench: Bench) -> None:
     if len(bench.cpus) < 2:
         raise AbsentError(f"{bench.name}: needs two CPUs, may use {format_list(bench.cpus)}", "widen the set of CPUs")
 
 
-def sets(cpus: Sequence[int]) -> list[tuple[int, ...]]:
+def one_cpu_each(cpus: Sequence[int]) -> list[tuple[int, ...]]:
     return [(c,) for c in cpus]

@@ -37,21 +37,21 @@ from meshmark.load.variants import Variant
 from meshmark.store.files import read_json, write_file
 from meshmark.values.inputs import found
 
-Talk = Callable[[str], None]
+Notify = Callable[[str], None]
 Work = Path | Sequence[str]  # a program's file, or a command
 LEAD_S: Final = 0.25  # neighbours run that long before what is measured starts
 MEMORY_MIB: Final = 512.0  # of a study's programs: setting up and checking more takes longer than running
 OUTLASTS: Final = 12.0  # times as long as what is measured: a neighbour, which is ended with it
 SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of the highest rate that base data allow
-MOST_REPETITIONS: Final = 100
+MAX_REPETITIONS: Final = 100
 QUIET: Final = Canary(0.0, 0.0, False)  # a canary's loads would be one more neighbour
 
 
-def hush(_: str) -> None:
+def silent(_: str) -> None:
     """Talk to nobody."""
 
 
-class _Ender:
+class _NeighbourStopper:
     """Ends the neighbours as soon as it hears that all measured copies are done."""
 
     def __init__(self, scenario: Scenario, measured: Sequence[str]) -> None:
@@ -94,7 +94,7 @@ def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[
     return out
 
 
-def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Talk = hush) -> None:
+def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: Notify = silent) -> None:
     """Makes a study's folder, or takes up what lies there if it is the same study.
 
     Raises:
@@ -117,14 +117,14 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
                 )
         done = len(read_outcomes(folder))
         if done:
-            talk(f"{name}: resumed in {folder}, {done} runs are there")
+            notify(f"{name}: resumed in {folder}, {done} runs are there")
         return
     if folder.exists() and any(f.name != "programs" for f in folder.iterdir()):  # those may be made before
         raise UsageError(f"{folder}: is not empty and holds no study", "name another folder with --out")
     write_file(path, json.dumps(asked, indent=1).encode() + b"\n")
 
 
-def _needless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
+def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
     """It failed, or of every pair that it is one of the other did."""
     if cell.name in failed:
         return True
@@ -142,8 +142,8 @@ def run_cells(
     groups: Sequence[Sequence[Cell]],
     repetitions: int,
     seed: int,
-    talk: Talk = hush,
-    look: Callable[[LoadRun], Mapping[str, float]] | None = None,
+    notify: Notify = silent,
+    inspect: Callable[[LoadRun], Mapping[str, float]] | None = None,
     here: Here | None = None,
 ) -> dict[str, list[Outcome]]:
     """Runs what is not in the journal yet, and returns everything that is.
@@ -166,34 +166,34 @@ def run_cells(
     }
     steps = [(c, r) for r in range(repetitions) for c in order(groups, r, seed)]
     names = {c: f"{i:03d}" for i, c in enumerate(by_name)}
-    took: list[float] = []
+    durations: list[float] = []
     failed = {c for (c, _), o in done.items() if o.reason}
     with open_journal(folder / JOURNAL) as sink:
         for number, (cell, repetition) in enumerate(steps, 1):
             if (cell.name, repetition) in done:
                 continue
-            if _needless(cell, groups, failed):
+            if _is_pointless(cell, groups, failed):
                 continue
             run_folder = folder / "runs" / f"{names[cell.name]}-{repetition:02d}"
             shutil.rmtree(run_folder, ignore_errors=True)  # of a study that was killed in it
             scenario = cell.scenarios[repetition % len(cell.scenarios)]
             began = time.monotonic()
-            report = _Ender(scenario, cell.measured) if cell.measured else None
+            report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
             try:
                 run = run_scenario(scenario, run_folder, report=report, here=here)
             except MeshmarkError as why:
                 why.args = (f"{cell.name}: {why}",)
                 raise
-            outcome = outcome_of(cell, repetition, run, look)
+            outcome = outcome_of(cell, repetition, run, inspect)
             sink.write(json.dumps(outcome.to_json(), allow_nan=False).encode() + b"\n")
             sink.flush()
             os.fsync(sink.fileno())
             done[cell.name, repetition] = outcome
-            took.append(time.monotonic() - began)
+            durations.append(time.monotonic() - began)
             failed |= {cell.name} if outcome.reason else set()
-            left = statistics.fmean(took) * sum(not _needless(c, groups, failed) for c, _ in steps[number:])
+            left = statistics.fmean(durations) * sum(not _is_pointless(c, groups, failed) for c, _ in steps[number:])
             what = f"{outcome.time_s('wall'):.3g} s" if not outcome.reason else outcome.reason
-            talk(f"{number}/{len(steps)} {cell.name}: {what}; about {left:.0f} s left")
+            notify(f"{number}/{len(steps)} {cell.name}: {what}; about {left:.0f} s left")
     out: dict[str, list[Outcome]] = {name: [] for name in by_name}
     for o in sorted(done.values(), key=lambda o: o.repetition):
         out[o.cell].append(o)
@@ -213,10 +213,10 @@ class Maker:
     cpus: Sequence[int]  # on which trials run
     rounds: int = 1
     trial_s: float = 1.0
-    talk: Talk = hush
+    notify: Notify = silent
 
     def file(
-        self, name: str, wish: TargetProfile, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
+        self, name: str, target: TargetProfile, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
     ) -> Path:
         """The file of a program. `rounds`: 0 where what counts is that its work is fixed, not how long it takes.
 
@@ -228,10 +228,10 @@ class Maker:
         if path.exists():
             return path
         variants = [v for v in self.variants if only is None or only(v)]
-        program = synthesize(variants, wish, machine=self.machine)
+        program = synthesize(variants, target, machine=self.machine)
         if rounds := self.rounds if rounds is None else rounds:
-            cpus = tuple(self.cpus) if wish.threads > 1 else tuple(self.cpus[:1])
-            program, _ = calibrate(program, self.trial_s, rounds, cpus, progress=self.talk)
+            cpus = tuple(self.cpus) if target.threads > 1 else tuple(self.cpus[:1])
+            program, _ = calibrate(program, self.trial_s, rounds, cpus, progress=self.notify)
         write_file(path, dump_program(program).encode())
         return path
 

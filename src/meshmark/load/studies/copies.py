@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from meshmark.errors import UsageError
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
 
@@ -34,7 +34,7 @@ def copies(
     cpus: Sequence[int] = (),
     counts: Sequence[int] = (),
     bind: bool = True,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Copies:
     """Run times, throughput and slowdown of 1 … all copies of a command.
 
@@ -45,18 +45,18 @@ def copies(
     Raises:
         UsageError: by the argument.
     """
-    bench = Bench("copies", out, how, cpus, {"work": said_work(work), "counts": list(counts), "bind": bind})
+    bench = Bench("copies", out, options, cpus, {"work": work_identity(work), "counts": list(counts), "bind": bind})
     work = bench.work(work)
     n = len(bench.cpus)
     if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in counts):
         raise UsageError(f"counts: found {found(list(counts))}; allowed are numbers of copies from 1 to 4096")
-    usual = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
-    many = sorted({1, *(counts or usual)})
+    default_counts = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
+    all_counts = sorted({1, *(counts or default_counts)})
     bench.begin()
     cells: dict[int, Cell] = {}
-    for c in many:
-        sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
-        turns = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [sets]
+    for c in all_counts:
+        cpu_sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
+        turns = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [cpu_sets]
         cells[c] = Cell(
             name=f"{c} copies", scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in turns)
         )
@@ -73,12 +73,12 @@ def copies(
             continue
         flags = frozenset().union(*(o.flags for o in runs))
         if c == 1:
-            results.add("elapsed", [o.time_s(how.clock) for o in runs], {**about, "company": "alone"}, flags)
-        rate = [c / max(u.time_s(how.clock) for u in o.of()) for o in runs]
+            results.add("elapsed", [o.time_s(options.clock) for o in runs], {**about, "company": "alone"}, flags)
+        rate = [c / max(u.time_s(options.clock) for u in o.of()) for o in runs]
         results.add("throughput", rate, about, flags)
         points += [p] if p is not None else []
         kept.append(c)
-        times.append(tuple(o.time_s(how.clock) for o in runs))
+        times.append(tuple(o.time_s(options.clock) for o in runs))
         rates.append(statistics.median(rate))
     by_count = {int(p.x): p for p in points}
     rows = [
@@ -87,7 +87,7 @@ def copies(
             f"{statistics.median(t):.3f}",
             f"{r:.3f}",
             f"{100 * r / (c * rates[0]):.1f} %",
-            *(said(by_count[c].slowdown) if c in by_count else ("1", "")),
+            *(format_slowdown(by_count[c].slowdown) if c in by_count else ("1", "")),
         ]
         for c, t, r in zip(kept, times, rates, strict=True)
     ]

@@ -10,11 +10,19 @@ from pathlib import Path
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.effects import Curve
 from meshmark.load.program import read_program
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work, sets, two
+from meshmark.load.studies.bench import (
+    DEFAULT_OPTIONS,
+    Bench,
+    StudyOptions,
+    StudyResult,
+    one_cpu_each,
+    require_two_cpus,
+    work_identity,
+)
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, Work, member, scenario
 from meshmark.load.studies.interference import other_mix
 from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.results import Point, Results, said, table
+from meshmark.load.studies.results import Point, Results, format_slowdown, table
 from meshmark.load.variants import Variant
 
 
@@ -56,7 +64,7 @@ def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int)
                 scenario(
                     f"curve: beside {key}",
                     member("measured", work, [first], start_s=LEAD_S),
-                    member("neighbour", file, sets(rest)),
+                    member("neighbour", file, one_cpu_each(rest)),
                 ),
             ),
         )
@@ -109,23 +117,23 @@ def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]
                 "prediction_gap", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
             )
             continue
-        told = curve(p.x)
+        prediction = curve(p.x)
         held.append(
             HeldOut(
                 neighbour=key,
                 rate_gb_per_s=p.x,
-                predicted=told,
+                predicted=prediction,
                 measured=p,
-                error_points=100 * abs(told - p.slowdown.ratio),
+                error_points=100 * abs(prediction - p.slowdown.ratio),
             )
         )
         results.add(
             "prediction_gap",
-            [abs(told - p.slowdown.ratio)],
+            [abs(prediction - p.slowdown.ratio)],
             {
                 "neighbour": key,
                 "neighbour_rate": p.x * 1e9,
-                "predicted": told,
+                "predicted": prediction,
                 "measured": p.slowdown.ratio,
             },
             p.flags,
@@ -145,7 +153,7 @@ def interference_curve(
     held_out: Mapping[str, Path] | None = None,
     neighbour_run_time_s: float = 5.0,
     outlasts: float = OUTLASTS,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> InterferenceCurve:
     """How much longer a command takes beside synthesised neighbours, over their GB/s; and whether that predicts others.
 
@@ -164,28 +172,28 @@ def interference_curve(
     bench = Bench(
         "interference_curve",
         out,
-        how,
+        options,
         cpus,
         {
-            "work": said_work(work),
+            "work": work_identity(work),
             "neighbours": neighbours,
             "rates_gb_per_s": list(rates_gb_per_s),
             "held_out_gb_per_s": None if held_out_gb_per_s is None else list(held_out_gb_per_s),
-            "held_out": {k: said_work(v) for k, v in (held_out or {}).items()},
+            "held_out": {k: work_identity(v) for k, v in (held_out or {}).items()},
             "neighbour_run_time_s": neighbour_run_time_s,
             "outlasts": outlasts,
         },
         variants,
     )
-    two(bench)
+    require_two_cpus(bench)
     work = bench.work(work)
     if not 1 <= neighbours < len(bench.cpus):
         raise UsageError(f"neighbours: found {neighbours}; allowed are 1 to {len(bench.cpus) - 1}, one a CPU")
     if not outlasts >= 1:
         raise UsageError(f"outlasts: found {outlasts:g}; allowed is a number from 1 on")
-    wish = bench.wish(neighbour_run_time_s)
+    target = bench.target(neighbour_run_time_s)
     given = tuple(r / neighbours for r in rates_gb_per_s)
-    rates = [r * neighbours for r in bench.rates(given, wish)]
+    rates = [r * neighbours for r in bench.rates(given, target)]
     if len(rates) < 2:
         raise UsageError(f"rates: found {len(rates)}; a curve needs 2")
     for r in held_out_gb_per_s or ():
@@ -198,9 +206,11 @@ def interference_curve(
 
     def make(rate: float, held: bool) -> None:
         key = f"{rate:g} GB/s" + (" held out" if held else "")
-        wish = bench.wish(neighbour_run_time_s, {"memory_gb_per_s": rate / neighbours}, name=key.replace("/", " per "))
-        made = other_mix(bench, key, wish) if held else None
-        made = made or bench.made(key, wish, {"neighbour_rate": rate * 1e9, "held_out": held})
+        target = bench.target(
+            neighbour_run_time_s, {"memory_gb_per_s": rate / neighbours}, name=key.replace("/", " per ")
+        )
+        made = other_mix(bench, key, target) if held else None
+        made = made or bench.make_program(key, target, {"neighbour_rate": rate * 1e9, "held_out": held})
         if made is not None:
             beside[key] = rate, bench.maker.longer(made, outlasts)
 
@@ -226,7 +236,10 @@ def interference_curve(
     points.sort(key=lambda p: p.x)
     curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
     held = _held_out(results, curve, checks)
-    rows = [[p.label, *said(p.slowdown), "", ""] for p in points]
-    rows += [[h.neighbour, *said(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"] for h in held]
+    rows = [[p.label, *format_slowdown(p.slowdown), "", ""] for p in points]
+    rows += [
+        [h.neighbour, *format_slowdown(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"]
+        for h in held
+    ]
     text = table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)
     return InterferenceCurve(points=tuple(points), held_out=tuple(held), curve=curve, **bench.end(results, text))

@@ -11,7 +11,7 @@ from typing import Final
 
 from meshmark.errors import UsageError
 from meshmark.load.profile import TargetProfile
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, require_two_cpus
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, table
@@ -46,7 +46,7 @@ def interference_matrix(
     classes: Sequence[str] = (),
     cpus: Sequence[int] = (),
     run_time_s: float = 5.0,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Matrix:
     """How much longer fixed work of one class of kernels takes while a program of another class runs beside it.
 
@@ -59,10 +59,12 @@ def interference_matrix(
     Raises:
         UsageError: by the argument; AbsentError: there is one CPU only.
     """
-    bench = Bench("interference_matrix", out, how, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants)
-    two(bench)
-    there = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
-    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in there]
+    bench = Bench(
+        "interference_matrix", out, options, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants
+    )
+    require_two_cpus(bench)
+    available = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
+    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in available]
     if not names:
         raise UsageError("classes: the calibration data have no sequential variant served by memory; name classes")
     for name in names:
@@ -74,8 +76,10 @@ def interference_matrix(
     for name in names:
         # Whoever names idle or system kernels wants them.
         only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
-        wish = bench.wish(run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60])
-        files[name] = bench.maker.file(name, wish, only=kernel_class(name), rounds=0)
+        target = bench.target(
+            run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60]
+        )
+        files[name] = bench.maker.file(name, target, only=kernel_class(name), rounds=0)
     left, right = bench.cpus[:2]
     groups = []
     for a in names:
@@ -118,12 +122,12 @@ def interference_matrix(
     return Matrix(classes=tuple(names), cells=cells, **bench.end(results, text))
 
 
-def other_mix(bench: Bench, key: str, wish: TargetProfile) -> Path | None:
+def other_mix(bench: Bench, key: str, target: TargetProfile) -> Path | None:
     """A program of the same rate of half of the kernels only; None where they do not give it."""
     kernels = sorted({v.kernel for v in bench.variants if v.threads == 1})
-    random.Random(f"{bench.how.seed}/{key}").shuffle(kernels)
+    random.Random(f"{bench.options.seed}/{key}").shuffle(kernels)
     try:
-        wish = dataclasses.replace(wish, without=tuple(sorted(kernels[: len(kernels) // 2])), seed=wish.seed + 1)
-        return bench.maker.file(key, wish)
+        target = dataclasses.replace(target, without=tuple(sorted(kernels[: len(kernels) // 2])), seed=target.seed + 1)
+        return bench.maker.file(key, target)
     except UsageError:
         return None

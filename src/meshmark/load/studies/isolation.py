@@ -10,10 +10,10 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError
 from meshmark.load.effects import Equivalence, equivalence
 from meshmark.load.placing import Here
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, sets
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, one_cpu_each
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.load.variants import Variant
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import format_list
@@ -31,9 +31,9 @@ class Isolation(StudyResult):
 
 def memory_domains(cpus: Sequence[int] = ()) -> list[tuple[int, ...]]:
     """CPUs of each memory domain of this machine that may be used."""
-    may = set(cpus or Here.now().cpus)
-    sets = (tuple(c for c in n.near_cpus or n.cpus if c in may) for n in from_sysfs().nodes if n.cpus)
-    return [s for s in sets if s]
+    allowed = set(cpus or Here.now().cpus)
+    cpu_sets = (tuple(c for c in n.near_cpus or n.cpus if c in allowed) for n in from_sysfs().nodes if n.cpus)
+    return [s for s in cpu_sets if s]
 
 
 def isolation(
@@ -44,7 +44,7 @@ def isolation(
     rate_gb_per_s: float = 0.0,
     run_time_s: float = 5.0,
     margin: float = 0.05,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Isolation:
     """Whether a loaded memory domain is left alone by loads of the others: slowdown over the number of domains loaded.
 
@@ -67,12 +67,12 @@ def isolation(
         )
     if any(not d for d in parts) or len({c for d in parts for c in d}) != sum(map(len, parts)):
         raise UsageError("domains: found empty ones, or a CPU in two; allowed are parts of CPUs without overlap")
-    if how.repetitions < 2:
-        raise UsageError(f"repetitions: found {how.repetitions}; a test of equivalence needs at least 2")
+    if options.repetitions < 2:
+        raise UsageError(f"repetitions: found {options.repetitions}; a test of equivalence needs at least 2")
     bench = Bench(
         "isolation",
         out,
-        how,
+        options,
         [c for d in parts for c in d],
         {
             "domains": [format_list(d) for d in parts],
@@ -82,33 +82,35 @@ def isolation(
         },
         variants,
     )
-    rates = bench.rates((rate_gb_per_s,) if rate_gb_per_s else (), bench.wish(run_time_s))
+    rates = bench.rates((rate_gb_per_s,) if rate_gb_per_s else (), bench.target(run_time_s))
     rate = rates[0] if rate_gb_per_s else rates[-2]
     equivalence((1.0, 1.0), margin)  # refuses a wrong margin before anything runs
     bench.begin()
-    file = bench.maker.file(f"{rate:g}", bench.wish(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
+    file = bench.maker.file(f"{rate:g}", bench.target(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
     long = bench.maker.longer(file, OUTLASTS)
     cells = []
-    for many in range(1, len(parts) + 1):
-        here = member("here", file, sets(parts[0]), start_s=LEAD_S if many > 1 else 0.0)
-        there = [c for d in parts[1:many] for c in d]
-        others = (member("there", long, sets(there)),) if there else ()
+    for loaded in range(1, len(parts) + 1):
+        here = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if loaded > 1 else 0.0)
+        there = [c for d in parts[1:loaded] for c in d]
+        others = (member("there", long, one_cpu_each(there)),) if there else ()
         local = [dataclasses.replace(m, memory="local") for m in (here, *others)]
         cells.append(
             Cell(
-                name=f"{many} domains", measured=("here",), scenarios=(scenario(f"isolation: {many} domains", *local),)
+                name=f"{loaded} domains",
+                measured=("here",),
+                scenarios=(scenario(f"isolation: {loaded} domains", *local),),
             )
         )
     outcomes, results = bench.run([cells])
     points, tests, rows = [], [], []
-    for many, cell in enumerate(cells[1:], 2):
+    for loaded, cell in enumerate(cells[1:], 2):
         about: dict[str, Scalar] = {
-            "domains": many,
+            "domains": loaded,
             "memory_rate_asked": rate * 1e9,
             "margin": margin,
             "copies": len(parts[0]),
         }
-        p = bench.point(results, many, f"{many}", outcomes[cells[0].name], outcomes[cell.name], about)
+        p = bench.point(results, loaded, f"{loaded}", outcomes[cells[0].name], outcomes[cell.name], about)
         if p is None or len(p.pairs) < 2:
             continue
         test = equivalence(p.pairs, margin)
@@ -126,6 +128,8 @@ def isolation(
         )
         points.append(p)
         tests.append(test)
-        rows.append([p.label, *said(p.slowdown), f"{test.p:.3g}", "alike" if test.equivalent else "not shown"])
+        rows.append(
+            [p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", "alike" if test.equivalent else "not shown"]
+        )
     text = table(["domains", "slowdown", "95 %", "p", f"within {100 * margin:g} %"], rows)
     return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

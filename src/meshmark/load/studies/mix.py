@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, require_two_cpus
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.pairs import alone_and_together, checked_copies, checked_fraction, rate_alone
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.load.synthesis import explain
 from meshmark.load.variants import Variant
 
@@ -33,7 +33,7 @@ def mix(
     rate_gb_per_s: float = 0.0,
     write_fractions: Sequence[float] = FRACTIONS,
     run_time_s: float = 5.0,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Mix:
     """How much longer programs take with a copy on every CPU, at one rate, over the part of the traffic that writes.
 
@@ -46,7 +46,7 @@ def mix(
     bench = Bench(
         "mix",
         out,
-        how,
+        options,
         cpus,
         {
             "copies": copies,
@@ -56,8 +56,8 @@ def mix(
         },
         variants,
     )
-    two(bench)
-    many = checked_copies(bench, copies)
+    require_two_cpus(bench)
+    count = checked_copies(bench, copies)
     fractions = sorted({checked_fraction(f) for f in write_fractions})
     if not fractions:
         raise UsageError("write_fractions: found none; allowed is at least one number from 0 to 1")
@@ -65,22 +65,22 @@ def mix(
     if rate == 0:
         tops = []
         for f in fractions:
-            wish = bench.wish(run_time_s, {"write_fraction": f, "memory_gb_per_s": 1.0})
-            top = explain(variants, wish)["memory_gb_per_s"]
+            target = bench.target(run_time_s, {"write_fraction": f, "memory_gb_per_s": 1.0})
+            top = explain(variants, target)["memory_gb_per_s"]
             tops += [top[1]] if top is not None else []
         rate = float(f"{0.5 * min(tops, default=0.0):.3g}")
-    rate = bench.rates((rate,), bench.wish(run_time_s))[0]
+    rate = bench.rates((rate,), bench.target(run_time_s))[0]
     bench.begin()
     pairs: dict[float, tuple[Cell, Cell]] = {}
     for f in fractions:
-        wish = bench.wish(run_time_s, {"memory_gb_per_s": rate, "write_fraction": f}, name=f"{f:g} writes")
-        file = bench.made(f"{f:g}", wish, {"write_fraction": f, "memory_rate_asked": rate * 1e9})
+        target = bench.target(run_time_s, {"memory_gb_per_s": rate, "write_fraction": f}, name=f"{f:g} writes")
+        file = bench.make_program(f"{f:g}", target, {"write_fraction": f, "memory_rate_asked": rate * 1e9})
         if file is not None:
-            pairs[f] = alone_and_together(bench, f"{f:g} writes", file, many)
+            pairs[f] = alone_and_together(bench, f"{f:g} writes", file, count)
     outcomes, results = bench.run(list(pairs.values()))
     points = []
     for f, (alone, together) in pairs.items():
-        ran = rate_alone(outcomes[alone.name], how.clock)
+        ran = rate_alone(outcomes[alone.name], options.clock)
         p = bench.point(
             results,
             f,
@@ -91,13 +91,14 @@ def mix(
                 "write_fraction": f,
                 "memory_rate_asked": rate * 1e9,
                 "memory_rate": ran,
-                "copies": many,
+                "copies": count,
             },
         )
         if p is not None:
             points.append(p)
     rows = [
-        [p.label, f"{rate_alone(outcomes[pairs[p.x][0].name], how.clock) / 1e9:.3f}", *said(p.slowdown)] for p in points
+        [p.label, f"{rate_alone(outcomes[pairs[p.x][0].name], options.clock) / 1e9:.3f}", *format_slowdown(p.slowdown)]
+        for p in points
     ]
     text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows)
     return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

@@ -13,11 +13,11 @@ from typing import Final
 from meshmark.errors import UsageError
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import WAIT_POLICIES
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.overload import attained_share, wall_only
-from meshmark.load.studies.results import Point, Results, said, table
+from meshmark.load.studies.overload import cpu_shares, wall_only
+from meshmark.load.studies.results import Point, Results, format_slowdown, table
 from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
@@ -32,7 +32,7 @@ class OmpCase:
     serialisation_alone: float
     serialisation: float  # medians over the repetitions
     running: float  # mean number of its threads that ran at once
-    attained: float  # of the sequential programs: part of the CPU time that they wanted and got
+    cpu_share: float  # of the sequential programs: part of the CPU time that they wanted and got
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
     return [(w, r / w) for w, r in zip(widths, ran, strict=True) if w > 0]
 
 
-def serialisation(looks: Sequence[tuple[float, float]]) -> float:
+def serialisation(samples: Sequence[tuple[float, float]]) -> float:
     """Serialisation index: share of a parallel program's time in which fewer than 2 of its threads ran; 0: always at
     least 2 did, 1: never.
 
@@ -76,8 +76,8 @@ def serialisation(looks: Sequence[tuple[float, float]]) -> float:
     Args:
         looks: (s, threads) of `running`.
     """
-    whole = sum(w for w, _ in looks)
-    return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in looks) / whole if whole > 0 else math.nan
+    whole = sum(w for w, _ in samples)
+    return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / whole if whole > 0 else math.nan
 
 
 def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str]) -> None:
@@ -95,13 +95,13 @@ def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str])
 
 
 def _cells(
-    bench: Bench, policy: str, many: Work, single: Work, threads: int, copies: int, sequentials: int
+    bench: Bench, policy: str, parallel_work: Work, sequential_work: Work, threads: int, copies: int, sequentials: int
 ) -> tuple[Cell, Cell]:
     """The parallel programs alone, and beside sequential ones that run without end."""
     ours = [
         member(
             "parallel",
-            many,
+            parallel_work,
             [bench.cpus] * copies,
             threads=threads,
             wait_policy=policy,
@@ -110,7 +110,7 @@ def _cells(
         )
         for start in (0.0, LEAD_S)
     ]
-    beside = member("sequential", single, [bench.cpus] * sequentials, endless=True)
+    beside = member("sequential", sequential_work, [bench.cpus] * sequentials, endless=True)
     return (
         Cell(
             name=f"{policy} alone",
@@ -142,12 +142,12 @@ def _cases(
         if p is None:
             continue
         index: dict[str, list[float]] = {}
-        for company, cell in (("alone", alone), ("together", together)):
-            index[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
-            results.add("serialisation", index[company], {**about, "company": company}, p.flags)
+        for setting, cell in (("alone", alone), ("together", together)):
+            index[setting] = [o.more["serialisation"] for o in outcomes[cell.name]]
+            results.add("serialisation", index[setting], {**about, "company": setting}, p.flags)
         ran = [o.more["running"] for o in outcomes[together.name]]
         results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
-        got = [statistics.fmean(attained_share(o, "sequential")) for o in outcomes[together.name]]
+        got = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[together.name]]
         results.add("attained", got, {**about, "program": "sequential"}, p.flags)
         cases.append(
             OmpCase(
@@ -156,7 +156,7 @@ def _cases(
                 serialisation_alone=statistics.median(index["alone"]),
                 serialisation=statistics.median(index["together"]),
                 running=statistics.median(ran),
-                attained=statistics.median(got),
+                cpu_share=statistics.median(got),
             )
         )
     return cases
@@ -174,7 +174,7 @@ def omp_overload(
     cpus: Sequence[int] = (),
     policies: Sequence[str] = WAIT_POLICIES,
     run_time_s: float = 0.5,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> OmpOverload:
     """Programs of T OpenMP threads while sequential programs run endlessly on the same CPUs, by OMP_WAIT_POLICY.
 
@@ -190,15 +190,15 @@ def omp_overload(
     Raises:
         UsageError: by the argument, also where the clock is not `wall`.
     """
-    how = dataclasses.replace(how, timeout_s=how.timeout_s or max(60.0, 100 * run_time_s))
+    options = dataclasses.replace(options, timeout_s=options.timeout_s or max(60.0, 100 * run_time_s))
     bench = Bench(
         "omp_overload",
         out,
-        how,
+        options,
         cpus,
         {
-            "parallel": None if parallel is None else said_work(parallel),
-            "sequential": None if sequential is None else said_work(sequential),
+            "parallel": None if parallel is None else work_identity(parallel),
+            "sequential": None if sequential is None else work_identity(sequential),
             "threads": threads,
             "copies": copies,
             "sequentials": sequentials,
@@ -207,48 +207,50 @@ def omp_overload(
         },
         variants,
     )
-    wall_only(how)
+    wall_only(options)
     n = len(bench.cpus)
     threads, sequentials = threads or max(2, n), sequentials or n
     _check(threads, copies, sequentials, policies)
     if (parallel is None or sequential is None) and not variants:
         raise UsageError("parallel: found neither programs nor base data to make them of")
-    many = parallel if parallel is None else bench.work(parallel, "parallel")
-    single = sequential if sequential is None else bench.work(sequential, "sequential")
+    parallel_work = parallel if parallel is None else bench.work(parallel, "parallel")
+    sequential_work = sequential if sequential is None else bench.work(sequential, "sequential")
     bench.begin()
-    if many is None:
+    if parallel_work is None:
         # Threads that do nothing but hand each other lines or wait at barriers take hundreds of times as long where one
         # of them has no CPU: what is asked is how usual programs fare.
-        many = bench.maker.file(
+        parallel_work = bench.maker.file(
             "parallel",
-            bench.wish(run_time_s, threads=threads, name="parallel"),
+            bench.target(run_time_s, threads=threads, name="parallel"),
             only=lambda v: v.kind != "sharing",
             rounds=0,
         )
-    if single is None:
-        short = bench.maker.file("sequential", bench.wish(run_time_s, name="sequential"), rounds=0)
-        single = bench.maker.longer(short, OMP_OUTLASTS)
-    groups = [_cells(bench, policy, many, single, threads, copies, sequentials) for policy in policies]
+    if sequential_work is None:
+        short = bench.maker.file("sequential", bench.target(run_time_s, name="sequential"), rounds=0)
+        sequential_work = bench.maker.longer(short, OMP_OUTLASTS)
+    groups = [
+        _cells(bench, policy, parallel_work, sequential_work, threads, copies, sequentials) for policy in policies
+    ]
 
-    def look(run: LoadRun) -> dict[str, float]:
-        seen = [running(run, "parallel", c) for c in range(copies)]
-        whole = sum(w for looks in seen for w, _ in looks)
+    def inspect(run: LoadRun) -> dict[str, float]:
+        per_copy = [running(run, "parallel", c) for c in range(copies)]
+        whole = sum(w for samples in per_copy for w, _ in samples)
         return {
-            "serialisation": statistics.fmean(serialisation(x) for x in seen),
-            "running": sum(w * r for looks in seen for w, r in looks) / whole if whole > 0 else 0.0,
+            "serialisation": statistics.fmean(serialisation(x) for x in per_copy),
+            "running": sum(w * r for samples in per_copy for w, r in samples) / whole if whole > 0 else 0.0,
         }
 
-    outcomes, results = bench.run(groups, look)
+    outcomes, results = bench.run(groups, inspect)
     about: dict[str, Scalar] = {"threads": threads, "copies": copies, "programs": sequentials}
     cases = _cases(bench, results, outcomes, dict(zip(policies, groups, strict=True)), about)
     rows = [
         [
             c.policy,
-            *said(c.point.slowdown),
+            *format_slowdown(c.point.slowdown),
             f"{c.serialisation_alone:.3f}",
             f"{c.serialisation:.3f}",
             f"{c.running:.2f} of {threads}",
-            f"{100 * c.attained:.1f} %",
+            f"{100 * c.cpu_share:.1f} %",
         ]
         for c in cases
     ]

@@ -140,7 +140,7 @@ def _use(p: ProgramUse) -> Use:
 
 
 def outcome_of(
-    cell: Cell, repetition: int, run: LoadRun, look: Callable[[LoadRun], Mapping[str, float]] | None
+    cell: Cell, repetition: int, run: LoadRun, inspect: Callable[[LoadRun], Mapping[str, float]] | None
 ) -> Outcome:
     measured = cell.measured or tuple(dict.fromkeys(p.program for p in run.programs))
     ours = [p for p in run.programs if p.program in measured]
@@ -173,7 +173,7 @@ def outcome_of(
         totals=run.totals(),
         reason=reason,
         flags=frozenset().union(*(run.flags(p) for p in ours)) if ours else frozenset(),
-        more=dict(look(run)) if look is not None and not reason else {},
+        more=dict(inspect(run)) if inspect is not None and not reason else {},
         about={
             "machine": str(run.header.get("machine", "")),
             "build": str(run.header.get("build", "")),

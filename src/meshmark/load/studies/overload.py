@@ -10,10 +10,10 @@ from typing import Final
 
 from meshmark.errors import UsageError
 from meshmark.load.result import Totals, jain
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, work_identity
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.results import Point, Results, said, table
+from meshmark.load.studies.results import Point, Results, format_slowdown, table
 from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 
@@ -66,7 +66,7 @@ def _counted(totals: Totals) -> dict[str, float]:
     }
 
 
-def attained_share(outcome: Outcome, *programs: str) -> list[float]:
+def cpu_shares(outcome: Outcome, *programs: str) -> list[float]:
     out = []
     for u in outcome.of(*programs):
         ran = u.user_s + u.system_s
@@ -81,27 +81,27 @@ def _cases(
     n = len(bench.cpus)
     alone = outcomes[cells[1].name]
     cases: list[OverloadCase] = []
-    for many, cell in cells.items():
+    for count, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
-        about: dict[str, Scalar] = {"programs": many, "extra": max(0, many - n)}
-        p = bench.point(results, many, f"{many}", alone, outcomes[cell.name], about) if many > 1 else None
+        about: dict[str, Scalar] = {"programs": count, "extra": max(0, count - n)}
+        p = bench.point(results, count, f"{count}", alone, outcomes[cell.name], about) if count > 1 else None
         if not runs:
-            if many == 1:
+            if count == 1:
                 results.absent("bench", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
             continue
-        flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if many > n else set())
+        flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if count > n else set())
         for metric in _counted(runs[0].totals):
             results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
-        results.add("fairness", [jain(attained_share(o)) for o in runs], about, flags)
-        for copy in range(many):
+        results.add("fairness", [jain(cpu_shares(o)) for o in runs], about, flags)
+        for copy in range(count):
             results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
         middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
         cases.append(
             OverloadCase(
-                programs=many,
+                programs=count,
                 totals=middle.totals,
                 waiting_s=tuple(u.waiting_s for u in middle.of()),
-                fairness=statistics.median(jain(attained_share(o)) for o in runs),
+                fairness=statistics.median(jain(cpu_shares(o)) for o in runs),
                 point=p,
             )
         )
@@ -116,7 +116,7 @@ def overload(
     cpus: Sequence[int] = (),
     extra: int = 1,
     run_time_s: float = 5.0,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Overload:
     """One sequential program, as many as there are CPUs, and `extra` more: where the time goes and who waits.
 
@@ -133,16 +133,16 @@ def overload(
     bench = Bench(
         "overload",
         out,
-        how,
+        options,
         cpus,
         {
-            "work": None if work is None else said_work(work),
+            "work": None if work is None else work_identity(work),
             "extra": extra,
             "run_time_s": run_time_s,
         },
         variants,
     )
-    wall_only(how)
+    wall_only(options)
     if not 1 <= extra <= 1000:
         raise UsageError(f"extra: found {extra}; allowed are 1 to 1000")
     if work is not None:
@@ -151,14 +151,14 @@ def overload(
         raise UsageError("work: found neither a program nor base data to make one of")
     bench.begin()
     if work is None:
-        work = bench.maker.file("program", bench.wish(run_time_s, name="sequential"), rounds=0)
+        work = bench.maker.file("program", bench.target(run_time_s, name="sequential"), rounds=0)
     n = len(bench.cpus)
     cells = {
-        many: Cell(
-            name=f"{many} on {n}",
-            scenarios=(scenario(f"overload: {many} on {n} CPUs", member("program", work, [bench.cpus] * many)),),
+        count: Cell(
+            name=f"{count} on {n}",
+            scenarios=(scenario(f"overload: {count} on {n} CPUs", member("program", work, [bench.cpus] * count)),),
         )
-        for many in sorted({1, n, n + extra})
+        for count in sorted({1, n, n + extra})
     }
     outcomes, results = bench.run([list(cells.values())])
     cases = _cases(bench, results, outcomes, cells)
@@ -168,7 +168,7 @@ def overload(
             *(f"{v:.3f}" for v in _counted(c.totals).values()),
             f"{100 * c.totals.utilisation:.1f} %",
             f"{c.fairness:.3f}",
-            *(said(c.point.slowdown) if c.point else ("1", "")),
+            *(format_slowdown(c.point.slowdown) if c.point else ("1", "")),
         ]
         for c in cases
     ]
@@ -179,6 +179,6 @@ def overload(
     return Overload(cases=tuple(cases), **base)
 
 
-def wall_only(how: How) -> None:
-    if how.clock != "wall":
-        raise UsageError(f"clock: found {how.clock}; allowed is wall: what programs wait for a CPU is the question")
+def wall_only(options: StudyOptions) -> None:
+    if options.clock != "wall":
+        raise UsageError(f"clock: found {options.clock}; allowed is wall: what programs wait for a CPU is the question")

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from meshmark.errors import UsageError
-from meshmark.load.studies.bench import Bench, sets
+from meshmark.load.studies.bench import Bench, one_cpu_each
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Clock, Outcome
 from meshmark.values.inputs import found
@@ -22,16 +22,16 @@ def alone_and_together(bench: Bench, key: str, work: Work, copies: int) -> tuple
         ),
         Cell(
             name=f"{key} together",
-            scenarios=(scenario(f"{bench.name}: {key}, {copies} copies", member("program", work, sets(cpus))),),
+            scenarios=(scenario(f"{bench.name}: {key}, {copies} copies", member("program", work, one_cpu_each(cpus))),),
         ),
     )
 
 
 def checked_copies(bench: Bench, copies: int) -> int:
-    many = copies or len(bench.cpus)
-    if not 2 <= many <= len(bench.cpus):
-        raise UsageError(f"copies: found {many}; allowed are 2 to {len(bench.cpus)}, one a CPU")
-    return many
+    count = copies or len(bench.cpus)
+    if not 2 <= count <= len(bench.cpus):
+        raise UsageError(f"copies: found {count}; allowed are 2 to {len(bench.cpus)}, one a CPU")
+    return count
 
 
 def rate_alone(outcomes: Sequence[Outcome], clock: Clock) -> float:

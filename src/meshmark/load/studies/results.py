@@ -110,8 +110,8 @@ class Results:
     def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
         """Run times alone and together, and their ratio. The record's value is the median of the pairs' ratios; the
         estimate of all runs, which has an interval from 4 repetitions on, is among its conditions."""
-        for company, times in (("alone", p.alone_s), ("together", p.together_s)):
-            self.add("elapsed", times, {**conditions, "company": company}, p.flags)
+        for setting, times in (("alone", p.alone_s), ("together", p.together_s)):
+            self.add("elapsed", times, {**conditions, "company": setting}, p.flags)
         s = p.slowdown
         self.add(
             "slowdown",
@@ -164,6 +164,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def said(s: Slowdown) -> tuple[str, str]:
+def format_slowdown(s: Slowdown) -> tuple[str, str]:
     """A slowdown and its interval, for a table."""
     return f"{s.ratio:.3f}", f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s.interval else "none below 4 runs"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from meshmark.errors import UsageError
 from meshmark.load.effects import Crossing, crossing
-from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
+from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, require_two_cpus
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.pairs import alone_and_together, checked_copies, checked_fraction, rate_alone
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 
@@ -37,7 +37,7 @@ def shared_bus(
     write_fraction: float | None = None,
     run_time_s: float = 5.0,
     threshold: float = 0.1,
-    how: How = USUAL,
+    options: StudyOptions = DEFAULT_OPTIONS,
 ) -> SharedBus:
     """How much longer programs of r GB/s each take when a copy runs on every CPU, over r.
 
@@ -53,7 +53,7 @@ def shared_bus(
     bench = Bench(
         "shared_bus",
         out,
-        how,
+        options,
         cpus,
         {
             "copies": copies,
@@ -64,23 +64,23 @@ def shared_bus(
         },
         variants,
     )
-    two(bench)
-    many = checked_copies(bench, copies)
+    require_two_cpus(bench)
+    count = checked_copies(bench, copies)
     if not 0 < threshold < 100:
         raise UsageError(f"threshold: found {threshold:g}; allowed is a share above 0, such as 0.1")
     fraction = {} if write_fraction is None else {"write_fraction": checked_fraction(write_fraction)}
-    rates = bench.rates(rates_gb_per_s, bench.wish(run_time_s, fraction))
+    rates = bench.rates(rates_gb_per_s, bench.target(run_time_s, fraction))
     bench.begin()
     pairs: dict[float, tuple[Cell, Cell]] = {}
     for rate in rates:
-        wish = bench.wish(run_time_s, {"memory_gb_per_s": rate, **fraction}, name=f"{rate:g} GB per s")
-        file = bench.made(f"{rate:g}", wish, {"memory_rate_asked": rate * 1e9})
+        target = bench.target(run_time_s, {"memory_gb_per_s": rate, **fraction}, name=f"{rate:g} GB per s")
+        file = bench.make_program(f"{rate:g}", target, {"memory_rate_asked": rate * 1e9})
         if file is not None:
-            pairs[rate] = alone_and_together(bench, f"{rate:g} GB/s", file, many)
+            pairs[rate] = alone_and_together(bench, f"{rate:g} GB/s", file, count)
     outcomes, results = bench.run(list(pairs.values()))
     points = []
     for rate, (alone, together) in pairs.items():
-        ran = rate_alone(outcomes[alone.name], how.clock)
+        ran = rate_alone(outcomes[alone.name], options.clock)
         p = bench.point(
             results,
             ran / 1e9,
@@ -90,17 +90,17 @@ def shared_bus(
             {
                 "memory_rate_asked": rate * 1e9,
                 "memory_rate": ran,
-                "copies": many,
+                "copies": count,
                 "write_fraction": write_fraction,
             },
         )
         if p is not None:
             points.append(p)
     points.sort(key=lambda p: p.x)
-    about: dict[str, Scalar] = {"copies": many, "threshold": threshold, "write_fraction": write_fraction}
+    about: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
         crossed = crossing(
-            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=how.seed
+            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=options.seed
         )
     else:
         crossed = Crossing(None, reason="fewer than 2 rates were measured")
@@ -116,9 +116,9 @@ def shared_bus(
                 "crossing_high": None if crossed.high is None else crossed.high * 1e9,
             },
         )
-    rows = [[p.label, f"{p.x:.3f}", f"{p.x * many:.3f}", *said(p.slowdown)] for p in points]
+    rows = [[p.label, f"{p.x:.3f}", f"{p.x * count:.3f}", *format_slowdown(p.slowdown)] for p in points]
     what = f"passes {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
-    text = table(["asked", "alone GB/s", f"{many} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
+    text = table(["asked", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
     return SharedBus(points=tuple(points), crossing=crossed, level=1 + threshold, **bench.end(results, text))
 
 

@@ -37,7 +37,7 @@ from meshmark.load.program import Part as Part
 from meshmark.load.program import Program
 from meshmark.load.program import spinning as spinning
 from meshmark.load.synthesis.calls import finish_program
-from meshmark.load.synthesis.feasible import any_solution, impossible_error, max_share, reachable
+from meshmark.load.synthesis.feasible import any_solution, find_max_share, impossible_error, reachable
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
 from meshmark.load.synthesis.problem import Problem, equation_rows, presolved, usable_variants
 from meshmark.load.variants import Table, Variant
@@ -46,36 +46,36 @@ from meshmark.load.variants import Vector as Vector
 # ------------------------------------------------------------------ public
 
 
-def _problem(variants: Sequence[Variant], wish: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
+def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
     """The equations on the usable variants, and the largest part of one; ImpossibleError where there is no solution."""
-    for name, value in (("run_time_s", wish.run_time_s), *sorted(wish.metrics.items())):
+    for name, value in (("run_time_s", target.run_time_s), *sorted(target.metrics.items())):
         if not math.isfinite(value) or name not in ("run_time_s", *metrics):
-            raise UsageError(f"{wish.name}: {name}: found {value}; allowed are finite values of known metrics")
-    table = Table(variants, wish.load_balance)
-    usual, special = usable_variants(table, wish, metrics)
+            raise UsageError(f"{target.name}: {name}: found {value}; allowed are finite values of known metrics")
+    table = Table(variants, target.load_balance)
+    usual, special = usable_variants(table, target, metrics)
 
     def on(which: NDArray[np.intp]) -> Problem:
         part = table.only(which)
-        return Problem(part, equation_rows(part, wish, metrics), wish)
+        return Problem(part, equation_rows(part, target, metrics), target)
 
     notes: list[str] = []
     whole = on(usual)
     problem = presolved(whole)
-    most = max_share(problem)
-    if most is None and len(special):
+    max_share = find_max_share(problem)
+    if max_share is None and len(special):
         whole = on(np.sort(np.concatenate([usual, special])))
         problem = presolved(whole)
-        most = max_share(problem)
-        if most is not None:
+        max_share = find_max_share(problem)
+        if max_share is not None:
             notes.append("kernels of the system or idle ones are in it: without them the prescription is impossible")
-    if most is None:
+    if max_share is None:
         raise impossible_error(whole)
-    return problem, most, notes
+    return problem, max_share, notes
 
 
 def synthesize(
     variants: Sequence[Variant],
-    wish: TargetProfile,
+    target: TargetProfile,
     *,
     own_metrics: Metrics | None = None,
     machine: str = "",
@@ -100,23 +100,23 @@ def synthesize(
     """
     own = own_metrics or {}
     metrics = all_metrics(own)
-    problem, most, notes = _problem(variants, wish, metrics)
-    which, fallback = select_variants(problem, most)
+    problem, max_share, notes = _problem(variants, target, metrics)
+    which, alternative = select_variants(problem, max_share)
     small = problem.only(which)
-    x = balanced(small, most, fallback, wish.least_kernels, wish.seed)
+    x = balanced(small, max_share, alternative, target.least_kernels, target.seed)
     for _ in range(4):
         # A variant with next to no calls takes memory and comes in lumps.
-        few = (x * wish.run_time_s / small.seconds < 2) & (x < 0.01)
+        few = (x * target.run_time_s / small.seconds < 2) & (x < 0.01)
         if not few.any():
             break
         kept = np.flatnonzero(~few)
         fewer = small.only(kept)
-        tried = spread_evenly(*fewer.equations(), weights(fewer.table, wish.seed), most)
+        tried = spread_evenly(*fewer.equations(), weights(fewer.table, target.seed), max_share)
         if tried is None or len(np.unique(fewer.table.kernel_of)) < min(
-            wish.least_kernels, len(np.unique(small.table.kernel_of[x * wish.run_time_s / small.seconds >= 1]))
+            target.least_kernels, len(np.unique(small.table.kernel_of[x * target.run_time_s / small.seconds >= 1]))
         ):
             # The equations need them: what is not used at all goes nevertheless.
-            kept = np.flatnonzero(x * wish.run_time_s / small.seconds >= 0.5)
+            kept = np.flatnonzero(x * target.run_time_s / small.seconds >= 0.5)
             small, x = small.only(kept), x[kept]
             break
         small, x = fewer, tried
@@ -124,7 +124,7 @@ def synthesize(
 
 
 def explain(
-    variants: Sequence[Variant], wish: TargetProfile, *, own_metrics: Metrics | None = None
+    variants: Sequence[Variant], target: TargetProfile, *, own_metrics: Metrics | None = None
 ) -> dict[str, tuple[float, float] | None]:
     """Of each prescribed metric, what is reachable while the others hold; also of an impossible wish.
 
@@ -132,9 +132,9 @@ def explain(
         UsageError: a key leaves no variant, by its name.
     """
     metrics = all_metrics(own_metrics)
-    table = Table(variants, wish.load_balance)
-    part = table.only(usable_variants(table, wish, metrics)[0])
-    return reachable(Problem(part, equation_rows(part, wish, metrics), wish))
+    table = Table(variants, target.load_balance)
+    part = table.only(usable_variants(table, target, metrics)[0])
+    return reachable(Problem(part, equation_rows(part, target, metrics), target))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Measured:
 class Calibration:
     program: Program
     error: float  # of the run that was measured: wall over prescribed, less 1
-    settled: bool  # the error is within the floor, and the program was left as it was
+    converged: bool  # the error is within the floor, and the program was left as it was
 
 
 def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, floor: float = 0.0) -> Calibration:
@@ -168,16 +168,16 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         ImpossibleError: with these times the chosen variants cannot do it; synthesize again with them.
         UsageError: a time is no time.
     """
-    wish = program.profile
+    target = program.profile
 
     def time(value: float, what: str) -> float:
         if not (math.isfinite(value) and value > 0):
-            raise UsageError(f"{wish.name}: {what}: found {value}; allowed is a time > 0")
+            raise UsageError(f"{target.name}: {what}: found {value}; allowed is a time > 0")
         return value
 
     if not 0 < damping <= 1:
-        raise UsageError(f"{wish.name}: damping: found {damping}; allowed is a number above 0, at most 1")
-    error = time(measured.wall_s, "wall_s") / wish.run_time_s - 1
+        raise UsageError(f"{target.name}: damping: found {damping}; allowed is a number above 0, at most 1")
+    error = time(measured.wall_s, "wall_s") / target.run_time_s - 1
     if abs(error) <= floor:
         return Calibration(program, error, True)
     totals = program.totals()
@@ -189,13 +189,13 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     names = {p.variant.name for p in program.parts}
     for name in per_call:
         if name not in names:
-            raise UsageError(f"{wish.name}: measured {name!r}, which is not in the program")
+            raise UsageError(f"{target.name}: measured {name!r}, which is not in the program")
     variants = []
     for p in program.parts:
         v = p.variant
         wall = cpu = all_wall
         if v.name in per_call:
-            wall = time(per_call[v.name], v.name) / (v.wall_s / wish.load_balance)
+            wall = time(per_call[v.name], v.name) / (v.wall_s / target.load_balance)
         cpu = wall * all_cpu / all_wall
         moved: dict[str, Any] = {
             "wall_s": v.wall_s * (1 + damping * (wall - 1)),
@@ -205,13 +205,13 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         }
         variants.append(dataclasses.replace(v, **moved))
     metrics = all_metrics(program.own_metrics)
-    table = Table(variants, wish.load_balance)
-    problem = Problem(table, equation_rows(table, wish, metrics), wish)
-    before = np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / wish.run_time_s
-    before *= (1 - wish.pace) / before.sum()
-    most = max(wish.most_share, float(before.max()) * 1.2)
+    table = Table(variants, target.load_balance)
+    problem = Problem(table, equation_rows(table, target, metrics), target)
+    before = np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / target.run_time_s
+    before *= (1 - target.pace) / before.sum()
+    max_share = max(target.most_share, float(before.max()) * 1.2)
     # Weighted by what they have, so that all change by similar factors and none vanishes.
-    x = spread_evenly(*problem.equations(), np.maximum(before, 1e-9), most, before)
+    x = spread_evenly(*problem.equations(), np.maximum(before, 1e-9), max_share, before)
     if x is None:
         x = any_solution(problem)
     if x is None:

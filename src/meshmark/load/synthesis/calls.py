@@ -26,7 +26,7 @@ _EXCHANGED: Final = 64  # variants that take part in it
 def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]:
     """Whole numbers of calls, at least one each, and the largest relative error of a prescribed sum."""
     equal, rhs = problem.equations()
-    seconds, run_time = problem.seconds, problem.wish.run_time_s
+    seconds, run_time = problem.seconds, problem.target.run_time_s
     # Now that x is known, so is every denominator: errors are relative ones, in truth.
     actual = [float(r.under @ x) + r.under_constant for r in problem.rows]
     scale = np.array(
@@ -38,36 +38,36 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
     equal, rhs = equal * trust[:, None], rhs * trust
     per_call = equal * (seconds / run_time)  # what one call adds to each equation
     calls = np.maximum(1, np.rint(x * run_time / seconds)).astype(np.int64)
-    off = per_call @ calls - rhs
+    residual = per_call @ calls - rhs
     # One call more or less of one variant or of two: time alone cannot be mended without the rates.
     moves = np.hstack([per_call, -per_call])
     n = len(calls)
     for _ in range(200):
-        size = float(off @ off)
-        open_ = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
-        some = moves[:, open_]
-        alone = (some**2).sum(axis=0) + 2 * off @ some
+        size = float(residual @ residual)
+        allowed = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
+        some = moves[:, allowed]
+        alone = (some**2).sum(axis=0) + 2 * residual @ some
         both = alone[:, None] + alone[None, :] + 2 * some.T @ some
-        i, j = divmod(int(both.argmin()), len(open_))
+        i, j = divmod(int(both.argmin()), len(allowed))
         single = int(alone.argmin())
-        chosen = [open_[single]] if alone[single] <= both[i, j] else [open_[i], open_[j]]
+        chosen = [allowed[single]] if alone[single] <= both[i, j] else [allowed[i], allowed[j]]
         if min(float(alone[single]), float(both[i, j])) >= -1e-3 * size:
             break
         for k in chosen:
             calls[k % n] += 1 if k < n else -1
-        off = per_call @ calls - rhs
+        residual = per_call @ calls - rhs
     for _ in range(3):
-        if float(np.abs(off).max()) <= _CLOSE:
+        if float(np.abs(residual).max()) <= _CLOSE:
             break
-        change = _exchange(per_call, off, calls)
+        change = _exchange(per_call, residual, calls)
         if change is None:
             break
-        before = float(off @ off)
+        before = float(residual @ residual)
         calls += change
-        off = per_call @ calls - rhs
-        if float(off @ off) > 0.5 * before:
+        residual = per_call @ calls - rhs
+        if float(residual @ residual) > 0.5 * before:
             break
-    return calls, float(np.abs(off / trust).max())
+    return calls, float(np.abs(residual / trust).max())
 
 
 def _quantum(row: Row, seconds: Vector, x: Vector, run_time: float) -> float:
@@ -77,7 +77,7 @@ def _quantum(row: Row, seconds: Vector, x: Vector, run_time: float) -> float:
     return float(brings @ (np.abs(row.over) * seconds)) / total**2 / run_time if total else 0.0
 
 
-def _exchange(per_call: NDArray[np.float64], off: Vector, calls: NDArray[np.int64]) -> NDArray[np.int64] | None:
+def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np.int64]) -> NDArray[np.int64] | None:
     """The change of up to four calls that brings the sums nearest to what they should be; None where none is better.
 
     Two moves, each of them a call more, a call less or one for another, are met in the middle: all single moves are in
@@ -85,17 +85,17 @@ def _exchange(per_call: NDArray[np.float64], off: Vector, calls: NDArray[np.int6
     """
     from scipy.spatial import cKDTree
 
-    some = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(off)).astype(np.intp)
+    some = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(residual)).astype(np.intp)
     few = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, some])  # of every size in every sum
     n = len(few)
     p = per_call[:, few]
     giver = np.flatnonzero(calls[few] > 2)  # may lose two
     plus = np.concatenate([np.full(1, -1), np.arange(n), np.full(len(giver), -1), np.repeat(np.arange(n), len(giver))])
     minus = np.concatenate([np.full(1, -1), np.full(n, -1), giver, np.tile(giver, n)])
-    padded = np.hstack([p, np.zeros((len(off), 1))])  # index -1: no call
+    padded = np.hstack([p, np.zeros((len(residual), 1))])  # index -1: no call
     moves = (padded[:, plus] - padded[:, minus]).T
-    now = float(np.sqrt(off @ off))
-    found = cKDTree(moves).query(-off - moves, distance_upper_bound=now)
+    now = float(np.sqrt(residual @ residual))
+    found = cKDTree(moves).query(-residual - moves, distance_upper_bound=now)
     distance, other = np.asarray(found[0]), np.asarray(found[1])
     at = int(np.argmin(distance))
     if not distance[at] < now:
@@ -109,10 +109,10 @@ def _exchange(per_call: NDArray[np.float64], off: Vector, calls: NDArray[np.int6
     return change
 
 
-def _sums(table: Table, wish: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
+def _sums(table: Table, target: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
     """What must grow evenly: numerators and denominators of the prescribed metrics, of one call each."""
     out: dict[str, Vector] = {}
-    for name in sorted(wish.metrics):
+    for name in sorted(target.metrics):
         over, under = parts_of(metrics[name])
         out[name] = over.of(table.columns)
         if under.factors and under.multiple_of(Linear({"wall_s": 1.0})) is None:
@@ -131,9 +131,9 @@ def finish_program(
     calibrations: int,
     notes: list[str],
 ) -> Program:
-    wish = problem.wish
+    target = problem.target
     calls, error = _whole_calls(problem, x)
-    sums = _sums(problem.table, wish, metrics)
+    sums = _sums(problem.table, target, metrics)
     found, even = best_phases(calls.tolist(), problem.seconds, sums, start=phases)
     if error > _GRANULARITY:
         notes.append(f"calls are whole, so sums are up to {100 * error:.2g} % off; a longer run_time_s is closer")
@@ -149,21 +149,21 @@ def finish_program(
         for v, s, n, p in zip(problem.table.variants, serial, calls, found, strict=True)
     )
     program = Program(
-        profile=wish,
+        profile=target,
         parts=parts,
         uniformity=even,
         machine=machine,
         versions=dict(versions),
-        own_metrics={k: m for k, m in own.items() if k in wish.metrics},
+        own_metrics={k: m for k, m in own.items() if k in target.metrics},
         calibrations=calibrations,
     )
-    if len(program.kernels) < wish.least_kernels:
+    if len(program.kernels) < target.least_kernels:
         notes.append(
-            f"{len(program.kernels)} kernels share the work, not {wish.least_kernels}: "
+            f"{len(program.kernels)} kernels share the work, not {target.least_kernels}: "
             "no more fit the prescription and its memory_mib"
         )
     top = max(parts, key=lambda p: p.calls * p.variant.wall_s)
-    share = top.calls * top.variant.wall_s / wish.load_balance / wish.run_time_s
-    if share > wish.most_share * 1.05:
+    share = top.calls * top.variant.wall_s / target.load_balance / target.run_time_s
+    if share > target.most_share * 1.05:
         notes.append(f"{top.variant.name} has {100 * share:.0f} % of the time: the prescription needs so much of it")
     return dataclasses.replace(program, notes=tuple(notes))

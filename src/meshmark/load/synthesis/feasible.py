@@ -20,18 +20,21 @@ def solve_linear(
     cost: Vector,
     equal: NDArray[np.float64],
     rhs: Vector,
-    most: float | None = None,
+    max_x: float | None = None,
     less: NDArray[np.float64] | None = None,
     limit: Vector | None = None,
     upper: Vector | None = None,
 ) -> Vector | None:
-    """Least cost @ x with equal @ x = rhs, less @ x <= limit, 0 <= x <= upper (or `most`); None where there is none."""
+    """Minimise cost @ x with equal @ x = rhs, less @ x <= limit, 0 <= x <= upper (or `max_x`).
+
+    Returns None if there is no solution.
+    """
     from scipy.optimize import linprog
 
     if len(cost) == 0:
         return None
     bounds: Any = np.zeros((len(cost), 2))
-    bounds[:, 1] = np.inf if most is None else most
+    bounds[:, 1] = np.inf if max_x is None else max_x
     if upper is not None:
         bounds[:, 1] = upper
     found = linprog(cost, A_ub=less, b_ub=limit, A_eq=equal, b_eq=rhs, bounds=bounds, method="highs")
@@ -46,13 +49,13 @@ def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None
     return np.stack([-r.under / r.under.max() for r in free]), np.full(len(free), -MIN_DENOMINATOR)
 
 
-def any_solution(problem: Problem, most: float | None = None) -> Vector | None:
+def any_solution(problem: Problem, max_share: float | None = None) -> Vector | None:
     """Some x that fulfils all equations."""
     if len(problem.table) == 0 or any(not r.pinned and not r.under.any() for r in problem.rows):
         return None
     equal, rhs = problem.equations()
     floors = floor_rows(problem.rows)
-    return solve_linear(np.zeros(len(problem.table)), equal, rhs, most, *(floors or (None, None)))
+    return solve_linear(np.zeros(len(problem.table)), equal, rhs, max_share, *(floors or (None, None)))
 
 
 def _range(rows: Sequence[Row], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
@@ -107,7 +110,7 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
         # Per metric two slacks, more and less; the cost of one is its change of the metric, in parts of the wish.
         equal = np.zeros((1 + m, n + 2 * m))
         rhs = np.zeros(1 + m)
-        equal[0, :n], rhs[0] = 1.0, 1.0 - problem.wish.pace
+        equal[0, :n], rhs[0] = 1.0, 1.0 - problem.target.pace
         for i, r in enumerate(rows):
             size = abs(r.value) or float(np.abs(r.over).max(initial=0.0)) / (typical[i] or 1.0) or 1.0
             scale = size * (typical[i] or 1.0)
@@ -126,50 +129,50 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
             break
         typical = [d if d > 0 else old for d, old in zip(now, typical, strict=True)]
     assert x is not None
-    gives = {}
+    achieved = {}
     for r in rows:
         d = float(r.under @ x) + r.under_constant
         if d <= 0:
             return None
-        gives[r.name] = (float(r.over @ x) + r.over_constant) / d
+        achieved[r.name] = (float(r.over @ x) + r.over_constant) / d
     kept = {
         r.name: r.value
         for r in rows
-        if abs(gives[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
+        if abs(achieved[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
     }
     # What changes is said in few digits, one after the other, each within what the ones before leave it.
     for i, r in enumerate(rows):
         if r.name in kept:
             continue
-        span = _range(rows, i, kept, 1 - problem.wish.pace)
+        span = _range(rows, i, kept, 1 - problem.target.pace)
         if span is None:
-            kept[r.name] = gives[r.name]
+            kept[r.name] = achieved[r.name]
             continue
         low, high = span
         margin = 1e-6 * (high - low)
-        kept[r.name] = _inside(gives[r.name], low + margin, high - margin)
+        kept[r.name] = _inside(achieved[r.name], low + margin, high - margin)
     return kept
 
 
 def reachable(problem: Problem) -> dict[str, tuple[float, float] | None]:
     """Of each prescribed metric, its range while the others hold."""
     values = {r.name: r.value for r in problem.rows}
-    return {r.name: _range(problem.rows, i, values, 1 - problem.wish.pace) for i, r in enumerate(problem.rows)}
+    return {r.name: _range(problem.rows, i, values, 1 - problem.target.pace) for i, r in enumerate(problem.rows)}
 
 
-def _g(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.6g}" if abs(value) > 1e-12 else "0"
 
 
 def impossible_error(problem: Problem) -> ImpossibleError:
     ranges = reachable(problem)
     values = _nearest(problem)
-    nearest = dataclasses.replace(problem.wish, metrics=values) if values is not None else None
-    asked = ", ".join(f"{r.name} = {_g(r.value)}" for r in problem.rows)
+    nearest = dataclasses.replace(problem.target, metrics=values) if values is not None else None
+    asked = ", ".join(f"{r.name} = {_format(r.value)}" for r in problem.rows)
     said = "; ".join(
-        f"{name} {_g(span[0])} to {_g(span[1])}" if span else f"{name} none" for name, span in ranges.items()
+        f"{name} {_format(span[0])} to {_format(span[1])}" if span else f"{name} none" for name, span in ranges.items()
     )
-    message = f"{problem.wish.name}: no mix of the kernels gives {asked}"
+    message = f"{problem.target.name}: no mix of the kernels gives {asked}"
     if len(ranges) > 1:
         message += f"; possible while the others hold: {said}"
     else:
@@ -180,14 +183,14 @@ def impossible_error(problem: Problem) -> ImpossibleError:
     return ImpossibleError(message, hint, ranges, nearest)
 
 
-def max_share(problem: Problem) -> float | None:
+def find_max_share(problem: Problem) -> float | None:
     """The least bound on a variant's part that is possible, at least the wish's; None where no bound is."""
-    wish = problem.wish.most_share
-    if any_solution(problem, wish) is not None:
-        return wish
+    target = problem.target.most_share
+    if any_solution(problem, target) is not None:
+        return target
     if any_solution(problem) is None:
         return None
-    low, high = wish, 1.0
+    low, high = target, 1.0
     for _ in range(12):
         middle = (low + high) / 2
         if any_solution(problem, middle) is None:

@@ -16,7 +16,7 @@ from meshmark.load.variants import Table, Vector
 
 
 def spread_evenly(
-    equal: NDArray[np.float64], rhs: Vector, weight: Vector, most: float, start: Vector | None = None
+    equal: NDArray[np.float64], rhs: Vector, weight: Vector, max_share: float, start: Vector | None = None
 ) -> Vector | None:
     """The x of least sum (x - start)^2 / weight with equal @ x = rhs and 0 <= x <= most; None where Newton fails.
 
@@ -30,7 +30,7 @@ def spread_evenly(
 
     def at(dual: Vector) -> tuple[Vector, float, Vector]:
         z = dual @ a
-        x = np.clip(centre + weight * z, 0.0, most)
+        x = np.clip(centre + weight * z, 0.0, max_share)
         return x, float((z * x - (x - centre) ** 2 / (2 * weight)).sum() - b @ dual), a @ x - b
 
     dual = np.zeros(len(b))
@@ -39,7 +39,7 @@ def spread_evenly(
     for _ in range(300):
         if float(np.abs(slope * norm).max()) <= 1e-9:
             return x
-        free = (x > 0) & (x < most)
+        free = (x > 0) & (x < max_share)
         h = (a[:, free] * weight[free]) @ a[:, free].T
         size = max(float(np.trace(h)), 1e-6)
         step = -np.linalg.solve(h + damping * size * np.eye(len(b)), slope)
@@ -79,7 +79,9 @@ def weights(table: Table, seed: int) -> Vector:
     return _jitter(len(table), seed) / count[table.kernel_of]
 
 
-def _variety(problem: Problem, most: float, price: Vector, floor: float, free_kernels: int) -> Vector | None:
+def _spread_over_kernels(
+    problem: Problem, max_share: float, price: Vector, floor: float, free_kernels: int
+) -> Vector | None:
     """An x in which as many kernels as can have a part of `floor`, at the least price; at most `free_kernels` of it
     are paid for."""
     table = problem.table
@@ -100,13 +102,13 @@ def _variety(problem: Problem, most: float, price: Vector, floor: float, free_ke
     if floors is not None:
         less = np.vstack([less, np.hstack([floors[0], np.zeros((len(floors[1]), k))])])
         limit = np.append(limit, floors[1])
-    upper = np.concatenate([np.full(n, most), np.full(k, floor)])
+    upper = np.concatenate([np.full(n, max_share), np.full(k, floor)])
     cost = np.concatenate([price, np.full(k, -1.0 / floor)])
     x = solve_linear(cost, equal, rhs, None, less, limit, upper)
     return None if x is None else np.where(x[:n] > 1e-9, x[:n], 0.0)
 
 
-def _by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
+def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
     """Variants with a gain: each kernel's best first, the greatest gain leading, then the second best, …"""
     order = np.lexsort((-gain, table.kernel_of))
     first = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
@@ -116,28 +118,30 @@ def _by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
     return ranked[gain[ranked] > 0]
 
 
-def select_variants(problem: Problem, most: float) -> tuple[NDArray[np.intp], Vector]:
+def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp], Vector]:
     """Variants enough for the wish, for many kernels and for variety, within the memory; and an x on them.
 
     Raises:
         UsageError: the memory does not suffice.
     """
-    wish, table = problem.wish, problem.table
-    cap = wish.memory_mib * MIB
+    target, table = problem.target, problem.table
+    cap = target.memory_mib * MIB
     volumes = table.volume_bytes
     typical_s = float(np.median(problem.seconds))
-    number = int(min(MAX_VARIANTS, max(wish.run_time_s / typical_s / CALLS_EACH, 1.25 * wish.least_kernels + 8)))
+    variant_count = int(
+        min(MAX_VARIANTS, max(target.run_time_s / typical_s / CALLS_EACH, 1.25 * target.least_kernels + 8))
+    )
     used = len(np.unique(table.kernel_of))
     floor = min(0.01, 0.5 / used)
     base_price = volumes / cap
     price = base_price
     best: Vector | None = None
     chosen: Vector | None = None
-    targets = [max(wish.least_kernels, min(used, number))] + [wish.least_kernels] * 3
+    kernel_targets = [max(target.least_kernels, min(used, variant_count))] + [target.least_kernels] * 3
     # What is used a little costs as much memory as what is used a lot, so its price is raised: reweighting after
     # Candes, Wakin and Boyd (2008).
-    for round_, kernels in enumerate(targets + [0] * 4):
-        x = _variety(problem, most, price * 0.1 * 4.0**round_, floor, kernels)
+    for round_, kernels in enumerate(kernel_targets + [0] * 4):
+        x = _spread_over_kernels(problem, max_share, price * 0.1 * 4.0**round_, floor, kernels)
         if x is None:
             break
         if best is None or volumes[x > 0].sum() < volumes[best > 0].sum():
@@ -148,23 +152,23 @@ def select_variants(problem: Problem, most: float) -> tuple[NDArray[np.intp], Ve
         price = base_price * floor / (x + 0.1 * floor)
     if chosen is None:
         if best is None:
-            raise MeshmarkError(f"{wish.name}: the linear program of the selection failed")
-        least = math.ceil(float(volumes[best > 0].sum()) / MIB)
+            raise MeshmarkError(f"{target.name}: the linear program of the selection failed")
+        needed_mib = math.ceil(float(volumes[best > 0].sum()) / MIB)
         raise UsageError(
-            f"{wish.name}: memory_mib: found {wish.memory_mib:g}; the least found for this wish is {least}"
+            f"{target.name}: memory_mib: found {target.memory_mib:g}; the least found for this wish is {needed_mib}"
         )
-    weight = weights(table, wish.seed)
-    full = spread_evenly(*problem.equations(), weight, most)
+    weight = weights(table, target.seed)
+    full = spread_evenly(*problem.equations(), weight, max_share)
     picked: list[int] = [int(i) for i in np.flatnonzero(chosen)]
     taken = float(volumes[picked].sum())
     if full is not None:
         # In turns by share of the time and by share of each prescribed sum, so that none hangs on a few variants:
         # then it would be as coarse as their calls.
         cheap = full / (1 + volumes / (0.02 * cap))
-        lists = [_by_kernel(table, cheap)] + [_by_kernel(table, cheap * np.abs(r.over)) for r in problem.rows]
+        lists = [_rank_by_kernel(table, cheap)] + [_rank_by_kernel(table, cheap * np.abs(r.over)) for r in problem.rows]
         have = {int(i) for i in picked}
         at = [0] * len(lists)
-        while len(picked) < number and any(i < len(one) for i, one in zip(at, lists, strict=True)):
+        while len(picked) < variant_count and any(i < len(one) for i, one in zip(at, lists, strict=True)):
             for turn, one in enumerate(lists):
                 while at[turn] < len(one):
                     i = int(one[at[turn]])
@@ -178,23 +182,23 @@ def select_variants(problem: Problem, most: float) -> tuple[NDArray[np.intp], Ve
     return which, chosen[which]
 
 
-def balanced(problem: Problem, most: float, fallback: Vector, least_kernels: int, seed: int) -> Vector:
+def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:
     """The spread solution, mixed with one of more kernels where it has too few."""
-    x = spread_evenly(*problem.equations(), weights(problem.table, seed), most)
+    x = spread_evenly(*problem.equations(), weights(problem.table, seed), max_share)
     if x is None or any(
         not r.pinned and float(r.under @ x) < 0.5 * MIN_DENOMINATOR * float(r.under.max()) for r in problem.rows
     ):
-        return fallback
+        return alternative
 
     def kernels(y: Vector) -> int:
-        calls = y * problem.wish.run_time_s / problem.seconds
+        calls = y * problem.target.run_time_s / problem.seconds
         return len(np.unique(problem.table.kernel_of[calls >= 1]))
 
     for part in (0.25, 0.5, 0.75):
-        if kernels(x) >= least_kernels or kernels(fallback) <= kernels(x):
+        if kernels(x) >= min_kernels or kernels(alternative) <= kernels(x):
             break
         # A mixture of two solutions is a solution.
-        mixed = (1 - part) * x + part * fallback
-        if kernels(mixed) >= least_kernels or part == 0.75:
+        mixed = (1 - part) * x + part * alternative
+        if kernels(mixed) >= min_kernels or part == 0.75:
             return mixed
     return x

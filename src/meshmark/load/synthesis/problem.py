@@ -77,7 +77,7 @@ class Problem:
 
     table: Table
     rows: tuple[Row, ...]
-    wish: TargetProfile
+    target: TargetProfile
 
     @property
     def seconds(self) -> Vector:
@@ -85,21 +85,21 @@ class Problem:
 
     def only(self, which: NDArray[np.intp]) -> Problem:
         rows = tuple(dataclasses.replace(r, over=r.over[which], under=r.under[which]) for r in self.rows)
-        return Problem(self.table.only(which), rows, self.wish)
+        return Problem(self.table.only(which), rows, self.target)
 
     def equations(self) -> tuple[NDArray[np.float64], Vector]:
         """Shape (1 + metrics, variants) and (1 + metrics,); the first is that the parts add up to 1, less the pace."""
         both = [r.equation() for r in self.rows]
         return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array(
-            [1.0 - self.wish.pace, *(b for _, b in both)]
+            [1.0 - self.target.pace, *(b for _, b in both)]
         )
 
 
-def _pins(row: Linear, wish: TargetProfile, metrics: Metrics) -> float | None:
+def _fixed_denominator(row: Linear, target: TargetProfile, metrics: Metrics) -> float | None:
     """The value of a denominator per second, where the prescription tells it."""
     if (factor := row.multiple_of(Linear({"wall_s": 1.0}))) is not None:
         return factor
-    for name, value in sorted(wish.metrics.items()):
+    for name, value in sorted(target.metrics.items()):
         ratio = metrics[name].ratio
         assert ratio is not None
         of_time = ratio[1].multiple_of(Linear({"wall_s": 1.0}))
@@ -109,19 +109,19 @@ def _pins(row: Linear, wish: TargetProfile, metrics: Metrics) -> float | None:
     return None
 
 
-def equation_rows(table: Table, wish: TargetProfile, metrics: Metrics) -> tuple[Row, ...]:
+def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[Row, ...]:
     rows = []
     t = table.columns["wall_s"]
-    waits = spinning(wish)
+    waits = spinning(target)
 
     def constant(sums: Linear) -> float:
-        return (sums.constant + sum(f * waits.get(k, 0.0) for k, f in sorted(sums.factors.items()))) / wish.run_time_s
+        return (sums.constant + sum(f * waits.get(k, 0.0) for k, f in sorted(sums.factors.items()))) / target.run_time_s
 
-    for name, value in sorted(wish.metrics.items()):
+    for name, value in sorted(target.metrics.items()):
         over, under = parts_of(metrics[name])
-        pin = _pins(under, wish, metrics)
+        pin = _fixed_denominator(under, target, metrics)
         per_s = under.of(table.columns) / t
-        most = float(np.abs(per_s).max(initial=0.0))
+        largest = float(np.abs(per_s).max(initial=0.0))
         rows.append(
             Row(
                 name,
@@ -131,7 +131,7 @@ def equation_rows(table: Table, wish: TargetProfile, metrics: Metrics) -> tuple[
                 constant(over),
                 constant(under),
                 pin is not None or under.is_constant,
-                pin if pin is not None else abs(under.constant) / wish.run_time_s if under.is_constant else most * 1e-2,
+                pin if pin is not None else abs(under.constant) / target.run_time_s if under.is_constant else largest * 1e-2,
             )
         )
     return tuple(rows)
@@ -143,26 +143,26 @@ def parts_of(m: Metric) -> tuple[Linear, Linear]:
     return m.ratio
 
 
-def usable_variants(table: Table, wish: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Indices of the variants that the program may use, and those to fall back on (idle, system).
 
     Raises:
         UsageError: there is none, by the name of the key that left none.
     """
-    where = wish.name
+    where = target.name
     known = set(table.kernels)
     for key in ("kernels", "without"):
-        for k in getattr(wish, key):
+        for k in getattr(target, key):
             if k not in known:
                 import difflib
 
                 near = difflib.get_close_matches(k, sorted(known), 1, 0.5)
                 also = f"did you mean {near[0]}?" if near else f"the calibration data have {', '.join(sorted(known))}"
                 raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {also}")
-    needed = frozenset().union(*(metrics[m].names for m in wish.metrics)) if wish.metrics else frozenset()
-    lacks = sorted(needed - table.columns.keys())
-    if lacks:
-        raise UsageError(f"{where}: the calibration data have no {lacks[0]}, which a target metric needs")
+    needed = frozenset().union(*(metrics[m].names for m in target.metrics)) if target.metrics else frozenset()
+    missing = sorted(needed - table.columns.keys())
+    if missing:
+        raise UsageError(f"{where}: the calibration data have no {missing[0]}, which a target metric needs")
     mask = np.ones(len(table), dtype=bool)
 
     def keep(those: NDArray[np.bool_], why: str) -> None:
@@ -174,33 +174,33 @@ def usable_variants(table: Table, wish: TargetProfile, metrics: Metrics) -> tupl
     vs = table.variants
     threads = sorted({v.threads for v in vs})
     keep(
-        np.array([v.threads == wish.threads for v in vs], dtype=bool),
-        f"threads: found {wish.threads}; the calibration data have variants with {', '.join(map(str, threads))}",
+        np.array([v.threads == target.threads for v in vs], dtype=bool),
+        f"threads: found {target.threads}; the calibration data have variants with {', '.join(map(str, threads))}",
     )
-    allowed = (set(wish.kernels) or known) - set(wish.without)
+    allowed = (set(target.kernels) or known) - set(target.without)
     keep(
         np.array([v.kernel in allowed for v in vs], dtype=bool),
         "kernels and without leave no variant with these threads",
     )
     keep(
-        table.volume_bytes <= wish.memory_mib * MIB,
-        f"memory_mib: found {wish.memory_mib:g}; the least volume is "
+        table.volume_bytes <= target.memory_mib * MIB,
+        f"memory_mib: found {target.memory_mib:g}; the least volume is "
         f"{float(table.volume_bytes[mask].min(initial=math.inf)) / MIB:.3g} MiB",
     )
-    if wish.load_balance < 1:
+    if target.load_balance < 1:
         keep(
             np.array([not v.team for v in vs], dtype=bool),
-            f"load_balance: found {wish.load_balance:g}; the kernels left work as a team, in even shares",
+            f"load_balance: found {target.load_balance:g}; the kernels left work as a team, in even shares",
         )
-    for name in sorted(wish.metrics):
-        told = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
-        keep(told, f"{name}: base data do not tell it of any variant with threads = {wish.threads}")
+    for name in sorted(target.metrics):
+        known_values = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
+        keep(known_values, f"{name}: base data do not tell it of any variant with threads = {target.threads}")
     system, io = bool(needed & (_SYSTEM | _IO)), bool(needed & _IO)
     does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
-    special = np.array([v.kind in _SPECIAL and v.kernel not in wish.kernels for v in vs], dtype=bool) | does_io
-    wanted = np.array([v.kernel in wish.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
+    special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in vs], dtype=bool) | does_io
+    wanted = np.array([v.kernel in target.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
     if not io:
-        wanted &= ~does_io | np.array([v.kernel in wish.kernels for v in vs], dtype=bool)
+        wanted &= ~does_io | np.array([v.kernel in target.kernels for v in vs], dtype=bool)
     usual = mask & (~special | wanted)
     return np.flatnonzero(usual), np.flatnonzero(mask & ~usual)
 

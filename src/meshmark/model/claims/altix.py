@@ -9,10 +9,10 @@ from typing import Final
 from meshmark.model.claims.base import (
     Finding,
     check,
-    close,
     machine,
     rate,
     slowdown,
+    within_percent,
 )
 from meshmark.model.workloads import trial
 
@@ -21,10 +21,10 @@ from meshmark.model.workloads import trial
 def one_cpu_of_the_bus() -> Finding:
     m = machine("altix3700")
     read = trial([{"cpus": [0], "chains": int(m.number("cpu.outstanding")), "streams": [{"homes": "local"}]}])
-    return close(rate(m, read) / 1e9, 4.5, 5, "GB/s")
+    return within_percent(rate(m, read) / 1e9, 4.5, 5, "GB/s")
 
 
-def altix(name: str, gb_per_s: float, programs: int = 8) -> float:
+def altix_slowdown(name: str, gb_per_s: float, programs: int = 8) -> float:
     """How much longer copies of one program take than one alone, %.
 
     PARbench composes a program of kernels, some of which move memory and some of which do not (section 3); the copies
@@ -35,7 +35,7 @@ def altix(name: str, gb_per_s: float, programs: int = 8) -> float:
 
 @check("E02")
 def two_programs_a_bus() -> Finding:
-    value = altix("altix3700", 2.14)
+    value = altix_slowdown("altix3700", 2.14)
     return Finding(f"{value:.1f} %", abs(value - 24.5) <= 5, error_percent=value - 24.5)
 
 
@@ -47,22 +47,22 @@ def threshold_of_the_shared_bus() -> Finding:
     low, high = 0.2, 3.0
     for _ in range(12):
         middle = (low + high) / 2
-        low, high = (middle, high) if altix("altix3700", middle, 2) < 10 else (low, middle)
-    found = close(low, 1.0, 20, "GB/s a program", "the copies are taken to keep step for the whole run")
-    curves = {n: tuple(altix(n, r, 2) for r in FIGURE_5_RATES) for n in ("altix3700", "altix4700")}
+        low, high = (middle, high) if altix_slowdown("altix3700", middle, 2) < 10 else (low, middle)
+    found = within_percent(low, 1.0, 20, "GB/s a program", "the copies are taken to keep step for the whole run")
+    curves = {n: tuple(altix_slowdown(n, r, 2) for r in FIGURE_5_RATES) for n in ("altix3700", "altix4700")}
     return replace(found, series=(("GB/s", FIGURE_5_RATES), *curves.items()))
 
 
 @check("E04")
 def montecito_over_madison() -> Finding:
     rates = (1.5, 2.14, 2.5)
-    ratios = [altix("altix4700", r, 2) / (altix("altix3700", r, 2) or 1e-9) for r in rates]
-    return close(math.fsum(ratios) / len(ratios), 0.5, 25, why="which bus the measured blade had is not known")
+    ratios = [altix_slowdown("altix4700", r, 2) / (altix_slowdown("altix3700", r, 2) or 1e-9) for r in rates]
+    return within_percent(math.fsum(ratios) / len(ratios), 0.5, 25, why="which bus the measured blade had is not known")
 
 
 @check("E05")
 def more_boards_change_nothing() -> Finding:
-    change = altix("altix3700", 2.14, 16) - altix("altix3700", 2.14, 8)
+    change = altix_slowdown("altix3700", 2.14, 16) - altix_slowdown("altix3700", 2.14, 8)
     return Finding(f"{change:+.2f} points", abs(change) <= 1)
 
 

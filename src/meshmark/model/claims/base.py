@@ -107,20 +107,22 @@ def triad(
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
-def close(value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4) -> Finding:
+def within_percent(
+    value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
+) -> Finding:
     """Inside when within `percent` of the published value."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
     return Finding(f"{value:.{digits}g} {unit}".strip(), inside, "" if inside else why, error)
 
 
-def band(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
+def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
     """Inside when between two limits."""
     inside = low <= value <= high
     return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why)
 
 
-def order(holds: bool, text: str, why: str = "") -> Finding:
+def relation(holds: bool, text: str, why: str = "") -> Finding:
     return Finding(text, holds, "" if holds else why)
 
 

@@ -8,7 +8,7 @@ from meshmark.model.claims.base import (
     Finding,
     check,
     machine,
-    order,
+    relation,
 )
 from meshmark.model.engine import ask
 from meshmark.model.instruments import nodes_and_cpus
@@ -21,7 +21,7 @@ def node_and_network_peaks() -> Finding:
     m = machine("cray-x1")
     memory = m.number("node.controllers") * m.number("memory.channel_gb_per_s")
     network = 16 * 2 * 1.6 * 2
-    return order(
+    return relation(
         abs(memory / 204.8 - 1) <= 0.01 and abs(network / 102.4 - 1) <= 0.01, f"{memory:.1f} and {network:.1f} GB/s"
     )
 
@@ -104,7 +104,7 @@ def topology_changes() -> Finding:
         return "direct" if modules <= 4 else "hypercube" if modules <= 128 else "torus"
 
     changes = [n for n in range(1, 300) if kind(n) != kind(n + 1)]
-    return order(changes == [4, 128], str(changes))
+    return relation(changes == [4, 128], str(changes))
 
 
 @check("D06")

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from meshmark.model.claims.base import (
     Finding,
-    band,
     check,
-    close,
     machine,
-    order,
+    relation,
     triad,
+    within_limits,
+    within_percent,
 )
 from meshmark.model.engine import ask, median_of
 from meshmark.model.machine import data_rate_mhz
@@ -22,7 +22,7 @@ from meshmark.model.workloads import stream_actor, trial
 @check("B01")
 def peaks() -> Finding:
     ours = [8 * 0.533, 8 * 0.8, 16 * data_rate_mhz(2000, 166.6667) / 1000, 16 * data_rate_mhz(2000, 200) / 1000]
-    return order(
+    return relation(
         all(abs(o / p - 1) <= 0.0135 for o, p in zip(ours, (4.3, 6.4, 5.3, 6.4), strict=True)),
         ", ".join(f"{v:.2f}" for v in ours) + " GB/s",
     )
@@ -34,35 +34,35 @@ ONE_CHANNEL: Final = "memory.channel_bytes=8"
 DDR266: Final = "memory.ratchet_mhz=133.3333"
 
 
-def e325(*settings: str, cpus: Sequence[int] = (0, 1), homes: Any = "local") -> float:
+def e325_triad(*settings: str, cpus: Sequence[int] = (0, 1), homes: Any = "local") -> float:
     return triad(machine("e325", *settings), cpus, "streaming", homes=homes) / 1e9
 
 
 @check("B02")
 def triad_of_four_channels() -> Finding:
-    return close(e325(), 7.3, 5, "GB/s")
+    return within_percent(e325_triad(), 7.3, 5, "GB/s")
 
 
 @check("B03")
 def triad_of_one_channel_each() -> Finding:
-    return close(e325(ONE_CHANNEL), 4.6, 5, "GB/s")
+    return within_percent(e325_triad(ONE_CHANNEL), 4.6, 5, "GB/s")
 
 
 def efficiency(*settings: str) -> float:
     m = machine("e325", *settings)
-    return e325(*settings) / (2 * float(m.resolved()["memory"]["channel_gb_per_s"]))
+    return e325_triad(*settings) / (2 * float(m.resolved()["memory"]["channel_gb_per_s"]))
 
 
 @check("B04")
 def ddr266_more_efficient() -> Finding:
     pairs = [(efficiency(DDR266), efficiency()), (efficiency(DDR266, ONE_CHANNEL), efficiency(ONE_CHANNEL))]
-    return order(all(a > b for a, b in pairs), ", ".join(f"{100 * a:.1f} > {100 * b:.1f} %" for a, b in pairs))
+    return relation(all(a > b for a, b in pairs), ", ".join(f"{100 * a:.1f} > {100 * b:.1f} %" for a, b in pairs))
 
 
 @check("B05")
 def ddr333_over_ddr266() -> Finding:
-    one = 100 * (e325(ONE_CHANNEL) / e325(ONE_CHANNEL, DDR266) - 1)
-    four = 100 * (e325() / e325(DDR266) - 1)
+    one = 100 * (e325_triad(ONE_CHANNEL) / e325_triad(ONE_CHANNEL, DDR266) - 1)
+    four = 100 * (e325_triad() / e325_triad(DDR266) - 1)
     inside = abs(one - 25) <= 2 and abs(four - 19) <= 2
     return Finding(
         f"{one:.1f} and {four:.1f} %",
@@ -73,20 +73,20 @@ def ddr333_over_ddr266() -> Finding:
 
 @check("B06")
 def slope_over_clock() -> Finding:
-    slope = (e325() - e325("cpu.clock_ghz=1.4")) * 1000 / 600
-    return close(slope, 2.0, 15, "MB/s per MHz", "what scales with the core's clock is assumed")
+    slope = (e325_triad() - e325_triad("cpu.clock_ghz=1.4")) * 1000 / 600
+    return within_percent(slope, 2.0, 15, "MB/s per MHz", "what scales with the core's clock is assumed")
 
 
 @check("B07")
 def faster_clock_is_slower() -> Finding:
-    change = 100 * (e325("cpu.clock_ghz=2.2") / e325() - 1)
-    return band(change, -2.5, 0.5, "%", "what scales with the core's clock is assumed")
+    change = 100 * (e325_triad("cpu.clock_ghz=2.2") / e325_triad() - 1)
+    return within_limits(change, -2.5, 0.5, "%", "what scales with the core's clock is assumed")
 
 
 @check("B08")
 def data_rates_by_clock() -> Finding:
     ours = [data_rate_mhz(f, 500 / 3) for f in (1400, 1600, 1800, 2000, 2200)]
-    return order(
+    return relation(
         all(abs(o - p) <= 1 for o, p in zip(ours, (311, 320, 327, 333, 314), strict=True)),
         ", ".join(f"{v:.0f}" for v in ours) + " MHz",
     )
@@ -95,7 +95,7 @@ def data_rates_by_clock() -> Finding:
 @check("B09")
 def ddr400_has_no_ratchet() -> Finding:
     ours = [data_rate_mhz(f, 200) for f in (1400, 1600, 1800, 2000, 2200)]
-    return order(all(abs(o - 400) < 1e-6 for o in ours), "400 MHz at all five clocks")
+    return relation(all(abs(o - 400) < 1e-6 for o in ours), "400 MHz at all five clocks")
 
 
 @check("B10")
@@ -110,7 +110,7 @@ def second_dimm_per_channel() -> Finding:
 
 @check("B11")
 def slots_make_no_difference() -> Finding:
-    return order(True, "0 %: the model has channels and banks, no slots")
+    return relation(True, "0 %: the model has channels and banks, no slots")
 
 
 @check("B12")
@@ -119,7 +119,7 @@ def numa_kernel_over_smp() -> Finding:
     both = [stream_actor(m, [c], "triad", "streaming", [0], group=c) for c in (0, 1)]
     groups = ask(m, [trial(both, warm_ns=8000.0, measure_ns=60000.0)])[0]["groups"]
     # STREAM ends with its slower thread, the one that is far from the memory.
-    numa, smp = e325(), 2 * min(median_of(g["bytes_per_s"]) for g in groups) / 1e9
+    numa, smp = e325_triad(), 2 * min(median_of(g["bytes_per_s"]) for g in groups) / 1e9
     inside = abs(numa / 7.331 - 1) <= 0.1 and abs(smp / 3.694 - 1) <= 0.1
     return Finding(
         f"{1000 * numa:.0f} and {1000 * smp:.0f} MB/s", inside, "" if inside else "both threads' memory on one node"
@@ -129,9 +129,9 @@ def numa_kernel_over_smp() -> Finding:
 @check("B13")
 def one_thread_has_two_levels() -> Finding:
     # One thread, its memory on its own node; CPU A has two channels filled, CPU B one.
-    levels = [e325(cpus=[0]), e325(ONE_CHANNEL, cpus=[0])]
+    levels = [e325_triad(cpus=[0]), e325_triad(ONE_CHANNEL, cpus=[0])]
     values = {round(levels[n % 2], 6) for n in range(10)}
-    return order(len(values) == 2, ", ".join(f"{v:.2f}" for v in sorted(values)) + " GB/s")
+    return relation(len(values) == 2, ", ".join(f"{v:.2f}" for v in sorted(values)) + " GB/s")
 
 
 @check("B14")

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 from meshmark.model.claims.base import (
     Finding,
-    band,
     check,
-    close,
     gs320_mean,
     level_ns,
     machine,
     matrix,
     mean_remote,
-    order,
     rate,
+    relation,
     slowdown,
     triad,
+    within_limits,
+    within_percent,
 )
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import io_run, nodes_and_cpus
@@ -29,18 +29,18 @@ from meshmark.model.workloads import chase, gups, random_reads, trial
 
 @check("A01")
 def l2_peak_bandwidth() -> Finding:
-    return close(16 * machine("gs1280-16").number("cpu.clock_ghz"), 18.4, 0.5, "GB/s")
+    return within_percent(16 * machine("gs1280-16").number("cpu.clock_ghz"), 18.4, 0.5, "GB/s")
 
 
 @check("A02")
 def memory_peak_of_eight_channels() -> Finding:
     m = machine("gs1280-16")
-    return close(m.number("node.controllers") * m.number("memory.channel_gb_per_s"), 12.3, 0.5, "GB/s")
+    return within_percent(m.number("node.controllers") * m.number("memory.channel_gb_per_s"), 12.3, 0.5, "GB/s")
 
 
 @check("A03")
 def link_peak_per_direction() -> Finding:
-    return close(machine("gs1280-16").number("links.module.bandwidth_gb_per_s"), 3.1, 1.5, "GB/s")
+    return within_percent(machine("gs1280-16").number("links.module.bandwidth_gb_per_s"), 3.1, 1.5, "GB/s")
 
 
 def chase_ns(m: MachineFile, **more: Any) -> float:
@@ -49,23 +49,23 @@ def chase_ns(m: MachineFile, **more: Any) -> float:
 
 @check("A04")
 def latency_of_an_open_page() -> Finding:
-    return close(chase_ns(machine("gs1280-16")), 80, 5, "ns")
+    return within_percent(chase_ns(machine("gs1280-16")), 80, 5, "ns")
 
 
 @check("A05")
 def latency_of_a_closed_page() -> Finding:
-    return close(chase_ns(machine("gs1280-16"), stride_bytes=1 << 20), 130, 5, "ns")
+    return within_percent(chase_ns(machine("gs1280-16"), stride_bytes=1 << 20), 130, 5, "ns")
 
 
 @check("A06")
 def gs320_latency_over_gs1280() -> Finding:
-    return close(matrix("gs320-4")[0][0] / matrix("gs1280-16")[0][0], 3.8, 5)
+    return within_percent(matrix("gs320-4")[0][0] / matrix("gs1280-16")[0][0], 3.8, 5)
 
 
 @check("A07")
 def p690_latency_over_gs1280() -> Finding:
     ratio = matrix("p690")[0][0] / matrix("gs1280-16")[0][0]
-    return order(ratio > 3, f"{ratio:.3g}")
+    return relation(ratio > 3, f"{ratio:.3g}")
 
 
 @check("A08")
@@ -87,13 +87,13 @@ def slower_only_between_two_and_sixteen_mib() -> Finding:
 @check("A09")
 def triad_over_gs320() -> Finding:
     ratio = triad(machine("gs1280-4"), range(4)) / triad(machine("gs320-4"), range(4))
-    return close(ratio, 7, 15, why="4 CPUs each; the port and module rates of the GS320 are assumed")
+    return within_percent(ratio, 7, 15, why="4 CPUs each; the port and module rates of the GS320 are assumed")
 
 
 @check("A10")
 def triad_over_p690() -> Finding:
     ratio = triad(machine("gs1280-16"), range(8)) / triad(machine("p690"), range(8))
-    return close(
+    return within_percent(
         ratio,
         5,
         15,
@@ -107,7 +107,7 @@ def stream_scales_linearly() -> Finding:
         n: triad(machine(n), range(4)) / (4 * triad(machine(n), range(1))) for n in ("gs1280-4", "es45", "gs320-4")
     }
     holds = abs(scale["gs1280-4"] - 1) <= 0.02 and scale["es45"] < 0.9 and scale["gs320-4"] < 0.9
-    return order(holds, ", ".join(f"{k} {v:.2f}" for k, v in scale.items()))
+    return relation(holds, ", ".join(f"{k} {v:.2f}" for k, v in scale.items()))
 
 
 FIGURE_13: Final = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
@@ -129,13 +129,13 @@ def sixteen_latencies_from_node_0() -> Finding:
 def nodes_by_hops() -> Finding:
     row = ask(machine("gs1280-16"), [{"kind": "hops"}], threads=1)[0]["hops"][0]
     counts = [row.count(h) for h in (1, 2, 3, 4)]
-    return order(counts == [4, 6, 4, 1], str(counts))
+    return relation(counts == [4, 6, 4, 1], str(counts))
 
 
 @check("A14")
 def gs320_has_two_latency_levels() -> Finding:
     levels = sorted({round(v * 1e12) for row in matrix("gs320-16") for v in row})
-    return order(len(levels) == 2, f"{len(levels)} levels")
+    return relation(len(levels) == 2, f"{len(levels)} levels")
 
 
 @check("A15")
@@ -143,50 +143,50 @@ def gs320_remote_latency_of_16_cpus() -> Finding:
     # Of the 15 other CPUs three are in the same building block.
     ours = matrix("gs320-16")
     mean = (12 * mean_remote(ours) + 3 * ours[0][0]) / 15
-    return close(mean / mean_remote(matrix("gs1280-16")), 4.0, 10)
+    return within_percent(mean / mean_remote(matrix("gs1280-16")), 4.0, 10)
 
 
 @check("A16")
 def worst_latency_below_gs320_local() -> Finding:
     worst, local = max(matrix("gs1280-16")[0]), matrix("gs320-16")[0][0]
-    return order(worst < local, f"{worst * 1e9:.0f} < {local * 1e9:.0f} ns")
+    return relation(worst < local, f"{worst * 1e9:.0f} < {local * 1e9:.0f} ns")
 
 
 @check("A17")
 def gs320_latency_of_4_cpus() -> Finding:
-    return close(matrix("gs320-4")[0][0] / mean_remote(matrix("gs1280-4")), 2.0, 15)
+    return within_percent(matrix("gs320-4")[0][0] / mean_remote(matrix("gs1280-4")), 2.0, 15)
 
 
 @check("A18")
 def gs320_latency_of_32_cpus() -> Finding:
-    return close(gs320_mean(8) / mean_remote(matrix("gs1280-32")), 4.0, 15)
+    return within_percent(gs320_mean(8) / mean_remote(matrix("gs1280-32")), 4.0, 15)
 
 
 @check("A19")
 def gs320_of_32_over_gs1280_of_64_cpus() -> Finding:
-    return close(gs320_mean(8) / mean_remote(matrix("gs1280-64")), 3.0, 10)
+    return within_percent(gs320_mean(8) / mean_remote(matrix("gs1280-64")), 3.0, 10)
 
 
 @check("A20")
 def latency_of_4_cpus_like_es45() -> Finding:
-    return close(mean_remote(matrix("gs1280-4")) / matrix("es45")[0][0], 1.0, 20)
+    return within_percent(mean_remote(matrix("gs1280-4")) / matrix("es45")[0][0], 1.0, 20)
 
 
 @check("A21")
 def gs320_dirty_latency_of_16_cpus() -> Finding:
-    return close(mean_remote(matrix("gs320-16", "dirty")) / mean_remote(matrix("gs1280-16", "dirty")), 6.6, 15)
+    return within_percent(mean_remote(matrix("gs320-16", "dirty")) / mean_remote(matrix("gs1280-16", "dirty")), 6.6, 15)
 
 
 @check("A22")
 def dirty_like_clean() -> Finding:
     ratio = mean_remote(matrix("gs1280-16", "dirty")) / mean_remote(matrix("gs1280-16"))
-    return order(ratio <= 1.1, f"{ratio:.2f}")
+    return relation(ratio <= 1.1, f"{ratio:.2f}")
 
 
 @check("A23")
 def dirty_latency_below_es45() -> Finding:
     ours, other = mean_remote(matrix("gs1280-16", "dirty")), matrix("es45", "dirty")[0][0]
-    return order(ours < other, f"{ours * 1e9:.0f} < {other * 1e9:.0f} ns")
+    return relation(ours < other, f"{ours * 1e9:.0f} < {other * 1e9:.0f} ns")
 
 
 def loaded_curve(name: str, chains: Sequence[int]) -> list[tuple[float, float]]:
@@ -257,13 +257,13 @@ def exchange_over_gs320_and_sc45() -> Finding:
 @check("A26")
 def io_read_of_one_port() -> Finding:
     m = machine("gs1280-16")
-    return close(rate(m, io_run(m, [0])) / 1e9, 1.0, 5, "GB/s")
+    return within_percent(rate(m, io_run(m, [0])) / 1e9, 1.0, 5, "GB/s")
 
 
 @check("A27")
 def io_read_of_eight_ports() -> Finding:
     m = machine("gs1280-16")
-    return close(rate(m, io_run(m, range(8))) / 1e9, 8.0, 3, "GB/s")
+    return within_percent(rate(m, io_run(m, range(8))) / 1e9, 8.0, 3, "GB/s")
 
 
 @check("A28")
@@ -315,15 +315,15 @@ def gups_loads_east_and_west_links() -> Finding:
     )
 
 
-def updates(name: str, cpus: int) -> float:
+def update_rate(name: str, cpus: int) -> float:
     m = machine(name)
     return median_of(ask(m, [gups(range(cpus), int(m.number("cpu.outstanding")))])[0]["groups"][0]["reads_per_s"])
 
 
 @check("A32")
 def gups_over_gs320() -> Finding:
-    return close(
-        updates("gs1280-32", 32) / updates("gs320-32", 32),
+    return within_percent(
+        update_rate("gs1280-32", 32) / update_rate("gs320-32", 32),
         11,
         30,
         why="32 CPUs each; the GS320's global ports are assumed at 1.75 GB/s each way (1.6 would give 7.6)",
@@ -333,7 +333,7 @@ def gups_over_gs320() -> Finding:
 @check("A33")
 def ring_slower_under_light_load() -> Finding:
     ring, torus = (loaded_curve(n, [1])[0][1] for n in ("es80", "gs1280-8"))
-    return band(100 * (ring / torus - 1), 12, 23, "% (latency, one read at once)")
+    return within_limits(100 * (ring / torus - 1), 12, 23, "% (latency, one read at once)")
 
 
 @check("A34")
@@ -355,7 +355,7 @@ def part_of_a_machine_slower_than_a_dense_one() -> Finding:
     part = [y * 8 + x for y in range(4) for x in range(4)]
     inside = [big[a][b] for a in part for b in part if a != b]
     sparse = math.fsum(inside) / len(inside)
-    return order(sparse > dense, f"{sparse * 1e9:.0f} > {dense * 1e9:.0f} ns")
+    return relation(sparse > dense, f"{sparse * 1e9:.0f} > {dense * 1e9:.0f} ns")
 
 
 @check("A36")
@@ -408,7 +408,7 @@ def second_controller_for_programs() -> Finding:
 @check("A39")
 def second_controller_for_stream() -> Finding:
     gain = 100 * (triad(machine("gs1280-4"), [0]) / triad(machine("gs1280-4", "node.controllers=1"), [0]) - 1)
-    return band(gain, 40, 60, "%", "the single controller's efficiency rests on an assumed turnaround")
+    return within_limits(gain, 40, 60, "%", "the single controller's efficiency rests on an assumed turnaround")
 
 
 @check("A40")
@@ -424,7 +424,7 @@ def larger_memory() -> Finding:
 
 @check("A41")
 def fifth_channel_costs_nothing() -> Finding:
-    return order(True, "0 %: the fifth channel carries no data of a line, so no number of the model has it")
+    return relation(True, "0 %: the fifth channel carries no data of a line, so no number of the model has it")
 
 
 @check("A42")
@@ -454,7 +454,7 @@ def big_pages_make_a_hot_cpu() -> Finding:
         memory = ask(m, [trial(actors)])[0]["memory_share"]
         nodes = [memory[2 * n] + memory[2 * n + 1] for n in range(16)]
         shares[size] = max(nodes) / (math.fsum(nodes) / 16)
-    return order(
+    return relation(
         shares[page] > 3 * shares[small],
         f"busiest memory {shares[page]:.1f} x the mean with large pages, {shares[small]:.1f} x with small ones",
     )

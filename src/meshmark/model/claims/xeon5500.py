@@ -8,13 +8,13 @@ from typing import Final
 
 from meshmark.model.claims.base import (
     Finding,
-    band,
     check,
-    close,
     level_ns,
     machine,
-    order,
+    relation,
     triad,
+    within_limits,
+    within_percent,
 )
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import fill_order
@@ -28,7 +28,7 @@ def peaks() -> Finding:
         2 * machine("xeon5500").number("links.qpi.bandwidth_gb_per_s"),
         machine("xeon5400").number("node.bus.bandwidth_gb_per_s"),
     )
-    return order(
+    return relation(
         abs(system / 63.984 - 1) <= 0.005 and qpi == 25.6 and fsb == 12.8, f"{system:.3f}, {qpi:g}, {fsb:g} GB/s"
     )
 
@@ -41,26 +41,26 @@ def gross_over_net_traffic() -> Finding:
         streams = stream_actor(m, [0], kernel, "ordinary", "local")["streams"]
         plain = stream_actor(m, [0], kernel, "streaming", "local")["streams"]
         ratios.append(len(streams) / len(plain))
-    return order(
+    return relation(
         abs(ratios[0] / 1.5 - 1) <= 0.01 and abs(ratios[1] / 1.33 - 1) <= 0.01, ", ".join(f"{r:.3f}" for r in ratios)
     )
 
 
-def copy(name: str, cpus: Sequence[int], store: str = "streaming") -> float:
+def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float:
     return triad(machine(name), cpus, store, "copy") / 1e9
 
 
 @check("G03")
 def streaming_copy_of_the_5400() -> Finding:
-    ours = [copy("xeon5400", range(n)) for n in (1, 2, 4, 8)]
+    ours = [copy_rate("xeon5400", range(n)) for n in (1, 2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(ours, (5.5, 5.5, 5.5, 11), strict=True))
     return Finding(", ".join(f"{v:.2f}" for v in ours) + " GB/s", inside, series=(("GB/s", tuple(ours)),))
 
 
 @check("G04")
 def copy_of_the_5400_with_normal_stores() -> Finding:
-    return close(
-        copy("xeon5400", [0], "ordinary"),
+    return within_percent(
+        copy_rate("xeon5400", [0], "ordinary"),
         3.5,
         7,
         "GB/s",
@@ -70,8 +70,8 @@ def copy_of_the_5400_with_normal_stores() -> Finding:
 
 def xeon5500_copy() -> list[float]:
     """Streaming copy a core with 1, 2, 4 and 8 processes, one socket filled first, GB/s. Socket 1 has all its DIMMs."""
-    order_ = [4, 5, 6, 7, 0, 1, 2, 3]
-    return [copy("xeon5500", order_[:n]) / n for n in (1, 2, 4, 8)]
+    order = [4, 5, 6, 7, 0, 1, 2, 3]
+    return [copy_rate("xeon5500", order[:n]) / n for n in (1, 2, 4, 8)]
 
 
 @check("G05")
@@ -93,8 +93,8 @@ def copy_per_core_of_the_5500() -> Finding:
 
 @check("G06")
 def copy_of_sixteen_smt_processes() -> Finding:
-    return close(
-        copy("xeon5500", range(8)) / 16,
+    return within_percent(
+        copy_rate("xeon5500", range(8)) / 16,
         1.9,
         7,
         "GB/s a thread",
@@ -104,13 +104,13 @@ def copy_of_sixteen_smt_processes() -> Finding:
 
 @check("G07")
 def one_core_against_eight() -> Finding:
-    return close(copy("xeon5500", [4]) / copy("xeon5400", range(8)), 1.0, 5)
+    return within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
 
 
 @check("G08")
 def one_core_with_normal_stores() -> Finding:
-    ours = copy("xeon5500", [4], "ordinary")
-    ratio = ours / copy("xeon5400", [0], "ordinary")
+    ours = copy_rate("xeon5500", [4], "ordinary")
+    ratio = ours / copy_rate("xeon5400", [0], "ordinary")
     inside = abs(ours / 11.5 - 1) <= 0.1 and abs(ratio / 3.2 - 1) <= 0.1
     return Finding(
         f"{ours:.2f} GB/s, {ratio:.2f} x",
@@ -121,7 +121,7 @@ def one_core_with_normal_stores() -> Finding:
     )
 
 
-def crowd_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -> list[float]:
+def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -> list[float]:
     """Mean latency of random dependent loads of processes at once, each in its own node's memory, ns.
 
     Args:
@@ -135,7 +135,7 @@ def crowd_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -> list[fl
 
 @check("G09")
 def latency_of_the_5400_under_load() -> Finding:
-    ours = crowd_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
+    ours = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, (102, 103, 117, 122), strict=True))
     why = (
         "14 and 19 ns are missing. The bus of a socket passes from one die to the other in three clocks (Pentium Pro "
@@ -151,7 +151,7 @@ def latency_of_the_5400_under_load() -> Finding:
 @check("G10")
 def latency_of_the_5500_under_load() -> Finding:
     spread = (4, 0, 5, 1, 6, 2, 7, 3)
-    ours = crowd_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
+    ours = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, (74, 76, 77, 78, 86), strict=True))
     why = (
         "the L3, and in it the page tables, are shared, which rings of random loads do not see here. By estimate rings "
@@ -166,13 +166,13 @@ def latency_of_the_5500_under_load() -> Finding:
 @check("G11")
 def cache_latencies() -> Finding:
     ours = [level_ns("xeon5500", 16 << 10), level_ns("xeon5500", 128 << 10), level_ns("xeon5400", 128 << 10)]
-    return order(
+    return relation(
         all(abs(o / p - 1) <= 0.15 for o, p in zip(ours, (2, 4, 6), strict=True)),
         ", ".join(f"{v:.1f}" for v in ours) + " ns",
     )
 
 
-def edges(name: str) -> list[int]:
+def plateau_ends(name: str) -> list[int]:
     """Footprints (KiB) at which the latency of dependent loads leaves a plateau."""
     sizes = [2**k for k in range(12, 25)]
     values = [level_ns(name, s) for s in sizes]
@@ -181,8 +181,8 @@ def edges(name: str) -> list[int]:
 
 @check("G12")
 def ends_of_plateaus() -> Finding:
-    new, old = edges("xeon5500"), edges("xeon5400")
-    return order(new == [32, 256, 8192] and old == [32, 4096], f"{new} and {old} KiB")
+    new, old = plateau_ends("xeon5500"), plateau_ends("xeon5400")
+    return relation(new == [32, 256, 8192] and old == [32, 4096], f"{new} and {old} KiB")
 
 
 @check("G13")
@@ -193,15 +193,15 @@ def l2_copy_bandwidth() -> Finding:
         for level in machine(n).data["cache"]
         if level["name"] == "L2"
     ]
-    return order(
+    return relation(
         all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, (40, 28), strict=True)), f"{ours[0]:g} and {ours[1]:g} GB/s"
     )
 
 
 @check("G14")
 def fewer_dimms() -> Finding:
-    loss = 100 * (1 - copy("xeon5500", range(4)) / copy("xeon5500", range(4, 8)))
-    return band(loss, 13, 21, "%")
+    loss = 100 * (1 - copy_rate("xeon5500", range(4)) / copy_rate("xeon5500", range(4, 8)))
+    return within_limits(loss, 13, 21, "%")
 
 
 EVEN_SOCKETS: Final = (
@@ -209,7 +209,7 @@ EVEN_SOCKETS: Final = (
 )
 
 
-def bound(threads: int) -> float:
+def bound_triad(threads: int) -> float:
     """STREAM triad over both sockets, memory local, streaming stores, MB/s."""
     cpus = fill_order([0, 0, 0, 0, 1, 1, 1, 1], "spread")[:threads]
     return triad(machine("xeon5500", EVEN_SOCKETS), cpus, "streaming") / 1e6
@@ -217,7 +217,7 @@ def bound(threads: int) -> float:
 
 @check("G15")
 def bound_stream() -> Finding:
-    ours = [bound(n) for n in (2, 4, 8)]
+    ours = [bound_triad(n) for n in (2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.05 for o, p in zip(ours, (25081, 36845, 36034), strict=True))
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
@@ -226,7 +226,7 @@ def bound_stream() -> Finding:
     )
 
 
-def unbound(threads: int, trials: int = 10) -> float:
+def unbound_triad(threads: int, trials: int = 10) -> float:
     """As `bound`, but threads on random cores, memory where each thread began, and one thread in eight moved since."""
     from random import Random
 
@@ -245,7 +245,7 @@ def unbound(threads: int, trials: int = 10) -> float:
 
 @check("G16")
 def unbound_stream() -> Finding:
-    ours = [unbound(n) for n in (2, 4, 8)]
+    ours = [unbound_triad(n) for n in (2, 4, 8)]
     inside = all(abs(o / p - 1) <= 0.08 for o, p in zip(ours, (22009, 33750, 31795), strict=True))
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
