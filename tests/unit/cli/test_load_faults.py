@@ -169,7 +169,7 @@ def test_a_comparison_of_which_a_run_does_not_count_is_status_1_after_the_table(
     script = "echo >> runs; test $(wc -l < runs) -le 2"
     file = wrote(tmp_path, QUIET + f"[[program]]\nname = 'a'\ncommand = ['sh', '-c', {json.dumps(script)}]")
     done = meshmark("load", "run", file, "--alone", "--repetitions", "3", "--out", "out", folder=tmp_path)
-    one_line(done, 1, "scenario: 1 of 3 runs do not count", "a, copy 0: ended with status 1")
+    one_line(done, 1, "scenario: 1 of 3 runs are excluded", "a, copy 0: ended with status 1")
 
 
 @pytest.mark.parametrize(

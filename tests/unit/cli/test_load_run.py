@@ -308,7 +308,7 @@ def test_a_killed_comparison_goes_on_in_its_folder(tmp_path: Path, program: Path
     ended = {o.run: (tmp_path / "out" / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in done}
     again = meshmark(*words, folder=tmp_path)
     assert again.returncode == 0, again.stderr
-    assert f"{len(done)} runs are there" in again.stderr
+    assert f"{len(done)} runs are done" in again.stderr
     assert read_outcomes(tmp_path / "out")[: len(done)] == done
     assert len(read_outcomes(tmp_path / "out")) == 8
     for run, then in ended.items():

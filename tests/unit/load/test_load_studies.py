@@ -539,8 +539,8 @@ KILLED = """
 import sys
 from pathlib import Path
 from meshmark.load.studies.copies import copies
-from meshmark.load.studies.bench import How
-copies(sys.argv[2:], Path(sys.argv[1]), cpus=({cpu},), counts=(1, 2), how=How(repetitions=4))
+from meshmark.load.studies.bench import StudyOptions
+copies(sys.argv[2:], Path(sys.argv[1]), cpus=({cpu},), counts=(1, 2), options=StudyOptions(repetitions=4))
 """
 
 
@@ -563,7 +563,7 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     found = copies(
         BUSY, folder, cpus=CPUS[:1], counts=(1, 2), options=StudyOptions(repetitions=4, notify=messages.append)
     )
-    assert f"{len(done)} runs are there" in messages[0]
+    assert f"{len(done)} runs are done" in messages[0]
     assert len(messages) == 1 + 8 - len(done)
     assert (folder / JOURNAL).read_bytes().startswith(kept)
     assert read_outcomes(folder)[: len(done)] == done

@@ -98,7 +98,11 @@ def check_met(program: Program) -> None:
             # Few variants do I/O and most of the system's work: those sums are as coarse as their calls.
             coarse = quantum > 1e-3
             assert has[name] == pytest.approx(value, rel=0.6 * quantum if coarse else 1e-3, abs=1e-12), name
-            assert not coarse or abs(has[name] / value - 1) < 1e-3 or any("calls are whole" in n for n in program.notes)
+            assert (
+                not coarse
+                or abs(has[name] / value - 1) < 1e-3
+                or any("calls are indivisible" in n for n in program.notes)
+            )
     assert sum(p.variant.volume_bytes for p in program.parts) <= wish.memory_mib * MIB
     assert {p.variant.threads for p in program.parts} == {wish.threads}
     assert all(p.calls >= 1 and 0 <= p.phase < 1 for p in program.parts)
@@ -200,7 +204,7 @@ def test_too_little_memory_says_how_much_is_enough() -> None:
     if "memory_mib" in said:
         enough = float(said.split()[-1])
         check_met(synthesize(base(), dataclasses.replace(wish, memory_mib=enough)))
-    with pytest.raises(UsageError, match=r"memory_mib: found 0\.001; the least volume is"):
+    with pytest.raises(UsageError, match=r"memory_mib: found 0\.001; the smallest variant needs"):
         synthesize(base(), TargetProfile(run_time_s=1.0, memory_mib=0.001))
 
 
@@ -230,7 +234,7 @@ def test_a_fraction_alone_is_not_met_by_no_traffic() -> None:
 
 def test_short_programs_say_that_calls_are_whole() -> None:
     program = synthesize(base(), TargetProfile(run_time_s=0.02, metrics={"memory_gb_per_s": 2.0, "gflop_per_s": 1.0}))
-    assert any("calls are whole" in n for n in program.notes)
+    assert any("calls are indivisible" in n for n in program.notes)
 
 
 def test_another_seed_is_another_program_of_the_same_behaviour() -> None:
@@ -340,7 +344,7 @@ def test_an_impossible_wish_reads_well() -> None:
         "traffic: no mix of the kernels gives gflop_per_s = 2, memory_gb_per_s = 500; possible while"
     )
     assert re.search(r"memory_gb_per_s [\d.e+-]+ to [\d.]+", said)
-    assert re.fullmatch(r"the nearest that is possible: gflop_per_s = [\d.]+, memory_gb_per_s = [\d.]+", why.value.hint)
+    assert re.fullmatch(r"the nearest feasible profile: gflop_per_s = [\d.]+, memory_gb_per_s = [\d.]+", why.value.hint)
     assert why.value.status == 2
 
 

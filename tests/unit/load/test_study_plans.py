@@ -38,7 +38,7 @@ def run_of(cell: Cell, repetition: int, wall_s: float, reason: str = "") -> Outc
     use = Use(
         program=cell.measured[0],
         copy=0,
-        options="ok",
+        how="ok",
         wall_s=wall_s,
         waiting_s=0.0,
         user_s=wall_s,
@@ -191,7 +191,7 @@ def test_a_matrix_without_classes_has_every_kind_that_memory_serves(
     near = [v for v in variants if v.served_by != "memory"]
     with pytest.raises(UsageError, match="no sequential variant served by memory; name classes"):
         matrix(tmp_path / "near", near)
-    with pytest.raises(UsageError, match=r"found 'spiral'; allowed are kernels and kinds \(.*stream.*also with @LEVEL"):
+    with pytest.raises(UsageError, match=r"found 'spiral'; allowed: kernels and kinds \(.*stream.*also with @LEVEL"):
         matrix(tmp_path / "unknown", variants, ["stream", "spiral"])
 
 
@@ -202,7 +202,7 @@ def test_a_class_is_a_kind_or_a_kernel_at_a_level(variants: list[Variant]) -> No
     assert kernel_class(f"{v.kind}@{v.served_by}")(v)
     assert not kernel_class(f"{v.kind}@{'L1' if v.served_by != 'L1' else 'memory'}")(v)
     assert not kernel_class("no such kind")(v)
-    with pytest.raises(UsageError, match="found 'stream@L9'; levels are L1, L2, L3, memory"):
+    with pytest.raises(UsageError, match="found 'stream@L9'; allowed levels: L1, L2, L3, memory"):
         kernel_class("stream@L9")
 
 

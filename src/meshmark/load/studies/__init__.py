@@ -1,1 +1,1 @@
-"""Studies: scenarios that are repeated in turn and compared, a module a study."""
+"""Studies: scenarios that alternate, are repeated and compared. One module per study."""

@@ -1,8 +1,7 @@
-"""A scenario's programs against themselves alone: how much longer each takes in this company.
+"""Measures the co-run slowdown of each program of a scenario.
 
-One copy of each program runs by itself, on the CPUs that it has in the scenario, and the whole scenario runs, in turns
-and as often as asked; with four repetitions there are intervals. Folder, order and resuming are those of every study
-(`study.py`).
+Runs of the whole scenario alternate with runs of one copy of each program alone, on the CPUs that the copy has in the
+scenario. Confidence intervals need four repetitions. `cells.py` describes the folder, the order and how to resume.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ TOGETHER: Final = "together"
 
 @dataclass(frozen=True, kw_only=True)
 class CoRun(StudyResult):
-    points: tuple[Point, ...]  # x: number of the program in the scenario; none where nothing ran alone
-    run: Path | None  # folder of the run of median bench time of the whole scenario; None where none counts
+    points: tuple[Point, ...]  # x: index of the program in the scenario; empty if nothing ran alone
+    run: Path | None  # folder of the scenario run with the median bench time; None if no run is valid
 
 
 def co_run(
@@ -41,18 +40,18 @@ def co_run(
     options: StudyOptions = DEFAULT_OPTIONS,
     here: Here | None = None,
 ) -> CoRun:
-    """Repeated runs of a scenario, and of each of its programs alone.
+    """Run a scenario repeatedly, and each of its programs alone.
 
-    A program's copies count as one, by their mean: they are no independent samples. A run in which a program died does
-    not count, for then the others had not the company that was asked for.
+    Copies of a program are averaged, because they are not independent samples. A run in which a program failed is
+    excluded, because the other programs did not run under the requested load.
 
     Args:
-        files: of the programs that were synthesised for what the scenario prescribes, by name.
-        alone: also each program alone; else the scenario only, again and again.
+        files: Files of the programs synthesised for the scenario's target profiles, by name.
+        alone: Also run each program alone; else repeat the scenario only.
 
     Raises:
-        UsageError: the scenario asks for what is not here, or the folder holds something else.
-        MeshmarkError: no run counts.
+        UsageError: The scenario does not fit this machine, or the folder holds something else.
+        MeshmarkError: No run is valid.
     """
     here = Here.now() if here is None else here
     scenario, memory = _with_files(scenario, files)
@@ -119,7 +118,11 @@ def co_run(
 
 
 def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario, dict[str, int]]:
-    """The scenario with every made program by its file, and what a copy of each takes, B."""
+    """Replace each target profile by the file of its program.
+
+    Returns:
+        The scenario, and the memory of a copy of each synthetic program, B.
+    """
     members, memory = [], {}
     for p in scenario.programs:
         if not p.synthesised:
@@ -127,9 +130,7 @@ def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario
             continue
         file = p.file or files.get(p.name)
         if file is None:
-            raise UsageError(
-                f"program {p.name}: nothing was synthesised for it", "meshmark load make makes a program's file"
-            )
+            raise UsageError(f"program {p.name}: no program was synthesised", "create it with meshmark load make")
         threads, memory[p.name] = threads_of(file)
         members.append(dataclasses.replace(p, file=file.resolve(), profile=None, threads=threads))
     return dataclasses.replace(scenario, programs=tuple(members)), memory
@@ -140,7 +141,7 @@ def _cell_of(program: str) -> str:
 
 
 def _alone(scenario: Scenario, here: Here) -> list[Cell]:
-    """A cell a program: its copies in turn, each on the CPUs that it has in company."""
+    """Return one cell per program, which runs its copies in turn, each on its CPUs in the scenario."""
     placed = place_copies(scenario, here)
     cells = []
     for p in scenario.programs:
@@ -154,7 +155,7 @@ def _alone(scenario: Scenario, here: Here) -> list[Cell]:
 
 
 def _waited(outcomes: Sequence[Outcome]) -> str:
-    """Part of its time that a thread waited for a CPU, median over the runs."""
+    """Format the share of the time that a thread waited for a CPU, median over the runs."""
     shares = [
         statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.of() if u.wall_s > 0)
         for o in outcomes
@@ -166,10 +167,10 @@ def _waited(outcomes: Sequence[Outcome]) -> str:
 def _repeated(
     results: Results, name: str, outcomes: Sequence[Outcome], options: StudyOptions, about: Mapping[str, Scalar]
 ) -> list[list[str]]:
-    """A row of the table and the record of a program that only ran in company."""
+    """Record a program that only ran in the scenario, and return its table row."""
     counted = [o for o in outcomes if not o.reason]
     if not counted:
-        results.absent("elapsed", next((o.reason for o in outcomes), "it was not run"), about)
+        results.absent("elapsed", next((o.reason for o in outcomes), "not run"), about)
         return []
     times = [o.time_s(options.clock) for o in counted]
     flags = frozenset().union(*(o.flags for o in counted))

@@ -1,4 +1,4 @@
-"""What every study does: plan cells, run them, and turn the outcomes into a result."""
+"""Common steps of all studies: plan cells, run them, and turn the outcomes into a result."""
 
 from __future__ import annotations
 
@@ -35,20 +35,18 @@ from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
 from meshmark.values.inputs import found
 
-# ---------------------------------------------------------------- one study
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyOptions:
-    """What all studies are told. `rounds`: of calibration of each program that is made."""
+    """Options of all studies."""
 
-    repetitions: int = 5  # intervals need 4
+    repetitions: int = 5  # confidence intervals need 4
     seed: int = 0
     clock: Clock = "wall"
-    rounds: int = 1
-    memory_mib: float = MEMORY_MIB  # of each program that is made
-    machine: str = ""  # whose base data the variants are
-    timeout_s: float = 0.0  # of one run, which then does not count; 0: none
+    rounds: int = 1  # calibration rounds of each synthesised program
+    memory_mib: float = MEMORY_MIB  # of each synthesised program
+    machine: str = ""  # machine of the calibration data
+    timeout_s: float = 0.0  # limit of one run, which is then excluded; 0: none
     notify: Notify = silent
 
 
@@ -57,18 +55,18 @@ DEFAULT_OPTIONS: Final = StudyOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class StudyResult:
-    """Of every study."""
+    """Result of a study; each study adds its own fields."""
 
     study: str
     folder: Path
     records: tuple[Record, ...]
     absences: tuple[Absence, ...]
     table: str
-    excluded: str = ""  # which runs do not count, in a line; "": all do
+    excluded: str = ""  # message about excluded runs; "": all are valid
 
 
 class Bench:
-    """One study on its way."""
+    """A study in progress."""
 
     def __init__(
         self,
@@ -80,17 +78,17 @@ class Bench:
         variants: Sequence[Variant] = (),
     ) -> None:
         if not 1 <= options.repetitions <= MAX_REPETITIONS:
-            raise UsageError(f"repetitions: found {options.repetitions}; allowed are 1 to {MAX_REPETITIONS}")
+            raise UsageError(f"repetitions: found {options.repetitions}; allowed: 1 to {MAX_REPETITIONS}")
         if options.clock not in CLOCKS:
-            raise UsageError(f"clock: found {found(options.clock)}; allowed are {', '.join(CLOCKS)}")
+            raise UsageError(f"clock: found {found(options.clock)}; allowed: {', '.join(CLOCKS)}")
         if not 0 <= options.timeout_s <= 1e6:
-            raise UsageError(f"timeout_s: found {options.timeout_s:g}; allowed is a number from 0 to 1000000")
+            raise UsageError(f"timeout_s: found {options.timeout_s:g}; allowed: 0 to 1000000")
         self.name, self.out, self.options = name, out, options
         self.here = Here.now()
         self.cpus = tuple(cpus) or self.here.cpus
         if len(set(self.cpus)) != len(self.cpus) or not set(self.cpus) <= set(self.here.cpus):
             raise UsageError(
-                f"cpus: found {found(list(self.cpus))}; allowed are different ones of {format_list(self.here.cpus)}"
+                f"cpus: found {found(list(self.cpus))}; allowed: distinct CPUs of {format_list(self.here.cpus)}"
             )
         self.variants = variants
         self.parameters = {
@@ -120,7 +118,7 @@ class Bench:
 
     def target(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> TargetProfile:
         if not 0 < run_time_s <= 1e5:
-            raise UsageError(f"run_time_s: found {run_time_s:g}; allowed is a number above 0, up to 100000")
+            raise UsageError(f"run_time_s: found {run_time_s:g}; allowed: above 0, at most 100000")
         return TargetProfile(
             run_time_s=run_time_s,
             metrics=metrics or {},
@@ -146,7 +144,7 @@ class Bench:
         )
         all_of = [o for runs in outcomes.values() for o in runs]
         if bad := [o for o in all_of if o.reason]:
-            self.excluded = f"{len(bad)} of {len(all_of)} runs do not count: {bad[0].cell}: {bad[0].reason}"
+            self.excluded = f"{len(bad)} of {len(all_of)} runs are excluded: {bad[0].cell}: {bad[0].reason}"
         about: Mapping[str, str] = all_of[0].about if all_of else {}
         results = Results(
             study=self.name,
@@ -174,7 +172,7 @@ class Bench:
         together: Sequence[Outcome],
         conditions: Mapping[str, Scalar],
     ) -> Point | None:
-        """A point with its records, or its absence."""
+        """Record a point, or the reason why it is absent."""
         p, reason = point(x, label, alone, together, self.options.clock)
         if p is None:
             results.absent("slowdown", reason, conditions)
@@ -183,15 +181,15 @@ class Bench:
         return p
 
     def end(self, results: Results, summary: str) -> dict[str, Any]:
-        """What a result's base takes.
+        """Write the records and return the fields of `StudyResult`.
 
         Raises:
-            MeshmarkError: not one run counts, with the first reason.
+            MeshmarkError: No run is valid; the message has the first reason.
         """
         results.write(self.out)
         if not results.records:
-            why = results.absences[0].reason if results.absences else "nothing was run"
-            raise MeshmarkError(f"{self.name}: no run counts: {why}", f"{self.out} has the runs and what they printed")
+            why = results.absences[0].reason if results.absences else "nothing ran"
+            raise MeshmarkError(f"{self.name}: no valid run: {why}", f"the runs and their output are in {self.out}")
         lines = [summary, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
         return {
             "study": self.name,
@@ -203,67 +201,68 @@ class Bench:
         }
 
     def rates(self, given: Sequence[float], target: TargetProfile) -> tuple[float, ...]:
-        """GB/s, rising: those given, or shares of what base data allow.
+        """Return rates in GB/s, ascending: the given ones, or shares of the feasible range.
 
         Raises:
-            UsageError: one is not positive, or there is none.
+            UsageError: A rate is not positive, or none is feasible.
         """
         if given:
             if any(not (isinstance(r, int | float) and 0 < r < 1e6) for r in given):
-                raise UsageError(f"rates: found {found(list(given))}; allowed are numbers of GB/s above 0")
+                raise UsageError(f"rates: found {found(list(given))}; allowed: GB/s above 0")
             return tuple(sorted({float(r) for r in given}))
         reachable = explain(
             self.variants, dataclasses.replace(target, metrics={"memory_gb_per_s": 1.0, **target.metrics})
         )
         top = reachable["memory_gb_per_s"]
         if top is None or top[1] <= 0:
-            raise UsageError("rates: base data allow no rate of memory with what else is asked")
+            raise UsageError("rates: the calibration data allow no memory bandwidth with the other target metrics")
         return tuple(float(f"{top[0] + (top[1] - top[0]) * s:.3g}") for s in SHARES)
 
     def make_program(
         self, name: str, target: TargetProfile, conditions: Mapping[str, Scalar], **more: Any
     ) -> Path | None:
-        """A program's file; None and an absence where it is impossible."""
+        """Return the file of a program; if it is impossible, note the reason and return None."""
         try:
             return self.maker.file(name, target, **more)
-        except UsageError as why:  # impossible, or in more memory than it may take
+        except UsageError as why:  # impossible, or memory_mib is too small
             self.failed.append(("slowdown", str(why), dict(conditions)))
             self.options.notify(f"{self.name}: {why}")
             return None
 
     def work(self, work: Work, key: str = "command") -> Work:
-        """
+        """Check a program's file or a command.
+
         Raises:
-            UsageError: there is no such file or program.
+            UsageError: There is no such file or program.
         """
         if isinstance(work, Path):
             if not work.is_file():
                 raise UsageError(f"{key}: found {work}; no such file")
             return work.resolve()
-        words = [str(w) for w in work]
-        if isinstance(work, str) or not words or not words[0] or shutil.which(words[0]) is None:
-            raise UsageError(f"{key}: found {found(words[0] if words else '')}; no such program is here")
-        return words
+        argv = [str(w) for w in work]
+        if isinstance(work, str) or not argv or not argv[0] or shutil.which(argv[0]) is None:
+            raise UsageError(f"{key}: found {found(argv[0] if argv else '')}; no such program")
+        return argv
 
 
 def work_identity(work: Work) -> list[str] | str:
-    """What tells one work from another: a command's words, a file's name and content."""
+    """Identify a work: the arguments of a command, or the name and a digest of a file."""
     if not isinstance(work, Path):
         return [str(w) for w in work]
     try:
         return f"{work} {hashlib.sha256(read_bytes(work, MAX_PROGRAM_BYTES)).hexdigest()[:16]}"
     except UsageError:
-        return str(work)  # refused where it is used
+        return str(work)  # `Bench.work` reports it
 
 
 def _calibration_key(variants: Sequence[Variant]) -> str:
-    """Tells one set of base data from another: programs made of both would be no study of one thing."""
+    """Return a digest of the calibration data: a resumed study must not mix programs of different ones."""
     return hashlib.sha256(repr([v.to_json() for v in variants]).encode()).hexdigest()[:16] if variants else ""
 
 
 def require_two_cpus(bench: Bench) -> None:
     if len(bench.cpus) < 2:
-        raise AbsentError(f"{bench.name}: needs two CPUs, may use {format_list(bench.cpus)}", "widen the set of CPUs")
+        raise AbsentError(f"{bench.name}: needs two CPUs; available: {format_list(bench.cpus)}", "allow more CPUs")
 
 
 def one_cpu_each(cpus: Sequence[int]) -> list[tuple[int, ...]]:

@@ -1,10 +1,10 @@
-"""How a study is run: scenarios repeated in turn, every run kept, resumed where it stopped.
+"""Runs the scenarios of a study in turn, keeps every run, and resumes an interrupted study.
 
-A study's folder holds `study.json` (what was asked), `programs/` (made once), `journal.jsonl` (a line a finished run,
-on disk before it counts), `runs/` (the folder of each run) and, at the end, `records.jsonl`.
+The folder of a study holds `study.json` (the request), `programs/` (synthesised once), `journal.jsonl` (one line per
+finished run, flushed to disk before the run counts), `runs/` (one folder per run) and finally `records.jsonl`.
 
-What is compared runs close together in time: a repetition runs every group of cells once, groups in an order drawn from
-the seed, and within a group, which is what is compared directly, the order turns round with each repetition.
+Runs that are compared are close together in time. A repetition runs each group of cells once, in an order drawn from
+the seed. Runs of a group are compared directly, so their order alternates with the repetition.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from meshmark.store.files import read_json, write_file
 from meshmark.values.inputs import found
 
 Notify = Callable[[str], None]
-Work = Path | Sequence[str]  # a program's file, or a command
-LEAD_S: Final = 0.25  # neighbours run that long before what is measured starts
-MEMORY_MIB: Final = 512.0  # of a study's programs: setting up and checking more takes longer than running
-OUTLASTS: Final = 12.0  # times as long as what is measured: a neighbour, which is ended with it
-SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of the highest rate that base data allow
+Work = Path | Sequence[str]  # file of a synthetic program, or a command
+LEAD_S: Final = 0.25  # neighbours start this long before the measured programs
+MEMORY_MIB: Final = 512.0  # of each program; initialising and checking more takes longer than the run
+OUTLASTS: Final = 12.0  # run time of a neighbour over that of the measured program, with which it is stopped
+SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of the feasible range of rates
 MAX_REPETITIONS: Final = 100
-QUIET: Final = Canary(0.0, 0.0, False)  # a canary's loads would be one more neighbour
+QUIET: Final = Canary(0.0, 0.0, False)  # no canary: its loads would disturb the programs
 
 
 def silent(_: str) -> None:
-    """Talk to nobody."""
+    """Discard a message."""
 
 
 class _NeighbourStopper:
-    """Ends the neighbours as soon as it hears that all measured copies are done."""
+    """Stops the neighbours as soon as all measured copies have ended."""
 
     def __init__(self, scenario: Scenario, measured: Sequence[str]) -> None:
         of = {p.name: p.copies for p in scenario.programs}
@@ -71,15 +71,12 @@ class _NeighbourStopper:
         if self._left <= 0:
             for pid in self._pids.values():
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGTERM)  # each program leads a group of its own
+                    os.killpg(pid, signal.SIGTERM)  # each program leads its own process group
             self._pids.clear()
 
 
-# ---------------------------------------------------------------- in turn
-
-
 def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[Cell]:
-    """The cells of one repetition. It depends on nothing but these arguments, so that a resumed study keeps it."""
+    """Return the cells of one repetition. Depends on the arguments only, so a resumed study keeps the order."""
     rng = random.Random(f"{seed}/{repetition}")
     shuffled = list(groups)
     rng.shuffle(shuffled)
@@ -89,17 +86,17 @@ def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[
         if len(cells) > 2:
             rng.shuffle(cells)
         elif repetition % 2:
-            cells.reverse()  # alone first, then together first
+            cells.reverse()  # alternate which one runs first
         out += cells
     return out
 
 
 def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: Notify = silent) -> None:
-    """Makes a study's folder, or takes up what lies there if it is the same study.
+    """Create the folder of a study, or resume the same study in it.
 
     Raises:
-        UsageError: another study lies there, by the parameter that differs.
-        MeshmarkError: the folder cannot be written.
+        UsageError: The folder holds another study; the message names the parameter that differs.
+        MeshmarkError: The folder is not writable.
     """
     asked = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
     path = folder / PLAN
@@ -107,25 +104,27 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         try:
             known = read_json(path)
         except UsageError as why:
-            raise UsageError(f"no study of Meshmark's: {why}", "name another folder with --out") from why
+            raise UsageError(f"not a study of Meshmark: {why}", "choose another folder with --out") from why
         for key in {**asked, **(known if isinstance(known, dict) else {})}:
             if not isinstance(known, dict) or known.get(key) != asked.get(key):
                 was = known.get(key) if isinstance(known, dict) else known
                 raise UsageError(
-                    f"{folder}: holds a study with {key} = {found(was)}; asked is {found(asked.get(key))}",
-                    "name another folder with --out, or ask for the same to resume it",
+                    f"{folder}: holds a study with {key} = {found(was)}; requested: {found(asked.get(key))}",
+                    "choose another folder with --out, or use the original options to resume",
                 )
         done = len(read_outcomes(folder))
         if done:
-            notify(f"{name}: resumed in {folder}, {done} runs are there")
+            notify(f"{name}: resuming in {folder}, {done} runs are done")
         return
-    if folder.exists() and any(f.name != "programs" for f in folder.iterdir()):  # those may be made before
-        raise UsageError(f"{folder}: is not empty and holds no study", "name another folder with --out")
+    if folder.exists() and any(
+        f.name != "programs" for f in folder.iterdir()
+    ):  # programs may exist before the study starts
+        raise UsageError(f"{folder}: is not empty and holds no study", "choose another folder with --out")
     write_file(path, json.dumps(asked, indent=1).encode() + b"\n")
 
 
 def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
-    """It failed, or of every pair that it is one of the other did."""
+    """Whether the cell failed, or every cell to compare it with did."""
     if cell.name in failed:
         return True
     for group in groups:
@@ -146,19 +145,19 @@ def run_cells(
     inspect: Callable[[LoadRun], Mapping[str, float]] | None = None,
     here: Here | None = None,
 ) -> dict[str, list[Outcome]]:
-    """Runs what is not in the journal yet, and returns everything that is.
+    """Run what the journal lacks and return all outcomes.
 
-    A cell whose run does not count (a program died, a neighbour ended too early) is not tried again in this study, nor
-    what has nothing left to compare with; the others go on. Its outcomes say why.
+    A cell is not repeated after an invalid run (a program failed, or a neighbour ended too early), nor are cells that
+    have nothing left to compare with. The others continue. The outcome has the reason.
 
     Args:
-        groups: the first cell of each is what the others are compared with.
+        groups: The first cell of each group is the baseline of the others.
 
     Returns:
-        Outcomes by cell and repetition, also those that do not count.
+        Outcomes by cell, in order of repetition, including invalid ones.
 
     Raises:
-        MeshmarkError: a run or the folder fails.
+        MeshmarkError: A run failed or the folder is not writable.
     """
     by_name = {c.name: c for g in groups for c in g}
     done = {
@@ -175,7 +174,7 @@ def run_cells(
             if _is_pointless(cell, groups, failed):
                 continue
             run_folder = folder / "runs" / f"{names[cell.name]}-{repetition:02d}"
-            shutil.rmtree(run_folder, ignore_errors=True)  # of a study that was killed in it
+            shutil.rmtree(run_folder, ignore_errors=True)  # left by a study that was killed during this run
             scenario = cell.scenarios[repetition % len(cell.scenarios)]
             began = time.monotonic()
             report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
@@ -200,17 +199,14 @@ def run_cells(
     return out
 
 
-# ---------------------------------------------------------------- programs
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """Makes programs for a study, once: those of an earlier attempt are used again."""
+    """Synthesises the programs of a study, and reuses existing ones."""
 
     folder: Path  # of the study
     variants: Sequence[Variant]
     machine: str
-    cpus: Sequence[int]  # on which trials run
+    cpus: Sequence[int]  # for calibration runs
     rounds: int = 1
     trial_s: float = 1.0
     notify: Notify = silent
@@ -218,11 +214,15 @@ class Maker:
     def file(
         self, name: str, target: TargetProfile, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
     ) -> Path:
-        """The file of a program. `rounds`: 0 where what counts is that its work is fixed, not how long it takes.
+        """Return the file of a program, and synthesise it if needed.
+
+        Args:
+            only: Filters the variants.
+            rounds: Calibration rounds; 0 if the program needs fixed work rather than an exact run time.
 
         Raises:
-            UsageError: it cannot be, as `synthesize` says.
-            MeshmarkError: a trial failed.
+            UsageError: The target profile is impossible, see `synthesize`.
+            MeshmarkError: A calibration run failed.
         """
         path = self._path(name)
         if path.exists():
@@ -236,7 +236,7 @@ class Maker:
         return path
 
     def longer(self, path: Path, factor: float) -> Path:
-        """The same program with so many times the calls: a neighbour that outlasts what is measured."""
+        """Return the file of the program with `factor` times the calls, for use as a neighbour."""
         out = path.with_name(f"{path.stem}.long.json")
         if not out.exists():
             write_file(out, dump_program(lengthened(read_program(path), factor)).encode())
@@ -247,7 +247,7 @@ class Maker:
 
 
 def lengthened(program: Program, factor: float) -> Program:
-    """The same mix for `factor` times as long."""
+    """Return the same mix for `factor` times the run time."""
     return dataclasses.replace(
         program,
         profile=dataclasses.replace(program.profile, run_time_s=program.profile.run_time_s * factor),
@@ -266,7 +266,7 @@ def member(
     wait_policy: str = "",
     oversubscribe: bool = False,
 ) -> Member:
-    """A program with a copy on each of these sets of CPUs. `endless`: a command is repeated for ever."""
+    """Return a program with one copy per set of CPUs. `endless`: repeat a command until it is stopped."""
     about: dict[str, Any] = {
         "name": name,
         "copies": len(cpus),

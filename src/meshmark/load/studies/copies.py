@@ -1,4 +1,4 @@
-"""Study: throughput over the number of copies of one program."""
+"""Study: throughput by the number of copies of one program."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ from meshmark.values.inputs import found
 @dataclass(frozen=True, kw_only=True)
 class Copies(StudyResult):
     counts: tuple[int, ...]
-    times_s: tuple[tuple[float, ...], ...]  # of each count: mean over the copies of each repetition
-    throughput: tuple[float, ...]  # copies a second, medians: all began at once, the last one's end counts
-    points: tuple[Point, ...]  # x: copies, from the second count on
-
-
-# ---------------------------------------------------------------- copies
+    times_s: tuple[tuple[float, ...], ...]  # by count: mean over the copies of each repetition
+    throughput: tuple[float, ...]  # copies per second, median; from the common start to the end of the last copy
+    points: tuple[Point, ...]  # x: number of copies; without the first count
 
 
 def copies(
@@ -36,20 +33,20 @@ def copies(
     bind: bool = True,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Copies:
-    """Run times, throughput and slowdown of 1 … all copies of a command.
+    """Measure run time, throughput and slowdown by the number of copies of a command.
 
     Args:
-        counts: of copies; empty: 1 … all CPUs, by powers of two beyond 8. 1 is always among them.
-        bind: a copy on each CPU (round again where there are more); else all share the CPUs.
+        counts: Numbers of copies; empty: 1 to the number of CPUs, by powers of two beyond 8. 1 is always included.
+        bind: Bind copies to CPUs round-robin; else all copies share the CPUs.
 
     Raises:
-        UsageError: by the argument.
+        UsageError: An argument is invalid; the message names it.
     """
     bench = Bench("copies", out, options, cpus, {"work": work_identity(work), "counts": list(counts), "bind": bind})
     work = bench.work(work)
     n = len(bench.cpus)
     if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in counts):
-        raise UsageError(f"counts: found {found(list(counts))}; allowed are numbers of copies from 1 to 4096")
+        raise UsageError(f"counts: found {found(list(counts))}; allowed: 1 to 4096 copies")
     default_counts = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
     all_counts = sorted({1, *(counts or default_counts)})
     bench.begin()
@@ -69,7 +66,7 @@ def copies(
         p = bench.point(results, c, f"{c}", alone, outcomes[cell.name], about) if c > 1 else None
         if not runs:
             if c == 1:
-                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
+                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "not run"), about)
             continue
         flags = frozenset().union(*(o.flags for o in runs))
         if c == 1:

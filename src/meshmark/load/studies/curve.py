@@ -1,4 +1,4 @@
-"""Study: how a program slows down over the rate of its neighbour, and whether the curve predicts held-out programs."""
+"""Study: slowdown by the bandwidth of the neighbour, and how well the curve predicts held-out programs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HeldOut:
     rate_gb_per_s: float
     predicted: float  # slowdown
     measured: Point
-    error_points: float  # percentage points, absolute
+    error_points: float  # absolute error, percentage points
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +42,16 @@ class InterferenceCurve(StudyResult):
     curve: Curve
 
     def predict(self, neighbour_gb_per_s: float) -> float:
-        """The slowdown beside a neighbour of that rate.
+        """Predict the slowdown next to a neighbour with that bandwidth.
 
         Raises:
-            UsageError: it lies beyond what was measured.
+            UsageError: The bandwidth is outside the measured range.
         """
         return self.curve(neighbour_gb_per_s)
 
 
 def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int) -> tuple[Cell, dict[str, Cell]]:
-    """The measured program alone, and beside each neighbour."""
+    """Return the cell of the measured program alone, and one per neighbour."""
     first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
     alone = Cell(
         name="alone", measured=("measured",), scenarios=(scenario("curve: alone", member("measured", work, [first])),)
@@ -82,7 +82,7 @@ def _points(
     rates: Mapping[str, float],
     held_out: Mapping[str, Path] | None,
 ) -> tuple[list[Point], list[tuple[str, Point]]]:
-    """The points of the curve, and those that only check it, by neighbour."""
+    """Return the points of the curve, and the held-out points with their neighbour."""
     points: list[Point] = []
     checks: list[tuple[str, Point]] = []
     for key, cell in cells.items():
@@ -109,12 +109,15 @@ def _points(
 
 
 def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]]) -> list[HeldOut]:
-    """The prediction of each held-out neighbour, as a record too; absent where it lies beyond the curve."""
+    """Predict and record each held-out neighbour; absent outside the range of the curve."""
     held: list[HeldOut] = []
     for key, p in checks:
         if not curve.low <= p.x <= curve.high:
             results.absent(
-                "prediction_gap", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
+                "prediction_gap",
+                f"{key}: {p.x:.3g} GB/s is outside the range of the curve",
+                {"neighbour": key},
+                "absent",
             )
             continue
         prediction = curve(p.x)
@@ -155,19 +158,20 @@ def interference_curve(
     outlasts: float = OUTLASTS,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> InterferenceCurve:
-    """How much longer a command takes beside synthesised neighbours, over their GB/s; and whether that predicts others.
+    """Measure the slowdown of a command by the bandwidth of synthetic neighbours, and predict held-out ones.
 
     Args:
-        work: what is measured, on the first CPU.
-        neighbours: programs beside it, one on each of the next CPUs; a rate is that of all together.
-        held_out_gb_per_s: rates of neighbours of other kernels, measured to check the prediction only; None: two
-            between those of the curve.
-        held_out: likewise, files of programs, by name; their rate is as planned.
-        neighbour_run_time_s: what a neighbour is made for, before it is made `outlasts` times as long; it has to
-            outlast the command, with which it is ended.
+        work: The measured program, on the first CPU.
+        neighbours: Number of neighbours, one on each of the next CPUs. Rates are totals over all neighbours.
+        held_out_gb_per_s: Rates of neighbours with other kernels, measured only to check the prediction; None: two
+            between the rates of the curve.
+        held_out: Files of more held-out neighbours, by name, at their planned rates.
+        neighbour_run_time_s: Target run time of a neighbour, which is then extended `outlasts` times. It must outlast
+            the measured program, with which it is stopped.
 
     Raises:
-        UsageError: by the argument; AbsentError: there is one CPU only.
+        UsageError: An argument is invalid; the message names it.
+        AbsentError: Only one CPU is available.
     """
     bench = Bench(
         "interference_curve",
@@ -188,17 +192,17 @@ def interference_curve(
     require_two_cpus(bench)
     work = bench.work(work)
     if not 1 <= neighbours < len(bench.cpus):
-        raise UsageError(f"neighbours: found {neighbours}; allowed are 1 to {len(bench.cpus) - 1}, one a CPU")
+        raise UsageError(f"neighbours: found {neighbours}; allowed: 1 to {len(bench.cpus) - 1}, one per CPU")
     if not outlasts >= 1:
-        raise UsageError(f"outlasts: found {outlasts:g}; allowed is a number from 1 on")
+        raise UsageError(f"outlasts: found {outlasts:g}; allowed: 1 or more")
     target = bench.target(neighbour_run_time_s)
     given = tuple(r / neighbours for r in rates_gb_per_s)
     rates = [r * neighbours for r in bench.rates(given, target)]
     if len(rates) < 2:
-        raise UsageError(f"rates: found {len(rates)}; a curve needs 2")
+        raise UsageError(f"rates: found {len(rates)}; a curve needs at least 2")
     for r in held_out_gb_per_s or ():
         if not 0 < r <= max(rates):
-            raise UsageError(f"held_out_gb_per_s: found {r:g}; allowed are rates above 0, up to {max(rates):g}")
+            raise UsageError(f"held_out_gb_per_s: found {r:g}; allowed: above 0, at most {max(rates):g}")
     for k, file in (held_out or {}).items():
         bench.work(file, f"held_out: {k}")
     bench.begin()
@@ -232,7 +236,9 @@ def interference_curve(
     )
     if not points:
         bench.end(results, "")
-        raise MeshmarkError("interference_curve: no run beside a neighbour counts", f"{out} has them")
+        raise MeshmarkError(
+            "interference_curve: no run next to a neighbour is valid", f"the runs and their output are in {out}"
+        )
     points.sort(key=lambda p: p.x)
     curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
     held = _held_out(results, curve, checks)

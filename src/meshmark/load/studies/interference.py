@@ -1,4 +1,4 @@
-"""Study: which kinds of programs slow each other down, pair by pair."""
+"""Study: pairwise slowdown of classes of programs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Matrix(StudyResult):
 
 
 def kernel_class(name: str) -> Callable[[Variant], bool]:
-    """The variants of a class: a kind (`stream`), a kernel (`triad`), or either at a level (`stream@memory`).
+    """Return the filter of a class: a kind (`stream`), a kernel (`triad`), or either at a level (`stream@memory`).
 
     Raises:
-        UsageError: the level is none.
+        UsageError: The level is unknown.
     """
     what, at, level = name.partition("@")
     if at and level not in LEVELS:
-        raise UsageError(f"classes: found {found(name)}; levels are {', '.join(LEVELS)}")
+        raise UsageError(f"classes: found {found(name)}; allowed levels: {', '.join(LEVELS)}")
     return lambda v: what in (v.kind, v.kernel) and (not at or v.served_by == level)
 
 
@@ -48,16 +48,17 @@ def interference_matrix(
     run_time_s: float = 5.0,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Matrix:
-    """How much longer fixed work of one class of kernels takes while a program of another class runs beside it.
+    """Measure the slowdown of fixed work of each class next to a program of each class.
 
-    The two change places from one repetition to the next, so that a difference between their CPUs falls out.
+    The two programs swap CPUs with each repetition, so that differences between the CPUs cancel out.
 
     Args:
-        classes: see `kernel_class`; empty: every kind that has sequential variants served by memory, and those alone.
-        cpus: the first two are used; empty: of all that may be.
+        classes: See `kernel_class`; empty: the sequential variants served by memory, of each kind that has any.
+        cpus: The first two are used; empty: all available CPUs.
 
     Raises:
-        UsageError: by the argument; AbsentError: there is one CPU only.
+        UsageError: An argument is invalid; the message names it.
+        AbsentError: Only one CPU is available.
     """
     bench = Bench(
         "interference_matrix", out, options, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants
@@ -70,11 +71,11 @@ def interference_matrix(
     for name in names:
         if not any(map(kernel_class(name), (v for v in variants if v.threads == 1))):
             kinds = ", ".join(sorted({v.kind for v in variants if v.threads == 1}))
-            raise UsageError(f"classes: found {found(name)}; allowed are kernels and kinds ({kinds}), also with @LEVEL")
+            raise UsageError(f"classes: found {found(name)}; allowed: kernels and kinds ({kinds}), also with @LEVEL")
     bench.begin()
     files: dict[str, Path] = {}
     for name in names:
-        # Whoever names idle or system kernels wants them.
+        # Idle and system kernels are used only if `kernels` names them.
         only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
         target = bench.target(
             run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60]
@@ -123,7 +124,7 @@ def interference_matrix(
 
 
 def other_mix(bench: Bench, key: str, target: TargetProfile) -> Path | None:
-    """A program of the same rate of half of the kernels only; None where they do not give it."""
+    """Synthesise a program with the same rate from a random half of the kernels; None if that is impossible."""
     kernels = sorted({v.kernel for v in bench.variants if v.threads == 1})
     random.Random(f"{bench.options.seed}/{key}").shuffle(kernels)
     try:

@@ -22,15 +22,12 @@ from meshmark.store.record import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class Isolation(StudyResult):
-    points: tuple[Point, ...]  # x: domains loaded, from 2 on
-    tests: tuple[Equivalence, ...]  # one a point
-
-
-# ---------------------------------------------------------------- domains
+    points: tuple[Point, ...]  # x: number of loaded domains, from 2
+    tests: tuple[Equivalence, ...]  # one per point
 
 
 def memory_domains(cpus: Sequence[int] = ()) -> list[tuple[int, ...]]:
-    """CPUs of each memory domain of this machine that may be used."""
+    """Return the available CPUs of each memory domain of this machine."""
     allowed = set(cpus or Here.now().cpus)
     cpu_sets = (tuple(c for c in n.near_cpus or n.cpus if c in allowed) for n in from_sysfs().nodes if n.cpus)
     return [s for s in cpu_sets if s]
@@ -46,29 +43,30 @@ def isolation(
     margin: float = 0.05,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Isolation:
-    """Whether a loaded memory domain is left alone by loads of the others: slowdown over the number of domains loaded.
+    """Measure the slowdown of programs in one memory domain by the number of loaded domains.
 
-    The first domain has a program on each of its CPUs, with memory of its own; so have the others, one after the other.
+    The first domain runs one program per CPU, in local memory. The other domains are loaded likewise, one by one.
 
     Args:
-        domains: CPUs of each; empty: this machine's.
-        rate_gb_per_s: of one program; 0: 0.7 of what base data allow.
-        margin: a slowdown within 1 / (1 + margin) … 1 + margin counts as none (`effects.equivalence`).
+        domains: CPUs of each domain; empty: those of this machine.
+        rate_gb_per_s: Rate of one program; 0: 0.7 of the feasible range.
+        margin: A slowdown from 1 / (1 + margin) to 1 + margin counts as none (`effects.equivalence`).
 
     Raises:
-        AbsentError: there is one domain only. UsageError: by the argument.
+        AbsentError: There is only one domain.
+        UsageError: An argument is invalid; the message names it.
     """
     parts = [tuple(d) for d in domains] or memory_domains()
     if len(parts) < 2:
         where = f": CPUs {format_list(parts[0])}" if parts else ""
         raise AbsentError(
-            f"isolation: one memory domain is here{where}; at least two are compared",
+            f"isolation: found one memory domain{where}; at least two are needed",
             "a machine with more than one NUMA node",
         )
     if any(not d for d in parts) or len({c for d in parts for c in d}) != sum(map(len, parts)):
-        raise UsageError("domains: found empty ones, or a CPU in two; allowed are parts of CPUs without overlap")
+        raise UsageError("domains: found an empty domain or a CPU in two domains; domains must not overlap")
     if options.repetitions < 2:
-        raise UsageError(f"repetitions: found {options.repetitions}; a test of equivalence needs at least 2")
+        raise UsageError(f"repetitions: found {options.repetitions}; an equivalence test needs at least 2")
     bench = Bench(
         "isolation",
         out,
@@ -84,7 +82,7 @@ def isolation(
     )
     rates = bench.rates((rate_gb_per_s,) if rate_gb_per_s else (), bench.target(run_time_s))
     rate = rates[0] if rate_gb_per_s else rates[-2]
-    equivalence((1.0, 1.0), margin)  # refuses a wrong margin before anything runs
+    equivalence((1.0, 1.0), margin)  # reject an invalid margin before anything runs
     bench.begin()
     file = bench.maker.file(f"{rate:g}", bench.target(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
     long = bench.maker.longer(file, OUTLASTS)
@@ -129,7 +127,7 @@ def isolation(
         points.append(p)
         tests.append(test)
         rows.append(
-            [p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", "alike" if test.equivalent else "not shown"]
+            [p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", "equivalent" if test.equivalent else "not shown"]
         )
     text = table(["domains", "slowdown", "95 %", "p", f"within {100 * margin:g} %"], rows)
     return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

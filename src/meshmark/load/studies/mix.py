@@ -1,4 +1,4 @@
-"""Study: equal programs over the share of writes in their traffic."""
+"""Study: slowdown of equal programs by the share of writes in their traffic."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ def mix(
     run_time_s: float = 5.0,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Mix:
-    """How much longer programs take with a copy on every CPU, at one rate, over the part of the traffic that writes.
+    """Measure the slowdown with one copy per CPU at one rate, by the share of writes.
 
     Args:
-        rate_gb_per_s: of one program; 0: half of what base data allow with every one of the fractions.
+        rate_gb_per_s: Rate of one program; 0: half of the maximum that is feasible at every write fraction.
 
     Raises:
-        UsageError: by the argument; AbsentError: there is one CPU only.
+        UsageError: An argument is invalid; the message names it.
+        AbsentError: Only one CPU is available.
     """
     bench = Bench(
         "mix",
@@ -60,7 +61,7 @@ def mix(
     count = checked_copies(bench, copies)
     fractions = sorted({checked_fraction(f) for f in write_fractions})
     if not fractions:
-        raise UsageError("write_fractions: found none; allowed is at least one number from 0 to 1")
+        raise UsageError("write_fractions: found none; give at least one number from 0 to 1")
     rate = rate_gb_per_s
     if rate == 0:
         tops = []

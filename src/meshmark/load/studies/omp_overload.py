@@ -1,4 +1,4 @@
-"""Study: OpenMP programs beside sequential ones on the same CPUs, by wait policy."""
+"""Study: OpenMP programs that share CPUs with sequential programs, by wait policy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
 from meshmark.values.inputs import found
 
-OMP_OUTLASTS: Final = 1000.0  # times as long as a parallel program alone: see omp_overload, run_time_s
+OMP_OUTLASTS: Final = (
+    1000.0  # run time of a sequential program over that of the parallel one, see `run_time_s` of omp_overload
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +33,8 @@ class OmpCase:
     point: Point
     serialisation_alone: float
     serialisation: float  # medians over the repetitions
-    running: float  # mean number of its threads that ran at once
-    cpu_share: float  # of the sequential programs: part of the CPU time that they wanted and got
+    running: float  # mean number of threads that ran at once
+    cpu_share: float  # of the sequential programs: CPU time over CPU and waiting time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +43,10 @@ class OmpOverload(StudyResult):
 
 
 def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
-    """How many threads of a copy ran at once, on average: (s, threads) of each look of the sampler, while it computed
-    (of a synthesised program without its check at the end)."""
+    """Return (duration in s, mean number of running threads) of a copy for each sampling period.
+
+    The check at the end of a synthetic program is left out.
+    """
     use = next(p for p in run.programs if (p.program, p.copy) == (program, copy))
     begin = use.released_s
     end = begin + float(use.done.get("wall_s", use.wall_s))
@@ -66,38 +70,37 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
 
 
 def serialisation(samples: Sequence[tuple[float, float]]) -> float:
-    """Serialisation index: share of a parallel program's time in which fewer than 2 of its threads ran; 0: always at
-    least 2 did, 1: never.
+    """Return the serialisation index: the share of the time in which fewer than 2 threads ran, 0 to 1.
 
-    Of each look only the mean number of running threads is known. From 1 to 2 it is taken as a change between one and
-    two, so that the share is 2 - mean: exact for two threads of which one always runs, else the least that is
-    possible. A thread that spins counts as one that runs (OMP_WAIT_POLICY=active); what that costs the run time shows.
+    Only the mean number of running threads of each sampling period is known. For a mean from 1 to 2 the share is taken
+    as 2 - mean. This is exact for two threads of which one always runs, and a lower bound otherwise. A spinning thread
+    (OMP_WAIT_POLICY=active) counts as running; the run time shows the cost of spinning.
 
     Args:
-        looks: (s, threads) of `running`.
+        samples: (s, threads) from `running`.
     """
     whole = sum(w for w, _ in samples)
     return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / whole if whole > 0 else math.nan
 
 
 def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str]) -> None:
-    """Raises UsageError by the argument."""
+    """Raise UsageError if an argument is invalid."""
     if threads < 2 or copies < 1 or sequentials < 1:
         raise UsageError(
             f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
-            "allowed are 2 threads, 1 copy, 1 program, or more"
+            "allowed: at least 2 threads, 1 copy and 1 program"
         )
     for policy in policies:
         if policy not in WAIT_POLICIES:
-            raise UsageError(f"policies: found {found(policy)}; allowed are {', '.join(WAIT_POLICIES)}")
+            raise UsageError(f"policies: found {found(policy)}; allowed: {', '.join(WAIT_POLICIES)}")
     if not policies:
-        raise UsageError(f"policies: found none; allowed are {', '.join(WAIT_POLICIES)}")
+        raise UsageError(f"policies: found none; allowed: {', '.join(WAIT_POLICIES)}")
 
 
 def _cells(
     bench: Bench, policy: str, parallel_work: Work, sequential_work: Work, threads: int, copies: int, sequentials: int
 ) -> tuple[Cell, Cell]:
-    """The parallel programs alone, and beside sequential ones that run without end."""
+    """Return the cells of the parallel programs alone and next to endless sequential ones."""
     ours = [
         member(
             "parallel",
@@ -132,7 +135,7 @@ def _cases(
     groups: Mapping[str, tuple[Cell, Cell]],
     common: Mapping[str, Scalar],
 ) -> list[OmpCase]:
-    """A case for each wait policy that has a slowdown; records go to `results`."""
+    """Return one case per wait policy with a slowdown, and add its records to `results`."""
     cases = []
     for policy, (alone, together) in groups.items():
         about: dict[str, Scalar] = {"wait_policy": policy, **common}
@@ -176,19 +179,19 @@ def omp_overload(
     run_time_s: float = 0.5,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> OmpOverload:
-    """Programs of T OpenMP threads while sequential programs run endlessly on the same CPUs, by OMP_WAIT_POLICY.
+    """Run OpenMP programs next to endless sequential programs on the same CPUs, by OMP_WAIT_POLICY.
 
     Args:
-        variants: programs are made of them where `parallel` or `sequential` is None.
-        threads: of a parallel program; 0: one a CPU.
-        copies: of the parallel program.
-        sequentials: 0: one a CPU.
-        run_time_s: of a parallel program alone. Its threads meet after each call, some thousand times a second; where
-            they wait spinning for one that has no CPU, that takes a scheduler's slice each time, and all of it a
-            hundred times as long. A run is given up after `How.timeout_s`, here a minute where that is 0.
+        variants: Calibration data to synthesise programs from where `parallel` or `sequential` is None.
+        threads: Threads of a parallel program; 0: one per CPU.
+        copies: Copies of the parallel program.
+        sequentials: Number of sequential programs; 0: one per CPU.
+        run_time_s: Run time of a parallel program alone. Its threads synchronise after each call, thousands of times a
+            second. If they spin while one of them has no CPU, each barrier takes a time slice of the scheduler, and
+            the program takes a hundred times as long. `StudyOptions.timeout_s` limits a run, by default to a minute.
 
     Raises:
-        UsageError: by the argument, also where the clock is not `wall`.
+        UsageError: An argument is invalid, or the clock is not `wall`.
     """
     options = dataclasses.replace(options, timeout_s=options.timeout_s or max(60.0, 100 * run_time_s))
     bench = Bench(
@@ -212,13 +215,13 @@ def omp_overload(
     threads, sequentials = threads or max(2, n), sequentials or n
     _check(threads, copies, sequentials, policies)
     if (parallel is None or sequential is None) and not variants:
-        raise UsageError("parallel: found neither programs nor base data to make them of")
+        raise UsageError("parallel: found neither programs nor calibration data to synthesise them from")
     parallel_work = parallel if parallel is None else bench.work(parallel, "parallel")
     sequential_work = sequential if sequential is None else bench.work(sequential, "sequential")
     bench.begin()
     if parallel_work is None:
-        # Threads that do nothing but hand each other lines or wait at barriers take hundreds of times as long where one
-        # of them has no CPU: what is asked is how usual programs fare.
+        # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no CPU.
+        # That is not representative of programs.
         parallel_work = bench.maker.file(
             "parallel",
             bench.target(run_time_s, threads=threads, name="parallel"),

@@ -1,4 +1,4 @@
-"""One run of one cell of a study: what it measured, and its line in the study's journal."""
+"""Outcomes of the runs of a study, and the journal that stores them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ PLAN: Final = "study.json"
 RECORDS: Final = "records.jsonl"
 Clock = Literal["wall", "dedicated"]
 CLOCKS: Final = ("wall", "dedicated")
-# ---------------------------------------------------------------- what runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Something to run again and again."""
+    """Scenarios that a study repeats."""
 
     name: str  # unique in its study
-    scenarios: tuple[Scenario, ...]  # taken in turn, a repetition each
-    measured: tuple[str, ...] = ()  # programs that are waited for, the others are ended then; empty: all
+    scenarios: tuple[Scenario, ...]  # one per repetition, in turn
+    measured: tuple[str, ...] = ()  # programs to wait for; the others are stopped then; empty: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A copy of a program in one run. Times in s; those of a synthesised program are its own, without its check."""
+    """A copy of a program in one run, times in s. A synthetic program reports its own times, without its check."""
 
     program: str
     copy: int
@@ -47,14 +46,14 @@ class Use:
     user_s: float
     system_s: float
     threads: int
-    counts: Mapping[str, float]  # of a synthesised program
+    counts: Mapping[str, float]  # reported by a synthetic program
 
     def time_s(self, clock: Clock) -> float:
-        """Its run time; `dedicated`: less what each of its threads waited for a CPU, on average."""
+        """Return the run time; `dedicated`: minus the mean time that a thread waited for a CPU."""
         return self.wall_s if clock == "wall" else max(1e-9, self.wall_s - self.waiting_s / max(1, self.threads))
 
     def memory_rate(self, clock: Clock) -> float:
-        """B/s to and from memory by its counts; 0 where it has none."""
+        """Return memory traffic in B/s by the program's counts; 0 if there are none."""
         moved = self.counts.get("memory_read_bytes", 0.0) + self.counts.get("memory_write_bytes", 0.0)
         return moved / self.time_s(clock) if self.wall_s > 0 else 0.0
 
@@ -72,15 +71,15 @@ class Outcome:
     totals: Totals
     flags: frozenset[str]
     about: Mapping[str, str] = field(default_factory=dict)  # machine, build, compiler, kernel
-    more: Mapping[str, float] = field(default_factory=dict)  # what the study looked up in the run
-    reason: str = ""  # why it does not count
+    more: Mapping[str, float] = field(default_factory=dict)  # values that the study derives from the run
+    reason: str = ""  # why it is excluded; "": valid
 
     def of(self, *programs: str) -> list[Use]:
-        """Copies of these programs, or of all that are measured."""
+        """Return the copies of these programs, by default of all measured ones."""
         return [u for u in self.uses if u.program in (programs or self.measured)]
 
     def time_s(self, clock: Clock) -> float:
-        """Mean over the measured copies: copies of one run are no independent samples."""
+        """Return the mean over the measured copies, which are not independent samples."""
         return statistics.fmean(u.time_s(clock) for u in self.of())
 
     def to_json(self) -> dict[str, Any]:
@@ -88,9 +87,10 @@ class Outcome:
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:
-        """
+        """Parse a line of the journal.
+
         Raises:
-            KeyError, TypeError, ValueError: it is no such line.
+            KeyError, TypeError, ValueError: The line is not an outcome.
         """
         kept = {k: v for k, v in line.items() if k != "type"}
         one = Outcome(
@@ -116,10 +116,10 @@ class Outcome:
         times = (n for u in one.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
         numbers = (*times, *dataclasses.astuple(one.totals), *one.more.values())
         if not (all(isinstance(t, str) for t in texts) and all(map(is_count, counts)) and all(map(is_number, numbers))):
-            raise ValueError("a value is not of its type")
+            raise ValueError("a value has the wrong type")
         if not one.reason and not (one.of() and all(u.wall_s > 0 for u in one.of())):
-            raise ValueError("what counts has a run time")
-        json.dumps(kept, ensure_ascii=False).encode()  # half of a character cannot be shown
+            raise ValueError("a valid outcome has a run time")
+        json.dumps(kept, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
         return one
 
 
@@ -146,7 +146,7 @@ def outcome_of(
     ours = [p for p in run.programs if p.program in measured]
     bad = [p for p in ours if p.how != "ok"]
     others = [p for p in run.programs if p.program not in measured]
-    # A neighbour that ended by itself left the measured program alone for a while.
+    # If a neighbour ended early, the measured program ran alone for a while.
     last_s = max((p.released_s + float(p.done.get("wall_s", p.wall_s)) for p in ours if p.how == "ok"), default=0.0)
     early = [p for p in others if p.how == "failed" or p.ended_s < last_s]
     reason = (
@@ -154,9 +154,9 @@ def outcome_of(
         if bad
         else f"program {early[0].program}, copy {early[0].copy}: "
         + (
-            f"it never ran: {early[0].reason}"
+            f"did not start: {early[0].reason}"
             if early[0].how == "failed"
-            else f"as a neighbour it ended after {early[0].ended_s:.3g} s, what is measured after {last_s:.3g} s"
+            else f"the neighbour ended after {early[0].ended_s:.3g} s, before the measured program after {last_s:.3g} s"
         )
         if early
         else ""
@@ -185,7 +185,7 @@ def outcome_of(
 
 @contextlib.contextmanager
 def open_journal(path: Path) -> Iterator[Any]:
-    """The journal, open for one writer, without a torn last line."""
+    """Open the journal for one writer, and remove a torn last line."""
     try:
         with held(path.parent, resumed=True), path.open("ab") as sink:
             cut_torn_end(path)
@@ -195,7 +195,7 @@ def open_journal(path: Path) -> Iterator[Any]:
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """The finished runs of a study, in the order in which they ran; lines that are none are skipped."""
+    """Return the finished runs of a study in order; skip invalid lines."""
     out: dict[tuple[str, int], Outcome] = {}
     for raw in whole_lines(folder / JOURNAL):
         try:

@@ -1,4 +1,4 @@
-"""Study: more programs than CPUs, where the time goes and who waits."""
+"""Study: more programs than CPUs, with the breakdown of CPU time and the waiting time of each copy."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _HEAD: Final = [
 @dataclass(frozen=True, kw_only=True)
 class OverloadCase:
     programs: int
-    totals: Totals  # of the run of median bench time
+    totals: Totals  # of the run with the median bench time
     waiting_s: tuple[float, ...]  # of each copy in that run
-    fairness: float  # Jain's, of the parts of the CPU time that each wanted and got
-    point: Point | None  # against one alone; None for that one
+    fairness: float  # Jain's index of the copies' CPU shares
+    point: Point | None  # against one program alone; None for that one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class Overload(StudyResult):
     cases: tuple[OverloadCase, ...]
 
     def waited(self, share: float = 0.01) -> tuple[int, ...]:
-        """Copies of the last case that waited more than this share of the bench time."""
+        """Return the copies of the last case that waited longer than this share of the bench time."""
         last = self.cases[-1]
         return tuple(i for i, w in enumerate(last.waiting_s) if w > share * last.totals.bench_s)
 
@@ -67,6 +67,7 @@ def _counted(totals: Totals) -> dict[str, float]:
 
 
 def cpu_shares(outcome: Outcome, *programs: str) -> list[float]:
+    """Return CPU time over CPU and waiting time of each copy."""
     out = []
     for u in outcome.of(*programs):
         ran = u.user_s + u.system_s
@@ -77,7 +78,7 @@ def cpu_shares(outcome: Outcome, *programs: str) -> list[float]:
 def _cases(
     bench: Bench, results: Results, outcomes: Mapping[str, Sequence[Outcome]], cells: Mapping[int, Cell]
 ) -> list[OverloadCase]:
-    """A case for each number of programs, from one on; records go to `results`."""
+    """Return one case per number of programs, and add its records to `results`."""
     n = len(bench.cpus)
     alone = outcomes[cells[1].name]
     cases: list[OverloadCase] = []
@@ -87,7 +88,7 @@ def _cases(
         p = bench.point(results, count, f"{count}", alone, outcomes[cell.name], about) if count > 1 else None
         if not runs:
             if count == 1:
-                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
+                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "not run"), about)
             continue
         flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if count > n else set())
         for metric in _counted(runs[0].totals):
@@ -144,11 +145,11 @@ def overload(
     )
     wall_only(options)
     if not 1 <= extra <= 1000:
-        raise UsageError(f"extra: found {extra}; allowed are 1 to 1000")
+        raise UsageError(f"extra: found {extra}; allowed: 1 to 1000")
     if work is not None:
         work = bench.work(work)
     elif not variants:
-        raise UsageError("work: found neither a program nor base data to make one of")
+        raise UsageError("work: found neither a program nor calibration data to synthesise one from")
     bench.begin()
     if work is None:
         work = bench.maker.file("program", bench.target(run_time_s, name="sequential"), rounds=0)
@@ -181,4 +182,4 @@ def overload(
 
 def wall_only(options: StudyOptions) -> None:
     if options.clock != "wall":
-        raise UsageError(f"clock: found {options.clock}; allowed is wall: what programs wait for a CPU is the question")
+        raise UsageError(f"clock: found {options.clock}; allowed: wall, because the study measures waiting for a CPU")

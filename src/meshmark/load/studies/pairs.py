@@ -1,4 +1,4 @@
-"""Equal programs, alone and together: what the studies of a bus, of mixes and of copies share."""
+"""Equal programs alone and together, for the studies of a shared bus and of mixes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.values.inputs import found
 
 
 def alone_and_together(bench: Bench, key: str, work: Work, copies: int) -> tuple[Cell, Cell]:
-    """A program alone, on each of the CPUs in turn, and with copies of it on all of them."""
+    """Return the cells of a program alone on each CPU in turn, and of copies on all CPUs."""
     cpus = bench.cpus[:copies]
     return (
         Cell(
@@ -30,16 +30,16 @@ def alone_and_together(bench: Bench, key: str, work: Work, copies: int) -> tuple
 def checked_copies(bench: Bench, copies: int) -> int:
     count = copies or len(bench.cpus)
     if not 2 <= count <= len(bench.cpus):
-        raise UsageError(f"copies: found {count}; allowed are 2 to {len(bench.cpus)}, one a CPU")
+        raise UsageError(f"copies: found {count}; allowed: 2 to {len(bench.cpus)}, one per CPU")
     return count
 
 
 def rate_alone(outcomes: Sequence[Outcome], clock: Clock) -> float:
-    """B/s of one measured copy alone, as its own counts say; the median of the repetitions."""
+    """Return the memory bandwidth of one copy alone by its counts, B/s; median over the repetitions."""
     return statistics.median(u.memory_rate(clock) for o in outcomes for u in o.of()) if outcomes else 0.0
 
 
 def checked_fraction(value: float) -> float:
     if not (isinstance(value, int | float) and 0 <= value <= 1):
-        raise UsageError(f"write_fraction: found {found(value)}; allowed is a number from 0 to 1")
+        raise UsageError(f"write_fraction: found {found(value)}; allowed: 0 to 1")
     return float(value)

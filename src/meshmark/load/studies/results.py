@@ -1,4 +1,4 @@
-"""A study's results as points, records and tables."""
+"""Points, records and tables of a study."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from meshmark.store.lines import whole_lines
 from meshmark.store.record import SCHEMA, Record, Scalar
 from meshmark.store.run import Absence
 
-# ---------------------------------------------------------------- what comes of it
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Together against alone under one condition. `pairs`: ratios of one repetition each."""
+    """Run times together and alone under one condition. `pairs`: their ratio in each repetition."""
 
     x: float
     label: str
@@ -37,14 +35,14 @@ class Point:
 def point(
     x: float, label: str, alone: Sequence[Outcome], together: Sequence[Outcome], clock: Clock
 ) -> tuple[Point | None, str]:
-    """A point of the runs that count; None and the reason where there are none."""
+    """Return the point, or None and the reason if a run is invalid or missing."""
     for runs in (together, alone):
         if reason := next((o.reason for o in runs if o.reason), ""):
             return None, reason
     first = {o.repetition: o.time_s(clock) for o in alone}
     second = {o.repetition: o.time_s(clock) for o in together}
     if not first or not second:
-        return None, "it was not run"
+        return None, "not run"
     return Point(
         x=x,
         label=label,
@@ -58,7 +56,7 @@ def point(
 
 @dataclass(kw_only=True)
 class Results:
-    """Records and absences of a study as they are collected."""
+    """Collects the records and absences of a study."""
 
     study: str
     machine: str
@@ -108,8 +106,11 @@ class Results:
         )
 
     def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
-        """Run times alone and together, and their ratio. The record's value is the median of the pairs' ratios; the
-        estimate of all runs, which has an interval from 4 repetitions on, is among its conditions."""
+        """Add the run times alone and together, and their ratio.
+
+        The value of the ratio's record is the median over the pairs. Its conditions hold the estimate over all runs,
+        which has a confidence interval from 4 repetitions.
+        """
         for setting, times in (("alone", p.alone_s), ("together", p.together_s)):
             self.add("elapsed", times, {**conditions, "company": setting}, p.flags)
         s = p.slowdown
@@ -144,10 +145,10 @@ class Results:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """The records of a finished study.
+    """Read the records of a finished study.
 
     Raises:
-        UsageError: none lies there.
+        UsageError: The folder holds none.
     """
     path = folder / RECORDS
     if not path.is_file():
@@ -156,7 +157,7 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text; the first to the left, the others to the right."""
+    """Format columns of text, the first left-aligned, the others right-aligned."""
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
     return "\n".join(
         "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
@@ -165,5 +166,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def format_slowdown(s: Slowdown) -> tuple[str, str]:
-    """A slowdown and its interval, for a table."""
+    """Format a slowdown and its confidence interval for a table."""
     return f"{s.ratio:.3f}", f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s.interval else "none below 4 runs"

@@ -1,4 +1,4 @@
-"""Study: equal programs on one memory bus, from which bandwidth on they slow each other down."""
+"""Study: the bandwidth from which equal programs on one memory bus slow each other down."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ from meshmark.store.record import Scalar
 
 @dataclass(frozen=True, kw_only=True)
 class SharedBus(StudyResult):
-    points: tuple[Point, ...]  # x: GB/s of one program, as it ran alone
-    crossing: Crossing  # in the same GB/s
+    points: tuple[Point, ...]  # x: measured GB/s of one program alone
+    crossing: Crossing  # GB/s of one program alone
     level: float
-
-
-# ---------------------------------------------------------------- one bus
 
 
 def shared_bus(
@@ -39,16 +36,17 @@ def shared_bus(
     threshold: float = 0.1,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> SharedBus:
-    """How much longer programs of r GB/s each take when a copy runs on every CPU, over r.
+    """Measure the slowdown with one copy per CPU, by the bandwidth of one program.
 
     Args:
-        cpus: of one memory domain; empty: all that may be used.
-        copies: that run together, one a CPU; 0: all.
-        rates_gb_per_s: of one program; empty: shares of what base data allow.
-        threshold: a slowdown of 1 + threshold is looked for.
+        cpus: CPUs of one memory domain; empty: all available ones.
+        copies: Number of copies that run together, one per CPU; 0: as many as CPUs.
+        rates_gb_per_s: Bandwidths of one program; empty: shares of the feasible range.
+        threshold: Report the bandwidth at which the slowdown crosses 1 + threshold.
 
     Raises:
-        UsageError: by the argument; AbsentError: there is one CPU only.
+        UsageError: An argument is invalid; the message names it.
+        AbsentError: Only one CPU is available.
     """
     bench = Bench(
         "shared_bus",
@@ -67,7 +65,7 @@ def shared_bus(
     require_two_cpus(bench)
     count = checked_copies(bench, copies)
     if not 0 < threshold < 100:
-        raise UsageError(f"threshold: found {threshold:g}; allowed is a share above 0, such as 0.1")
+        raise UsageError(f"threshold: found {threshold:g}; allowed: a share above 0, such as 0.1")
     fraction = {} if write_fraction is None else {"write_fraction": checked_fraction(write_fraction)}
     rates = bench.rates(rates_gb_per_s, bench.target(run_time_s, fraction))
     bench.begin()
@@ -117,12 +115,12 @@ def shared_bus(
             },
         )
     rows = [[p.label, f"{p.x:.3f}", f"{p.x * count:.3f}", *format_slowdown(p.slowdown)] for p in points]
-    what = f"passes {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
-    text = table(["asked", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
+    what = f"exceeds {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
+    text = table(["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
     return SharedBus(points=tuple(points), crossing=crossed, level=1 + threshold, **bench.end(results, text))
 
 
 def _between(c: Crossing) -> str:
-    low = "below what was measured" if c.low is None else f"{c.low:.3g}"
-    high = "beyond what was measured" if c.high is None else f"{c.high:.3g}"
+    low = "below the measured range" if c.low is None else f"{c.low:.3g}"
+    high = "beyond the measured range" if c.high is None else f"{c.high:.3g}"
     return f"{c.value:.3g} GB/s ({low} – {high})" if c.low is not None or c.high is not None else f"{c.value:.3g} GB/s"

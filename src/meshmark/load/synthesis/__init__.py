@@ -1,16 +1,16 @@
-"""From a prescription to a program: how many seconds of which variant.
+"""Synthesises a program that meets a target profile from calibrated kernel variants.
 
-Unknown are x_k >= 0, the part of the run time that is spent in variant k. Every prescribed metric a / d = v is one
-linear equation, sum over k of (a_k - v d_k) / t_k x_k = 0, with t_k the seconds of one call, and the parts add up to 1.
+The unknowns are x_k >= 0, the share of the run time spent in variant k. Each target metric a / d = v is one linear
+equation, sum over k of (a_k - v d_k) / t_k x_k = 0, where t_k is the time of one call. The shares add up to 1.
 
-1. Linear programs (HiGHS) tell at once whether there is such an x, within which range each metric could be while the
-   others hold, and which possible wish is nearest. A metric with a denominator other than time is brought to a linear
-   program by the transformation of Charnes and Cooper (1962).
-2. A vertex of a linear program uses as many variants as there are equations. Of all solutions the one of least
-   sum x_k^2 / s_k is taken: non-negative least squares with a ridge, equations kept exactly. It is solved in its dual,
-   which has one unknown an equation and is piecewise quadratic, by Newton steps: milliseconds, whatever the number of
-   variants.
-3. Calls are whole numbers: rounded, then repaired greedily.
+1. Linear programs (HiGHS) decide whether a solution exists, find the range of each metric while the others hold, and
+   find the nearest feasible profile. The Charnes-Cooper transformation (1962) makes a metric whose denominator is not
+   time linear.
+2. A vertex of a linear program uses only as many variants as there are equations. The solution with the minimum
+   sum x_k^2 / s_k spreads over more: ridge-regularised non-negative least squares with exact equality constraints.
+   Newton steps solve its dual, which is piecewise quadratic with one unknown per equation, in milliseconds whatever
+   the number of variants.
+3. Numbers of calls are rounded to integers and repaired greedily.
 4. `order.py` spreads the calls evenly.
 """
 
@@ -47,10 +47,15 @@ from meshmark.load.variants import Vector as Vector
 
 
 def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
-    """The equations on the usable variants, and the largest part of one; ImpossibleError where there is no solution."""
+    """Set up the equations on the usable variants and find the maximum share of one variant.
+
+    Raises:
+        ImpossibleError: There is no solution.
+        UsageError: A value is not finite or a metric is unknown.
+    """
     for name, value in (("run_time_s", target.run_time_s), *sorted(target.metrics.items())):
         if not math.isfinite(value) or name not in ("run_time_s", *metrics):
-            raise UsageError(f"{target.name}: {name}: found {value}; allowed are finite values of known metrics")
+            raise UsageError(f"{target.name}: {name}: found {value}; allowed: finite values of known metrics")
     table = Table(variants, target.load_balance)
     usual, special = usable_variants(table, target, metrics)
 
@@ -67,7 +72,7 @@ def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metric
         problem = presolved(whole)
         max_share = find_max_share(problem)
         if max_share is not None:
-            notes.append("kernels of the system or idle ones are in it: without them the prescription is impossible")
+            notes.append("uses system or idle kernels: the target profile is impossible without them")
     if max_share is None:
         raise impossible_error(whole)
     return problem, max_share, notes
@@ -81,22 +86,22 @@ def synthesize(
     machine: str = "",
     versions: Mapping[str, str] | None = None,
 ) -> Program:
-    """A program that is planned to behave as prescribed.
+    """Plan a program that meets a target profile.
 
     Args:
-        variants: base data; those of other numbers of threads are ignored. `idle` and `system` kernels, and those that
-            do I/O, are used only where a prescribed metric is about such things, `kernels` names them, or nothing else
-            would do.
-        own_metrics: users' (`parse_metrics`).
-        machine: whose base data these are.
-        versions: of the kernels, by name.
+        variants: Calibration data; variants with another number of threads are ignored. `idle` and `system` kernels
+            and kernels that do I/O are used only if a target metric depends on them, `kernels` names them, or there is
+            no solution without them.
+        own_metrics: User-defined metrics (`parse_metrics`).
+        machine: Machine of the calibration data.
+        versions: Versions of the kernels, by name.
 
     Returns:
-        The program; its `notes` say what fell short (granularity, number of kernels, evenness), if anything.
+        The program. Its `notes` list shortfalls: granularity, number of kernels, evenness.
 
     Raises:
-        ImpossibleError: no mix gives this; says the ranges and the nearest possible wish.
-        UsageError: a key leaves no variant, by its name.
+        ImpossibleError: No mix meets the profile; reports the ranges and the nearest feasible profile.
+        UsageError: A key of the profile excludes all variants; the message names it.
     """
     own = own_metrics or {}
     metrics = all_metrics(own)
@@ -105,7 +110,7 @@ def synthesize(
     small = problem.only(which)
     x = balanced(small, max_share, alternative, target.least_kernels, target.seed)
     for _ in range(4):
-        # A variant with next to no calls takes memory and comes in lumps.
+        # A variant with hardly any calls takes memory and cannot be spread evenly.
         few = (x * target.run_time_s / small.seconds < 2) & (x < 0.01)
         if not few.any():
             break
@@ -115,7 +120,7 @@ def synthesize(
         if tried is None or len(np.unique(fewer.table.kernel_of)) < min(
             target.least_kernels, len(np.unique(small.table.kernel_of[x * target.run_time_s / small.seconds >= 1]))
         ):
-            # The equations need them: what is not used at all goes nevertheless.
+            # The equations need these variants. Drop only those that round to no call.
             kept = np.flatnonzero(x * target.run_time_s / small.seconds >= 0.5)
             small, x = small.only(kept), x[kept]
             break
@@ -126,10 +131,10 @@ def synthesize(
 def explain(
     variants: Sequence[Variant], target: TargetProfile, *, own_metrics: Metrics | None = None
 ) -> dict[str, tuple[float, float] | None]:
-    """Of each prescribed metric, what is reachable while the others hold; also of an impossible wish.
+    """Find the range of each target metric while the others hold, even if the profile is impossible.
 
     Raises:
-        UsageError: a key leaves no variant, by its name.
+        UsageError: A key of the profile excludes all variants; the message names it.
     """
     metrics = all_metrics(own_metrics)
     table = Table(variants, target.load_balance)
@@ -139,44 +144,44 @@ def explain(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What a run of a program took. Give `per_call_s` where the executor measured it, else the totals only."""
+    """Measured times of a run. `per_call_s` is optional: without it, all variants are scaled alike."""
 
-    wall_s: float  # of all calls
-    cpu_s: float | None = None  # sum of the threads
-    per_call_s: Mapping[str, float] | None = None  # mean wall seconds of one call in the sequence, by variant
+    wall_s: float  # all calls
+    cpu_s: float | None = None  # sum over the threads
+    per_call_s: Mapping[str, float] | None = None  # mean wall time of a call in the sequence, by variant
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
     program: Program
-    error: float  # of the run that was measured: wall over prescribed, less 1
-    converged: bool  # the error is within the floor, and the program was left as it was
+    error: float  # of the measured run: wall time over target run time, minus 1
+    converged: bool  # the error is within the floor; the program is unchanged
 
 
 def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, floor: float = 0.0) -> Calibration:
-    """The same variants with other numbers of calls, by times measured in context instead of each kernel alone.
+    """Adjust the numbers of calls by times measured in the mix rather than for each kernel alone.
 
-    In a mix every call finds the caches as others left them, so that base data are a quarter to a half off. Times move
-    by `damping` of the way to the measured ones, because a measurement is noisy too, and numbers of calls as little as
-    the prescription allows. Rates are counts over time: right times make right rates.
+    In a mix, each call finds the caches as other kernels left them, so calibrated times are 25 to 50 % off. Times move
+    towards the measured ones by the factor `damping`, because the measurement is noisy too. The numbers of calls change
+    as little as the target profile allows. Rates are counts over time, so correct times give correct rates.
 
     Args:
-        damping: 1 takes the measured times as they are.
-        floor: repeatability of the machine, relative; an error within it is noise.
+        damping: 1 uses the measured times as they are.
+        floor: Relative repeatability of the machine; an error within it counts as noise.
 
     Raises:
-        ImpossibleError: with these times the chosen variants cannot do it; synthesize again with them.
-        UsageError: a time is no time.
+        ImpossibleError: The chosen variants cannot meet the profile with these times; synthesize again.
+        UsageError: A time is not finite and positive.
     """
     target = program.profile
 
     def time(value: float, what: str) -> float:
         if not (math.isfinite(value) and value > 0):
-            raise UsageError(f"{target.name}: {what}: found {value}; allowed is a time > 0")
+            raise UsageError(f"{target.name}: {what}: found {value}; allowed: a time > 0")
         return value
 
     if not 0 < damping <= 1:
-        raise UsageError(f"{target.name}: damping: found {damping}; allowed is a number above 0, at most 1")
+        raise UsageError(f"{target.name}: damping: found {damping}; allowed: above 0, at most 1")
     error = time(measured.wall_s, "wall_s") / target.run_time_s - 1
     if abs(error) <= floor:
         return Calibration(program, error, True)
@@ -210,14 +215,14 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     before = np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / target.run_time_s
     before *= (1 - target.pace) / before.sum()
     max_share = max(target.most_share, float(before.max()) * 1.2)
-    # Weighted by what they have, so that all change by similar factors and none vanishes.
+    # Weighted by the current shares, so that all change by similar factors and none vanishes.
     x = spread_evenly(*problem.equations(), np.maximum(before, 1e-9), max_share, before)
     if x is None:
         x = any_solution(problem)
     if x is None:
         raise impossible_error(problem)
     phases = np.array([p.phase for p in program.parts])
-    notes = [n for n in program.notes if n.startswith("kernels of the system")]
+    notes = [n for n in program.notes if n.startswith("uses system or idle kernels")]
     made = finish_program(
         problem,
         x,

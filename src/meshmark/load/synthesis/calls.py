@@ -1,4 +1,4 @@
-"""Whole numbers of calls: rounded, then repaired until the sums are right again."""
+"""Rounds the numbers of calls to integers and repairs the sums greedily."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from meshmark.load.program import Part, Program
 from meshmark.load.synthesis.problem import Problem, Row, parts_of
 from meshmark.load.variants import Table, Vector
 
-_GRANULARITY: Final = 1e-3  # relative error of a sum that is worth a word
-_CLOSE: Final = 1e-5  # likewise that needs no repair
-_EXCHANGED: Final = 64  # variants that take part in it
-# ------------------------------------------------------------------ whole calls
+_GRANULARITY: Final = 1e-3  # relative error of a sum above which the program gets a note
+_CLOSE: Final = 1e-5  # relative error of a sum that needs no repair
+_EXCHANGED: Final = 64  # variants considered in an exchange
 
 
 def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]:
-    """Whole numbers of calls, at least one each, and the largest relative error of a prescribed sum."""
+    """Return integer numbers of calls, at least one each, and the maximum relative error of a target sum."""
     equal, rhs = problem.equations()
     seconds, run_time = problem.seconds, problem.target.run_time_s
-    # Now that x is known, so is every denominator: errors are relative ones, in truth.
+    # With x known, the denominators are known too, so errors can be made exactly relative.
     actual = [float(r.under @ x) + r.under_constant for r in problem.rows]
     scale = np.array(
         [1.0, *(r.typical / d if d > 0 and r.value else 1.0 for r, d in zip(problem.rows, actual, strict=True))]
     )
     equal, rhs = equal * scale[:, None], rhs * scale
-    # A sum of a few large calls can be no better than they are: it must not spoil the others.
+    # The error of a sum of a few large calls is bounded by their size. It must not dominate the other sums.
     trust = np.array([1.0, *(1 / (1 + _quantum(r, seconds, x, run_time) / _GRANULARITY) for r in problem.rows)])
     equal, rhs = equal * trust[:, None], rhs * trust
     per_call = equal * (seconds / run_time)  # what one call adds to each equation
     calls = np.maximum(1, np.rint(x * run_time / seconds)).astype(np.int64)
     residual = per_call @ calls - rhs
-    # One call more or less of one variant or of two: time alone cannot be mended without the rates.
+    # Add or remove a call of one or two variants. With one alone, time cannot be corrected without changing rates.
     moves = np.hstack([per_call, -per_call])
     n = len(calls)
     for _ in range(200):
@@ -71,25 +70,25 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
 
 
 def _quantum(row: Row, seconds: Vector, x: Vector, run_time: float) -> float:
-    """The mean call that a metric's sum is made of, as a part of the sum, weighted by what it brings."""
-    brings = np.abs(row.over) * x
-    total = float(brings.sum())
-    return float(brings @ (np.abs(row.over) * seconds)) / total**2 / run_time if total else 0.0
+    """Return the mean contribution of one call to a metric's sum, as a share of the sum, weighted by contribution."""
+    contribution = np.abs(row.over) * x
+    total = float(contribution.sum())
+    return float(contribution @ (np.abs(row.over) * seconds)) / total**2 / run_time if total else 0.0
 
 
 def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np.int64]) -> NDArray[np.int64] | None:
-    """The change of up to four calls that brings the sums nearest to what they should be; None where none is better.
+    """Find the change of up to four calls that minimises the error of the sums; None if no change reduces it.
 
-    Two moves, each of them a call more, a call less or one for another, are met in the middle: all single moves are in
-    a tree, which is asked for what each of them lacks.
+    Meet in the middle: a change combines two moves, each of which adds, removes or swaps a call. A tree of all moves
+    finds the best partner of each.
     """
     from scipy.spatial import cKDTree
 
     some = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(residual)).astype(np.intp)
-    few = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, some])  # of every size in every sum
+    few = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, some])  # small and large contributions to every sum
     n = len(few)
     p = per_call[:, few]
-    giver = np.flatnonzero(calls[few] > 2)  # may lose two
+    giver = np.flatnonzero(calls[few] > 2)  # can lose two calls
     plus = np.concatenate([np.full(1, -1), np.arange(n), np.full(len(giver), -1), np.repeat(np.arange(n), len(giver))])
     minus = np.concatenate([np.full(1, -1), np.full(n, -1), giver, np.tile(giver, n)])
     padded = np.hstack([p, np.zeros((len(residual), 1))])  # index -1: no call
@@ -110,7 +109,7 @@ def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np
 
 
 def _sums(table: Table, target: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
-    """What must grow evenly: numerators and denominators of the prescribed metrics, of one call each."""
+    """Return the sums that must grow evenly: numerators and denominators of the target metrics, per call."""
     out: dict[str, Vector] = {}
     for name in sorted(target.metrics):
         over, under = parts_of(metrics[name])
@@ -136,12 +135,14 @@ def finish_program(
     sums = _sums(problem.table, target, metrics)
     found, even = best_phases(calls.tolist(), problem.seconds, sums, start=phases)
     if error > _GRANULARITY:
-        notes.append(f"calls are whole, so sums are up to {100 * error:.2g} % off; a longer run_time_s is closer")
+        notes.append(
+            f"sums are up to {100 * error:.2g} % off because calls are indivisible; a longer run_time_s reduces this"
+        )
     if even.worst > PLAIN:
         worst = max(even.worst_deviation, key=lambda k: even.worst_deviation[k])
         notes.append(
-            f"{worst} strays up to {100 * even.worst:.2g} % of its total from the straight line; "
-            "a longer run_time_s is more even"
+            f"{worst} deviates from even growth by up to {100 * even.worst:.2g} % of its total; "
+            "a longer run_time_s reduces this"
         )
     serial = problem.table.columns["serial_s"]
     parts = tuple(
@@ -159,11 +160,11 @@ def finish_program(
     )
     if len(program.kernels) < target.least_kernels:
         notes.append(
-            f"{len(program.kernels)} kernels share the work, not {target.least_kernels}: "
-            "no more fit the prescription and its memory_mib"
+            f"{len(program.kernels)} kernels share the work, fewer than {target.least_kernels}: "
+            "the target profile and its memory_mib allow no more"
         )
     top = max(parts, key=lambda p: p.calls * p.variant.wall_s)
     share = top.calls * top.variant.wall_s / target.load_balance / target.run_time_s
     if share > target.most_share * 1.05:
-        notes.append(f"{top.variant.name} has {100 * share:.0f} % of the time: the prescription needs so much of it")
+        notes.append(f"{top.variant.name} has {100 * share:.0f} % of the time: the target profile requires it")
     return dataclasses.replace(program, notes=tuple(notes))

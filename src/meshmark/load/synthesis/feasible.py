@@ -1,4 +1,4 @@
-"""Whether a target profile is possible: linear programs, the range of each metric, and the nearest possible profile."""
+"""Decides by linear programs whether a target profile is feasible, and finds the nearest one that is."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from meshmark.load.synthesis.problem import MIN_DENOMINATOR, ImpossibleError, Problem, Row
 from meshmark.load.variants import Vector
-
-# ------------------------------------------------------------------ linear programs
 
 
 def solve_linear(
@@ -42,7 +40,7 @@ def solve_linear(
 
 
 def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None:
-    """-d x <= -least for every denominator that nothing else keeps from 0."""
+    """Return rows -d x <= -minimum for each denominator that no other equation keeps above 0."""
     free = [r for r in rows if not r.pinned and float(r.under.max(initial=0.0)) > 0]
     if not free:
         return None
@@ -50,7 +48,7 @@ def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None
 
 
 def any_solution(problem: Problem, max_share: float | None = None) -> Vector | None:
-    """Some x that fulfils all equations."""
+    """Return any x that satisfies all equations, or None."""
     if len(problem.table) == 0 or any(not r.pinned and not r.under.any() for r in problem.rows):
         return None
     equal, rhs = problem.equations()
@@ -59,10 +57,10 @@ def any_solution(problem: Problem, max_share: float | None = None) -> Vector | N
 
 
 def _range(rows: Sequence[Row], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
-    """Least and largest value of one metric while the others in `values` hold; None where they cannot."""
+    """Return the minimum and maximum of one metric while the others in `values` hold; None if that is infeasible."""
     row = rows[at]
     n = len(row.over)
-    # Unknown are x and one number tau, scaled so that the metric's denominator is 1.
+    # The unknowns are x and a scalar tau that scales the denominator of the metric to 1 (Charnes-Cooper).
     scale = float(np.abs(row.under).max(initial=0.0)) or abs(row.under_constant) or 1.0
     over_scale = float(np.abs(row.over).max(initial=0.0)) or abs(row.over_constant) or 1.0
     equal = [np.append(np.ones(n), -busy), np.append(row.under, row.under_constant) / scale]
@@ -86,20 +84,20 @@ def _range(rows: Sequence[Row], at: int, values: Mapping[str, float], busy: floa
 
 
 def _inside(value: float, low: float, high: float) -> float:
-    """The value in few digits, within [low, high]."""
+    """Round a value to few digits, within [low, high]."""
     value = min(max(value, low), high)
     for digits in (4, 5, 6, 8, 10, 12):
         near = float(f"{value:.{digits - 1}e}")
         step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 0.0
         for tried in (near, near + step, near - step):
-            said = float(f"{tried:.{digits - 1}e}")
-            if low <= said <= high:
-                return said
+            rounded = float(f"{tried:.{digits - 1}e}")
+            if low <= rounded <= high:
+                return rounded
     return value
 
 
 def _nearest(problem: Problem) -> dict[str, float] | None:
-    """Possible values of all prescribed metrics, with the least sum of relative changes."""
+    """Return feasible values of all target metrics with the minimum sum of relative changes, or None."""
     rows = problem.rows
     n, m = len(problem.table), len(rows)
     if n == 0 or m == 0:
@@ -107,7 +105,7 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
     typical = [r.typical for r in rows]
     x: Vector | None = None
     for _ in range(3):
-        # Per metric two slacks, more and less; the cost of one is its change of the metric, in parts of the wish.
+        # Two slacks per metric, up and down. The cost of a slack is the change relative to the target value.
         equal = np.zeros((1 + m, n + 2 * m))
         rhs = np.zeros(1 + m)
         equal[0, :n], rhs[0] = 1.0, 1.0 - problem.target.pace
@@ -140,7 +138,7 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
         for r in rows
         if abs(achieved[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
     }
-    # What changes is said in few digits, one after the other, each within what the ones before leave it.
+    # Round the changed values one by one, each within the range that the previous ones leave.
     for i, r in enumerate(rows):
         if r.name in kept:
             continue
@@ -155,7 +153,7 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
 
 
 def reachable(problem: Problem) -> dict[str, tuple[float, float] | None]:
-    """Of each prescribed metric, its range while the others hold."""
+    """Return the range of each target metric while the others hold."""
     values = {r.name: r.value for r in problem.rows}
     return {r.name: _range(problem.rows, i, values, 1 - problem.target.pace) for i, r in enumerate(problem.rows)}
 
@@ -165,32 +163,33 @@ def _format(value: float) -> str:
 
 
 def impossible_error(problem: Problem) -> ImpossibleError:
+    """Describe why there is no solution, with the ranges and the nearest feasible profile."""
     ranges = reachable(problem)
     values = _nearest(problem)
     nearest = dataclasses.replace(problem.target, metrics=values) if values is not None else None
-    asked = ", ".join(f"{r.name} = {_format(r.value)}" for r in problem.rows)
-    said = "; ".join(
+    requested = ", ".join(f"{r.name} = {_format(r.value)}" for r in problem.rows)
+    possible = "; ".join(
         f"{name} {_format(span[0])} to {_format(span[1])}" if span else f"{name} none" for name, span in ranges.items()
     )
-    message = f"{problem.target.name}: no mix of the kernels gives {asked}"
+    message = f"{problem.target.name}: no mix of the kernels gives {requested}"
     if len(ranges) > 1:
-        message += f"; possible while the others hold: {said}"
+        message += f"; possible while the others hold: {possible}"
     else:
-        message += f"; possible: {said}"
+        message += f"; possible: {possible}"
     hint = ""
     if values is not None:
-        hint = "the nearest that is possible: " + ", ".join(f"{k} = {v!r}" for k, v in sorted(values.items()))
+        hint = "the nearest feasible profile: " + ", ".join(f"{k} = {v!r}" for k, v in sorted(values.items()))
     return ImpossibleError(message, hint, ranges, nearest)
 
 
 def find_max_share(problem: Problem) -> float | None:
-    """The least bound on a variant's part that is possible, at least the wish's; None where no bound is."""
-    target = problem.target.most_share
-    if any_solution(problem, target) is not None:
-        return target
+    """Return the smallest feasible limit on a variant's share, at least `most_share`; None if there is no solution."""
+    requested = problem.target.most_share
+    if any_solution(problem, requested) is not None:
+        return requested
     if any_solution(problem) is None:
         return None
-    low, high = target, 1.0
+    low, high = requested, 1.0
     for _ in range(12):
         middle = (low + high) / 2
         if any_solution(problem, middle) is None:

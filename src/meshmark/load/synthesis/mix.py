@@ -1,4 +1,4 @@
-"""Which variants a program uses: of all solutions, the one that spreads over many kernels."""
+"""Selects the variants of a program so that the work spreads over many kernels."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from meshmark.load.synthesis.feasible import floor_rows, solve_linear
 from meshmark.load.synthesis.problem import CALLS_EACH, MAX_VARIANTS, MIB, MIN_DENOMINATOR, Problem
 from meshmark.load.variants import Table, Vector
 
-# ------------------------------------------------------------------ many kernels share the work
-
 
 def spread_evenly(
     equal: NDArray[np.float64], rhs: Vector, weight: Vector, max_share: float, start: Vector | None = None
 ) -> Vector | None:
-    """The x of least sum (x - start)^2 / weight with equal @ x = rhs and 0 <= x <= most; None where Newton fails.
+    """Minimise sum (x - start)^2 / weight with equal @ x = rhs and 0 <= x <= max_share; None if Newton fails.
 
-    In the dual there is one number l an equation, x = clip(start + weight * (l @ equal), 0, most), and what is to be
-    least is convex and piecewise quadratic.
+    The dual has one multiplier l per equation, x = clip(start + weight * (l @ equal), 0, max_share), and its objective
+    is convex and piecewise quadratic.
     """
     centre = np.zeros(len(weight)) if start is None else start
     norm = np.sqrt((equal**2 * weight).sum(axis=1))
@@ -49,7 +47,7 @@ def spread_evenly(
             tried = at(dual + length * step)
             if tried[1] <= value + 1e-4 * length * descent:
                 break
-            # Beside the least, values no longer tell steps apart but slopes do.
+            # Near the minimum, rounding hides differences of the value; the slope still shows progress.
             if float(np.abs(tried[2]).max()) < 0.5 * float(np.abs(slope).max()):
                 break
             length /= 2
@@ -74,7 +72,7 @@ def _jitter(n: int, seed: int) -> Vector:
 
 
 def weights(table: Table, seed: int) -> Vector:
-    """By kernel, not by variant: one with many variants is to have no more of the time than one with few."""
+    """Return weights that give each kernel the same total, however many variants it has."""
     count = np.bincount(table.kernel_of, minlength=len(table.kernels))
     return _jitter(len(table), seed) / count[table.kernel_of]
 
@@ -82,15 +80,17 @@ def weights(table: Table, seed: int) -> Vector:
 def _spread_over_kernels(
     problem: Problem, max_share: float, price: Vector, floor: float, free_kernels: int
 ) -> Vector | None:
-    """An x in which as many kernels as can have a part of `floor`, at the least price; at most `free_kernels` of it
-    are paid for."""
+    """Find an x that gives as many kernels as possible a share of `floor`, at the minimum price.
+
+    At most `free_kernels` kernels are rewarded.
+    """
     table = problem.table
     n = len(table)
     used = np.unique(table.kernel_of)
     k = len(used)
     equal, rhs = problem.equations()
     equal = np.hstack([equal, np.zeros((len(rhs), k))])
-    # z <= sum of its kernel's parts; the sum of all z is worth something up to the number of kernels wanted.
+    # z <= sum of the shares of its kernel; the sum of all z is rewarded up to the number of kernels wanted.
     less = np.zeros((k + 1, n + k))
     at = np.searchsorted(used, table.kernel_of)
     less[at, np.arange(n)] = -1.0
@@ -109,7 +109,7 @@ def _spread_over_kernels(
 
 
 def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
-    """Variants with a gain: each kernel's best first, the greatest gain leading, then the second best, …"""
+    """Rank variants with a gain: the best of each kernel by falling gain, then the second best of each, and so on."""
     order = np.lexsort((-gain, table.kernel_of))
     first = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
     rank = np.empty(len(table), dtype=np.int64)
@@ -119,10 +119,13 @@ def _rank_by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
 
 
 def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp], Vector]:
-    """Variants enough for the wish, for many kernels and for variety, within the memory; and an x on them.
+    """Select variants that suffice for the target profile and for variety, within `memory_mib`.
+
+    Returns:
+        Indices of the variants, and a feasible x on them.
 
     Raises:
-        UsageError: the memory does not suffice.
+        UsageError: `memory_mib` is too small.
     """
     target, table = problem.target, problem.table
     cap = target.memory_mib * MIB
@@ -138,8 +141,8 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
     best: Vector | None = None
     chosen: Vector | None = None
     kernel_targets = [max(target.least_kernels, min(used, variant_count))] + [target.least_kernels] * 3
-    # What is used a little costs as much memory as what is used a lot, so its price is raised: reweighting after
-    # Candes, Wakin and Boyd (2008).
+    # A variant costs the same memory however little it is used, so rarely used ones become more expensive: iterative
+    # reweighting after Candes, Wakin and Boyd (2008).
     for round_, kernels in enumerate(kernel_targets + [0] * 4):
         x = _spread_over_kernels(problem, max_share, price * 0.1 * 4.0**round_, floor, kernels)
         if x is None:
@@ -155,15 +158,15 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
             raise MeshmarkError(f"{target.name}: the linear program of the selection failed")
         needed_mib = math.ceil(float(volumes[best > 0].sum()) / MIB)
         raise UsageError(
-            f"{target.name}: memory_mib: found {target.memory_mib:g}; the least found for this wish is {needed_mib}"
+            f"{target.name}: memory_mib: found {target.memory_mib:g}; the target profile needs about {needed_mib}"
         )
     weight = weights(table, target.seed)
     full = spread_evenly(*problem.equations(), weight, max_share)
     picked: list[int] = [int(i) for i in np.flatnonzero(chosen)]
     taken = float(volumes[picked].sum())
     if full is not None:
-        # In turns by share of the time and by share of each prescribed sum, so that none hangs on a few variants:
-        # then it would be as coarse as their calls.
+        # Alternate between the share of the time and the share of each target sum. A sum that depends on a few
+        # variants could only be met as precisely as the size of their calls allows.
         cheap = full / (1 + volumes / (0.02 * cap))
         lists = [_rank_by_kernel(table, cheap)] + [_rank_by_kernel(table, cheap * np.abs(r.over)) for r in problem.rows]
         have = {int(i) for i in picked}
@@ -183,7 +186,7 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
 
 
 def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:
-    """The spread solution, mixed with one of more kernels where it has too few."""
+    """Return the spread solution, mixed with one that uses more kernels if it uses too few."""
     x = spread_evenly(*problem.equations(), weights(problem.table, seed), max_share)
     if x is None or any(
         not r.pinned and float(r.under @ x) < 0.5 * MIN_DENOMINATOR * float(r.under.max()) for r in problem.rows
@@ -197,7 +200,7 @@ def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernel
     for part in (0.25, 0.5, 0.75):
         if kernels(x) >= min_kernels or kernels(alternative) <= kernels(x):
             break
-        # A mixture of two solutions is a solution.
+        # Solutions are convex.
         mixed = (1 - part) * x + part * alternative
         if kernels(mixed) >= min_kernels or part == 0.75:
             return mixed

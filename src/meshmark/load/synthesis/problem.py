@@ -1,4 +1,4 @@
-"""The equations of a synthesis: which variants may be used, and one row for each requested metric."""
+"""Sets up the equations of a synthesis: the usable variants and one row per target metric."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from meshmark.load.variants import Table, Vector
 
 MIB: Final = 1 << 20
 MAX_VARIANTS: Final = 160
-CALLS_EACH: Final = 30  # on average, at least: fewer would come in lumps
-MIN_DENOMINATOR: Final = 1e-4  # of the largest that there is: keeps ratios from 0 / 0
-# Kinds that are used only where a prescribed metric is about them, or `kernels` names them.
+CALLS_EACH: Final = 30  # minimum on average; fewer cannot be spread evenly
+MIN_DENOMINATOR: Final = 1e-4  # relative to the largest; avoids ratios of 0 / 0
+# Kinds that are used only if a target metric depends on them or `kernels` names them.
 _SPECIAL: Final = ("idle", "system")
 _SYSTEM: Final = frozenset({"system_s", "system_calls"})
 _IO: Final = frozenset({"io_read_bytes", "io_write_bytes"})
 
 
 class ImpossibleError(UsageError):
-    """No mix of the variants gives what is prescribed.
+    """No mix of the variants meets the target profile.
 
     Attributes:
-        ranges: of each prescribed metric, what is reachable while the others hold; None where nothing is.
-        nearest: the possible prescription of least relative change.
+        ranges: Range of each target metric while the others hold; None if there is none.
+        nearest: The feasible profile with the minimum relative change.
     """
 
     def __init__(
@@ -43,28 +43,25 @@ class ImpossibleError(UsageError):
         self.nearest = nearest
 
 
-# ------------------------------------------------------------------ equations
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One prescribed metric as numbers of one second of each variant."""
+    """One target metric, as rates of each variant."""
 
     name: str
     value: float
     over: Vector  # a_k / t_k
     under: Vector  # d_k / t_k
-    over_constant: float  # over the run time
+    over_constant: float  # per second of the run time
     under_constant: float
-    pinned: bool  # the other prescribed values keep its denominator from 0
-    typical: float  # about the denominator, per second
+    pinned: bool  # the other equations keep its denominator above 0
+    typical: float  # approximate denominator, per second
 
     def equation(self, value: float | None = None) -> tuple[Vector, float]:
-        """Coefficients of x and the right-hand side, scaled so that an error of e is about a relative one of e."""
+        """Return the coefficients of x and the right-hand side, scaled so that errors are approximately relative."""
         v = self.value if value is None else value
         c = self.over - v * self.under
         rhs = v * self.under_constant - self.over_constant
-        # A write fraction is to be right to 0.0005, be it large or small; all else to a thousandth of itself.
+        # A write fraction has an absolute tolerance of 0.0005, all other metrics a relative one of 0.001.
         scale = max(abs(v), 0.5 if self.name == "write_fraction" else 0.0) * self.typical
         if scale == 0:
             scale = float(np.abs(c).max(initial=0.0)) or 1.0
@@ -73,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The usable variants and the equations on them."""
+    """The usable variants and their equations."""
 
     table: Table
     rows: tuple[Row, ...]
@@ -88,7 +85,10 @@ class Problem:
         return Problem(self.table.only(which), rows, self.target)
 
     def equations(self) -> tuple[NDArray[np.float64], Vector]:
-        """Shape (1 + metrics, variants) and (1 + metrics,); the first is that the parts add up to 1, less the pace."""
+        """Return the matrix, shape (1 + metrics, variants), and the right-hand side, shape (1 + metrics,).
+
+        The first equation is the sum of all shares: 1 minus the pace.
+        """
         both = [r.equation() for r in self.rows]
         return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array(
             [1.0 - self.target.pace, *(b for _, b in both)]
@@ -96,7 +96,7 @@ class Problem:
 
 
 def _fixed_denominator(row: Linear, target: TargetProfile, metrics: Metrics) -> float | None:
-    """The value of a denominator per second, where the prescription tells it."""
+    """Return a denominator per second if the target profile determines it, else None."""
     if (factor := row.multiple_of(Linear({"wall_s": 1.0}))) is not None:
         return factor
     for name, value in sorted(target.metrics.items()):
@@ -110,6 +110,7 @@ def _fixed_denominator(row: Linear, target: TargetProfile, metrics: Metrics) -> 
 
 
 def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[Row, ...]:
+    """Return one row per target metric, sorted by name."""
     rows = []
     t = table.columns["wall_s"]
     waits = spinning(target)
@@ -138,16 +139,21 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
 
 
 def parts_of(m: Metric) -> tuple[Linear, Linear]:
+    """Return the numerator and the denominator of a metric.
+
+    Raises:
+        UsageError: The metric is not a ratio of two sums.
+    """
     if m.ratio is None:
-        raise UsageError(f"{m.name}: can be shown, not prescribed: {m.formula[:60]!r} is no ratio of two sums")
+        raise UsageError(f"{m.name}: cannot be a target: {m.formula[:60]!r} is not a ratio of two sums")
     return m.ratio
 
 
 def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices of the variants that the program may use, and those to fall back on (idle, system).
+    """Return the indices of the usable variants, and of those to use only if there is no other solution.
 
     Raises:
-        UsageError: there is none, by the name of the key that left none.
+        UsageError: A key excludes all variants; the message names it.
     """
     where = target.name
     known = set(table.kernels)
@@ -180,21 +186,21 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
     allowed = (set(target.kernels) or known) - set(target.without)
     keep(
         np.array([v.kernel in allowed for v in vs], dtype=bool),
-        "kernels and without leave no variant with these threads",
+        "kernels and without exclude all variants with this number of threads",
     )
     keep(
         table.volume_bytes <= target.memory_mib * MIB,
-        f"memory_mib: found {target.memory_mib:g}; the least volume is "
+        f"memory_mib: found {target.memory_mib:g}; the smallest variant needs "
         f"{float(table.volume_bytes[mask].min(initial=math.inf)) / MIB:.3g} MiB",
     )
     if target.load_balance < 1:
         keep(
             np.array([not v.team for v in vs], dtype=bool),
-            f"load_balance: found {target.load_balance:g}; the kernels left work as a team, in even shares",
+            f"load_balance: found {target.load_balance:g}; the remaining kernels divide their work evenly",
         )
     for name in sorted(target.metrics):
         known_values = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
-        keep(known_values, f"{name}: base data do not tell it of any variant with threads = {target.threads}")
+        keep(known_values, f"{name}: the calibration data lack it for all variants with threads = {target.threads}")
     system, io = bool(needed & (_SYSTEM | _IO)), bool(needed & _IO)
     does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
     special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in vs], dtype=bool) | does_io
@@ -206,7 +212,7 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
 
 
 def presolved(problem: Problem) -> Problem:
-    """Without the variants that an equation rules out: terms of one sign that add up to 0 are all 0."""
+    """Remove variants that an equation forces to 0: terms of one sign that sum to 0 are all 0."""
     keep = np.ones(len(problem.table), dtype=bool)
     for row in problem.rows:
         c, rhs = row.equation()
