@@ -144,6 +144,15 @@ def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]
     return held
 
 
+def _table(points: Sequence[Point], held: Sequence[HeldOut]) -> str:
+    rows = [[p.label, *format_slowdown(p.slowdown), "", ""] for p in points]
+    rows += [
+        [h.neighbour, *format_slowdown(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"]
+        for h in held
+    ]
+    return table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)
+
+
 def interference_curve(
     work: Work,
     variants: Sequence[Variant],
@@ -242,10 +251,5 @@ def interference_curve(
     points.sort(key=lambda p: p.x)
     curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
     held = _held_out(results, curve, checks)
-    rows = [[p.label, *format_slowdown(p.slowdown), "", ""] for p in points]
-    rows += [
-        [h.neighbour, *format_slowdown(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"]
-        for h in held
-    ]
-    text = table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)
+    text = _table(points, held)
     return InterferenceCurve(points=tuple(points), held_out=tuple(held), curve=curve, **bench.end(results, text))
