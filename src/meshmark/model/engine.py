@@ -1,4 +1,4 @@
-"""The simulator's process: one request in, one answer a run out (docs/reference/model-protocol.md)."""
+"""Runs the simulator: one request in, one answer per run out (docs/reference/model-protocol.md)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Answer = Mapping[str, Any]
 
 
 def find_engine() -> Path:
-    """The simulator of `MESHMARK_MODEL`, of the installed package, or of the build folder of this checkout.
+    """Find the simulator in `MESHMARK_MODEL`, the installed package, or the build folder of this checkout.
 
     Raises:
-        MeshmarkError: none is there, or it cannot be executed.
+        MeshmarkError: It is missing or not executable.
     """
     return find_native("meshmark-model", "MESHMARK_MODEL")
 
@@ -33,15 +33,15 @@ def ask(
     threads: int | None = None,
     on_line: Callable[[Answer], None] | None = None,
 ) -> list[Answer]:
-    """Simulates all runs on one machine; answers in the order of the runs.
+    """Simulate all runs on one machine and return the answers in the order of the runs.
 
     Args:
-        threads: simulations at once; None: all CPUs this process may use. The answers do not depend on it.
-        heard: called with every line as it comes, frames too.
+        threads: Concurrent simulations; None: one per available CPU. The answers do not depend on it.
+        on_line: Called with each output line as it arrives, including frames.
 
     Raises:
-        MachineFileError: the machine is wrong; the message names the file and the key.
-        MeshmarkError: the simulation failed (no progress: the message says who waits for whom).
+        MachineFileError: The machine is invalid; the message names the file and the key.
+        MeshmarkError: The simulation failed. If it deadlocked, the message lists what waits for what.
     """
     if not runs:
         return []
@@ -99,7 +99,7 @@ def ask(
 
 
 def median_of(values: Iterable[float]) -> float:
-    """Median of at least one value."""
+    """Return the median of at least one value."""
     ordered = sorted(values)
     n = len(ordered)
     return ordered[n // 2] if n % 2 else 0.5 * (ordered[n // 2 - 1] + ordered[n // 2])

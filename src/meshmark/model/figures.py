@@ -1,4 +1,4 @@
-"""Key figures of a described machine: those of the closed form at once, those under load by simulation."""
+"""Computes key figures of a modelled machine, in closed form when idle and by simulation under load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a machine, in `unit` (SI); `how`: closed form or simulated."""
+    """One figure of a machine in `unit` (SI). `how`: closed form or simulated."""
 
     name: str
     value: float
@@ -35,7 +35,7 @@ class Figure:
 
 
 def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[Figure]:
-    """Local, mean remote and worst of a square matrix of latencies in s."""
+    """Return the local, mean remote and worst latency of a square matrix in s."""
     n = len(matrix)
     remote = [matrix[a][b] for a in range(n) for b in range(n) if a != b]
     made = [Figure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
@@ -46,7 +46,7 @@ def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[Figure]
 
 
 def figures(machine: MachineFile, simulate: bool = True, progress: Progress | None = None) -> list[Figure]:
-    """The figures of one machine."""
+    """Compute the figures of one machine."""
     closed = ask(
         machine,
         [
@@ -76,7 +76,7 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
     if not math.isnan(peak):
         made.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
     if loads["links"]:
-        # Lines a second that all nodes together may move when everyone reads from everyone, before a link is full.
+        # Rate at which uniform reads between all nodes saturate the first link.
         packets = machine.number("packets.data_flits", 9) * machine.number("router.flit_bytes", 8)
         line = machine.number("memory.line_bytes", 64)
         rate = {k: v["bandwidth_gb_per_s"] * 1e9 for k, v in machine.data.get("links", {}).items()}
@@ -129,7 +129,7 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
 
 
 def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[dict[str, Any]]:
-    """One row a figure: the value on each machine, and how much better (+) or worse (-) than the first."""
+    """Return one row per figure: the value on each machine, and the gain (+) or loss (-) against the first."""
     tables = [{f.name: f for f in figures(m, progress=progress)} for m in machines]
     labels: list[str] = []
     for m in machines:

@@ -1,7 +1,7 @@
-"""A machine file for a measured host: fitted to a few points of its survey, and tried on the others.
+"""Fits a machine file to a few points of a host's survey and checks it against the others.
 
-Fitted are the plateaus of the latency curve, the latency of memory (of each node), the misses that a core keeps on its
-way, the rate of one streaming core, and the rate that all cores share. Everything else is predicted.
+Fitted are the plateaus of the latency curve, the memory latency of each node, the maximum outstanding loads of a core,
+the bandwidth of one streaming core and the bandwidth of all cores. Everything else is predicted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One number of the survey beside the model's; `fitted`: it was used to set a number."""
+    """A value of the survey and the model's. `fitted`: the value was used for the fit."""
 
     what: str
     host: float
@@ -45,7 +45,7 @@ class Fit:
     points: tuple[Point, ...]
 
     def rms(self, fitted: bool) -> float:
-        """Root mean square of the relative errors; NaN where there is no such point."""
+        """Return the root mean square of the relative errors; NaN without points."""
         errors = [p.error for p in self.points if p.fitted is fitted]
         return math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan
 
@@ -61,7 +61,7 @@ def _where(records: Sequence[Record], instrument: str, metric: str, **conditions
 
 
 def _best(records: Sequence[Record]) -> Record:
-    """The record with the fewest flags, then the narrowest spread."""
+    """Return the record with the fewest flags, then the narrowest spread."""
     return min(records, key=lambda r: (len(r.flags), r.spread))
 
 
@@ -71,7 +71,7 @@ def _need(records: Sequence[Record], instrument: str, metric: str, **conditions:
         where = ", ".join(f"{k} {v}" for k, v in conditions.items())
         raise AbsentError(
             f"fit: the survey has no {instrument} {metric}" + (f" with {where}" if where else ""),
-            "a survey with it: meshmark survey",
+            "run meshmark survey",
         )
     return found
 
@@ -84,14 +84,14 @@ def fit(
     folder: Path,
     progress: Progress | None = None,
 ) -> Fit:
-    """Fits a machine to the records of one host.
+    """Fit a machine to the records of one host.
 
     Args:
-        cpus_of: number of CPUs of each memory node.
-        folder: where the draft is written while it is fitted.
+        cpus_of: Number of CPUs of each memory node.
+        folder: Folder for intermediate machine files.
 
     Raises:
-        AbsentError: the survey lacks what must be fitted; the message says what.
+        AbsentError: The survey lacks a required value; the message names it.
     """
     numbers = _numbers(records, cpus_of, line_bytes)
     path = folder / f"{name}.toml"
@@ -101,7 +101,7 @@ def fit(
 
 
 def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
-    """The machine whose streaming core moves what the host's does, or as much as the memory lets it."""
+    """Adjust the outstanding loads of a stream until one core reaches the host's bandwidth or the memory's limit."""
     target = numbers["single"].value
     for _ in range(6):
         path.write_text(_text(name, numbers, cpus_of), encoding="utf-8")
@@ -161,7 +161,7 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
 
 
 def _entry(key: str, value: float, origin: str, text: str) -> str:
-    """One number of a machine file with its origin."""
+    """Format a number of a machine file with its origin."""
     return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text)} }}"
 
 
@@ -180,25 +180,25 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
             'kind = "graph"',
             f"routers = {nodes}",
             f"edges = [{edges}]",
-            'derived = "every node joined to every other"',
+            'derived = "all nodes directly connected"',
             "",
             "[links.between]",
-            _entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "as a node's memory; not surveyed"),
+            _entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "equal to a node's memory bandwidth; not surveyed"),
             _entry("latency_ns", each, *why),
             "",
         ]
     lines += [
         "[router]",
-        _entry("pipeline_ns", 0, "assumed", "in the links"),
-        _entry("cycle_ns", 0.5, "assumed", "fast"),
-        _entry("buffer_flits", 256, "assumed", "ample"),
+        _entry("pipeline_ns", 0, "assumed", "included in the links"),
+        _entry("cycle_ns", 0.5, "assumed", "negligible"),
+        _entry("buffer_flits", 256, "assumed", "not limiting"),
         "",
         "[node]",
         _entry("cpus", cpus_of[0], "derived", "the host's topology"),
-        _entry("controllers", 1, "assumed", "all channels of a node as one"),
+        _entry("controllers", 1, "assumed", "all channels of a node merged into one"),
         "",
         "[cpu]",
-        _entry("outstanding", n["outstanding"], "fitted", "memory parallelism of random chains, one CPU"),
+        _entry("outstanding", n["outstanding"], "fitted", "maximum outstanding loads of random chains, one CPU"),
         _entry("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
         _entry("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
         _entry("request_ns", latency / 4, "derived", "a quarter of the latency"),
@@ -215,11 +215,11 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
         ]
     lines += [
         "[memory]",
-        _entry("channels", 1, "assumed", "all channels of a node as one"),
-        _entry("channel_gb_per_s", n["shared_gb"], "fitted", "the greatest gross rate of all CPUs"),
+        _entry("channels", 1, "assumed", "all channels of a node merged into one"),
+        _entry("channel_gb_per_s", n["shared_gb"], "fitted", "maximum gross bandwidth of all CPUs"),
         _entry("line_bytes", n["line"], "derived", "the host's coherence line"),
         _entry("access_ns", latency / 2, "fitted", "load latency, one chain"),
-        _entry("queue", 256, "assumed", "ample"),
+        _entry("queue", 256, "assumed", "not limiting"),
         "",
         "[coherence]",
         'kind = "snoop"',
@@ -235,7 +235,7 @@ def _compare(
     cpus_of: Sequence[int],
     progress: Progress | None,
 ) -> list[Point]:
-    """Every point of the survey that the model can answer, each once."""
+    """Simulate every distinct point of the survey that the model covers."""
     total = sum(cpus_of)
     comparisons: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}
 

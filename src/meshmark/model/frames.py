@@ -1,4 +1,4 @@
-"""A simulated machine as a source of frames: the same header, the same ticks as a live one's."""
+"""Provides frames of a simulated machine in the format of a live one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.model.patterns import Request, points_of
 
 
 def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
-    """The header of a model's frames (docs/reference/frames.md), with a place for every router."""
+    """Return the header of a model's frames (docs/reference/frames.md), with the position of every router."""
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     topology = str(machine.data["topology"]["kind"])
     places = layout(shape, topology)
@@ -22,15 +22,15 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
     ]
     nodes = [{"name": f"node {n['node']}", "number": n["node"], "router": n["router"]} for n in shape["nodes"]]
 
-    def at(key: str, word: str) -> list[dict[str, Any]]:
+    def at(key: str, label: str) -> list[dict[str, Any]]:
         seen: dict[int, int] = {}
         count: Counter[int] = Counter(shape[key])
         made = []
         for i, node in enumerate(shape[key]):
             which = seen[node] = seen.get(node, -1) + 1
-            several = count[node] > 1 and word != "CPU"
-            name = f"{word} {i}" if word == "CPU" else f"{word} {node}.{which}" if several else f"{word} {node}"
-            made.append({"name": name, "node": node, **({"number": i} if word == "CPU" else {})})
+            several = count[node] > 1 and label != "CPU"
+            name = f"{label} {i}" if label == "CPU" else f"{label} {node}.{which}" if several else f"{label} {node}"
+            made.append({"name": name, "node": node, **({"number": i} if label == "CPU" else {})})
         return made
 
     links = [
@@ -72,17 +72,17 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
 
 
 def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:
-    """The run of a workload (see `meshmark model measure`) that keeps most reads on their way.
+    """Return the run of a workload (see `meshmark model measure`) with the most outstanding reads.
 
     Raises:
-        UsageError: there is no such workload.
+        UsageError: There is no such workload.
     """
     points = points_of(machine, Request(workload))
     return next(p.run for p in reversed(points) if p.run is not None)
 
 
 def frame_lines(machine: MachineFile, run: Mapping[str, Any], window_ns: float, frames: int) -> Iterator[Answer]:
-    """So many frames of a run, from its very beginning: it goes on for that long, whatever it was made for."""
+    """Yield frames from the start of a run, which is extended as needed."""
     lines: list[Answer] = []
     endless = [{**a, "accesses": 0} if "trace" not in a else a for a in run["actors"]]
     longer = {**run, "actors": endless, "warm_ns": 0, "measure_ns": window_ns * (frames + 0.5), "window_ns": window_ns}

@@ -1,4 +1,4 @@
-"""The instruments on a described machine: the same words, metrics and conditions as on a host, source `model`."""
+"""Runs instruments on a modelled machine, with the options, metrics and conditions of a host and source `model`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run and what its answer means."""
+    """A run and how to read its answer."""
 
-    run: Run | None  # None: nothing to simulate, `read` knows
+    run: Run | None  # None: closed form, `read` ignores its argument
     conditions: Mapping[str, Any]
     read: Callable[[Answer], Mapping[str, Sequence[float]]]  # samples of each metric
 
 
 def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
-    """Number of nodes, and the node of each CPU."""
+    """Return the number of nodes, and the node of each CPU."""
     shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
     node_of = [n["node"] for n in shape["nodes"] for _ in range(n["cpus"])]
     return len(shape["nodes"]), node_of
@@ -45,23 +45,25 @@ def measure(
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> list[Record]:
-    """Measures a model with one instrument.
+    """Measure a model with one instrument.
 
     Args:
-        options: the instrument's own, by their word (`footprint`, `memory_node` …), as a user would write them.
-        threads: simulations at once; None: as many as there are CPUs.
+        options: Options of the instrument by key (`footprint`, `memory_node` …), with values as on the command line.
+        threads: Concurrent simulations; None: one per CPU.
 
     Raises:
-        UsageError: an option that a model does not take, or a wrong value.
-        AbsentError: the machine file does not say what this instrument needs.
+        UsageError: A model does not support an option, or a value is invalid.
+        AbsentError: The machine file lacks a number that the instrument needs.
     """
     if instrument not in POINTS:
-        raise AbsentError(f"{instrument}: a model answers {', '.join(POINTS)}", "meshmark list instruments")
+        raise AbsentError(
+            f"{instrument}: not available on models, which support {', '.join(POINTS)}", "meshmark list instruments"
+        )
     make, defaults = POINTS[instrument]
     for key in options:
         if key not in defaults and key != "seed":
             raise UsageError(
-                f"{instrument}: --{key.replace('_', '-')}: found with a model, which takes "
+                f"{instrument}: --{key.replace('_', '-')}: not supported by models, which take "
                 + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
             )
     metrics = {m.name: m for m in description(instrument).metrics}
@@ -81,13 +83,13 @@ def simulate(
     progress: Progress | None = None,
     threads: int | None = None,
 ) -> tuple[list[Record], list[Answer]]:
-    """Runs the points.
+    """Simulate the points.
 
     Args:
-        metrics: of the points' answers.
+        metrics: Metrics that `Point.read` returns, by name.
 
     Returns:
-        their records, and the utilisation frames (none unless `window_ns` is set).
+        The records, and the utilisation frames (empty unless `window_ns` is set).
     """
     runs = [{**p.run, "seed": seed, "window_ns": window_ns} for p in points if p.run is not None]
     frames: list[Answer] = []
@@ -121,10 +123,9 @@ def make_record(
     command: str,
     seed: int,
 ) -> Record:
-    """A record of source `model`; its provenance counts the numbers that the machine file guesses."""
+    """Create a record with source `model`. Its provenance counts the assumed and unknown numbers."""
     from importlib.metadata import version
 
-    uncertain_keys = machine.uncertain_keys()
     return Record.of(
         metric,
         samples,
@@ -137,7 +138,7 @@ def make_record(
             "command": command,
             "seed": seed,
             "machine_file": machine.path.name,
-            "assumed_numbers": len(uncertain_keys),
+            "assumed_numbers": len(machine.uncertain_keys()),
         },
     )
 
@@ -147,7 +148,7 @@ def _levels(machine: MachineFile) -> list[Mapping[str, Any]]:
 
 
 def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping[str, Any] | None:
-    """The smallest cache that holds a footprint; None: memory. Caches are ideal: no conflicts."""
+    """Return the smallest cache that holds a footprint, ignoring conflict misses; None: memory."""
     for level in _levels(machine):
         share = max(1, min(sharers, int(level.get("shared_by", 1))))
         if footprint <= float(level["size_kib"]) * 1024 / share:
@@ -156,7 +157,7 @@ def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping
 
 
 def _memory_nodes(options: Options, count: int) -> list[int]:
-    """Empty: each CPU's own."""
+    """Parse `memory_node`; empty: the local node of each CPU."""
     text = options["memory_node"]
     if text == "local":
         return []
@@ -164,7 +165,7 @@ def _memory_nodes(options: Options, count: int) -> list[int]:
 
 
 def _sizes(instrument: str, options: Options, key: str) -> list[int]:
-    """Within the limits of the host's instrument."""
+    """Parse sizes within the limits of the host's instrument."""
     found, p = grammar.sizes(key, options[key]), description(instrument).parameter(key)
     if wrong := [n for n in found if n < (p.minimum or 1)]:
         raise UsageError(f"{key}: found '{wrong[0]}', allowed: {p.minimum or 1:g} B or more")
@@ -180,7 +181,7 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
     strides = _sizes("latency", options, "stride")
     if wrong := [s for s in strides if s % 8]:
-        raise UsageError(f"stride: found {wrong[0]}, multiples of 8 are needed")  # as on a host: a slot holds a pointer
+        raise UsageError(f"stride: found {wrong[0]}, allowed: multiples of 8")  # as on a host: a slot holds a pointer
     footprints = _sizes("latency", options, "footprint")
     return [
         _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)
@@ -234,8 +235,8 @@ def _chase_point(
 
 def _lines(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
-    asked = options["cpus"] or ("all" if len(node_of) <= 16 else "0")
-    cpus = list(range(len(node_of))) if asked == "all" else grammar.integers("cpus", asked, len(node_of) - 1, 0)
+    text = options["cpus"] or ("all" if len(node_of) <= 16 else "0")
+    cpus = list(range(len(node_of))) if text == "all" else grammar.integers("cpus", text, len(node_of) - 1, 0)
     points = []
     for a in cpus:
         for b in range(len(node_of)) if len(cpus) == 1 else cpus:
@@ -247,11 +248,11 @@ def _lines(machine: MachineFile, options: Options) -> list[Point]:
     return points
 
 
-FILLS: Final = ("cores", "spread", "compact")  # a model's cores have a CPU each: the first and the last are one
+FILLS: Final = ("cores", "spread", "compact")  # cores of a model have one CPU: cores and compact are the same
 
 
 def fill_order(node_of: Sequence[int], how: str) -> list[int]:
-    """CPUs in the order in which a team takes them: by number, or round the nodes."""
+    """Return the CPUs in the order of use: by number, or round-robin over the nodes."""
     cpus = list(range(len(node_of)))
     if how != "spread":
         return cpus
@@ -267,7 +268,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
     cpu_count = len(node_of)
     if (fill := options["fill"]) not in FILLS:
-        raise UsageError(f"fill: found '{quoted(fill)}', allowed are {', '.join(FILLS)}")
+        raise UsageError(f"fill: found '{quoted(fill)}', allowed: {', '.join(FILLS)}")
     order = fill_order(node_of, fill)
     homes: Any = _memory_nodes(options, count) or "local"
     points = []
@@ -309,7 +310,7 @@ def _cached_bandwidth(
 
 
 def _rates(net: int, gross: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
-    """Gross bytes are those that memory moves; net ones those that the program asked for."""
+    """Read net and gross bandwidth from the simulated gross traffic."""
 
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         moved = answer["groups"][0]["bytes_per_s"]
@@ -319,13 +320,13 @@ def _rates(net: int, gross: int) -> Callable[[Answer], Mapping[str, Sequence[flo
 
 
 def latency_and_rate(answer: Answer) -> Mapping[str, Sequence[float]]:
-    """Load latency and bandwidth of the first group."""
+    """Read load latency and bandwidth of the first group."""
     group = answer["groups"][0]
     return {"load_latency": group["latency_s"], "bandwidth_net": group["bytes_per_s"]}
 
 
 def steps_of(chains: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
-    """Time of a chain's step, as a host's chains see it: a wait for a miss buffer is part of it (Little's law)."""
+    """Read the time per step of a chain by Little's law, including the wait for a miss buffer, as on a host."""
 
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         group = answer["groups"][0]
@@ -376,7 +377,7 @@ def _gups(machine: MachineFile, options: Options) -> list[Point]:
 
 
 def io_run(machine: MachineFile, ports: Sequence[int]) -> Run:
-    """Raw reads of devices: every port writes lines to its node's memory, as fast as its devices give them."""
+    """Return a run of raw device reads: each port writes lines to its node's memory at the rate of its devices."""
     line = machine.number("memory.line_bytes")
     pace = line / machine.number("io.device_gb_per_s") if machine.number("io.device_gb_per_s", 0) else 0.0
     chains = int(machine.number("io.outstanding", 16))
@@ -388,7 +389,7 @@ def io_run(machine: MachineFile, ports: Sequence[int]) -> Run:
 def _io(machine: MachineFile, options: Options) -> list[Point]:
     ports = ask(machine, [{"kind": "describe"}], threads=1)[0]["io_ports"]
     if not ports:
-        raise AbsentError(f"io: {machine.name} has no [io]", "a machine file with [io]")
+        raise AbsentError(f"io: {machine.name} has no [io]", "add [io] to the machine file")
     points = []
     for jobs in grammar.integers("jobs", options["jobs"], ports):
         conditions = {"target": "raw", "direction": "read", "block_bytes": 131072, "jobs": jobs}
@@ -406,15 +407,15 @@ def _peak(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
     each = machine.number("cpu.flops_per_cycle", 0.0) * machine.number("cpu.clock_ghz", 0.0) * 1e9
     if not each:
-        raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "a machine file that says it")
+        raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "add it to the machine file")
     return [
         Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [each * n]})  # type: ignore[misc]
         for n in grammar.integers("threads", options["threads"], len(node_of))
     ]
 
 
-# What a model takes, and what it is where nobody asks; the rest of a host's options says how to measure well, or what a
-# model has not: pages, instruction sets.
+# Supported options and their defaults. The other options of a host control measurement quality, or concern pages and
+# instruction sets, which models lack.
 POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], Options]]] = {
     "latency": (
         _latency,

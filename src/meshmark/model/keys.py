@@ -1,4 +1,4 @@
-"""The keys of machine files: which tables and keys there are, their units and limits."""
+"""Defines the tables and keys of machine files, with units and limits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def _not_negative(value: object) -> object:
     return value
 
 
-# The simulator knows more limits of each; here are those of what only this side reads, or works on before.
+# Limits of the keys that Python reads or transforms. The simulator checks the rest.
 Number = Annotated[float, Field(ge=0)] | None
 Above0 = Annotated[float, Field(gt=0)] | None
 Whole = Annotated[float, Field(ge=1, description="a whole number of at least 1"), AfterValidator(_whole)] | None
-Other = Annotated[Any, AfterValidator(_not_negative)]  # no single number: the simulator checks it
+Other = Annotated[Any, AfterValidator(_not_negative)]  # not a single number: the simulator checks it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,24 +40,24 @@ class Bus(Input):
     cpus_per_bus: Annotated[Number, "cores that share a bus"] = None
     bandwidth_gb_per_s: Annotated[Number, "of the bus (GB/s)"] = None
     latency_ns: Annotated[Number, "of a transfer (ns)"] = None
-    turnaround_ns: Annotated[Number, "lost when the bus changes its sender (ns)"] = None
-    gap_ns: Annotated[Number, "lost a transfer (ns)"] = None
+    turnaround_ns: Annotated[Number, "lost when another core starts to send (ns)"] = None
+    gap_ns: Annotated[Number, "overhead per transfer (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Topology(Input):
     kind: Annotated[Other, "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph"] = None
     shape: Annotated[Other, "torus, mesh, ring: nodes along each dimension"] = None
-    links: Annotated[Other, "kind of link, or per dimension (or level) a list of kinds, repeated along it"] = None
+    links: Annotated[Other, "kind of link, or a list of kinds per dimension or level, repeated along it"] = None
     double_links_of_two: Annotated[Other, "torus: a dimension of two nodes has two links, not one"] = None
     dimensions: Annotated[Number, "hypercube: 2^dimensions nodes"] = None
     arity: Annotated[Number, "fat_tree: children of a switch"] = None
     levels: Annotated[Number, "fat_tree: levels of switches"] = None
     parents: Annotated[Number, "fat_tree: parents of a switch [arity]"] = None
     nodes: Annotated[Number, "crossbar, switches: number of nodes"] = None
-    radix: Annotated[Other, "switches: children of a switch, a number a level"] = None
+    radix: Annotated[Other, "switches: children of a switch, one number per level"] = None
     routers: Annotated[Number, "graph: number of routers"] = None
-    edges: Annotated[Other, "graph: [from, to] or [from, to, kind], both ways"] = None
+    edges: Annotated[Other, "graph: [from, to] or [from, to, kind], bidirectional"] = None
     hosts: Annotated[Other, "graph: router of each node [all routers]"] = None
 
 
@@ -70,17 +70,17 @@ class Link(Input):
 @dataclass(frozen=True, kw_only=True)
 class Router(Input):
     flit_bytes: Annotated[Number, "data of a flit (B)"] = None
-    pipeline_ns: Annotated[Number, "from the arrival of a head to its first arbitration (ns)"] = None
+    pipeline_ns: Annotated[Number, "from the arrival of a head flit to its first arbitration (ns)"] = None
     cycle_ns: Annotated[Number, "between arbitrations (ns)"] = None
     allocation_ns: Annotated[Number, "exclusive: from the grant of a virtual channel to the switch (ns)"] = None
     requeue_ns: Annotated[Number, "exclusive: from a packet's last flit to the next packet's routing (ns)"] = None
     credit_ns: Annotated[Number, "from the freeing of space to its use upstream (ns)"] = None
     buffer_flits: Annotated[Number, "of each virtual channel (flits)"] = None
-    adaptive_channels: Annotated[Number, "virtual channels a message class with adaptive routing"] = None
-    escape_channels: Annotated[Number, "classes of deadlock-free channels a message class: 0, 1 or 2"] = None
-    channels_per_escape: Annotated[Number, "virtual channels of each of them"] = None
+    adaptive_channels: Annotated[Number, "adaptively routed virtual channels per message class"] = None
+    escape_channels: Annotated[Number, "classes of deadlock-free channels per message class: 0, 1 or 2"] = None
+    channels_per_escape: Annotated[Number, "virtual channels per escape class"] = None
     message_classes: Annotated[Number, "1 to 4; a machine with memory needs 3"] = None
-    local_arbiters: Annotated[Number, "packets an input may have on their way at once"] = None
+    local_arbiters: Annotated[Number, "packets in transfer per input port"] = None
     channel_sharing: Annotated[Other, "packets (virtual cut-through) or exclusive (a packet owns its channel)"] = None
     routing: Annotated[Other, "adaptive or dimension_order"] = None
     deadlock_allowed: Annotated[Other, "true: simulate a routing that can deadlock"] = None
@@ -102,33 +102,31 @@ class Node(Input):
     arrive_ns: Annotated[Number, "for a packet to reach its endpoint from the router (ns)"] = None
     port_gb_per_s: Annotated[Number, "between an endpoint and its router, each way; 0: unlimited (GB/s)"] = None
     bypass: Annotated[Other, "true: a core reaches its own node's memory without the router"] = None
-    outstanding: Annotated[Number, "misses of all cores of a node at once; 0: no bound"] = None
+    outstanding: Annotated[Number, "maximum outstanding misses of a node; 0: unlimited"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cpu(Input):
     clock_ghz: Annotated[Above0, "(GHz)"] = None
-    outstanding: Annotated[Whole, "misses of a core at once"] = None
+    outstanding: Annotated[Whole, "maximum outstanding misses of a core"] = None
     stream_outstanding: Annotated[
-        Whole, "those that a regular stream keeps going, prefetched ones too [outstanding]"
+        Whole, "maximum outstanding misses of a regular stream, including prefetches [outstanding]"
     ] = None
-    write_buffers: Annotated[Number, "writes of a core on their way at once"] = None
+    write_buffers: Annotated[Number, "maximum outstanding writes of a core"] = None
     write_buffers_apart: Annotated[
-        Other, "false: writes hold the buffers that reads hold, and count in outstanding [true]"
+        Other, "false: writes share the miss buffers with reads and count towards outstanding [true]"
     ] = None
-    request_ns: Annotated[Number, "from a load to its request's leaving the core (ns)"] = None
+    request_ns: Annotated[Number, "from a load until its request leaves the core (ns)"] = None
     request_cycles: Annotated[Number, "the same, in cycles of the core"] = None
-    fill_ns: Annotated[Number, "from the data's arrival to its use (ns)"] = None
+    fill_ns: Annotated[Number, "from the arrival of the data to its use (ns)"] = None
     fill_cycles: Annotated[Number, "the same, in cycles of the core"] = None
     issue_ns: Annotated[Number, "between two misses of a core (ns)"] = None
     issue_cycles: Annotated[Number, "the same, in cycles of the core"] = None
-    probe_ns: Annotated[Number, "from a probe's arrival to the answer's leaving (ns)"] = None
-    critical_word_first: Annotated[Other, "false: a load ends with the last flit of its data"] = None
-    line_work_ns: Annotated[Number, "a core's own work on each line that a STREAM kernel reads or owns (ns)"] = None
+    probe_ns: Annotated[Number, "from the arrival of a probe until the answer leaves (ns)"] = None
+    critical_word_first: Annotated[Other, "false: a load completes with the last flit of its data"] = None
+    line_work_ns: Annotated[Number, "core time per line that a STREAM kernel reads or owns (ns)"] = None
     line_work_cycles: Annotated[Number, "the same, in cycles of the core"] = None
-    streaming_store_ns: Annotated[
-        Number, "the same on each line that it stores past its caches (ns) [line_work_ns]"
-    ] = None
+    streaming_store_ns: Annotated[Number, "the same per line of a non-temporal store (ns) [line_work_ns]"] = None
     streaming_store_cycles: Annotated[Number, "the same, in cycles of the core"] = None
     flops_per_cycle: Annotated[Number, "fp64, of a core"] = None
 
@@ -144,22 +142,22 @@ class Cache(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class Memory(Input):
-    channels: Annotated[Number, "of a controller, each with its own lines"] = None
+    channels: Annotated[Number, "channels of a controller; each stores whole lines"] = None
     channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
     line_bytes: Annotated[Number, "(B)"] = None
-    access_ns: Annotated[Number, "in the controller and the open page (ns)"] = None
+    access_ns: Annotated[Number, "controller and open page (ns)"] = None
     access_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
-    activate_ns: Annotated[Number, "more where the page is closed (ns)"] = None
+    activate_ns: Annotated[Number, "additional time for a closed page (ns)"] = None
     page_bytes: Annotated[Number, "of a bank; 0: every page is open (B)"] = None
     banks: Annotated[Number, "of a channel"] = None
     turnaround_ns: Annotated[Number, "lost when a channel changes between reads and writes (ns)"] = None
-    write_batch: Annotated[Number, "writes between two changes"] = None
-    gap_ns: Annotated[Number, "lost a line (ns)"] = None
-    gap_cycles: Annotated[Number, "the same, in cycles of the core, where the controller runs with it"] = None
+    write_batch: Annotated[Number, "writes per change"] = None
+    gap_ns: Annotated[Number, "overhead per line (ns)"] = None
+    gap_cycles: Annotated[Number, "the same, in cycles of the core, for a controller at the core clock"] = None
     gap_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
-    queue: Annotated[Number, "requests that a controller holds"] = None
-    node_share: Annotated[Other, "of a channel's rate, one number a node"] = None
-    node_channels: Annotated[Other, "channels of a controller, one number a node"] = None
+    queue: Annotated[Number, "queued requests of a controller"] = None
+    node_share: Annotated[Other, "relative bandwidth of a channel, one number per node"] = None
+    node_channels: Annotated[Other, "channels of a controller, one number per node"] = None
     ratchet_mhz: Annotated[Above0, "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)"] = None
     channel_bytes: Annotated[Above0, "with ratchet_mhz: width of a channel (B)"] = None
 
@@ -167,22 +165,22 @@ class Memory(Input):
 @dataclass(frozen=True, kw_only=True)
 class Coherence(Input):
     kind: Annotated[Other, "directory, broadcast or snoop"] = None
-    directory_ns: Annotated[Number, "from a request at the home to the forward's leaving it (ns)"] = None
+    directory_ns: Annotated[Number, "from the arrival of a request at the home until its forward leaves (ns)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement(Input):
-    striping: Annotated[Other, "none, pair or all: lines go round the memories of these nodes"] = None
-    pair_dimension: Annotated[Number, "dimension along which pairs lie"] = None
+    striping: Annotated[Other, "none, pair or all: lines are interleaved over the memories of these nodes"] = None
+    pair_dimension: Annotated[Number, "dimension of the pairs"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Io(Input):
     port_gb_per_s: Annotated[Number, "between an I/O port and its router (GB/s)"] = None
-    device_gb_per_s: Annotated[Above0, "what the devices behind a port sustain (GB/s)"] = None
-    nodes: Annotated[Other, "those that have a port"] = None
-    ports_per_node: Annotated[Number, "where all have"] = None
-    outstanding: Annotated[Whole, "lines of a port on their way at once"] = None
+    device_gb_per_s: Annotated[Above0, "sustained bandwidth of the devices of a port (GB/s)"] = None
+    nodes: Annotated[Other, "nodes that have a port"] = None
+    ports_per_node: Annotated[Number, "ports per node, if all have any"] = None
+    outstanding: Annotated[Whole, "maximum outstanding lines of a port"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,18 +192,18 @@ class Tlb(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class Messages(Input):
-    overhead_us: Annotated[Number, "of one message, both ends (µs)"] = None
-    one_sided_overhead_us: Annotated[Number, "of a put or get (µs)"] = None
+    overhead_us: Annotated[Number, "per message, both ends (µs)"] = None
+    one_sided_overhead_us: Annotated[Number, "per put or get (µs)"] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine(Input):
     format: Annotated[int, "1"] = 1
-    title: Annotated[str, "for people"] = ""
+    title: Annotated[str, "free text"] = ""
     publication: Annotated[str, "name of the document that describes the machine"] = ""
-    extends: Annotated[str, "another machine file of the same folder, whose tables this one adds to and overrides"] = ""
-    note: Annotated[str, "for people"] = ""
-    abstract: Annotated[bool, "true: only a base for others"] = False
+    extends: Annotated[str, "another machine file of the same folder, which this one extends and overrides"] = ""
+    note: Annotated[str, "free text"] = ""
+    abstract: Annotated[bool, "true: only a base for other files"] = False
     topology: Topology | None = None
     links: dict[str, Link] | None = None
     router: Router | None = None
@@ -238,7 +236,7 @@ _TABLES: Final[Mapping[str, type]] = {
     "tlb": Tlb,
     "messages": Messages,
 }
-# table: key: what it is. `*` stands for any name.
+# Description of each key, by table. `*` stands for any name.
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     name: {
         key: hint.__metadata__[-1]
@@ -247,5 +245,5 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     }
     for name, table in _TABLES.items()
 }
-# Tables whose plain numbers say what is built rather than what was measured.
+# Tables whose numbers describe the structure and need no origin.
 COUNTS: Final = {"topology", "packets", "placement", "io.nodes"}

@@ -1,4 +1,4 @@
-"""Where the routers of a described machine lie in a picture."""
+"""Lays out the routers of a modelled machine for drawing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from meshmark.model.machine import MachineFile
 
 
 def shape_of(machine: MachineFile) -> Mapping[str, Any]:
-    """Its nodes, routers and links, as the simulator describes them (docs/reference/model-protocol.md)."""
+    """Return nodes, routers and links as the simulator describes them (docs/reference/model-protocol.md)."""
     return ask(machine, [{"kind": "describe"}], threads=1)[0]
 
 
 def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
-    """Places of all routers, in units of one node distance."""
+    """Return the positions of all routers, in units of the distance between neighbours."""
     routers = shape["routers"]
     grid = [r["place"] for r in routers if not r["bus"]]
     node_router = {n["router"] for n in shape["nodes"]}
     if kind in {"torus", "mesh"} and grid and len(grid[0]) == 2:
         return [(float(r["place"][0]), float(r["place"][1])) if r["place"] else (0.0, 0.0) for r in routers]
     if kind == "hypercube" and grid:
-        # Each dimension is an arrow of its own: squares inside squares, a little askew so that no links coincide.
+        # Each dimension has its own vector: nested squares, slightly skewed so that no links coincide.
         def arrow(d: int) -> tuple[float, float]:
             long, skew = 2.4 ** (d // 2), 0.28 * (-0.6) ** (d // 2)
             return (long, skew * long) if d % 2 == 0 else (skew * long, long)
@@ -40,7 +40,7 @@ def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
     others = [r["router"] for r in routers if r["router"] not in node_router and not r["bus"]]
     places = [(0.0, 0.0)] * len(routers)
     if others and kind in {"fat_tree", "switches", "crossbar"}:
-        # Leaves in a row, switches above the middle of what hangs below them.
+        # Leaves in a row, switches evenly spaced in rows above them.
         level = dict.fromkeys(hosts, 0)
         for i, r in enumerate(hosts):
             places[r] = (float(i), 0.0)

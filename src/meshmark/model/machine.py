@@ -1,9 +1,8 @@
-"""Machine files: one TOML file describes a machine, and says of every number where it is from.
+"""Reads machine files, TOML descriptions of machines that state the origin of every number.
 
-A number is written `{ value = 1.15, published = "gs1280_2003 s2" }`; instead of `published` there may be
-`derived` (how), `fitted` (to which statements) or `assumed` (why). One of these words on a table holds for
-the plain numbers in it. `{ unknown = "why" }` says that a number is not known: it stays absent.
-docs/reference/machine-files.md lists every key.
+A number is written `{ value = 1.15, published = "gs1280_2003 s2" }`. Other origins are `derived` (how), `fitted` (to
+which statements) and `assumed` (why). An origin in a table applies to the plain numbers of the table.
+`{ unknown = "why" }` marks a number as unknown; it stays absent. docs/reference/machine-files.md lists every key.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MAX_BYTES: Final = 1 << 20
 
 
 class MachineFileError(UsageError):
-    """A machine file is wrong: the message names the file, the key and the reason."""
+    """A machine file is invalid. The message names the file, the key and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class MachineFile:
-    """A described machine. `data` holds plain values; `origins` says where each number is from, by dotted key."""
+    """A modelled machine. `data` holds plain values; `origins` has the origin of each number by dotted key."""
 
     name: str
     path: Path
@@ -50,14 +49,14 @@ class MachineFile:
     note: str
     data: Mapping[str, Any]
     origins: Mapping[str, Origin]
-    unknown: Mapping[str, str]  # dotted key: why
-    settings: tuple[str, ...] = field(default=())  # what --set changed
+    unknown: Mapping[str, str]  # reason by dotted key
+    settings: tuple[str, ...] = field(default=())  # assignments of --set
 
     def number(self, dotted: str, default: float | None = None) -> float:
-        """A number by its dotted key.
+        """Return a number by its dotted key.
 
         Raises:
-            MachineFileError: it is missing and there is no fallback.
+            MachineFileError: It is missing and there is no default.
         """
         at: Any = self.data
         for part in dotted.split("."):
@@ -73,18 +72,18 @@ class MachineFile:
 
     @property
     def label(self) -> str:
-        """As records carry it: the name, and what was set."""
+        """The machine of records: the name and the settings."""
         return self.name + "".join(f" {s}" for s in self.settings)
 
     def uncertain_keys(self) -> list[str]:
-        """Keys on whose guesses predictions rest: assumed, or unknown."""
+        """Return the keys of assumed and unknown numbers, which make predictions uncertain."""
         return sorted([k for k, o in self.origins.items() if o.kind == "assumed"] + list(self.unknown))
 
     def resolved(self) -> dict[str, Any]:
-        """The machine as the simulator takes it: native tables only, cycles turned into time.
+        """Return the machine in the form of the simulator: its tables only, with cycles converted to time.
 
         Raises:
-            MachineFileError: a number that it needs is unknown.
+            MachineFileError: A required number is unknown.
         """
         data = deepcopy(dict(self.data))
         clock = self.number("cpu.clock_ghz", math.nan)
@@ -94,10 +93,10 @@ class MachineFile:
             if cycles is not None:
                 if math.isnan(clock):
                     raise MachineFileError(
-                        f"{self.path.name}: cpu.{stem}_cycles: found without cpu.clock_ghz, which is needed with it"
+                        f"{self.path.name}: cpu.{stem}_cycles: found without cpu.clock_ghz, which it needs"
                     )
                 cpu[f"{stem}_ns"] = cpu.get(f"{stem}_ns", 0) + cycles / clock
-        # The simulator's bound holds for all misses; a chain of loads is bound by its own workload.
+        # The simulator applies the limit to all misses. The number of chains already limits chained loads.
         if "outstanding" in cpu:
             cpu["outstanding"] = max(cpu["outstanding"], cpu.get("stream_outstanding", 0))
         memory = data.get("memory", {})
@@ -114,7 +113,7 @@ class MachineFile:
                     raise MachineFileError(
                         f"{self.path.name}: memory.{stem}_clocks: found without memory.ratchet_mhz, which it needs"
                     )
-                memory[f"{stem}_ns"] = memory.get(f"{stem}_ns", 0) + clocks * 2000 / rate  # two transfers a clock
+                memory[f"{stem}_ns"] = memory.get(f"{stem}_ns", 0) + clocks * 2000 / rate  # two transfers per clock
         for key in (
             "clock_ghz",
             "stream_outstanding",
@@ -135,11 +134,11 @@ class MachineFile:
         return {k: v for k, v in data.items() if k in native}
 
     def with_settings(self, settings: list[str]) -> MachineFile:
-        """A copy in which `table.key=value` were set; `links.bandwidth` sets it of every kind of link.
+        """Return a copy with `table.key=value` applied. `links.bandwidth` applies to every kind of link.
 
         Raises:
-            UsageError: a setting is no assignment, or names no key of a machine file.
-            MachineFileError: the value cannot be that key's.
+            UsageError: A setting is not an assignment, or its key is unknown.
+            MachineFileError: The value is invalid for the key.
         """
         data, origins, unknown = deepcopy(dict(self.data)), dict(self.origins), dict(self.unknown)
         for setting in settings:
@@ -172,7 +171,7 @@ class MachineFile:
 
 
 def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
-    """Data rate of double-pumped memory whose clock is the core's over a whole number: 2 f / ceil(f / nominal), MHz.
+    """Return the data rate of DDR memory clocked at an integer fraction of the core: 2 f / ceil(f / nominal), MHz.
 
     Source: the rule reproduces the five rates that the e325's publication prints.
     """
@@ -187,7 +186,7 @@ def _value(text: str) -> Any:
 
 
 def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
-    """The dotted keys that a setting means."""
+    """Return the dotted keys that a setting applies to."""
     table, _, last = key.rpartition(".")
     if table == "links" and last in {"bandwidth", "bandwidth_gb_per_s", "latency", "latency_ns"}:
         full = {"bandwidth": "bandwidth_gb_per_s", "latency": "latency_ns"}.get(last, last)
@@ -195,7 +194,7 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
         if not kinds:
             raise UsageError(f"--set: found '{key}' for a machine without links")
         return [f"links.{k}.{full}" for k in kinds]
-    if key == "memory.striping":  # where one looks for it
+    if key == "memory.striping":  # alias
         return ["placement.striping"]
     known = _known_keys(table)
     if (cache := re.fullmatch(r"cache\[(\d+)\]", table)) and int(cache[1]) < len(data.get("cache", [])):
@@ -204,8 +203,8 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
         have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
         near = difflib.get_close_matches(key, have, 3, 0.4)
         raise UsageError(
-            f"--set: found no key '{key}'" + (f", near it are {', '.join(near)}" if near else ""),
-            "docs/reference/machine-files.md lists them",
+            f"--set: found unknown key '{key}'" + (f", similar keys: {', '.join(near)}" if near else ""),
+            "docs/reference/machine-files.md lists the keys",
         )
     return [key]
 
@@ -219,27 +218,27 @@ def _known_keys(table: str) -> Mapping[str, str] | None:
 
 
 class _Reader:
-    """Takes values apart from their origins."""
+    """Separates values from their origins."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.origins: dict[str, Origin] = {}
         self.unknown: dict[str, str] = {}
-        self.bare: dict[str, Any] = {}  # numbers without an origin that need one
+        self.bare: dict[str, Any] = {}  # numbers that lack a required origin
 
-    def wrong(self, key: str, why: str) -> MachineFileError:
+    def error(self, key: str, why: str) -> MachineFileError:
         return MachineFileError(f"{self.path.name}: {key}: {why}")
 
     def machine(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """Its plain values.
+        """Return the plain values of a machine file.
 
         Raises:
-            MachineFileError: by key, for what a machine file does not have.
+            MachineFileError: A key or value is invalid; the message names the key.
         """
         plain = self.table(raw, "")
         checked(Machine, plain, self.path.name, MachineFileError)
         for dotted, value in self.bare.items():
-            raise self.wrong(dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed")
+            raise self.error(dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed")
         return plain
 
     def table(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -253,7 +252,9 @@ class _Reader:
                 entries = value if isinstance(value, list) else [value]
                 plain[key] = [self.table(e, f"cache[{i}]") if isinstance(e, dict) else e for i, e in enumerate(entries)]
             elif isinstance(value, dict) and (_known_keys(dotted) or not {"value", "unknown"} & value.keys()):
-                plain[key] = self.table(value, dotted) if dotted.count(".") < 2 else value  # none is deeper
+                plain[key] = (
+                    self.table(value, dotted) if dotted.count(".") < 2 else value
+                )  # tables nest at most two deep
             elif (taken := self.take(value, dotted, around)) is not None:
                 plain[key] = taken
         return plain
@@ -261,12 +262,12 @@ class _Reader:
     def origin_of(self, raw: Mapping[str, Any], dotted: str) -> Origin | None:
         given = [k for k in raw if k in KINDS]
         if len(given) > 1:
-            raise self.wrong(dotted, f"found {' and '.join(given)}, one of them is needed")
+            raise self.error(dotted, f"found {' and '.join(given)}, only one origin is allowed")
         if not given:
             return None
         text = raw[given[0]]
         if not isinstance(text, str) or not text:
-            raise self.wrong(f"{dotted}.{given[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
+            raise self.error(f"{dotted}.{given[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
         return Origin(cast(Kind, given[0]), text)
 
     def take(self, value: Any, dotted: str, around: Origin | None) -> Any:
@@ -274,12 +275,12 @@ class _Reader:
         if isinstance(value, dict):
             if "unknown" in value:
                 if set(value) != {"unknown"} or not isinstance(value["unknown"], str):
-                    raise self.wrong(dotted, 'found unknown with more, { unknown = "why" } is needed')
+                    raise self.error(dotted, 'found unknown with other keys, needed is only { unknown = "why" }')
                 self.unknown[dotted] = value["unknown"]
                 return None
             extra = set(value) - KINDS - {"value"}
             if extra:
-                raise self.wrong(
+                raise self.error(
                     dotted, f"found an unknown key '{sorted(extra)[0]}', allowed are value, {', '.join(sorted(KINDS))}"
                 )
             origin = self.origin_of(value, dotted) or around
@@ -305,10 +306,10 @@ def _merge(base: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
-    """A machine file with what it extends.
+    """Read a machine file, including the file that it extends.
 
     Raises:
-        MachineFileError: it cannot be read, or is wrong; the message names the file, the key and the reason.
+        MachineFileError: The file is unreadable or invalid; the message names the file, the key and the reason.
     """
     try:
         raw = parse_toml(read_text(path, _MAX_BYTES), path.name)
@@ -316,18 +317,20 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         raise MachineFileError(str(why)) from why
     reader = _Reader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
-        raise reader.wrong("format", f"found {raw.get('format')!r}, this program reads {FORMAT}")
+        raise reader.error("format", f"found {raw.get('format')!r}, this version reads {FORMAT}")
     data = reader.machine(raw)
     origins, unknown = reader.origins, reader.unknown
     base_name = data.pop("extends", None)
     if base_name is not None:
         if "/" in base_name or base_name in seen:
-            raise reader.wrong("extends", f"found {base_name!r}, another machine file of its folder is needed")
+            raise reader.error("extends", f"found {base_name!r}, another machine file of the same folder is needed")
         below = path.parent / f"{base_name}.toml"
         if not below.is_file():
             below = FOLDER / below.name
         if not below.is_file():
-            raise reader.wrong("extends", f"found {base_name!r}, which is neither in its folder nor in the package")
+            raise reader.error(
+                "extends", f"found {base_name!r}, which is neither in the same folder nor in the package"
+            )
         base = read_machine(below, (*seen, path.stem))
         data = _merge({"title": base.title, "publication": base.publication, "note": base.note, **base.data}, data)
         origins = {
@@ -349,7 +352,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
 
 @cache
 def machine_names() -> tuple[str, ...]:
-    """Names of the machines that ship with the package, without those that are only bases."""
+    """Return the names of the machines in the package, without abstract ones."""
     return tuple(
         sorted(
             p.stem for p in FOLDER.glob("*.toml") if not tomllib.loads(p.read_text(encoding="utf-8")).get("abstract")
@@ -358,10 +361,10 @@ def machine_names() -> tuple[str, ...]:
 
 
 def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
-    """A machine by its name or by the path of its file, with `--set` applied.
+    """Find a machine by name or path, and apply `--set`.
 
     Raises:
-        UsageError: there is none; the message names those that are near.
+        UsageError: The machine is unknown; the message suggests similar names.
     """
     if name.endswith(".toml") or "/" in name:
         machine = read_machine(Path(name))
@@ -370,12 +373,12 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
     else:
         near = difflib.get_close_matches(name, machine_names(), 3, 0.3)
         raise UsageError(
-            f"machine: found no '{name}'" + (f", near it are {', '.join(near)}" if near else ""),
-            "meshmark model list; or the path of a machine file",
+            f"machine: found unknown '{name}'" + (f", similar names: {', '.join(near)}" if near else ""),
+            "use a name from meshmark model list, or the path of a machine file",
         )
     return machine.with_settings(settings or [])
 
 
 def check_text(machine: MachineFile, why: MeshmarkError) -> MachineFileError:
-    """The simulator's refusal, with the file's name before the key."""
+    """Prefix an error of the simulator with the name of the machine file."""
     return MachineFileError(f"{machine.path.name}: {why}")

@@ -1,4 +1,4 @@
-"""Workloads of described machines beyond the instruments: hot spot, throughput jobs, exchanges of messages."""
+"""Simulated workloads that no instrument covers: hot spot, throughput jobs, message exchange."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ METRICS: Final[Mapping[str, Metric]] = {
     m.name: m
     for m in (
         Metric("load_latency", "s", "lower", "time per load"),
-        Metric("bandwidth_net", "B/s", "higher", "bytes that were asked for over time"),
-        Metric("elapsed", "s", "lower", "time until the last access is done"),
-        Metric("slowdown", "1", "lower", "time of a program's cycle among the others over that alone"),
-        Metric("hit_share", "1", "higher", "accesses that the caches answered over all"),
+        Metric("bandwidth_net", "B/s", "higher", "requested bytes over time"),
+        Metric("elapsed", "s", "lower", "time until the last access completes"),
+        Metric("slowdown", "1", "lower", "time of a program's cycle with the others over the time alone"),
+        Metric("hit_share", "1", "higher", "cache hits over accesses"),
     )
 }
 MAX_ACCESSES: Final = 5_000_000
-MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about half a minute; larger messages have the same rate
+MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about 30 s; larger messages reach the same bandwidth
 _MAX_TRACE_LINE: Final = 1000
-BURST: Final = 256  # accesses of a program's memory phase: many latencies long, and short against a run
-CYCLES: Final = 66  # of the slowest program: six in each batch
-MAX_GB_PER_S: Final = 1e4  # that a program may ask for
-MAX_WRITES: Final = 0.8  # share of a program's lines: four to a read
+BURST: Final = 256  # accesses per memory phase of a program: much longer than a latency, much shorter than a run
+CYCLES: Final = 66  # of the slowest program: six per batch
+MAX_GB_PER_S: Final = 1e4  # per program
+MAX_WRITES: Final = 0.8  # share of a program's lines: four writes per read
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `meshmark model measure` was asked, as written."""
+    """Options of `meshmark model measure`, unparsed."""
 
     workload: str
     chains: str = "1..16"
@@ -68,31 +68,31 @@ class Request:
 def run_pattern(
     machine: MachineFile, request: Request, command: str, progress: Progress | None = None
 ) -> tuple[list[Record], list[Answer]]:
-    """Simulates one workload.
+    """Simulate a workload.
 
     Returns:
-        the records, and the utilisation frames (none unless `window_ns` is set).
+        The records, and the utilisation frames (empty unless `window_ns` is set).
 
     Raises:
-        UsageError: an unknown workload or a wrong value.
+        UsageError: The workload is unknown or a value is invalid.
     """
     name = request.workload
     if name in POINTS:
         return measure(name, machine, {}, command=command, progress=progress), []
     if name not in PATTERNS:
-        raise UsageError(f"workload: found '{name}', allowed are {', '.join((*PATTERNS, *POINTS))}")
+        raise UsageError(f"workload: found '{name}', allowed: {', '.join((*PATTERNS, *POINTS))}")
     points = points_of(machine, request)
     return simulate(machine, name, METRICS, points, command, window_ns=request.window_ns, progress=progress)
 
 
 def points_of(machine: MachineFile, request: Request) -> list[Point]:
-    """The runs of a workload, by what changes between them.
+    """Return the points of a workload.
 
     Raises:
-        UsageError: an unknown workload or a wrong value.
+        UsageError: The workload is unknown or a value is invalid.
     """
     if request.workload not in PATTERNS:
-        raise UsageError(f"workload: found '{request.workload}', allowed are {', '.join(PATTERNS)}")
+        raise UsageError(f"workload: found '{request.workload}', allowed: {', '.join(PATTERNS)}")
     _, node_of = nodes_and_cpus(machine)
     return _MAKERS[request.workload](machine, request, node_of)
 
@@ -128,7 +128,7 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Copies of one program, one a CPU."""
+    """Copies of one program, one per CPU."""
 
     cpus: tuple[int, ...]
     gb_per_s: float
@@ -140,10 +140,10 @@ class Program:
 
 
 def parse_programs(text: str, cpus: int) -> list[Program]:
-    """`0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each, share of writes [0.33].
+    """Parse `0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each, share of writes [0.33].
 
     Raises:
-        UsageError: a part that is none, or a CPU named twice.
+        UsageError: A part is malformed, or a CPU occurs twice.
     """
     found: list[Program] = []
     taken: set[int] = set()
@@ -158,7 +158,7 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
             raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MAX_WRITES}] is needed")
         mine = grammar.integers("--programs", where.replace("+", ","), cpus - 1, 0)
         if twice := taken & set(mine):
-            raise UsageError(f"--programs: found CPU {min(twice)} twice, one program a CPU is needed")
+            raise UsageError(f"--programs: found CPU {min(twice)} twice, only one program per CPU is allowed")
         taken |= set(mine)
         found.append(Program(tuple(mine), rate, share))
     return found
@@ -172,9 +172,9 @@ def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
 
 @dataclass(frozen=True, slots=True)
 class Cycle:
-    """A program that has its CPU alone: memory phases at the rate the CPU reaches, and work in between.
+    """A program that alternates between memory phases at the maximum rate of its CPU and computation.
 
-    So it moves `gb_per_s` on average; among others its phases last longer, and its work does not.
+    Alone, it moves `gb_per_s` on average. Next to other programs, only its memory phases take longer.
     """
 
     actor: Run
@@ -186,15 +186,15 @@ class Cycle:
         return self.phase_s + self.rest_s
 
     def slowdowns(self, phases_s: Sequence[float]) -> list[float]:
-        """How many times longer a cycle takes, its memory phase lasting each of these times."""
+        """Return the slowdown of the cycle for each duration of the memory phase."""
         return [(p + self.rest_s) / self.length_s for p in phases_s]
 
 
 def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cycle]:
-    """Each program's cycle, from its first CPU alone on the machine.
+    """Calibrate the cycle of each program by simulating its first CPU alone.
 
     Raises:
-        UsageError: a rate that the CPU does not reach.
+        UsageError: The CPU cannot reach the rate.
     """
     line = machine.number("memory.line_bytes")
     chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
@@ -214,18 +214,18 @@ def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cy
         if rest < 0:
             limit = BURST * line / phase / 1e9
             raise UsageError(
-                f"program: found {p.gb_per_s:g} GB/s, a CPU of {machine.name} alone moves {limit:.3g} at most"
+                f"program: found {p.gb_per_s:g} GB/s, one CPU of {machine.name} reaches at most {limit:.3g}"
             )
         cycles.append(Cycle(actor, phase, rest))
     return cycles
 
 
 def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: bool) -> Run:
-    """All programs at once, a group each.
+    """Return a run of all programs at once, one group per program.
 
     Args:
-        in_step: all start together and rest for the same time, as copies of one program do that were started together;
-            otherwise every copy rests for random (exponential) times, and its phases fall when they will.
+        in_step: All copies start together and compute equally long, like copies of one program started together; else
+            the computation of each copy lasts for exponentially distributed times.
     """
     actors: list[Run] = []
     for group, (p, c) in enumerate(zip(programs, cycles, strict=True)):
@@ -248,7 +248,7 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: 
 def programs_points(
     machine: MachineFile, programs: Sequence[Program], in_step: bool = False, more: Mapping[str, Any] | None = None
 ) -> list[Point]:
-    """Each program's rate among the others, and its slowdown against itself alone."""
+    """Return points with the bandwidth of each program and its co-run slowdown."""
     cycles = program_cycles(machine, programs)
     run = programs_run(cycles, programs, in_step)
     moved = BURST * machine.number("memory.line_bytes")
@@ -272,7 +272,7 @@ def programs_points(
 
 def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     if not 0 <= request.write_share <= MAX_WRITES:
-        raise UsageError(f"--write-share: found {request.write_share:g}, allowed are 0 to {MAX_WRITES}")
+        raise UsageError(f"--write-share: found {request.write_share:g}, allowed: 0 to {MAX_WRITES}")
     points = []
     for text in request.rate.split(","):
         try:
@@ -280,7 +280,7 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
         except ValueError:
             rate = 0.0
         if not 0 < rate < MAX_GB_PER_S:
-            raise UsageError(f"--rate: found '{text.strip()}', GB/s above 0 are needed, or a list of them")
+            raise UsageError(f"--rate: found '{text.strip()}', needed: GB/s above 0, or a list of them")
         for cpus in _teams(request, node_of):
             programs = [Program(tuple(cpus), rate, request.write_share)]
             points += programs_points(machine, programs, request.in_step, {"threads": len(cpus)})
@@ -290,9 +290,9 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
 def message_points(
     machine: MachineFile, partners: Mapping[int, Sequence[int]], block: int, more: Mapping[str, Any]
 ) -> Point:
-    """Every node reads `block` bytes from each of its partners, again and again; its CPUs' first does the work.
+    """Return a point in which the first CPU of each node repeatedly reads `block` bytes from each partner.
 
-    The time of a message is the lines' own; software's share is added where the machine file gives it.
+    The time of a message is the transfer of its lines, plus the software overhead of the machine file, if any.
     """
     line = int(machine.number("memory.line_bytes"))
     _, node_of = nodes_and_cpus(machine)
@@ -303,7 +303,7 @@ def message_points(
     streams_in_all = sum(max(1, len(others)) for others in partners.values())
     if lines * rounds * streams_in_all > MAX_MESSAGE_ACCESSES:
         allowed = MAX_MESSAGE_ACCESSES // streams_in_all * line >> 10
-        raise UsageError(f"--block: found {block} B, allowed are at most {allowed}KiB with this workload and machine")
+        raise UsageError(f"--block: found {block} B, allowed: at most {allowed}KiB with this workload and machine")
     actors = []
     for node, others in partners.items():
         streams = [{"op": "read", "homes": [o]} for o in others] or [{"op": "read", "homes": [node]}]
@@ -347,7 +347,7 @@ def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
 
 def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
-    # Node n changes places with n xor distance where that is a node: pairs, all at once.
+    # Nodes n and n xor distance exchange blocks, all pairs at once.
     return [
         message_points(machine, {n: [n ^ d] for n in range(count) if n ^ d < count}, b, {"distance": d})
         for d in grammar.integers("--distance", request.distance, max(1, count - 1))
@@ -356,10 +356,10 @@ def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
 
 
 def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
-    """(CPU, address, writes) of each line `CPU ADDRESS r|w`; `#` begins a comment; addresses may be hexadecimal (0x…).
+    """Read (CPU, address, is write) from each line `CPU ADDRESS r|w`. `#` starts a comment; 0x… is hexadecimal.
 
     Raises:
-        UsageError: a line is wrong; the message has its number.
+        UsageError: A line is malformed; the message has its number.
     """
     found: list[tuple[int, int, bool]] = []
     try:
@@ -382,7 +382,7 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
 
 
 def _access(text: str, where: str, cpus: int) -> tuple[int, int, bool] | None:
-    """One line of a trace; None of one that is empty or a comment."""
+    """Parse one line of a trace; None if it is empty or a comment."""
     fields = text.partition("#")[0].split()
     if not fields:
         return None
@@ -392,12 +392,12 @@ def _access(text: str, where: str, cpus: int) -> tuple[int, int, bool] | None:
     except (ValueError, KeyError):
         raise UsageError(f"{where}: found '{quoted(text.strip(), 40)}', CPU ADDRESS r|w is needed") from None
     if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
-        raise UsageError(f"{where}: found CPU {quoted(cpu)}, {quoted(address)}; CPUs are 0 to {cpus - 1}")
+        raise UsageError(f"{where}: found CPU {quoted(cpu)}, {quoted(address)}; allowed CPUs: 0 to {cpus - 1}")
     return one
 
 
 def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    """Accesses in each CPU's order; a page's home is the node of the CPU that the file names first with it."""
+    """Replay a trace in the order of each CPU. The CPU with the first access in the file determines a page's home."""
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
     line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)

@@ -1,4 +1,4 @@
-"""Optimal nodes for I/O ports: the mean or the maximum distance to the nearest port is minimal."""
+"""Places I/O ports on nodes to minimise the mean or maximum distance to the nearest port."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from meshmark.model.machine import MachineFile
 
 
 def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
-    """Nodes for `ports` I/O ports, one a node.
+    """Find nodes for `ports` I/O ports, at most one per node.
 
     Args:
-        minimize: `mean` or `max`, the distance in hops of all nodes to their nearest port.
+        minimize: `mean` or `max` of the distance of all nodes to the nearest port, in hops.
 
     Returns:
         nodes, mean_hops, max_hops (over all nodes, to the nearest port), and whether the choice is proved optimal.
 
     Raises:
-        UsageError: more ports than nodes, or `minimize` is neither mean nor max.
+        UsageError: There are more ports than nodes, or `minimize` is neither mean nor max.
 
     Source: p-median and p-center of a graph (Hakimi, 1964), as mixed integer programs for HiGHS.
     """
@@ -28,12 +28,12 @@ def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
     if minimize not in {"mean", "max"}:
-        raise UsageError(f"--minimize: found '{minimize}', allowed are mean, max")
+        raise UsageError(f"--minimize: found '{minimize}', allowed: mean, max")
     hops = np.array(ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"], dtype=float)
     n = len(hops)
     if not 1 <= ports <= n:
-        raise UsageError(f"--ports: found {ports}, allowed are 1 to {n}: {machine.name} has {n} nodes")
-    # y[j]: node j has a port; x[i, j]: node i uses it; with `max` one more variable bounds every used distance.
+        raise UsageError(f"--ports: found {ports}, allowed: 1 to {n}, because {machine.name} has {n} nodes")
+    # y[j]: node j has a port; x[i, j]: node i uses it. For `max`, one more variable bounds all used distances.
     extra = 1 if minimize == "max" else 0
     cost = np.concatenate(
         [np.zeros(n), hops.ravel() / n if minimize == "mean" else 1e-6 * hops.ravel() / n, np.ones(extra)]
@@ -56,7 +56,7 @@ def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
     upper = np.concatenate([np.ones(n + n * n), np.full(extra, hops.max())])
     found = milp(cost, constraints=rows, integrality=integrality, bounds=Bounds(0, upper), options={"time_limit": 30.0})
     if found.x is None:
-        raise UsageError(f"--ports: no placement was found within 30 s for {n} nodes")
+        raise UsageError(f"--ports: found no placement of {n} nodes within 30 s")
     nodes = sorted(int(j) for j in np.flatnonzero(found.x[:n] > 0.5))
     nearest = hops[:, nodes].min(axis=1)
     return {

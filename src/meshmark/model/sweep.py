@@ -1,4 +1,4 @@
-"""Sweeps: one instrument on a machine over ranges of its numbers, every point stored as soon as it is done."""
+"""Sweeps parameters of a machine with one instrument, and stores every point as soon as it is done."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MAX_POINTS = 100_000
 
 
 def values_of(text: str) -> list[str]:
-    """`A,B,C` as they are; `A..B/N`: N steps, ends included.
+    """Expand `A,B,C`, and `A..B/N` to N values including both ends.
 
     Raises:
-        UsageError: a range without numbers or steps.
+        UsageError: A range is malformed.
     """
     found: list[str] = []
     for part in text.split(","):
@@ -36,18 +36,18 @@ def values_of(text: str) -> list[str]:
         try:
             a, b, n = float(low), float(high), int(steps) if slash else 2
         except ValueError:
-            raise UsageError(f"--vary: found '{part}', a range like 1..4/4 is needed") from None
+            raise UsageError(f"--vary: found '{part}', a range such as 1..4/4 is needed") from None
         if not 2 <= n <= 1000:
-            raise UsageError(f"--vary: found '{part}', 2 to 1000 steps are allowed")
+            raise UsageError(f"--vary: found '{part}', allowed: 2 to 1000 steps")
         found += [f"{a + (b - a) * i / (n - 1):.9g}" for i in range(n)]
     return found
 
 
 def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
-    """All combinations of `key=values`, as settings.
+    """Return all combinations of `key=values` as settings.
 
     Raises:
-        UsageError: no assignment, or more than 100,000 points.
+        UsageError: An entry is not an assignment, or there are more than 100,000 points.
     """
     axes = []
     for one in vary:
@@ -59,7 +59,7 @@ def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
     for axis in axes:
         count *= len(axis)
     if count > MAX_POINTS:
-        raise UsageError(f"--vary: found {count} points, at most {MAX_POINTS} are allowed")
+        raise UsageError(f"--vary: found {count} points, allowed: at most {MAX_POINTS}")
     return list(itertools.product(*axes))
 
 
@@ -73,15 +73,15 @@ def run_sweep(
     progress: Progress | None,
     notify: Callable[[str], None],
 ) -> list[Record]:
-    """Measures every point; what varies is a condition of the records.
+    """Measure every point. The varied parameters become conditions of the records.
 
     Raises:
-        UsageError: a wrong range, key or option; nothing was simulated then.
+        UsageError: A range, key or option is invalid; nothing has been simulated then.
     """
     from meshmark.store.store import Store
 
     points = grid(vary)
-    machines = [machine.with_settings(list(p)) for p in points]  # all keys are looked at before any work
+    machines = [machine.with_settings(list(p)) for p in points]  # rejects invalid keys before any simulation
     for m in machines:
         m.resolved()
     archive = Store(store) if store is not None else None
@@ -105,7 +105,7 @@ def run_sweep(
             for r in measure(instrument, machines[number], options, command=f"sweep {label}", threads=1)
         ]
 
-    # One simulator a CPU; a point is stored when it is done, in whatever order that is.
+    # One simulator per CPU. Points are stored in the order in which they finish.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         tasks = {pool.submit(one, n): n for n, label in enumerate(labels) if label not in earlier}
         try:
@@ -121,7 +121,7 @@ def run_sweep(
             raise
     records = [r for label in labels for r in done[label]]
     if earlier:
-        notify(f"{len(earlier)} of {len(points)} points were in the store already")
+        notify(f"{len(earlier)} of {len(points)} points were already in the store")
     return records
 
 
@@ -133,8 +133,8 @@ def _number(text: str) -> Any:
 
 
 def _run_name(machine: MachineFile, vary: Sequence[str], instrument: str, options: Mapping[str, str]) -> str:
-    """The same sweep has the same name, so that it can be resumed; a changed machine file has another."""
+    """Name a sweep by its content, so that only the same sweep of the same machine file is resumed."""
     import hashlib
 
-    what = json.dumps([machine.label, machine.resolved(), list(vary), instrument, dict(options)], sort_keys=True)
-    return f"sweep-{machine.name}-{instrument}-{hashlib.sha256(what.encode()).hexdigest()[:10]}"
+    content = json.dumps([machine.label, machine.resolved(), list(vary), instrument, dict(options)], sort_keys=True)
+    return f"sweep-{machine.name}-{instrument}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"

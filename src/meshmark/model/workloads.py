@@ -1,6 +1,6 @@
-"""Workloads as the simulator takes them: actors that walk through streams of lines.
+"""Builds workloads for the simulator: actors that access streams of lines.
 
-Every function answers a run (a plain object, see docs/reference/model-protocol.md); none simulates.
+The functions return runs (see docs/reference/model-protocol.md) and simulate nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCHES: Final = 11
 def trial(
     actors: Sequence[Mapping[str, Any]], *, warm_ns: float = WARM_NS, measure_ns: float = MEASURE_NS, **more: Any
 ) -> Run:
-    """A run of given actors; measure_ns 0: until all have ended."""
+    """Return a run of the given actors. measure_ns = 0: until all have ended."""
     return {
         "kind": "trial",
         "actors": list(actors),
@@ -43,7 +43,7 @@ def chase(
     stride_bytes: int = 64,
     span_lines: int = 1 << 24,
 ) -> Run:
-    """Dependent loads of one CPU, one at a time."""
+    """Return a run of dependent loads on one CPU."""
     stream: dict[str, Any] = {"homes": homes, "state": state, "random": random, "span_lines": span_lines}
     if not random:
         stream["stride_bytes"] = stride_bytes
@@ -53,7 +53,7 @@ def chase(
 
 
 def _work(machine: MachineFile, key: str, default: float) -> float:
-    """A time of the core that a machine file gives in ns, in cycles or as a sum of both, ns."""
+    """Return a time of the core in ns, given in ns, in cycles or as the sum of both."""
     ns, cycles = machine.number(f"cpu.{key}_ns", 0.0), machine.number(f"cpu.{key}_cycles", 0.0)
     return ns + (cycles / machine.number("cpu.clock_ghz") if cycles else 0.0) or default
 
@@ -61,15 +61,15 @@ def _work(machine: MachineFile, key: str, default: float) -> float:
 def stream_actor(
     machine: MachineFile, cpus: Sequence[int] | str, kernel: str, store: str, homes: Homes, **more: Any
 ) -> Run:
-    """One actor of a STREAM kernel. Ordinary stores own a line and write it back; streaming ones only write.
+    """Return an actor that runs a STREAM kernel.
 
-    The core works on each line that it reads or owns, and on each that it stores past its caches; a line that a cache
-    writes back costs it nothing.
+    Ordinary stores own a line and write it back; streaming (non-temporal) stores only write. Each line that is read,
+    owned or stored non-temporally costs core time; a write-back from a cache costs none.
     """
     work = _work(machine, "line_work", 0.0)
     k = stream_kernels()[kernel]
     read = {"op": "read", "homes": homes, "work_ns": work}
-    # Written in place, a line is one of those that are read; an ordinary store owns it, which is that read.
+    # An array written in place is also read. An ordinary store then takes ownership with that read.
     owned = k.writes - k.allocates if store == "ordinary" else 0
     streams: list[dict[str, Any]] = [dict(read) for _ in range(k.reads - owned)]
     for _ in range(k.writes):
@@ -90,7 +90,7 @@ def random_reads(
     random: bool = False,
     **more: Any,
 ) -> Run:
-    """Every CPU reads from CPUs chosen at random, `chains` reads on their way at once, at most what a core can have."""
+    """Return a run in which each CPU has `chains` outstanding reads to random nodes, limited by `cpu.outstanding`."""
     chains = min(chains, int(machine.number("cpu.outstanding")))
     return trial(
         [
@@ -105,7 +105,7 @@ def random_reads(
 
 
 def gups(cpus: Sequence[int] | str, chains: int, **more: Any) -> Run:
-    """Random updates of a table that lies on all nodes: a line is read for ownership, changed, and written back."""
+    """Return random updates of a table on all nodes: each line is read for ownership, changed and written back."""
     streams = [{"op": "own", "homes": "uniform", "random": True}, {"op": "write", "homes": "uniform", "random": True}]
     return trial(
         [{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams}], **more

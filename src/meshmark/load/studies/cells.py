@@ -98,18 +98,18 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         UsageError: The folder holds another study; the message names the parameter that differs.
         MeshmarkError: The folder is not writable.
     """
-    asked = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
+    requested = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
     path = folder / PLAN
     if path.exists():
         try:
             known = read_json(path)
         except UsageError as why:
             raise UsageError(f"not a study of Meshmark: {why}", "choose another folder with --out") from why
-        for key in {**asked, **(known if isinstance(known, dict) else {})}:
-            if not isinstance(known, dict) or known.get(key) != asked.get(key):
+        for key in {**requested, **(known if isinstance(known, dict) else {})}:
+            if not isinstance(known, dict) or known.get(key) != requested.get(key):
                 was = known.get(key) if isinstance(known, dict) else known
                 raise UsageError(
-                    f"{folder}: holds a study with {key} = {found(was)}; requested: {found(asked.get(key))}",
+                    f"{folder}: holds a study with {key} = {found(was)}; requested: {found(requested.get(key))}",
                     "choose another folder with --out, or use the original options to resume",
                 )
         done = len(read_outcomes(folder))
@@ -120,7 +120,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         f.name != "programs" for f in folder.iterdir()
     ):  # programs may exist before the study starts
         raise UsageError(f"{folder}: is not empty and holds no study", "choose another folder with --out")
-    write_file(path, json.dumps(asked, indent=1).encode() + b"\n")
+    write_file(path, json.dumps(requested, indent=1).encode() + b"\n")
 
 
 def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:

@@ -60,7 +60,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A finished run."""
+    """The result of one run of a cell."""
 
     cell: str
     repetition: int

@@ -119,17 +119,18 @@ def overload(
     run_time_s: float = 5.0,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Overload:
-    """One sequential program, as many as there are CPUs, and `extra` more: where the time goes and who waits.
+    """Run one copy of a sequential program, one per CPU, and `extra` more, and account for CPU and waiting time.
 
     Args:
-        variants: the program is made of them where `work` is None.
-        cpus: that all of them share; no copy is bound to one of them.
+        variants: Calibration data to synthesise the program from if `work` is None.
+        extra: Number of copies beyond the number of CPUs.
+        cpus: CPUs that all copies share, without binding; empty: all available CPUs.
 
     Raises:
-        UsageError: by the argument, also where the clock is not `wall`: waiting is the question.
+        UsageError: An argument is invalid, or the clock is not `wall`.
 
     Source:
-        Totals as of PARbench (Nagel and Linn 1991).
+        Totals after PARbench (Nagel and Linn 1991).
     """
     bench = Bench(
         "overload",

@@ -43,8 +43,6 @@ from meshmark.load.synthesis.problem import Problem, equation_rows, presolved, u
 from meshmark.load.variants import Table, Variant
 from meshmark.load.variants import Vector as Vector
 
-# ------------------------------------------------------------------ public
-
 
 def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
     """Set up the equations on the usable variants and find the maximum share of one variant.
@@ -57,18 +55,18 @@ def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metric
         if not math.isfinite(value) or name not in ("run_time_s", *metrics):
             raise UsageError(f"{target.name}: {name}: found {value}; allowed: finite values of known metrics")
     table = Table(variants, target.load_balance)
-    usual, special = usable_variants(table, target, metrics)
+    preferred, special = usable_variants(table, target, metrics)
 
     def on(which: NDArray[np.intp]) -> Problem:
         part = table.only(which)
         return Problem(part, equation_rows(part, target, metrics), target)
 
     notes: list[str] = []
-    whole = on(usual)
+    whole = on(preferred)
     problem = presolved(whole)
     max_share = find_max_share(problem)
     if max_share is None and len(special):
-        whole = on(np.sort(np.concatenate([usual, special])))
+        whole = on(np.sort(np.concatenate([preferred, special])))
         problem = presolved(whole)
         max_share = find_max_share(problem)
         if max_share is not None:

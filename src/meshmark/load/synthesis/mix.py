@@ -63,7 +63,7 @@ def spread_evenly(
 
 
 def _jitter(n: int, seed: int) -> Vector:
-    """n numbers in [1/2, 3/2), by splitmix64: another seed is another program of the same behaviour."""
+    """Return n numbers in [1/2, 3/2) from splitmix64, so that seeds give different programs for the same profile."""
     z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -200,7 +200,7 @@ def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernel
     for part in (0.25, 0.5, 0.75):
         if kernels(x) >= min_kernels or kernels(alternative) <= kernels(x):
             break
-        # Solutions are convex.
+        # The set of solutions is convex.
         mixed = (1 - part) * x + part * alternative
         if kernels(mixed) >= min_kernels or part == 0.75:
             return mixed

@@ -204,11 +204,11 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
     system, io = bool(needed & (_SYSTEM | _IO)), bool(needed & _IO)
     does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
     special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in vs], dtype=bool) | does_io
-    wanted = np.array([v.kernel in target.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
+    requested = np.array([v.kernel in target.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
     if not io:
-        wanted &= ~does_io | np.array([v.kernel in target.kernels for v in vs], dtype=bool)
-    usual = mask & (~special | wanted)
-    return np.flatnonzero(usual), np.flatnonzero(mask & ~usual)
+        requested &= ~does_io | np.array([v.kernel in target.kernels for v in vs], dtype=bool)
+    preferred = mask & (~special | requested)
+    return np.flatnonzero(preferred), np.flatnonzero(mask & ~preferred)
 
 
 def presolved(problem: Problem) -> Problem:

@@ -1,4 +1,4 @@
-"""Statements on SGI Altix with PARbench."""
+"""Statements on SGI Altix, measured with PARbench."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def one_cpu_of_the_bus() -> Finding:
 
 
 def altix_slowdown(name: str, gb_per_s: float, programs: int = 8) -> float:
-    """How much longer copies of one program take than one alone, %.
+    """Return the slowdown of copies of one program against one copy alone, %.
 
-    PARbench composes a program of kernels, some of which move memory and some of which do not (section 3); the copies
-    were started together, so they run the same kernel at the same time.
+    A PARbench program mixes memory-bound and other kernels (section 3). The copies start together, so they run the same
+    kernel at the same time.
     """
     return slowdown(machine(name), range(programs), gb_per_s, in_step=True)
 
@@ -39,7 +39,7 @@ def two_programs_a_bus() -> Finding:
     return Finding(f"{value:.1f} %", abs(value - 24.5) <= 5, error_percent=value - 24.5)
 
 
-FIGURE_5_RATES: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.14, 2.5, 3.0)  # GB/s a program
+FIGURE_5_RATES: Final = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.14, 2.5, 3.0)  # GB/s per program
 
 
 @check("E03")
@@ -48,7 +48,7 @@ def threshold_of_the_shared_bus() -> Finding:
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if altix_slowdown("altix3700", middle, 2) < 10 else (low, middle)
-    found = within_percent(low, 1.0, 20, "GB/s a program", "the copies are taken to keep step for the whole run")
+    found = within_percent(low, 1.0, 20, "GB/s per program", "assumes that the copies stay in step for the whole run")
     curves = {n: tuple(altix_slowdown(n, r, 2) for r in FIGURE_5_RATES) for n in ("altix3700", "altix4700")}
     return replace(found, series=(("GB/s", FIGURE_5_RATES), *curves.items()))
 
@@ -57,7 +57,7 @@ def threshold_of_the_shared_bus() -> Finding:
 def montecito_over_madison() -> Finding:
     rates = (1.5, 2.14, 2.5)
     ratios = [altix_slowdown("altix4700", r, 2) / (altix_slowdown("altix3700", r, 2) or 1e-9) for r in rates]
-    return within_percent(math.fsum(ratios) / len(ratios), 0.5, 25, why="which bus the measured blade had is not known")
+    return within_percent(math.fsum(ratios) / len(ratios), 0.5, 25, why="the bus of the measured blade is not known")
 
 
 @check("E05")
@@ -68,9 +68,9 @@ def more_boards_change_nothing() -> Finding:
 
 @check("E06")
 def seventeen_jobs_on_sixteen_cpus() -> Finding:
-    # 15 jobs have a CPU each; two share one until the others end, then both run. All work is 1744.0 s, as printed.
-    # The heads of figures 6 and 7 print CPUs x bench time as the available CPU time, idle next to nothing: a CPU counts
-    # until its own last job ends, so bench time is the mean of that over the CPUs and not the end of the last job.
+    # 15 jobs have a CPU each. Two share one until the others end, then each has a CPU. The total work is 1744.0 s, as
+    # published. In the captions of figures 6 and 7, CPUs x bench time is the available CPU time and almost none is
+    # idle. So a CPU counts until its last job ends, and bench time is the mean over the CPUs, not the last end.
     work, cpus = 1744.0 / 17, 16
     ends = [work] * (cpus - 2) + [1.5 * work] * 2
     bench, runtimes = math.fsum(ends) / cpus, 15 * work + 2 * 1.5 * work
@@ -81,8 +81,8 @@ def seventeen_jobs_on_sixteen_cpus() -> Finding:
 
 @check("E07")
 def sequential_and_parallel_jobs() -> Finding:
-    # 12 sequential jobs of 100 s and 4 programs of 100 CPU seconds on 4 threads each: 28 threads share 16 CPUs fairly,
-    # and the parallel programs' threads wait for each other.
+    # 12 sequential jobs of 100 s and 4 programs with 4 threads and 100 CPU seconds: 28 threads share 16 CPUs fairly.
+    # The threads of a parallel program wait for each other.
     total = 12 * 100.0 + 4 * 100.0
     bench = total / 16
     runtimes = 16 * bench
@@ -90,5 +90,7 @@ def sequential_and_parallel_jobs() -> Finding:
     ours, published = (bench, total, runtimes, waiting), (99.9, 1592.4, 1590.5, 1091.0)
     inside = all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, published, strict=True))
     return Finding(
-        ", ".join(f"{v:.1f}" for v in ours) + " s", inside, "" if inside else "fair shares of 28 threads on 16 CPUs"
+        ", ".join(f"{v:.1f}" for v in ours) + " s",
+        inside,
+        "" if inside else "assumes fair shares of 28 threads on 16 CPUs",
     )

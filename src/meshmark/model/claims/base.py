@@ -1,4 +1,4 @@
-"""What a check of a published statement is made of."""
+"""Helpers for checks of published statements."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a model says to a statement; `inside` is None where it is not modelled."""
+    """Result of a model for a statement. `inside`: within the tolerance; None if the statement is not modelled."""
 
     modelled: str
     inside: bool | None
@@ -48,11 +48,11 @@ class Finding:
 class Row:
     claim: Claim
     finding: Finding
-    fitted_in: tuple[str, ...] = field(default=())  # machine files that fitted a number to it
+    fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to it
 
     @property
     def counts_as(self) -> str:
-        """The score it belongs to: structure, calibrate, predict, or fitted (a predict statement that was used)."""
+        """The score to count it in: its role, or `fitted` if a machine was fitted to a predict statement."""
         allowed = "calibrate" in self.claim.note  # "1 calibrates": the rest of the row is predicted
         return "fitted" if self.claim.role == "predict" and self.fitted_in and not allowed else self.claim.role
 
@@ -64,11 +64,13 @@ CHECKS: Final[dict[str, Check]] = {}
 
 
 def check(name: str) -> Callable[[Check], Check]:
-    def keep(function: Check) -> Check:
+    """Register a function as the check of a statement."""
+
+    def register(function: Check) -> Check:
         CHECKS[name] = function
         return function
 
-    return keep
+    return register
 
 
 @cache
@@ -78,7 +80,7 @@ def machine(name: str, *settings: str) -> MachineFile:
 
 @cache
 def matrix(name: str, state: str = "clean", *settings: str) -> tuple[tuple[float, ...], ...]:
-    """Latencies between all nodes by the closed form, s."""
+    """Return the latencies between all nodes in closed form, s."""
     rows = ask(machine(name, *settings), [{"kind": "matrix", "state": state}], threads=1)[0]["latency_s"]
     return tuple(tuple(r) for r in rows)
 
@@ -89,20 +91,20 @@ def mean_remote(rows: Sequence[Numbers]) -> float:
 
 
 def gs320_mean(nodes: int, state: str = "clean") -> float:
-    """Mean over all CPUs of a GS320: four of each node's neighbours are local."""
+    """Return the mean latency over all nodes of a GS320, local memory included, s."""
     rows = matrix(f"gs320-{4 * nodes}", state)
     return math.fsum(v for row in rows for v in row) / nodes**2
 
 
 def rate(m: MachineFile, run: Mapping[str, Any]) -> float:
-    """Bytes a second of a run's first group."""
+    """Return the bandwidth of the first group of a run, B/s."""
     return median_of(ask(m, [run])[0]["groups"][0]["bytes_per_s"])
 
 
 def triad(
     m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
 ) -> float:
-    """Net bytes a second of a STREAM kernel on some CPUs."""
+    """Return the net bandwidth of a STREAM kernel on some CPUs, B/s."""
     moved = rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0))
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
@@ -110,26 +112,27 @@ def triad(
 def within_percent(
     value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
 ) -> Finding:
-    """Inside when within `percent` of the published value."""
+    """Compare with a published value, within `percent`."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
     return Finding(f"{value:.{digits}g} {unit}".strip(), inside, "" if inside else why, error)
 
 
 def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
-    """Inside when between two limits."""
+    """Compare with two limits."""
     inside = low <= value <= high
     return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why)
 
 
 def relation(holds: bool, text: str, why: str = "") -> Finding:
+    """Report whether a relation holds."""
     return Finding(text, holds, "" if holds else why)
 
 
 def slowdown(
     m: MachineFile, cpus: Sequence[int], gb_per_s: float, on: MachineFile | None = None, in_step: bool = False
 ) -> float:
-    """How much longer programs take together (on another machine, if one is given) than one of them alone, %."""
+    """Return the co-run slowdown of programs against one alone, %. `on`: machine of the co-run, if it differs."""
     programs = [Program(tuple(cpus), gb_per_s, 1 / 3)]
     cycles = program_cycles(m, programs)
     together = ask(on or m, [programs_run(cycles, programs, in_step)])[0]["groups"][0]["phase_s"]

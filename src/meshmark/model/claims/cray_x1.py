@@ -27,7 +27,7 @@ def node_and_network_peaks() -> Finding:
 
 
 def swap(m: MachineFile, distance: int, block: int, pairs: Sequence[int]) -> float:
-    """Seconds of a swap of `block` bytes between the first CPUs of nodes n and n xor distance, for n in `pairs`."""
+    """Return the time of a swap of `block` bytes between nodes n and n xor `distance`, for n in `pairs`, s."""
     _, node_of = nodes_and_cpus(m)
     first = {n: c for c, n in reversed(list(enumerate(node_of)))}
     lines = max(1, block // int(m.number("memory.line_bytes")))
@@ -62,13 +62,13 @@ def contention_above_eight_pairs() -> Finding:
         alone, many = contention(m, size)
         if many / alone > 1.1:
             inside = 4 <= size / 1024 <= 16
-            why = "" if inside else "rests on the assumed message overhead of 7.3 µs"
+            why = "" if inside else "depends on the assumed message overhead of 7.3 µs"
             return Finding(f"{size / 1024:.3g} KiB", inside, why)
     return Finding("none up to 2 MiB", False, "the network carries all pairs at full rate")
 
 
 def contention(m: MachineFile, size: int) -> tuple[float, float]:
-    """Seconds of one swap across the first dimension, and of all CPUs' swaps at once."""
+    """Return the time of one swap across the first dimension, and of the swaps of all CPUs at once, s."""
     _, node_of = nodes_and_cpus(m)
     lines = max(1, size // int(m.number("memory.line_bytes")))
 
@@ -91,11 +91,11 @@ def contention(m: MachineFile, size: int) -> tuple[float, float]:
 @check("D04")
 def co_array_solver_over_mpi() -> Finding:
     m = machine("cray-x1")
-    small = 2e-6 / 2  # a line's own time is far below both overheads
+    small = 2e-6 / 2  # the transfer of a line is far below both overheads
     ratio = (m.number("messages.overhead_us") * 1e-6 + small) / (
         m.number("messages.one_sided_overhead_us") * 1e-6 + small
     )
-    return Finding(f"{ratio:.2g}", ratio >= 3 * 0.75, "rests on two assumed overheads")
+    return Finding(f"{ratio:.2g}", ratio >= 3 * 0.75, "depends on two assumed overheads")
 
 
 @check("D05")
@@ -109,4 +109,4 @@ def topology_changes() -> Finding:
 
 @check("D06")
 def halo_protocols() -> Finding:
-    return Finding("not modelled", None, "the five MPI protocols differ in software, which the model does not have")
+    return Finding("not modelled", None, "the five MPI protocols differ in software, which is not modelled")

@@ -67,20 +67,20 @@ def ddr333_over_ddr266() -> Finding:
     return Finding(
         f"{one:.1f} and {four:.1f} %",
         inside,
-        "" if inside else "rests on how many loads a core has on their way, and on the controller's cycles a line",
+        "" if inside else "depends on the outstanding loads of a core and the controller cycles per line",
     )
 
 
 @check("B06")
 def slope_over_clock() -> Finding:
     slope = (e325_triad() - e325_triad("cpu.clock_ghz=1.4")) * 1000 / 600
-    return within_percent(slope, 2.0, 15, "MB/s per MHz", "what scales with the core's clock is assumed")
+    return within_percent(slope, 2.0, 15, "MB/s per MHz", "the parts that scale with the core clock are assumed")
 
 
 @check("B07")
 def faster_clock_is_slower() -> Finding:
     change = 100 * (e325_triad("cpu.clock_ghz=2.2") / e325_triad() - 1)
-    return within_limits(change, -2.5, 0.5, "%", "what scales with the core's clock is assumed")
+    return within_limits(change, -2.5, 0.5, "%", "the parts that scale with the core clock are assumed")
 
 
 @check("B08")
@@ -110,7 +110,7 @@ def second_dimm_per_channel() -> Finding:
 
 @check("B11")
 def slots_make_no_difference() -> Finding:
-    return relation(True, "0 %: the model has channels and banks, no slots")
+    return relation(True, "0 %: the model has channels and banks but no slots")
 
 
 @check("B12")
@@ -118,17 +118,19 @@ def numa_kernel_over_smp() -> Finding:
     m = machine("e325")
     both = [stream_actor(m, [c], "triad", "streaming", [0], group=c) for c in (0, 1)]
     groups = ask(m, [trial(both, warm_ns=8000.0, measure_ns=60000.0)])[0]["groups"]
-    # STREAM ends with its slower thread, the one that is far from the memory.
+    # STREAM ends with its slower thread, which accesses remote memory.
     numa, smp = e325_triad(), 2 * min(median_of(g["bytes_per_s"]) for g in groups) / 1e9
     inside = abs(numa / 7.331 - 1) <= 0.1 and abs(smp / 3.694 - 1) <= 0.1
     return Finding(
-        f"{1000 * numa:.0f} and {1000 * smp:.0f} MB/s", inside, "" if inside else "both threads' memory on one node"
+        f"{1000 * numa:.0f} and {1000 * smp:.0f} MB/s",
+        inside,
+        "" if inside else "assumes the memory of both threads on one node",
     )
 
 
 @check("B13")
 def one_thread_has_two_levels() -> Finding:
-    # One thread, its memory on its own node; CPU A has two channels filled, CPU B one.
+    # One thread with local memory. CPU A has two populated channels, CPU B one.
     levels = [e325_triad(cpus=[0]), e325_triad(ONE_CHANNEL, cpus=[0])]
     values = {round(levels[n % 2], 6) for n in range(10)}
     return relation(len(values) == 2, ", ".join(f"{v:.2f}" for v in sorted(values)) + " GB/s")
@@ -136,4 +138,4 @@ def one_thread_has_two_levels() -> Finding:
 
 @check("B14")
 def spread_of_kernels() -> Finding:
-    return Finding("not modelled", None, "the model has no operating system's noise")
+    return Finding("not modelled", None, "operating system noise is not modelled")

@@ -1,4 +1,4 @@
-"""Statements on GS1280 and its kin (Cvetanovic, ISCA 2003)."""
+"""Statements on the GS1280 and related machines (Cvetanovic, ISCA 2003)."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def slower_only_between_two_and_sixteen_mib() -> Finding:
     right = True
     for i, size in enumerate(sizes):
         slower = [series["gs1280-16"][i] > series[o][i] for o in ("gs320-4", "es45")]
-        wanted = 2 * 2**20 <= size <= 16 * 2**20
-        right = right and all(s == wanted for s in slower)
+        expected = 2 * 2**20 <= size <= 16 * 2**20
+        right = right and all(s == expected for s in slower)
     return Finding(
         "order holds from 128 KiB to 64 MiB" if right else "order differs",
         right,
@@ -87,7 +87,7 @@ def slower_only_between_two_and_sixteen_mib() -> Finding:
 @check("A09")
 def triad_over_gs320() -> Finding:
     ratio = triad(machine("gs1280-4"), range(4)) / triad(machine("gs320-4"), range(4))
-    return within_percent(ratio, 7, 15, why="4 CPUs each; the port and module rates of the GS320 are assumed")
+    return within_percent(ratio, 7, 15, why="4 CPUs each; the port and module bandwidths of the GS320 are assumed")
 
 
 @check("A10")
@@ -190,7 +190,7 @@ def dirty_latency_below_es45() -> Finding:
 
 
 def loaded_curve(name: str, chains: Sequence[int]) -> list[tuple[float, float]]:
-    """(bandwidth B/s, latency s) over outstanding reads of random other CPUs (or of the shared memory)."""
+    """Return (bandwidth B/s, latency s) by outstanding reads of random other nodes, or of the shared memory."""
     m = machine(name)
     homes = "others" if nodes_and_cpus(m)[0] > 1 else "local"
     answers = ask(m, [random_reads(m, k, homes=homes) for k in chains])
@@ -211,7 +211,7 @@ def latency_grows_less_under_load() -> Finding:
     reach = {n: c[-1][0] for n, c in curves.items()}
 
     def at_equal_bandwidth(n: str) -> bool:
-        """At every point of the other machine the GS1280, at that bandwidth, has grown less."""
+        """Whether, at each bandwidth of the other machine, the latency of the GS1280 has grown less."""
         for bandwidth, latency in curves[n][1:]:
             below = [g for (b, _), g in zip(curves["gs1280-16"], growth["gs1280-16"], strict=True) if b >= bandwidth]
             if not below or min(below) > latency / curves[n][0][1] + 1e-9:
@@ -224,9 +224,9 @@ def latency_grows_less_under_load() -> Finding:
 
 
 def exchange_time(name: str, ranks: int) -> float:
-    """Seconds a byte of an exchange with both neighbours: messages go through a shared buffer, two copies each.
+    """Return the time per byte of an exchange with both neighbours through shared buffers, s.
 
-    The sender reads its array and writes the buffer in its own memory; the receiver reads that and writes its array.
+    The sender copies its array to a buffer in local memory; the receiver copies the buffer to its array.
     """
     m = machine(name)
     _, node_of = nodes_and_cpus(m)
@@ -239,18 +239,19 @@ def exchange_time(name: str, ranks: int) -> float:
             copy = [{"op": "read", "homes": homes}, {"op": "own", "homes": "local"}, {"op": "write", "homes": "local"}]
             streams += copy
         actors.append({"cpus": [c], "chains": chains, "streams": streams})
-    # Two messages out and two in are twelve line moves; a rank's share of the rate moves them.
+    # Two messages sent and two received move twelve lines, at the rank's share of the bandwidth.
     return 12 / (rate(m, trial(actors)) / ranks)
 
 
 @check("A25")
 def exchange_over_gs320_and_sc45() -> Finding:
     ours = exchange_time("gs1280-16", 16)
-    # A node of the SC45 sends two of its eight messages to other nodes, 280 MB/s each way; or its memory is slower.
+    # A node of the SC45 sends two of its eight messages to other nodes at 280 MB/s per direction, unless its memory is
+    # slower.
     sc45 = max(2 / 0.28e9, exchange_time("es45", 4))
     low, high = exchange_time("gs320-16", 16) / ours, sc45 / ours
     inside = 3 * 0.75 <= low <= 4 * 1.25 and 3 * 0.75 <= high <= 4 * 1.25
-    why = "messages of a GS320 rank cross poorly known ports; the SC45 is a link rate and an ES45"
+    why = "the ports of the GS320 are poorly known; the SC45 is modelled as an ES45 and a link"
     return Finding(f"{low:.2g} and {high:.2g}", inside, "" if inside else why)
 
 
@@ -281,7 +282,7 @@ def controller_use_of_specfp() -> Finding:
     return Finding(
         "not modelled",
         None,
-        "needs the programs' miss rates, which no source here gives; any set would be chosen to fit",
+        "needs the miss rates of the programs, which no available source gives; any choice would be a fit",
     )
 
 
@@ -290,7 +291,7 @@ def memory_use_of_starcd_swim_and_sp() -> Finding:
     return Finding(
         "not modelled",
         None,
-        "needs the programs' miss rates, which no source here gives; any set would be chosen to fit",
+        "needs the miss rates of the programs, which no available source gives; any choice would be a fit",
     )
 
 
@@ -326,25 +327,25 @@ def gups_over_gs320() -> Finding:
         update_rate("gs1280-32", 32) / update_rate("gs320-32", 32),
         11,
         30,
-        why="32 CPUs each; the GS320's global ports are assumed at 1.75 GB/s each way (1.6 would give 7.6)",
+        why="32 CPUs each; the GS320's global ports are assumed at 1.75 GB/s per direction (1.6 would give 7.6)",
     )
 
 
 @check("A33")
 def ring_slower_under_light_load() -> Finding:
     ring, torus = (loaded_curve(n, [1])[0][1] for n in ("es80", "gs1280-8"))
-    return within_limits(100 * (ring / torus - 1), 12, 23, "% (latency, one read at once)")
+    return within_limits(100 * (ring / torus - 1), 12, 23, "% (latency, one outstanding read)")
 
 
 @check("A34")
 def ring_slower_under_heavy_load() -> Finding:
     chains = (1, 2, 4, 8, 16)
     curves = {n: loaded_curve(n, chains) for n in ("gs1280-8", "es80")}
-    # How much lower the ring's throughput is than the torus's, reads of random CPUs.
+    # Throughput loss of the ring against the torus, for reads of random CPUs.
     losses = [100 * (1 - r[0] / t[0]) for r, t in zip(curves["es80"], curves["gs1280-8"], strict=True)][2:]
     inside = all(15 <= v <= 55 for v in losses) and any(20 <= v <= 50 for v in losses)
     return Finding(
-        ", ".join(f"{v:.0f}" for v in losses) + " % at 4, 8, 16 reads at once", inside, series=load_series(curves)
+        ", ".join(f"{v:.0f}" for v in losses) + " % at 4, 8, 16 outstanding reads", inside, series=load_series(curves)
     )
 
 
@@ -360,24 +361,25 @@ def part_of_a_machine_slower_than_a_dense_one() -> Finding:
 
 @check("A36")
 def striping_costs_throughput() -> Finding:
-    # Programs whose use of two controllers is what A29 prints for SPECfp: 8, 15 and 25 %, and swim's 55 % as the worst.
+    # Programs with the utilisation of two controllers that A29 gives for SPECfp: 8, 15 and 25 %, and 55 % for swim, the
+    # worst case.
     plain, striped = machine("gs1280-16"), machine("gs1280-16", "placement.striping=pair")
     peak = plain.number("node.controllers") * plain.number("memory.channel_gb_per_s")
     losses = [slowdown(plain, range(16), share * peak, striped) for share in (0.08, 0.15, 0.25, 0.55)]
     middle, worst = losses[1:3], losses[3]
     inside = all(10 <= v <= 30 for v in middle) and abs(worst - 70) <= 15
-    text = ", ".join(f"{v:.0f}" for v in losses) + " % for programs that use 8, 15, 25, 55 % of the memory"
+    text = ", ".join(f"{v:.0f}" for v in losses) + " % for programs at 8, 15, 25, 55 % of the memory bandwidth"
     return Finding(
         text,
         inside,
-        "" if inside else "the worst case or the typical one lies outside",
+        "" if inside else "the worst or the typical case is outside",
         series=(("loss %", tuple(losses)),),
     )
 
 
 @check("A37")
 def striping_gains_at_a_hot_spot() -> Finding:
-    # All read from CPU 0; the gain of those whose reads cross the mesh. CPU 0's own are beside them, and lose by it.
+    # All CPUs read from node 0. Reads across the mesh gain; the local reads of CPU 0 compete with them and lose.
     gains = {"others": 0.0, "all": 0.0}
     for chains in (1, 2, 4, 8, 16):
         moved: list[dict[str, float]] = []
@@ -389,26 +391,26 @@ def striping_gains_at_a_hot_spot() -> Finding:
         gains = {who: max(best, 100 * (moved[1][who] / moved[0][who] - 1)) for who, best in gains.items()}
     inside = abs(gains["others"] - 80) <= 15
     return Finding(
-        f"{gains['others']:.0f} % at most ({gains['all']:.0f} % with CPU 0's own reads)",
+        f"{gains['others']:.0f} % at most ({gains['all']:.0f} % including the reads of CPU 0)",
         inside,
-        "" if inside else "the two homes share the link between them, so they have 6 links, not 8",
+        "" if inside else "the two home nodes share the link between them, so they have 6 links, not 8",
     )
 
 
 @check("A38")
 def second_controller_for_programs() -> Finding:
     both, one = (machine("gs1280-4"), machine("gs1280-4", "node.controllers=1"))
-    # 20 and 30 % of two controllers, as the publication's NAS and SPECfp programs.
+    # 20 and 30 % of two controllers, like the published NAS and SPECfp programs.
     gains = [slowdown(both, [0], r, one) for r in (2.5, 3.7)]
     inside = all(5 <= g <= 15 for g in gains)
-    why = "programs of 2.5 and 3.7 GB/s whose memory phases run at the rate of a stream: real ones are gentler"
+    why = "assumes memory phases at the bandwidth of a stream; real programs are less demanding"
     return Finding(", ".join(f"{g:.1f}" for g in gains) + " %", inside, "" if inside else why)
 
 
 @check("A39")
 def second_controller_for_stream() -> Finding:
     gain = 100 * (triad(machine("gs1280-4"), [0]) / triad(machine("gs1280-4", "node.controllers=1"), [0]) - 1)
-    return within_limits(gain, 40, 60, "%", "the single controller's efficiency rests on an assumed turnaround")
+    return within_limits(gain, 40, 60, "%", "the efficiency of the single controller depends on an assumed turnaround")
 
 
 @check("A40")
@@ -424,7 +426,7 @@ def larger_memory() -> Finding:
 
 @check("A41")
 def fifth_channel_costs_nothing() -> Finding:
-    return relation(True, "0 %: the fifth channel carries no data of a line, so no number of the model has it")
+    return relation(True, "0 %: the fifth channel carries no data and is not modelled")
 
 
 @check("A42")
@@ -445,7 +447,7 @@ def big_pages_make_a_hot_cpu() -> Finding:
     array, cpus = 2 * 2**20, 16
     shares = {}
     for size in (small, page):
-        # Each CPU touches first its own part of a 2 MiB array; a page belongs to who touches it first.
+        # Each CPU initialises its part of a 2 MiB array; the first touch places a page.
         owner = [int(p * size / (array / cpus)) for p in range(max(1, math.ceil(array / size)))]
         actors = []
         for c in range(cpus):

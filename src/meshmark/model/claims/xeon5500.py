@@ -1,4 +1,4 @@
-"""Statements on Xeon 5400 and 5500."""
+"""Statements on Xeon 5400 and Xeon 5500."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def copy_of_the_5400_with_normal_stores() -> Finding:
         3.5,
         7,
         "GB/s",
-        "more turnarounds a line than streaming copy, each of the fitted length",
+        "more turnarounds per line than streaming copy, each of the fitted length",
     )
 
 
 def xeon5500_copy() -> list[float]:
-    """Streaming copy a core with 1, 2, 4 and 8 processes, one socket filled first, GB/s. Socket 1 has all its DIMMs."""
+    """Return streaming copy per core with 1, 2, 4 and 8 processes, GB/s. Socket 1 has all DIMMs and is filled first."""
     order = [4, 5, 6, 7, 0, 1, 2, 3]
     return [copy_rate("xeon5500", order[:n]) / n for n in (1, 2, 4, 8)]
 
@@ -79,12 +79,12 @@ def copy_per_core_of_the_5500() -> Finding:
     ours = xeon5500_copy()
     inside = all(abs(o / p - 1) <= 0.07 for o, p in zip(ours, (11, 7.5, 4.3, 4.0), strict=True))
     why = (
-        "two processes reach 87 % of what four do, two threads of triad all of it (G15): something holds a mix of "
-        "half writes back by 13 % and one of a third by nothing. Ten fill buffers for reads and writes together give "
-        "8.1 GB/s and lose G08 and G15; writes drained 8 at once 8.6, 32 at once 8.0, and lose both too"
+        "two processes reach 87 % of the bandwidth of four, but two threads of triad all of it (G15): half writes cost "
+        "13 %, one third costs nothing. Ten fill buffers shared by reads and writes give 8.1 GB/s but miss G08 and "
+        "G15; write batches of 8 give 8.6, of 32 give 8.0, and miss both too"
     )
     return Finding(
-        ", ".join(f"{v:.2f}" for v in ours) + " GB/s a core",
+        ", ".join(f"{v:.2f}" for v in ours) + " GB/s per core",
         inside,
         "" if inside else why,
         series=(("GB/s", tuple(ours)),),
@@ -97,8 +97,8 @@ def copy_of_sixteen_smt_processes() -> Finding:
         copy_rate("xeon5500", range(8)) / 16,
         1.9,
         7,
-        "GB/s a thread",
-        "two threads share a core's buffers; the memory is full already",
+        "GB/s per thread",
+        "two threads share the buffers of a core; the memory is already saturated",
     )
 
 
@@ -117,15 +117,17 @@ def one_core_with_normal_stores() -> Finding:
         inside,
         ""
         if inside
-        else "a store must first read its line, so it is slower here; the publication has no explanation either",
+        else "a store must first read its line, so it is slower in the model; the publication does not explain it",
     )
 
 
 def loaded_latency_ns(name: str, runs_of: Sequence[tuple[Sequence[int], int]]) -> list[float]:
-    """Mean latency of random dependent loads of processes at once, each in its own node's memory, ns.
+    """Return the mean latency of random dependent loads of concurrent processes in local memory, ns.
+
+    A few random ns between loads keep the processes out of step.
 
     Args:
-        runs_of: CPUs, and processes on each. A few random ns between loads keep the processes from falling into step.
+        runs_of: For each run, the CPUs and the number of processes on each.
     """
     m = machine(name)
     chain = {"chains": 1, "think_ns": 4.0, "random_think": True, "streams": [{"homes": "local", "random": True}]}
@@ -138,10 +140,9 @@ def latency_of_the_5400_under_load() -> Finding:
     ours = loaded_latency_ns("xeon5400", [(range(n), 1) for n in (1, 2, 4, 8)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, (102, 103, 117, 122), strict=True))
     why = (
-        "14 and 19 ns are missing. The bus of a socket passes from one die to the other in three clocks (Pentium Pro "
-        "manual, 4.1.4), 7.5 ns: that would make four and eight processes 110 ns, if the first two share a die, which "
-        "is not printed; the banks' row cycle (57.5 ns) adds at most 1 ns, the L2 that two share about 2. The rest is "
-        "open"
+        "14 and 19 ns are unexplained. The bus of a socket switches between dies in three clocks (Pentium Pro manual, "
+        "4.1.4), 7.5 ns: four and eight processes would see 110 ns if the first two share a die, which is not "
+        "published; the row cycle of the banks (57.5 ns) adds at most 1 ns, the shared L2 about 2 ns"
     )
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " ns", inside, "" if inside else why, series=(("ns", tuple(ours)),)
@@ -154,9 +155,9 @@ def latency_of_the_5500_under_load() -> Finding:
     ours = loaded_latency_ns("xeon5500", [*((spread[:n], 1) for n in (1, 2, 4, 8)), (range(8), 2)])
     inside = all(abs(o / p - 1) <= 0.03 for o, p in zip(ours, (74, 76, 77, 78, 86), strict=True))
     why = (
-        "the L3, and in it the page tables, are shared, which rings of random loads do not see here. By estimate rings "
-        "of 165 to 220 MiB a process give 74 75 76 76 84-88 ns, but their size is not printed, so it would be fitted; "
-        "the banks' row cycle (49.5 ns) gives less than 1 ns"
+        "the processes share the L3, which also caches page tables; the model lacks this. Rings of an estimated 165 to "
+        "220 MiB per process give 74 75 76 76 84-88 ns, but their size is not published and would be fitted; the row "
+        "cycle of the banks (49.5 ns) adds less than 1 ns"
     )
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " ns", inside, "" if inside else why, series=(("ns", tuple(ours)),)
@@ -173,7 +174,7 @@ def cache_latencies() -> Finding:
 
 
 def plateau_ends(name: str) -> list[int]:
-    """Footprints (KiB) at which the latency of dependent loads leaves a plateau."""
+    """Return the footprints at which the latency of dependent loads leaves a plateau, KiB."""
     sizes = [2**k for k in range(12, 25)]
     values = [level_ns(name, s) for s in sizes]
     return [sizes[i] // 1024 for i in range(len(sizes) - 1) if values[i + 1] > 1.2 * values[i]]
@@ -205,12 +206,12 @@ def fewer_dimms() -> Finding:
 
 
 EVEN_SOCKETS: Final = (
-    "memory.node_share=[1,1]"  # parts 1 and 3 ran with 24 GB, six DIMMs a socket; part 2 with 8 and 12
+    "memory.node_share=[1,1]"  # parts 1 and 3 ran with 24 GB, six DIMMs per socket; part 2 with 8 and 12
 )
 
 
 def bound_triad(threads: int) -> float:
-    """STREAM triad over both sockets, memory local, streaming stores, MB/s."""
+    """Return STREAM triad over both sockets with local memory and streaming stores, MB/s."""
     cpus = fill_order([0, 0, 0, 0, 1, 1, 1, 1], "spread")[:threads]
     return triad(machine("xeon5500", EVEN_SOCKETS), cpus, "streaming") / 1e6
 
@@ -222,12 +223,15 @@ def bound_stream() -> Finding:
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
         inside,
-        "" if inside else "rests on six DIMMs in each socket, which part 1 prints for it and part 2 does not",
+        "" if inside else "assumes six DIMMs per socket, as stated in part 1 but not in part 2",
     )
 
 
 def unbound_triad(threads: int, trials: int = 10) -> float:
-    """As `bound`, but threads on random cores, memory where each thread began, and one thread in eight moved since."""
+    """Return the same for unbound threads on random cores, MB/s.
+
+    Memory is where each thread started; one thread in eight has migrated since.
+    """
     from random import Random
 
     m = machine("xeon5500", EVEN_SOCKETS)
@@ -250,5 +254,5 @@ def unbound_stream() -> Finding:
     return Finding(
         ", ".join(f"{v:.0f}" for v in ours) + " MB/s",
         inside,
-        "" if inside else "which threads moved away from their memory, and when, is a guess: one in eight",
+        "" if inside else "assumes that one thread in eight migrated away from its memory",
     )
