@@ -306,7 +306,7 @@ def test_a_curve_is_checked_with_neighbours_of_other_kernels_at_rates_that_it_do
     # The neighbour that checks the curve does without half of the kernels.
     file = program_of(group[-1], "neighbour").file
     assert file is not None
-    asked = read_program(file).prescription
+    asked = read_program(file).profile
     kernels = {v.kernel for v in variants if v.threads == 1}
     assert len(asked.without) == len(kernels) // 2
     assert kernels > set(asked.without)
@@ -333,7 +333,9 @@ def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
     rates = [2 * between(reach, share) for share in (0.1, 0.6)]
     files = {}
     for name, share in (("mine", 0.3), ("fast", 0.8)):
-        program = synthesize(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": between(reach, share)}))
+        program = synthesize(
+            variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": between(reach, share)})
+        )
         files[name] = tmp_path / f"{name}.json"
         files[name].write_text(dump_program(program))
     each = {name: read_program(file).planned()["memory_gb_per_s"] for name, file in files.items()}
@@ -453,7 +455,7 @@ def test_programs_of_a_matrix_may_be_of_one_kernel_alone(
     matrix(tmp_path, variants, [kernel])
     file = program_of(runs.groups[0][0], "measured").file
     assert file is not None
-    asked = read_program(file).prescription
+    asked = read_program(file).profile
     assert (asked.kernels, asked.least_kernels, asked.most_share, asked.name) == ((kernel,), 1, 1.0, kernel)
     assert asked.memory_mib == TWICE.memory_mib
 
@@ -468,10 +470,10 @@ def test_the_seed_chooses_the_kernels_of_the_neighbours_that_check_a_curve(
             variants,
             rates_gb_per_s=[between(reach, share) for share in (0.2, 0.6)],
             held_out_gb_per_s=[between(reach, 0.4)],
-            how=How(repetitions=2, rounds=0, seed=seed),
+            options=StudyOptions(repetitions=2, rounds=0, seed=seed),
         )
         file = program_of(runs.groups[0][-1], "neighbour").file
         assert file is not None
-        return read_program(file).prescription.without
+        return read_program(file).profile.without
 
     assert without("first", 1) == without("second", 1) != without("third", 2)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.report import charts, program_charts
+from meshmark.report import charts, drawing, program_charts
 from meshmark.report.build import write_report
 from meshmark.report.programs import (
     ANATOMY,
@@ -32,7 +32,7 @@ def flat(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def rows_of(drawn: charts.Drawn | None) -> list[dict[str, Any]]:
+def rows_of(drawn: drawing.Drawn | None) -> list[dict[str, Any]]:
     assert drawn is not None
     return [r for rows in drawn.data.values() for r in rows]
 

@@ -132,7 +132,11 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
                 constant(over),
                 constant(under),
                 pin is not None or under.is_constant,
-                pin if pin is not None else abs(under.constant) / target.run_time_s if under.is_constant else largest * 1e-2,
+                pin
+                if pin is not None
+                else abs(under.constant) / target.run_time_s
+                if under.is_constant
+                else largest * 1e-2,
             )
         )
     return tuple(rows)
