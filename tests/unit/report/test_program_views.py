@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.report import charts, drawing, program_charts
+from meshmark.report import drawing, program_charts
 from meshmark.report.build import write_report
 from meshmark.report.programs import (
     ANATOMY,
