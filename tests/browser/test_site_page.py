@@ -128,7 +128,7 @@ def test_a_screen_reader_finds_its_way(page: Any) -> None:
     assert page.get_by_role("combobox", name="workload of gs1280-8").count() == 1
     assert page.get_by_role("button", name="simulate p690").count() == 1
     assert page.get_by_role("columnheader", name="length").count() == 1
-    assert page.get_by_role("row", name="cut.parquet").inner_text().count("corrupt") == 1
+    assert page.get_by_role("row", name="cut.parquet").inner_text().count("truncated or corrupt") == 1
     nameless = page.evaluate(
         "() => [...document.querySelectorAll('a, button, select')]"
         ".filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"

@@ -171,5 +171,5 @@ class Curve:
             UsageError: x lies outside the measured range.
         """
         if not self.low <= x <= self.high * (1 + 1e-9):
-            raise UsageError(f"rate: found {x:g}; measured are {self.low:g} to {self.high:g}")
+            raise UsageError(f"rate: found {x:g}; the measured range is {self.low:g} to {self.high:g}")
         return float(self._between(min(x, self.high)))

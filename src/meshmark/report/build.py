@@ -159,7 +159,7 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     kinds = sorted({f for r in records for f in r.flags})
     of = len({r.instrument for r in records})
     parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
-    parts.append(f"{flagged} flagged ({', '.join(kinds)})." if flagged else "None flagged.")
+    parts.append(f"{flagged} flagged ({', '.join(kinds)})." if flagged else "No flags.")
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see the absent results.")
     return " ".join(parts)

@@ -528,7 +528,7 @@ def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text("{}")
     for _ in range(2):
-        with pytest.raises(UsageError, match="is no program"):
+        with pytest.raises(UsageError, match="not a program of meshmark load make"):
             copies(file, tmp_path / "study", cpus=CPUS[:1], options=ONCE)
     file.write_text("[]")
     with pytest.raises(UsageError, match="work"):

@@ -743,7 +743,7 @@ def test_a_hostile_formula_is_one_line_that_names_the_metric(formula: str, said:
 @pytest.mark.parametrize(("before", "after"), [("-", ""), ("", " + flops"), ("flops - (", ")")])
 def test_a_formula_may_be_nested_forty_deep(before: str, after: str) -> None:
     assert metric("mine", before * 40 + "flops" + after * 40).names == {"flops"}
-    with pytest.raises(UsageError, match="metric mine: brackets and operators are nested deeper than 40"):
+    with pytest.raises(UsageError, match="metric mine: parentheses and operators are nested deeper than 40"):
         metric("mine", before * 41 + "flops" + after * 41)
 
 

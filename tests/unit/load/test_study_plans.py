@@ -220,7 +220,7 @@ def between(reach: tuple[float, float], share: float) -> float:
 
 def curve(folder: Path, variants: list[Variant], **more: Any) -> InterferenceCurve:
     return interference_curve(
-        ["true"], variants, folder / "study", **{"neighbour_run_time_s": 0.5, "outlasts": 3, "how": TWICE, **more}
+        ["true"], variants, folder / "study", **{"neighbour_run_time_s": 0.5, "outlasts": 3, "options": TWICE, **more}
     )
 
 
@@ -239,7 +239,7 @@ def test_a_curve_is_checked_with_neighbours_of_other_kernels_at_rates_that_it_do
     assert [(p.x, p.label) for p in found.points] == [(low, f"{low:g} GB/s"), (high, f"{high:g} GB/s")]
     assert [p.slowdown.ratio for p in found.points] == [1.5, 2.5]
     assert (found.predict(0), found.predict(low), found.predict(high)) == pytest.approx((1, 1.5, 2.5))
-    with pytest.raises(UsageError, match=f"rate: found 99.*measured is from 0 to {high:g}"):
+    with pytest.raises(UsageError, match=f"rate: found 99.*measured range is 0 to {high:g}"):
         found.predict(99)
 
     (check,) = found.held_out
@@ -346,7 +346,7 @@ def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
     assert (check.neighbour, check.rate_gb_per_s) == ("mine", pytest.approx(2 * each["mine"]))
     (absence,) = found.absences
     assert (absence.metric, absence.kind, absence.conditions["neighbour"]) == ("prediction_gap", "absent", "fast")
-    assert absence.reason == f"fast: {2 * each['fast']:.3g} GB/s lies beyond the curve"
+    assert absence.reason == f"fast: {2 * each['fast']:.3g} GB/s is outside the range of the curve"
     assert found.table.splitlines()[-1] == f"absent: prediction_gap: {absence.reason}"
     slow = {r.conditions["neighbour"]: r.conditions for r in found.records if r.metric == "slowdown"}
     assert (slow["mine"]["held_out"], slow["mine"]["neighbours"]) == (True, 2)
@@ -371,12 +371,12 @@ def test_a_neighbour_that_cannot_be_made_is_absent_and_the_others_go_on(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"neighbours": 0}, "neighbours: found 0; allowed are 1 to 3, one a CPU"),
-        ({"neighbours": 4}, "neighbours: found 4; allowed are 1 to 3, one a CPU"),
-        ({"outlasts": 0.5}, "outlasts: found 0.5; allowed is a number from 1 on"),
-        ({"rates_gb_per_s": [2.0, 2.0]}, "rates: found 1; a curve needs 2"),
-        ({"held_out_gb_per_s": [0.0]}, "held_out_gb_per_s: found 0; allowed are rates above 0, up to 3"),
-        ({"held_out_gb_per_s": [3.5]}, "held_out_gb_per_s: found 3.5; allowed are rates above 0, up to 3"),
+        ({"neighbours": 0}, "neighbours: found 0; allowed: 1 to 3, one per CPU"),
+        ({"neighbours": 4}, "neighbours: found 4; allowed: 1 to 3, one per CPU"),
+        ({"outlasts": 0.5}, "outlasts: found 0.5; allowed: 1 or more"),
+        ({"rates_gb_per_s": [2.0, 2.0]}, "rates: found 1; a curve needs at least 2"),
+        ({"held_out_gb_per_s": [0.0]}, "held_out_gb_per_s: found 0; allowed: above 0, at most 3"),
+        ({"held_out_gb_per_s": [3.5]}, "held_out_gb_per_s: found 3.5; allowed: above 0, at most 3"),
         ({"held_out": {"mine": Path("/none.json")}}, "held_out: mine: found /none.json; no such file"),
     ],
 )
@@ -391,9 +391,9 @@ def test_wishes_that_make_no_curve_are_refused_before_a_folder_is_made(
 
 def test_studies_of_neighbours_need_two_cpus(four_cpus: Any, variants: list[Variant], tmp_path: Path) -> None:
     four_cpus(lambda _: 1.0)
-    with pytest.raises(AbsentError, match=r"^interference_curve: needs two CPUs, may use 2$"):
+    with pytest.raises(AbsentError, match=r"^interference_curve: needs two CPUs; available: 2$"):
         curve(tmp_path, variants, cpus=(2,))
-    with pytest.raises(AbsentError, match=r"^interference_matrix: needs two CPUs, may use 2$"):
+    with pytest.raises(AbsentError, match=r"^interference_matrix: needs two CPUs; available: 2$"):
         matrix(tmp_path, variants, cpus=(2,))
 
 
@@ -402,7 +402,7 @@ def test_a_curve_of_which_no_run_counts_is_an_error_that_names_the_folder(
 ) -> None:
     runs = four_cpus(lambda _: 1.0)
     runs.reason = "program measured, copy 0: exit status 1"
-    with pytest.raises(MeshmarkError, match="no run counts: program measured, copy 0: exit status 1") as why:
+    with pytest.raises(MeshmarkError, match="no valid run: program measured, copy 0: exit status 1") as why:
         curve(tmp_path, variants, rates_gb_per_s=[between(reach, s) for s in (0.2, 0.6)], held_out_gb_per_s=())
     assert str(tmp_path / "study") in why.value.hint
 
@@ -444,7 +444,7 @@ def test_a_pair_of_which_no_run_counts_is_absent_in_a_matrix(
         "stream",
         "integer",
     )
-    assert found.spoiled == "2 of 12 runs do not count: stream beside integer: it ended early"
+    assert found.excluded == "2 of 12 runs are excluded: stream beside integer: it ended early"
 
 
 def test_programs_of_a_matrix_may_be_of_one_kernel_alone(

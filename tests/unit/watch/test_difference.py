@@ -112,7 +112,7 @@ def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (lambda h: header(8), "their CPUs: found 4 before and 8 after, the same are needed"),
+        (lambda h: header(8), "their CPUs: found 4 before and 8 after; they must be the same"),
         (
             lambda h: Header(
                 h.source,
@@ -122,7 +122,7 @@ def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
                 {**h.components, "memory": ({"name": "memory 1"},)},
                 h.metrics,
             ),
-            "their memory: found 'memory 0' before and 'memory 1' after, the same are needed",
+            "their memory: found 'memory 0' before and 'memory 1' after; they must be the same",
         ),
     ],
 )
@@ -202,7 +202,7 @@ def test_eight_frames_are_enough_for_an_interval_and_what_is_known_in_three_batc
     assert c[0].low is not None
     assert [c[1].before, c[1].after] == pytest.approx([0.2, 0.5])
     assert (c[1].low, c[1].high) == (None, None)
-    assert c[1].why == "too few frames for an interval: 8 are needed in each recording"
+    assert c[1].why == "too few frames for an interval: each recording needs 8"
     c = compare(side("b", [[0.5] * 4] * 20), side("a", uses)).changes["cpu"]
     assert c[0].low is not None and c[1].low is None
 
