@@ -57,7 +57,7 @@ std::string shown_message(std::string_view message) {
   std::string line;
   for (std::size_t word = 0, all = 0; !message.empty() && all < 5 * kMaxQuoted; ++all) {
     auto [character, bytes] = shown_character(message);
-    if (message[0] == '\n') character = " ";
+    if (message[0] == '\n') character.assign(1, ' ');  // of " ", GCC 12 warns that it may overlap
     word = message[0] == ' ' || message[0] == '\n' ? 0 : word + 1;
     message.remove_prefix(bytes);
     if (word <= kMaxQuoted)

@@ -34,10 +34,10 @@ int Machine::hops(int from_node, int to_node) const {
       if (i != j) values.push_back(distance[i][j]);
   std::sort(values.begin(), values.end());
   int rank = 0;
-  double group = -1;
+  double smallest = -1;            // of the values of this rank
   for (const double v : values) {  // measured values are never quite equal: those within 2 % are one
-    if (group < 0 || v > group * 1.02) {
-      group = v;
+    if (smallest < 0 || v > smallest * 1.02) {
+      smallest = v;
       ++rank;
     }
     if (v >= distance[from][to]) break;

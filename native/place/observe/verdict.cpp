@@ -109,7 +109,7 @@ std::pair<Violation, std::string> Verdict::explain_pages(const Process& process)
   for (const auto& [policy, bytes] : policies) {
     const std::size_t colon = policy.rfind(':');
     if (2 * bytes < remote || colon == std::string::npos) continue;
-    if (const std::vector<int> nodes = ids_of(policy.substr(colon + 1)); !within(nodes, context_.expected.memory_nodes))
+    if (const auto named = ids_of(policy.substr(colon + 1)); !within(named, context_.expected.memory_nodes))
       return {Violation::wrong_node, found + "its own memory policy (" + policy +
                                          ") placed them there; remove the numactl, set_mempolicy or mbind inside" +
                                          move};

@@ -150,7 +150,7 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
   double work = 0;
   for (std::size_t start = 0; start < cells && work < kPutWork * p.effort; ++start) {
     const Ranks origin = place_of(start, grid.shape);
-    std::vector<std::size_t> cells;
+    std::vector<std::size_t> chosen;
     for (const Ranks& ranks : grid.best) {
       std::size_t cell = 0;
       bool outside = false;
@@ -161,14 +161,14 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
         cell = cell * grid.shape[d].length + static_cast<std::size_t>((at + length) % length);
       }
       if (outside || room[cell] != grid.each) break;
-      cells.push_back(cell);
+      chosen.push_back(cell);
     }
-    work += static_cast<double>(cells.size());
-    if (cells.size() < grid.best.size() || static_cast<int>(cells.size()) * grid.each != p.count) continue;
+    work += static_cast<double>(chosen.size());
+    if (chosen.size() < grid.best.size() || static_cast<int>(chosen.size()) * grid.each != p.count) continue;
     Choice choice(p);
-    for (const std::size_t cell : cells)
+    for (const std::size_t cell : chosen)
       for (const std::size_t c : classes[cell]) choice.add(c, p.capacity[c]);
-    work += static_cast<double>(cells.size() * p.cell.size());
+    work += static_cast<double>(chosen.size() * p.cell.size());
     if (!best || choice.cost < best->cost) best = std::move(choice);
   }
   return best;
