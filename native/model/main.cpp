@@ -20,17 +20,7 @@
 
 namespace {
 
-int report_error(const mm::json& field, const std::string& message, const mm::json& allowed, int status) {
-  try {
-    mm::emit(mm::json{{"type", "error"}, {"field", field}, {"message", message}, {"allowed", allowed}});
-  } catch (const mm::Failure&) {
-    // Standard output is closed; report on standard error only.
-  }
-  const std::string where = field.is_string() ? field.get<std::string>() + ": " : "";
-  const std::string instead = allowed.is_string() ? "; allowed: " + allowed.get<std::string>() : "";
-  std::fprintf(stderr, "meshmark-model: error: %s%s%s\n", where.c_str(), message.c_str(), instead.c_str());
-  return status;
-}
+constexpr const char* kName = "meshmark-model";
 
 void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned threads) {
   const std::size_t count = runs.size();
@@ -94,20 +84,20 @@ int answer(int argc, char** argv) {
         "\"runs\":[{\"kind\":\"traffic\",\"load\":0.3,\"packets\":10000}]}' | meshmark-model");
     return 0;
   }
-  if (argc > 1)
-    return report_error("options", "found " + mm::quote(argv[1]), "no arguments; requests are read from standard input",
-                        2);
   std::string text;
   std::size_t number = 0;
   try {
+    if (argc > 1)
+      throw mm::UsageError("options", "found " + mm::quote(argv[1]),
+                           "no arguments; requests are read from standard input");
     while (std::getline(std::cin, text)) {
       ++number;
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
       const mm::json request = mm::parse_json(text);
       if (!request.is_object() || !request.contains("machine") || !request.at("machine").is_object() ||
           !request.contains("runs") || !request.at("runs").is_array())
-        return report_error("request", "line " + std::to_string(number) + " is not a request",
-                            "{\"machine\": {…}, \"runs\": […]}", 2);
+        throw mm::UsageError("request", "line " + std::to_string(number) + " is not a request",
+                             "{\"machine\": {…}, \"runs\": […]}");
       const mm::model::Ready machine(request.at("machine"));
       unsigned threads = 1;
       if (request.contains("threads") && request.at("threads").is_number_unsigned())
@@ -115,15 +105,13 @@ int answer(int argc, char** argv) {
       run_all(machine, request.at("runs"), threads);
     }
     return 0;
-  } catch (const mm::UsageError& e) {
-    return report_error(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
   } catch (const std::exception& e) {
-    return report_error(nullptr, mm::message_of(e), nullptr, 1);
+    return mm::report_error(kName, e);
   }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mm::enter("meshmark-model", [&] { return answer(argc, argv); });
+  return mm::enter(kName, [&] { return answer(argc, argv); });
 }

@@ -10,6 +10,8 @@
 #include <iostream>
 
 #include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/output.hpp"
 #include "base/text.hpp"
 
 namespace mm {
@@ -75,6 +77,24 @@ int print_ending(const std::string& name, const Ending& ending) {
   std::fprintf(stderr, "%s: %s: %s\n", name.c_str(), ending.kind, ending.message.c_str());
   if (!ending.hint.empty()) std::fprintf(stderr, "hint: %s\n", ending.hint.c_str());
   return ending.status;
+}
+
+int report_error(const std::string& name, const std::exception& wrong) {
+  const auto* const usage = dynamic_cast<const UsageError*>(&wrong);
+  json line{{"type", "error"}, {"field", nullptr}, {"message", message_of(wrong)}, {"allowed", nullptr}};
+  std::string text = message_of(wrong);
+  if (usage != nullptr) {
+    line["field"] = usage->field;
+    if (!usage->allowed.empty()) line["allowed"] = usage->allowed;
+    text = ending_of(wrong).message;
+  }
+  try {
+    emit(line);
+  } catch (const Failure&) {
+    // Standard output is closed; report on standard error only.
+  }
+  if (!muted()) std::fprintf(stderr, "%s: error: %s\n", name.c_str(), text.c_str());
+  return usage != nullptr ? 2 : 1;
 }
 
 int enter(const std::string& name, const std::function<int()>& work) {

@@ -22,5 +22,8 @@ struct Ending {
 Ending ending_of(const std::exception& wrong);
 /// Prints "NAME: KIND: MESSAGE" and the hint on standard error. Returns the status.
 int print_ending(const std::string& name, const Ending& ending);
+/// For programs whose readers parse JSON Lines: writes the exception as an `error` line on standard output, and
+/// "NAME: error: MESSAGE" on standard error. What is absent counts as failed. Returns the status.
+int report_error(const std::string& name, const std::exception& wrong);
 
 }  // namespace mm

@@ -20,25 +20,6 @@ void print_line(const std::string& text) {
   if (!muted()) std::fprintf(stderr, "%s: %s\n", program_name.c_str(), text.c_str());
 }
 
-void report_error(const json& line, const std::string& text) {
-  try {
-    emit(line);
-  } catch (const Failure&) {
-    // Standard output is closed; report on standard error only.
-  }
-  print_line("error: " + text);
-}
-
-json error_line(const json& field, const std::string& message, const json& allowed) {
-  return json{{"type", "error"}, {"field", field}, {"message", message}, {"allowed", allowed}};
-}
-
-int usage_error(const UsageError& e) {
-  report_error(error_line(e.field, e.what(), e.allowed.empty() ? json(nullptr) : json(e.allowed)),
-               e.field + ": " + e.what() + (e.allowed.empty() ? "" : "; allowed: " + e.allowed));
-  return 2;
-}
-
 std::string names() {
   std::string all;
   for (const Instrument* i : instruments()) all += (all.empty() ? "" : ", ") + i->description.name;
@@ -76,7 +57,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     if (nothing && s.absences > 0) print_line("nothing was measured; the reasons are on standard output");
     return nothing ? 77 : 0;
   } catch (const UsageError& e) {
-    return usage_error(e);
+    return report_error(program_name, e);
   } catch (const Absent& e) {
     try {
       run.absent("", json::object(), e.what(), e.enable);
@@ -87,10 +68,8 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     print_line(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
-    const std::string reason = message_of(e);
-    if (front.fail) front.fail(reason);
-    report_error(error_line(nullptr, reason, nullptr), reason);
-    return 1;
+    if (front.fail) front.fail(message_of(e));
+    return report_error(program_name, e);
   }
 }
 
@@ -136,8 +115,8 @@ int respond(int argc, char** argv, const Front& front) {
   } catch (const CLI::ParseError& e) {
     const std::string first = argc > 1 ? argv[1] : "";
     const bool unknown = app.get_subcommands().empty() && !first.empty() && first[0] != '-';
-    return usage_error(unknown ? UsageError("instrument", "found " + quote(first), names())
-                               : UsageError("options", shown_message(e.what()), "see --help"));
+    return report_error(program_name, unknown ? UsageError("instrument", "found " + quote(first), names())
+                                              : UsageError("options", shown_message(e.what()), "see --help"));
   }
   if (describe_all) {
     json all = json::array();
@@ -165,7 +144,7 @@ int respond(int argc, char** argv, const Front& front) {
     const int status = measure(*instrument, s, check_one[name], front);
     return front.end && !check_one[name] ? front.end(status) : status;
   }
-  return usage_error(UsageError("instrument", "none was given", names()));
+  return report_error(program_name, UsageError("instrument", "none was given", names()));
 }
 
 }  // namespace

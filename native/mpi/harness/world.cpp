@@ -21,6 +21,7 @@
 #include "base/options.hpp"
 #include "base/output.hpp"
 #include "base/team.hpp"
+#include "program/entry.hpp"
 #include "sys/files.hpp"
 
 namespace mm::mpi {
@@ -204,15 +205,7 @@ int World::end(int status) {
 void abort_job(const std::string& why) {
   const int rank = World::get().rank();
   mute(false);
-  try {
-    emit({{"type", "error"},
-          {"field", nullptr},
-          {"message", "rank " + std::to_string(rank) + ": " + why},
-          {"allowed", nullptr}});
-  } catch (const Failure&) {
-    // The message still goes to standard error.
-  }
-  std::fprintf(stderr, "meshmark-comm: error: rank %d: %s\n", rank, why.c_str());
+  report_error("meshmark-comm", Failure("rank " + std::to_string(rank) + ": " + why));
   std::fflush(stderr);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
