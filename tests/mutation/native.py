@@ -33,11 +33,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from common import FLOOR, ROOT, arguments, equivalent
+
 BUILD: Final = ROOT / "build" / "mutants" / "native"
 OUTCOMES: Final = BUILD / "outcomes.json"
-EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
-FLOOR: Final = 0.85  # share of the mutants that must be caught
 CPU_S: Final = 20  # that a process of a mutant's tests may take, beside five times that of the original's
 PATIENCE: Final = 20  # times as long as the original's tests, and a minute: the machine may be busy with other work
 MEMORY_BYTES: Final = 8 << 30  # of a mutant's tests
@@ -91,7 +90,7 @@ ROOMS: Final = {
     ),
     "watch": Room(
         ("watch/utilisation.cpp", "watch/board.cpp"),
-        ("watch",),
+        ("watch", "watch_counters"),
     ),
 }
 
@@ -223,12 +222,6 @@ def sample(file: str, text: str, count: int, seed: int) -> list[Mutant]:
         places[mutant.begin] += 1
     rest.sort(key=lambda m: rounds[m.name])
     return sorted(rest[:count], key=lambda m: m.begin)
-
-
-def equivalent() -> set[str]:
-    """Names of the mutants that were judged to change nothing that can be observed."""
-    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines() if EQUIVALENT.is_file() else []
-    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
 
 
 # ---------------------------------------------------------------- building
@@ -471,17 +464,8 @@ def difference(name: str) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rooms", default=",".join(ROOMS), help="rooms of the core [all]")
-    parser.add_argument("--count", type=int, default=12, help="mutants a file [12]")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample [1]")
-    parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants at once")
-    parser.add_argument("--survivors", action="store_true", help="list survivors of the last run, run nothing")
-    parser.add_argument("--show", default="", help="print the difference that a mutant makes")
-    options = parser.parse_args()
-    rooms = options.rooms.split(",")
-    if unknown := set(rooms) - set(ROOMS):
-        parser.error(f"--rooms: found {', '.join(sorted(unknown))}, allowed are {', '.join(ROOMS)}")
+    options = arguments(__doc__, "--rooms", ROOMS, 12, "mutants a file [12]")
+    rooms = options.rooms
     if options.show:
         print(difference(options.show), end="")
         return 0

@@ -17,12 +17,11 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from common import FLOOR, ROOT, arguments, equivalent
+
 TREE = ROOT / "build" / "mutants" / "python"
 LIBRARIES = ROOT / "build" / "mutants" / "lib"  # of requirements/mutants.txt
-EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 CORE = {  # what is mutated → the tests that may catch it
     "values": (["values/grammar.py", "values/units.py"], ["tests/unit/values"]),
     "store": (["store/record.py", "store/run.py"], ["tests/unit/store"]),
@@ -46,7 +45,6 @@ CORE = {  # what is mutated → the tests that may catch it
         [f"tests/unit/watch/test_{name}.py" for name in ("frames", "difference", "hotspots", "layout", "recording")],
     ),
 }
-FLOOR = 0.85  # share of the mutants that must be caught
 COPIED = ("src", "tests", "native", "schema", "docs", "tools", "README.md", "ARCHITECTURE.md", "CMakeLists.txt")
 # scikit-build's finder of editable installs would import the unchanged sources. With "prepare", mutmut makes the
 # mutants, learns which tests execute them, and stops.
@@ -113,12 +111,6 @@ def run_mutmut(*words: str) -> None:
         subprocess.run(mutmut(*words), cwd=TREE, env=environment(), check=False, stdout=log, stderr=subprocess.STDOUT)
 
 
-def equivalent() -> set[str]:
-    """Names of the mutants that were judged to change nothing that can be observed."""
-    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines() if EQUIVALENT.is_file() else []
-    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
-
-
 def sampled(file: str, count: int, seed: int) -> dict[str, int | None]:
     """Outcomes of the mutants of a file that are in the sample, by name; the same for a seed and a file."""
     meta = TREE / "mutants" / (file + ".meta")
@@ -151,17 +143,8 @@ OUTCOMES = {None: "not run", 0: "survived", 33: "untested", 34: "skipped", 36: "
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--modules", default=",".join(CORE), help="rooms of the core [all]")
-    parser.add_argument("--count", type=int, default=40, help="mutants a file, 0: all [40]")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample [1]")
-    parser.add_argument("--children", type=int, default=os.cpu_count(), help="processes at once")
-    parser.add_argument("--survivors", action="store_true", help="list survivors of the last run, run nothing")
-    parser.add_argument("--show", default="", help="print the difference that a mutant makes")
-    options = parser.parse_args()
-    rooms = options.modules.split(",")
-    if unknown := set(rooms) - set(CORE):
-        parser.error(f"--modules: found {', '.join(sorted(unknown))}, allowed are {', '.join(CORE)}")
+    options = arguments(__doc__, "--modules", CORE, 40, "mutants a file, 0: all [40]")
+    rooms = options.rooms
     if options.show:
         return subprocess.run(mutmut("show", options.show), cwd=TREE, env=environment(), check=False).returncode
     if not options.survivors:
