@@ -21,6 +21,7 @@
 #include "base/json.hpp"
 #include "load/scenario/journal.hpp"
 #include "load/scenario/run.hpp"
+#include "temporary_folder.hpp"
 #include "watch/canary.hpp"
 
 namespace mm::load {
@@ -31,22 +32,16 @@ namespace fs = std::filesystem;
 /// A run in a process of its own, whose lines are read to the end.
 class LoadRun : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "mm-load-run-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   void start(json plan) {
     plan.update({{"format", "meshmark load plan"}, {"version", 1}});
-    std::ofstream(folder_ / "plan.json") << plan;
+    folder_.write("plan.json", plan.dump());
     ASSERT_EQ(::pipe(ends_), 0);
     std::fflush(nullptr);  // what is buffered would be written by both
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends_[1], STDOUT_FILENO);
       ::close(ends_[0]), ::close(ends_[1]);
-      std::string path = folder_ / "plan.json", verb = "run";
+      std::string path = folder_.path("plan.json"), verb = "run";
       char* words[] = {verb.data(), path.data(), nullptr};
       int status = 99;
       try {
@@ -101,7 +96,7 @@ class LoadRun : public testing::Test {
     return json::object();
   }
 
-  fs::path folder_;
+  const TemporaryFolder folder_;
   std::vector<json> lines;
   pid_t pid_ = 0;
 
@@ -265,7 +260,7 @@ TEST_F(LoadRun, ASignalEndsTheRunAndIsItsStatus) {
 }
 
 TEST_F(LoadRun, NobodyStays) {
-  const fs::path told = folder_ / "pid";
+  const fs::path told = folder_.path("pid");
   ASSERT_EQ(run({{"programs", {shell("parent", "sleep 600 & echo $! > " + told.string())}}}), 0);
   pid_t orphan = 0;
   std::ifstream(told) >> orphan;
@@ -275,7 +270,7 @@ TEST_F(LoadRun, NobodyStays) {
 }
 
 TEST_F(LoadRun, ProgramsRunWhereAndAsThePlanSays) {
-  const fs::path out = folder_ / "out", error = folder_ / "error", work = folder_ / "work";
+  const fs::path out = folder_.path("out"), error = folder_.path("error"), work = folder_.path("work");
   fs::create_directory(work);
   cpu_set_t allowed;
   ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
@@ -326,7 +321,7 @@ TEST_F(LoadRun, WhatCannotBeSetUpIsSaidBeforeItStarts) {
 }
 
 TEST_F(LoadRun, ASynthesisedProgramBeginsAtItsReleaseAndItsLinesAreKept) {
-  const fs::path told = folder_ / "told";
+  const fs::path told = folder_.path("told");
   const std::string script = R"(echo '{"type":"ready","memory_bytes":4096}'
 read go; echo "$go" > )" + told.string() +
                              R"(
@@ -411,7 +406,7 @@ TEST_F(LoadRun, WhoWatchesIsNotifiedOfEveryEvent) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::setenv("MESHMARK_NOTIFY", std::to_string(ends[1]).c_str(), 1);
-  const int status = run({{"programs", {shell("a", "echo ${MESHMARK_NOTIFY-none} > " + (folder_ / "told").string())}}});
+  const int status = run({{"programs", {shell("a", "echo ${MESHMARK_NOTIFY-none} > " + folder_.path("told"))}}});
   EXPECT_EQ(status, 0);
   ::setenv("MESHMARK_NOTIFY", (std::to_string(ends[1]) + "x").c_str(), 1);
   const auto events = static_cast<ssize_t>(all("event").size());
@@ -422,7 +417,7 @@ TEST_F(LoadRun, WhoWatchesIsNotifiedOfEveryEvent) {
   EXPECT_EQ(::read(ends[0], bytes.data(), bytes.size()), events);
   ::close(ends[0]);
   std::string told;
-  std::ifstream(folder_ / "told") >> told;
+  std::ifstream(folder_.path("told")) >> told;
   EXPECT_EQ(told, "none") << "programs know nothing of it";
   for (const char* const wrong : {"", "2", "x", "3x", "100000"}) {
     ::setenv("MESHMARK_NOTIFY", wrong, 1);

@@ -19,6 +19,7 @@
 #include "place/ledger/folder.hpp"
 #include "place/ledger/format.hpp"
 #include "place/ledger/queue.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
@@ -29,18 +30,13 @@ using mm::json;
 
 class LedgerFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "mm-ledger-files-XXXXXX").string();
-    above_ = mkdtemp(pattern.data());
-    folder_ = open_folder((above_ / "claims").string(), true);
-  }
-  void TearDown() override { fs::remove_all(above_); }
+  void SetUp() override { folder_ = open_folder(above_.path("claims"), true); }
   std::string text(const std::string& name) const {
     std::ifstream in(folder_.file(name));
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  fs::path above_;
+  const TemporaryFolder above_;
   Folder folder_;
 };
 
@@ -151,15 +147,15 @@ TEST_F(LedgerFiles, ALongFileIsReadUpToItsBound) {
 }
 
 TEST_F(LedgerFiles, AFolderIsMadeForAllOrNotAtAll) {
-  EXPECT_FALSE(open_folder((above_ / "none").string(), false));
-  EXPECT_FALSE(fs::exists(above_ / "none"));
+  EXPECT_FALSE(open_folder(above_.path("none"), false));
+  EXPECT_FALSE(fs::exists(above_.path("none")));
   struct stat status{};
   ASSERT_EQ(stat(folder_.path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 01777U) << "whatever the umask";
-  std::ofstream(above_ / "file") << "x";
-  EXPECT_THROW(open_folder((above_ / "file").string(), true), mm::Failure);
-  EXPECT_THROW(open_folder((above_ / "file").string(), false), mm::Failure);
-  EXPECT_THROW(open_folder((above_ / "none" / "deeper").string(), true), mm::Failure);
+  above_.write("file", "x");
+  EXPECT_THROW(open_folder(above_.path("file"), true), mm::Failure);
+  EXPECT_THROW(open_folder(above_.path("file"), false), mm::Failure);
+  EXPECT_THROW(open_folder(above_.path("none/deeper"), true), mm::Failure);
 }
 
 TEST_F(LedgerFiles, AreListedInOrderByTheirPrefix) {
@@ -192,8 +188,8 @@ TEST_F(LedgerFiles, TheMutexIsAFileOfItsOwnThatIsMadeAnewWhereItWasRemoved) {
   EXPECT_THROW(Mutex{folder_}, mm::Failure);
   // A stranger's link or pipe is neither followed nor waited for.
   fs::remove(folder_.file("mutex"));
-  std::ofstream(above_ / "elsewhere") << "x";
-  fs::create_symlink(above_ / "elsewhere", folder_.file("mutex"));
+  above_.write("elsewhere", "x");
+  fs::create_symlink(above_.path("elsewhere"), folder_.file("mutex"));
   EXPECT_THROW(Mutex{folder_}, mm::Failure);
   fs::remove(folder_.file("mutex"));
   ASSERT_EQ(mkfifo(folder_.file("mutex").c_str(), 0666), 0);

@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "place/ledger.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
@@ -33,12 +34,9 @@ constexpr double kForever = std::numeric_limits<double>::infinity();
 class LedgerTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "mm-ledger-XXXXXX").string();
-    above_ = mkdtemp(pattern.data());
-    chmod(above_.c_str(), 0755);
-    folder_ = above_ / "claims";
+    chmod(above_.path().c_str(), 0755);
+    folder_ = above_.path() / "claims";
   }
-  void TearDown() override { fs::remove_all(above_); }
 
   std::vector<std::string> files() const {
     std::vector<std::string> names;
@@ -53,7 +51,8 @@ class LedgerTest : public testing::Test {
   }
   Ledger ledger() const { return Ledger(folder_); }
 
-  fs::path above_, folder_;
+  const TemporaryFolder above_;
+  fs::path folder_;
 };
 
 /// Reserves the lowest free CPU of the first `cpus`, exclusively.
@@ -155,7 +154,7 @@ TEST_F(LedgerTest, WhoeverDecidesNothingLeavesNothing) {
 
 TEST_F(LedgerTest, TheLockGoesThroughExecAndWithTheLastOfTheChildren) {
   // A shell that starts a child and ends: the child still holds the reservation.
-  const fs::path path = above_ / "told";
+  const fs::path path = above_.path() / "told";
   const pid_t shell = process([&] {
     ledger().reserve(named("sh"), one_of(1), 0);
     execlp("sh", "sh", "-c",
@@ -360,7 +359,7 @@ TEST_F(LedgerTest, WhatIsNoRegularFileIsIgnored) {
 
 // A reservation is untrusted: root, when removing it, must not remove anything but an empty cgroup of ours.
 TEST_F(LedgerTest, ADeadReservationsCgroupIsRemovedOnlyIfItIsOne) {
-  const fs::path precious = above_ / "meshmark-precious";
+  const fs::path precious = above_.path() / "meshmark-precious";
   fs::create_directory(precious);
   stranger(folder_ / "claim-1", line(boot()) + "{\"cgroup\":\"" + precious.string() + "\"}\n", false);
   EXPECT_TRUE(ledger().reservations().empty());

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <numeric>
 #include <random>
@@ -17,6 +16,7 @@
 #include "base/json.hpp"
 #include "place/search/bounds.hpp"
 #include "place/search/search.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
@@ -27,31 +27,6 @@ using Cpus = std::vector<int>;
 
 const fs::path kMachines = fs::path(__FILE__).parent_path().parent_path() / "machines";
 constexpr const char* kTwoByFour = "pack:2 [numa] core:4 pu:1";
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "mm-place-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-  std::string path(const std::string& name) const { return path_ / name; }
-  /// hwloc's XML of a recorded machine, and its kernel tree in `root`; "" if tar cannot unpack it.
-  std::string recorded(const std::string& machine) const {
-    const std::string tar = "tar xJf '" + (kMachines / (machine + ".tar.xz")).string() + "' -C '" + path_.string() +
-                            "' hwloc.xml root 2>/dev/null";
-    return std::system(tar.c_str()) == 0 ? (path_ / "hwloc.xml").string() : "";
-  }
-
- private:
-  fs::path path_;
-};
 
 Request request(const std::string& bind, int slots = 1, SlotKind kind = SlotKind::cores) {
   Request r;
@@ -82,7 +57,7 @@ std::vector<Cpus> jobs(const Machine& machine, const std::string& bind, const st
 
 /// One CPU per node, with a matrix.
 Machine with_matrix(const std::vector<std::vector<double>>& values, const std::string& each = "core:1 pu:1") {
-  const Folder folder;
+  const TemporaryFolder folder;
   Cpus nodes(values.size());
   std::iota(nodes.begin(), nodes.end(), 0);
   Machine machine = machine_of("pack:" + std::to_string(values.size()) + " [numa] " + each);
@@ -220,10 +195,9 @@ TEST(Machines, HaveNodesWithoutCpusAndPackagesOfSeveralNodes) {
 }
 
 TEST(Machines, OfRecordingsAreReadWithTheirDistances) {
-  const Folder folder;
-  const std::string xml = folder.recorded("cxl-2+1");
-  if (xml.empty()) GTEST_SKIP() << "tar cannot unpack xz here";
-  const Machine cxl = machine_of(xml);
+  const TemporaryFolder folder;
+  if (!folder.unpack("cxl-2+1")) GTEST_SKIP() << "tar cannot unpack xz here";
+  const Machine cxl = machine_of(folder.path("hwloc.xml"));
   EXPECT_EQ(cxl.distance_from, "firmware");
   EXPECT_EQ(cxl.distance, (std::vector<std::vector<double>>{{10, 21, 30}, {21, 10, 30}, {30, 30, 10}}));
   EXPECT_EQ(cxl.cpu(0).node, 0);
@@ -231,7 +205,9 @@ TEST(Machines, OfRecordingsAreReadWithTheirDistances) {
   EXPECT_EQ(cxl.hops(0, 0), 0);
   EXPECT_EQ(cxl.hops(0, 1), 1);
   EXPECT_EQ(cxl.hops(0, 2), 2);
-  const Machine less = machine_of(folder.recorded("memless-3"));
+  const TemporaryFolder other;
+  ASSERT_TRUE(other.unpack("memless-3"));
+  const Machine less = machine_of(other.path("hwloc.xml"));
   EXPECT_EQ(less.nodes.size(), 2U);
   EXPECT_EQ(less.cpu(1).node, 0);  // its node has no memory
 }
@@ -239,10 +215,9 @@ TEST(Machines, OfRecordingsAreReadWithTheirDistances) {
 // The host is read with only the parts of hwloc that placement needs; the XML contains all of them.
 TEST(Machines, AreTheSameFromTheKernelsTreeAsFromXml) {
   for (const char* name : {"snc-2x2", "torus-4x4-16", "cxl-2+1", "smt-2-offline"}) {
-    const Folder folder;
-    const std::string xml = folder.recorded(name);
-    if (xml.empty()) GTEST_SKIP() << "tar cannot unpack xz here";
-    const Machine expected = machine_of(xml);
+    const TemporaryFolder folder;
+    if (!folder.unpack(name)) GTEST_SKIP() << "tar cannot unpack xz here";
+    const Machine expected = machine_of(folder.path("hwloc.xml"));
     setenv("HWLOC_FSROOT", folder.path("root").c_str(), 1);
     const Machine found = machine_of("host");
     unsetenv("HWLOC_FSROOT");
@@ -269,7 +244,7 @@ TEST(Machines, OfThisHostAreThoseTheProcessMayUse) {
 }
 
 TEST(Machines, ThatAreNoneAreRefusedInOneLine) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const std::string garbage = folder.write("garbage.xml", std::string(1000, '\1'));
   const std::string torn = folder.write("torn.xml", "<?xml version=\"1.0\"?>\n<topology version=\"2.0\"><object type=");
   testing::internal::CaptureStderr();
@@ -287,7 +262,7 @@ TEST(Machines, ThatAreNoneAreRefusedInOneLine) {
 }
 
 TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
-  const Folder folder;
+  const TemporaryFolder folder;
   Machine m = machine_of(kTwoByFour);
   const auto use = [&](const std::string& text) { use_matrix(m, folder.write("m.json", text)); };
   use(R"({"nodes":[1,0],"unit":"B/s","what":"bandwidth","better":"higher","values":[[4,2],[1,5]]})");
@@ -307,7 +282,7 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
 }
 
 TEST(Sharing, IsReadFromAFileAndEachMistakeIsNamed) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto read = [&](const std::string& text) { return read_sharing(folder.write("s.json", text)); };
   const Sharing both = read(R"({"traffic": [[0, 1e300], [2.5, 0]], "hunger": [0, 1]})");
   EXPECT_EQ(both.traffic, (std::vector<std::vector<double>>{{0, 1e300}, {2.5, 0}}));
@@ -332,10 +307,9 @@ TEST(Sharing, IsReadFromAFileAndEachMistakeIsNamed) {
 // ------------------------------------------------------------------ compact
 
 TEST(Compact, IsASquareOnTheTorus) {
-  const Folder folder;
-  const std::string xml = folder.recorded("torus-4x4-16");
-  if (xml.empty()) GTEST_SKIP() << "tar cannot unpack xz here";
-  const Machine m = machine_of(xml);
+  const TemporaryFolder folder;
+  if (!folder.unpack("torus-4x4-16")) GTEST_SKIP() << "tar cannot unpack xz here";
+  const Machine m = machine_of(folder.path("hwloc.xml"));
   const Placement p = place(m, request("compact", 4), {});
   EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 4, 5}));
   EXPECT_TRUE(p.optimal);

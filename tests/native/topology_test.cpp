@@ -6,7 +6,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <set>
@@ -15,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/topology/hwloc_reader.hpp"
+#include "temporary_folder.hpp"
 #include "watch/board.hpp"
 #include "watch/source.hpp"
 
@@ -24,34 +24,8 @@ using namespace mm;
 namespace fs = std::filesystem;
 using Ids = std::vector<int>;
 
-const fs::path kMachines = fs::path(__FILE__).parent_path().parent_path() / "machines";
 const std::vector<std::string> kRecorded = {"uma-2",   "opteron-2", "numa-2",    "smt-2",  "smt-2-offline",
                                             "snc-2x2", "cxl-2+1",   "memless-3", "ring-8", "torus-4x4-16"};
-
-class TreeFolder {
- public:
-  TreeFolder() {
-    std::string name = (fs::temp_directory_path() / "mm-topology-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TreeFolder() { fs::remove_all(path_); }
-  TreeFolder(const TreeFolder&) = delete;
-  TreeFolder& operator=(const TreeFolder&) = delete;
-  std::string path(const std::string& name) const { return path_ / name; }
-  void write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  /// Unpacks a recorded machine: `hwloc.xml`, and the kernel's tree in `root`. False where tar cannot read it.
-  bool unpack(const std::string& machine) const {
-    const std::string tar = "tar xJf '" + (kMachines / (machine + ".tar.xz")).string() + "' -C '" + path_.string() +
-                            "' hwloc.xml root 2>/dev/null";
-    return std::system(tar.c_str()) == 0;
-  }
-
- private:
-  fs::path path_;
-};
 
 /// hwloc reads a recorded tree as if it were this host.
 class FsRoot {
@@ -116,7 +90,7 @@ void expect_watched(const watch::Host& host, const watch::Board& board, const Ma
 
 TEST(Topology, IsTheSameFromEverySourceOfARecordedMachine) {
   for (const std::string& name : kRecorded) {
-    const TreeFolder folder;
+    const TemporaryFolder folder;
     if (!folder.unpack(name)) GTEST_SKIP() << "tar cannot unpack xz here";
     const std::string root = folder.path("root");
     const Machine tree = machine_of_tree(root);
@@ -141,7 +115,7 @@ TEST(Topology, OfThisHostIsTheSameForPlacementInstrumentsAndTheSampler) {
 }
 
 TEST(Topology, OfflineCpusAreOfNoCore) {
-  const TreeFolder folder;
+  const TemporaryFolder folder;
   if (!folder.unpack("smt-2-offline")) GTEST_SKIP() << "tar cannot unpack xz here";
   const Machine machine = machine_of_tree(folder.path("root"));
   EXPECT_EQ(machine.offline, (Ids{3, 6}));
@@ -157,7 +131,7 @@ TEST(Topology, OfflineCpusAreOfNoCore) {
 
 // hwloc, too, reads trees; but of one without sysfs it describes the host it runs on.
 TEST(Topology, OfATreeWithoutSysfsIsWhatProcStates) {
-  const TreeFolder folder;
+  const TemporaryFolder folder;
   folder.write("proc/stat", "cpu  9 0 0 9\ncpu4 1 0 0 1\ncpu0 1 0 0 1\nintr 5\n");
   folder.write("proc/meminfo", "MemFree: 1 kB\nMemTotal:       2048 kB\n");
   const Machine machine = machine_of_tree(folder.path(""));
@@ -168,7 +142,7 @@ TEST(Topology, OfATreeWithoutSysfsIsWhatProcStates) {
 }
 
 TEST(Topology, OfAPartialTreeKeepsWhatIsStated) {
-  const TreeFolder folder;
+  const TemporaryFolder folder;
   folder.write("sys/devices/system/cpu/present", "0-3\n");
   folder.write("sys/devices/system/cpu/online", "0-2,9\n");
   folder.write("sys/devices/system/cpu/cpu2/topology/thread_siblings_list", "0,2-3\n");  // nothing of CPU 0 itself
