@@ -1,7 +1,7 @@
-"""Files that people write, checked against types that describe their keys: limits, defaults, what is allowed.
+"""Validates input files against types that describe their keys, limits and defaults.
 
-The types are dataclasses, read by pydantic. `checked` turns what pydantic finds wrong into one line that
-names the file, the key, what was found and what is allowed; what is allowed comes from the type's own JSON Schema.
+The types are dataclasses, read by pydantic. `checked` turns its errors into one line that names the file, the key, what
+was found and what is allowed; what is allowed comes from the JSON Schema of the type.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LIST: Final = Strict(False)  # of a tuple, which TOML and JSON write as a list
+LIST: Final = Strict(False)  # for tuples, because TOML and JSON have lists
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
 
 class Input:
-    """A table of a file: base of dataclasses whose fields are its keys. True is no number, and neither is "3"."""
+    """A table of a file: base class of dataclasses whose fields are its keys. Neither true nor "3" is a number."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -36,12 +36,12 @@ class Input:
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         schema = handler(source)
         itself: Any = handler.resolve_ref_schema(schema)
-        itself["strict"] = False  # a table is no instance of the class
+        itself["strict"] = False  # a table is not an instance of the class
         return schema
 
 
 class Excerpt(Input):
-    """A table of which other keys are passed by."""
+    """A table whose other keys are ignored."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
@@ -69,26 +69,26 @@ class OneOf:
 
 
 def checked(kind: type[T], raw: object, where: str, error: type[MeshmarkError] = UsageError) -> T:
-    """`raw` as what its type describes.
+    """Validate `raw` and convert it to `kind`.
 
     Args:
-        where: what errors call the file, and the table in it if it is only a part.
+        where: Name of the file in errors, followed by the table if `raw` is only a part of the file.
 
     Raises:
-        error: one line that names the key, what was found and what is allowed.
+        error: One line that names the key, what was found and what is allowed.
     """
     described: Any = kind
     try:
-        made: T = _adapter(described).validate_python(raw)
+        value: T = _adapter(described).validate_python(raw)
     except ValidationError as why:
         faults = why.errors(include_url=False)
         first = next((f for f in faults if f["type"] in _UNKNOWN), faults[0])
         raise error(f"{where}: {_line(first, raw, _schema(described))}") from why
-    return made
+    return value
 
 
 def fields_of(value: DataclassInstance) -> dict[str, Any]:
-    """Values of a dataclass by name, as they are."""
+    """The fields of a dataclass by name, without conversion."""
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
@@ -103,10 +103,10 @@ def _schema(kind: Any) -> Mapping[str, Any]:
 
 
 def found(value: object) -> str:
-    """What a file contains, for a message: as Python writes it, in one line of at most 60 characters."""
+    """A value for a message: its Python representation, at most 60 characters on one line."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or deeply nested lists
         text = f"a value of type {type(value).__name__}, too long to be shown"
     return quoted(text, 60)
 
@@ -118,21 +118,21 @@ def shown(key: object) -> str:
 
 
 def unknown_key(key: object, allowed: Collection[str]) -> str:
-    """A key that there is not, and the nearest one or all that there are."""
+    """The message for an unknown key, with the nearest known key or all of them."""
     return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed are ' + ', '.join(allowed)}"
 
 
 def near(text: object, allowed: Collection[str]) -> str:
-    """`did you mean X?`, or nothing."""
+    """`did you mean X?`, or an empty string."""
     close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
     return f"did you mean {close[0]}?" if close else ""
 
 
 def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
-    *way, last = fault["loc"] or ("",)
+    *parents, last = fault["loc"] or ("",)
     path, value, node = "", raw, _resolved(schema, schema)
-    key = way.pop() if last == "[key]" else None
-    for part in way:
+    key = parents.pop() if last == "[key]" else None
+    for part in parents:
         path, value, node = _step(path, value, node, part, schema)
     if fault["type"] in _UNKNOWN:
         return path + ("." if path else "") + unknown_key(last, node.get("properties", {}))
@@ -140,18 +140,18 @@ def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
         value, node = key, {"type": "string", **node.get("propertyNames", {})}
     elif fault["loc"]:
         path, value, node = _step(path, value, node, last, schema)
-    said = fault["msg"].removeprefix("Value error, ")
+    message = fault["msg"].removeprefix("Value error, ")
     at = f"{path}: " if path else ""
-    if fault["type"] == "value_error" and (said.startswith("found ") or isinstance(value, dict)):
-        return f"{at}{said}"
+    if fault["type"] == "value_error" and (message.startswith("found ") or isinstance(value, dict)):
+        return f"{at}{message}"
     what = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else found(value)
-    return f"{at}found {what}; {said if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
+    return f"{at}found {what}; {message if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
 
 
 def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: Mapping[str, Any]) -> Any:
-    """One part of a location further: the path in words, what the file has there, and its description.
+    """Follow one part of a location; returns the path, the value in the file, and its schema.
 
-    What a validator made of a value, such as a list of one number, has parts that the file does not have.
+    A location may continue into values that a validator created, such as a list of one number.
     """
     if isinstance(part, int):
         if isinstance(value, list) and part >= len(value):
@@ -194,11 +194,13 @@ def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         high = next((f" {w} {node[k]:{style}}" for k, w in _HIGH.items() if k in node), "")
         return f"{_NAMES[kind]}{low}{high}"
     if kind == "string":
-        least, most = node.get("minLength", 0), node.get("maxLength")
-        return "printable text" + (f" of {least} to {most} characters" if most else "")
+        longest = node.get("maxLength")
+        return "printable text" + (f" of {node.get('minLength', 0)} to {longest} characters" if longest else "")
     if kind == "array" and isinstance(node.get("items"), dict):
-        least, most = node.get("minItems"), node.get("maxItems")
-        count = f"{least or 0} to {most} entries" if most else f"at least {least} entries" if least else "entries"
+        at_least, at_most = node.get("minItems", 0), node.get("maxItems")
+        count = (
+            f"{at_least} to {at_most} entries" if at_most else f"at least {at_least} entries" if at_least else "entries"
+        )
         each = _resolved(node["items"], schema)
         return f"a list of {count}, each {each.get('description') or _kind(each, schema)}"
     if kind == "object" and "properties" in node:
