@@ -131,7 +131,7 @@ bool Arguments::read(int argc, char** argv, const std::string& verb) {
   } catch (const CLI::ParseError& error) {
     throw UsageError(verb, shown_message(error.what()));
   } catch (const UsageError& error) {  // of a value
-    throw UsageError(verb, error.field + ": " + error.what() + ", allowed: " + error.allowed);
+    throw UsageError(verb, error.field + ": " + error.what() + "; allowed: " + error.allowed);
   }
   return true;
 }

@@ -97,7 +97,7 @@ class Description:
             if key in (p.word, p.name):
                 return p
         known = ", ".join(p.word for p in self.parameters)
-        raise UsageError(f"{self.name}: found '{quoted(word)}', allowed are {known}")
+        raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}")
 
 
 def descriptions() -> dict[str, Description]:
@@ -168,7 +168,7 @@ def description(instrument: str) -> Description:
                 "the wheel"
             )
         )
-        raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", hint)
+        raise UsageError(f"instrument: found '{quoted(instrument)}'; allowed: {', '.join(known)}", hint)
     return known[instrument]
 
 

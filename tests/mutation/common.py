@@ -33,5 +33,5 @@ def arguments(doc: str | None, option: str, rooms: Collection[str], count: int, 
     options = parser.parse_args()
     options.rooms = options.rooms.split(",")
     if unknown := set(options.rooms) - set(rooms):
-        parser.error(f"{option}: found {', '.join(sorted(unknown))}, allowed are {', '.join(rooms)}")
+        parser.error(f"{option}: found {', '.join(sorted(unknown))}; allowed: {', '.join(rooms)}")
     return options

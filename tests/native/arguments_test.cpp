@@ -34,9 +34,9 @@ TEST(Arguments, AWrongTimeNamesItsOptionAndWhatIsAllowed) {
     return "";
   };
   EXPECT_EQ(refusal({"--duration", "soon"}),
-            "options: --duration: found 'soon', allowed: a time such as 500ms, 10s or 5m");
-  EXPECT_EQ(refusal({"--duration", "2h"}), "options: --duration: found '2h', allowed: 1us to 1h");
-  EXPECT_EQ(refusal({"--duration", "1ns"}), "options: --duration: found '1ns', allowed: 1us to 1h");
+            "options: --duration: found 'soon'; allowed: a time such as 500ms, 10s or 5m");
+  EXPECT_EQ(refusal({"--duration", "2h"}), "options: --duration: found '2h'; allowed: 1us to 1h");
+  EXPECT_EQ(refusal({"--duration", "1ns"}), "options: --duration: found '1ns'; allowed: 1us to 1h");
   EXPECT_NE(refusal({"--nosuch"}).find("--nosuch"), std::string::npos);
 }
 

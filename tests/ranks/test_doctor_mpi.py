@@ -320,7 +320,7 @@ def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatc
     assert found.command.startswith("sudo apt-get install mpich libmpich-dev")
     with pytest.raises(AbsentError, match="mpich"):
         looked(monkeypatch, well, "openmpi", asked="mpich")
-    with pytest.raises(UsageError, match="found 'lam', allowed are any, all, openmpi"):
+    with pytest.raises(UsageError, match="found 'lam'; allowed: any, all, openmpi"):
         looked(monkeypatch, well, "openmpi", asked="lam")
     monkeypatch.setattr(launch, "launchers", dict)
     with pytest.raises(AbsentError, match="no MPI library"):
@@ -385,7 +385,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["mip"], "doctor: found 'mip', allowed are mpi"),
+        (["mip"], "doctor: found 'mip'; allowed: mpi"),
         (["--mpi", "all"], "--mpi: found without mpi"),
         (["mpi", "--root", "/"], "--root: found with mpi"),
         (["mpi", "--mpi", "lam"], "mpi: found 'lam'"),

@@ -97,7 +97,7 @@ def test_any_is_the_first_all_are_all_and_names_are_names(made_up: Path) -> None
     assert launch.chosen("any") == ["openmpi"]
     assert launch.chosen("all") == ["openmpi", "mpich"]
     assert launch.chosen("mpich") == ["mpich"]
-    with pytest.raises(UsageError, match=r"^mpi: found 'pvm', allowed are any, all, openmpi, mpich, mpi$"):
+    with pytest.raises(UsageError, match=r"^mpi: found 'pvm'; allowed: any, all, openmpi, mpich, mpi$"):
         launch.chosen("mpich,pvm")
 
 

@@ -322,7 +322,7 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
 
 @pytest.mark.parametrize("token", ["a b", "a;b", "a\nb", "ü", "x" * 201])
 def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
-    with pytest.raises(UsageError, match=r"^--token: found an invalid token, allowed are 1 to 200 letters"):
+    with pytest.raises(UsageError, match=r"^--token: found an invalid token; allowed: 1 to 200 letters"):
         chosen_token(token, None, False)
 
 

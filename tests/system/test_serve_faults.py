@@ -336,7 +336,7 @@ def test_a_token_is_random_unless_it_is_given(tmp_path: Path, monkeypatch: pytes
         chosen_token("", None, False)
     assert "two words" not in str(told.value)
     for given_twice in (("word", file, False), ("word", None, True), ("", file, True)):
-        with pytest.raises(UsageError, match="allowed is one of"):
+        with pytest.raises(UsageError, match="allowed: one of"):
             chosen_token(*given_twice)
 
 

@@ -90,7 +90,7 @@ def advise(
 
     budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)
     if resume is not None and out is not None:
-        raise UsageError("--resume: found with --out, allowed is one of them")
+        raise UsageError("--resume: found with --out; allowed: one of them")
     run = run_name("advise")
     folder = resume or out or data_home() / "runs" / run
     plan = Plan.load(folder / "plan.json") if resume is not None else None
@@ -98,7 +98,7 @@ def advise(
         _same_command(command, plan, folder)
         command, fom, higher = plan.command, plan.figure, plan.higher
     elif not command:
-        raise UsageError("COMMAND: found none, allowed is a command after --", "meshmark advise -- ./a.out")
+        raise UsageError("COMMAND: found none; allowed: a command after --", "meshmark advise -- ./a.out")
     else:
         _no_advice_in(folder)
     _check_advice(fom, folder)
@@ -213,7 +213,7 @@ def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]
     words = tuple(dict.fromkeys(w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()))
     for word in words:
         if re.split("[=,]", word)[0] not in allowed:
-            raise UsageError(f"{option}: found '{word}', allowed are {', '.join(allowed)}")
+            raise UsageError(f"{option}: found '{word}'; allowed: {', '.join(allowed)}")
     return words
 
 

@@ -222,7 +222,7 @@ def list_(
         rows += [{"machine": n, "source": "model", "title": find_machine(n).title} for n in machine_names()]
         rows += [{"machine": f"paper:{p.name}", "source": "paper", "title": p.title} for p in publications()]
     else:
-        raise UsageError(f"list: found '{what}', allowed are instruments, kernels, machines, policies, metrics")
+        raise UsageError(f"list: found '{what}'; allowed: instruments, kernels, machines, policies, metrics")
     print_rows(rows, as_json)
 
 
@@ -305,7 +305,7 @@ def measure(
     if resume:
         if extra or len(stores or []) > 1 or no_store or settings or on != "host":
             raise UsageError(
-                "--resume: found with other options, allowed are --store and --json; the original options apply"
+                "--resume: found with other options; allowed: --store and --json; the original options apply"
             )
         _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
         return
@@ -318,7 +318,7 @@ def measure(
             extra += ["--store", word]
         elif store_kinds and "/" not in word and not Path(word).is_dir():
             raise UsageError(
-                f"--store: found '{word}', allowed are {', '.join(store_kinds)}, or the path of a folder, ./{word}"
+                f"--store: found '{word}'; allowed: {', '.join(store_kinds)}, or the path of a folder, ./{word}"
             )
         else:
             store = Path(word)
@@ -451,7 +451,7 @@ def _measure_model(
         options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
     seed = options.get("seed", "1")
     if not re.fullmatch("[0-9]{1,18}", seed):
-        raise UsageError(f"{d.name}: --seed: found '{seed}', allowed is an integer")
+        raise UsageError(f"{d.name}: --seed: found '{seed}'; allowed: an integer")
     with counted(f"{d.name} on {machine.name}") as progress:
         changed = [word for setting in settings or [] for word in ("--set", setting)]
         command = shlex.join([d.name, "--on", on, *changed, *extra])
@@ -472,7 +472,7 @@ def _checked_argv(d: Description, extra: list[str]) -> list[str]:
     words = iter(extra)
     for word in words:
         if not word.startswith("--"):
-            raise UsageError(f"{d.name}: found '{word}', allowed are options", f"meshmark measure {d.name} --help")
+            raise UsageError(f"{d.name}: found '{word}'; allowed: options", f"meshmark measure {d.name} --help")
         name, equals, value = word.partition("=")
         parameter = d.parameter(name)
         if parameter.kind == "flag":
@@ -507,7 +507,7 @@ def survey(
     from meshmark.report.build import write_report
 
     if quick and spec is not None:
-        raise UsageError("--quick: found with --spec, allowed is one of them")
+        raise UsageError("--quick: found with --spec; allowed: one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
     again = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
     with interruptible(f"completed measurements are kept; resume with {again}"), progress_of_plan("survey") as made:

@@ -38,7 +38,7 @@ def doctor(
     example: meshmark doctor mpi --mpi openmpi
     """
     if what not in {"", "mpi"}:
-        raise UsageError(f"doctor: found '{what}', allowed are mpi, or nothing for this machine")
+        raise UsageError(f"doctor: found '{what}'; allowed: mpi, or nothing for this machine")
     if mpi and not what:
         raise UsageError("--mpi: found without mpi", "meshmark doctor mpi --mpi " + mpi)
     if root and what:
@@ -58,9 +58,7 @@ def doctor(
         why = "the metrics that it cannot read are unknown"
         findings.append(Finding("sampler", failed, "unknown", why))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
-        raise MeshmarkError(
-            f"doctor: nothing could be read below {root or '/'}", "allowed are folders with proc and sys"
-        )
+        raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "--root: a folder with proc and sys")
     _print(findings, as_json)
 
 
@@ -112,10 +110,10 @@ def check_os(
     from meshmark.doctor.placement import examine
 
     if starts == 1:
-        raise UsageError("--starts: found 1, allowed are 0, or 2 and more: one start has no spread")
+        raise UsageError("--starts: found 1; allowed: 0, or 2 and more: one start has no spread")
     if root is None and threads > len(os.sched_getaffinity(0)):
         raise UsageError(
-            f"--threads: found {threads}, allowed is at most {len(os.sched_getaffinity(0))}, the CPUs of this process"
+            f"--threads: found {threads}; allowed: at most {len(os.sched_getaffinity(0))}, the CPUs of this process"
         )
     if root is None and starts:
         say(f"{2 * starts} starts of the triad: up to two minutes")

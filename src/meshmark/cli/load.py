@@ -159,7 +159,7 @@ def base(
     steps = base_spec(quick, spec)
     busy = _others_busy(tuple(sorted(os.sched_getaffinity(0))))
     if busy > BUSY:
-        busy_text = f"load base: other processes use {100 * busy:.0f} % of the CPUs, allowed are {100 * BUSY:.0f} %"
+        busy_text = f"load base: other processes use {100 * busy:.0f} % of the CPUs; allowed: {100 * BUSY:.0f} %"
         if not force:
             raise MeshmarkError(
                 busy_text, "stop them, restrict this command to idle CPUs (taskset -c 4-7 meshmark …), or use --force"

@@ -27,7 +27,7 @@ def cpus_of(text: str) -> tuple[int, ...]:
         return allowed
     cpus = grammar.cpus("--cpus", text)
     if not set(cpus) <= set(allowed):
-        raise UsageError(f"--cpus: found '{text}', allowed are CPUs of {format_list(allowed)}")
+        raise UsageError(f"--cpus: found '{text}'; allowed: CPUs of {format_list(allowed)}")
     return cpus
 
 

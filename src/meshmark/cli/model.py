@@ -159,7 +159,7 @@ def compare(
     from meshmark.model.machine import find_machine
 
     if len(names) < 2 and not settings:
-        raise UsageError("compare: found one machine, allowed are two or more, or one with --set")
+        raise UsageError("compare: found one machine; allowed: two or more, or one with --set")
     if len(names) == 1:
         names = [names[0], names[0]]
     machines = [find_machine(names[0])] + [find_machine(n, settings) for n in names[1:]]

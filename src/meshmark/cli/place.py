@@ -117,7 +117,7 @@ def place() -> None:
         if topology not in {None, "host"} and ":" not in str(topology) and not Path(str(topology)).exists():
             argv, machine_name = _without(argv, "--topology")
     elif _value(argv, "--topology") is not None:
-        raise UsageError("--on: found with --topology, allowed is one of them")
+        raise UsageError("--on: found with --topology; allowed: one of them")
     measured = _value(argv, "--matrix") == "measured"
     if machine_name is not None and machine_name != "host":
         if _value(argv, "--matrix") is not None:
@@ -157,7 +157,7 @@ def _draw(plan: dict[str, Any], path: Path, machine_name: str | None, topology: 
     from meshmark.store.files import read_bytes, write_text
 
     if path.suffix != ".svg":
-        raise UsageError(f"--svg: found '{path}', allowed are names that end in .svg")
+        raise UsageError(f"--svg: found '{path}'; allowed: names that end in .svg")
     jobs_of: dict[int, list[int]] = {}
     for number, job in enumerate(plan["jobs"], 1):
         for cpu in job.get("cpus", ()):
@@ -229,7 +229,7 @@ def described(name: str) -> tuple[str, str]:
     shape, matrix = ask(machine, [{"kind": "describe"}, {"kind": "matrix"}], threads=1)
     counts = {n["cpus"] for n in shape["nodes"]}
     if len(counts) != 1 or counts == {0}:
-        raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs, allowed is the same number in each")
+        raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs; allowed: the same number in each")
     nodes = [n["node"] for n in shape["nodes"]]
     text = matrix_text(range(len(nodes)), matrix["latency_s"], "s", f"{machine.label}, closed form", "lower")
     return f"pack:{len(nodes)} [numa] core:{counts.pop()} pu:1", text

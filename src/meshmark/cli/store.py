@@ -52,7 +52,7 @@ def store_export(
     from meshmark.store.store import Store
 
     if form not in {"jsonl", "csv", "table"}:
-        raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
+        raise UsageError(f"format: found '{form}'; allowed: jsonl, csv, table")
     if form == "table" and out is not None:
         raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
     chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}

@@ -54,7 +54,7 @@ def _options(repetitions: int, clock: str, seed: int, machine: str = "") -> Stud
     from meshmark.load.studies.bench import StudyOptions
 
     if clock not in ("wall", "dedicated"):
-        raise UsageError(f"--clock: found '{clock}', allowed are wall and dedicated")
+        raise UsageError(f"--clock: found '{clock}'; allowed: wall and dedicated")
     return StudyOptions(
         repetitions=repetitions,
         seed=seed,
@@ -80,7 +80,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(x) for x in text.split(",") if x.strip())
     except ValueError as why:
-        raise UsageError(f"{option}: found '{text}', allowed are numbers, for example 1,2.5,4") from why
+        raise UsageError(f"{option}: found '{text}'; allowed: numbers, for example 1,2.5,4") from why
 
 
 def _folder(out: Path | None, name: str) -> Path:
@@ -260,7 +260,7 @@ def copies(
         raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
     numbers = _numbers("--counts", counts)
     if not all(n.is_integer() for n in numbers):
-        raise UsageError(f"--counts: found '{counts}', allowed are integers, for example 1,2,4")
+        raise UsageError(f"--counts: found '{counts}'; allowed: integers, for example 1,2,4")
     folder = _folder(out, "copies")
     with resumable(folder):
         result = study(

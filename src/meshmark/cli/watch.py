@@ -157,9 +157,9 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
     from meshmark.watch.palette import PALETTES
 
     if low >= high:
-        raise UsageError(f"--from: found {low:g}, allowed is less than --to ({high:g})")
+        raise UsageError(f"--from: found {low:g}; allowed: less than --to ({high:g})")
     if palette not in PALETTES:
-        raise UsageError(f"--palette: found '{palette}', allowed are {', '.join(PALETTES)}")
+        raise UsageError(f"--palette: found '{palette}'; allowed: {', '.join(PALETTES)}")
     return low / 100, high / 100
 
 
@@ -282,7 +282,7 @@ def _live(
     from meshmark.watch.live import Live, this_host
 
     if full_scale not in {"sustained", "theoretical"}:
-        raise UsageError(f"--full-scale: found '{full_scale}', allowed are sustained, theoretical")
+        raise UsageError(f"--full-scale: found '{full_scale}'; allowed: sustained, theoretical")
     if root is not None:
         return Live(rate, duration, root, hold_s=hold_s)
     return this_host(rate, duration, hold_s, store, full_scale, canary)
@@ -417,7 +417,7 @@ def replay(
     address = _address(web, host, port, token, token_file, no_token)
     given = [name for name, value in (("--web", web), ("--html", page), ("--json", as_json)) if value]
     if len(given) > 1:
-        raise UsageError(f"{given[1]}: found with {given[0]}, allowed is one of --web, --html, --json")
+        raise UsageError(f"{given[1]}: found with {given[0]}; allowed: one of --web, --html, --json")
     if page is not None:
         from meshmark.web.page import check_out
 

@@ -86,14 +86,14 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
 def _number(r: Record, name: str) -> float:
     value = r.conditions.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed is a number")
+        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed: a number")
     return float(value)
 
 
 def _text(r: Record, name: str) -> str:
     value = r.conditions.get(name)
     if not isinstance(value, str):
-        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed is text")
+        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed: text")
     return value
 
 
@@ -167,12 +167,12 @@ def base_spec(quick: bool, file: Path | None) -> str:
     if file is None:
         return SPECS[quick]
     if quick:
-        raise UsageError("--spec: found with --quick; allowed is one of them")
+        raise UsageError("--spec: found with --quick; allowed: one of them")
     for i, step in enumerate(load_spec(str(file)).step):
         if step.instrument != INSTRUMENT:
             raise UsageError(
                 f"--spec: {file}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
-                f"allowed is {INSTRUMENT}",
+                f"allowed: {INSTRUMENT}",
                 "meshmark survey --spec runs any instrument",
             )
     return str(file)

@@ -75,7 +75,7 @@ def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
     for p in scenario.programs:
         if p.profile and p.profile.threads > len(cpus) and not p.oversubscribe:
             raise UsageError(
-                f"program {p.name}: threads: found {p.profile.threads}, allowed are {len(cpus)}",
+                f"program {p.name}: threads: found {p.profile.threads}; allowed: {len(cpus)}",
                 "set oversubscribe = true if this is intended",
             )
 

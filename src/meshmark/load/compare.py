@@ -161,7 +161,7 @@ def read_side(folder: Path, name: str = "") -> Side:
     if len(kinds) > 1:
         raise UsageError(
             f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
-            "allowed are repetitions of one scenario",
+            "allowed: repetitions of one scenario",
             f"name one run, such as {found[0]}",
         )
     return Side(name, runs)

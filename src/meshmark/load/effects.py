@@ -122,7 +122,7 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
     from scipy import stats
 
     if not margin > 0:
-        raise UsageError(f"margin: found {margin:g}; allowed is a number above 0")
+        raise UsageError(f"margin: found {margin:g}; allowed: a number above 0")
     if len(ratios) < 2 or min(ratios) <= 0:
         raise UsageError(f"repetitions: found {len(ratios)}; an equivalence test needs at least 2")
     logs = np.log(np.asarray(ratios, dtype=np.float64))

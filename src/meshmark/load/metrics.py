@@ -175,18 +175,18 @@ def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) ->
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
-                raise UsageError(f"{what}: found {ast.unparse(node)[:40]!r}; allowed are finite numbers")
+                raise UsageError(f"{what}: found {ast.unparse(node)[:40]!r}; allowed: finite numbers")
             return frozenset()
         case ast.Name(id=name):
             if name not in known:
-                also = near(name, known) or "allowed are " + ", ".join(known)
+                also = near(name, known) or "allowed: " + ", ".join(known)
                 raise UsageError(f"{what}: unknown name {name[:60]!r}; {also}")
             return frozenset({name})
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return _check(operand, known, what, depth + 1)
         case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
             return _check(left, known, what, depth + 1) | _check(right, known, what, depth + 1)
-    raise UsageError(f"{what}: found a {type(node).__name__}; allowed are + - * / ( ), numbers and names of columns")
+    raise UsageError(f"{what}: found a {type(node).__name__}; allowed: + - * / ( ), numbers and names of columns")
 
 
 def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
@@ -243,15 +243,13 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
     """
     what = f"metric {name}"
     if len(formula) > _MAX_FORMULA:
-        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed are {_MAX_FORMULA}")
+        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed: {_MAX_FORMULA}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as about invalid escapes; errors are reported below
             tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
-        raise UsageError(
-            f"{what}: {formula[:60]!r} is not a formula; allowed are + - * / ( ), numbers and names"
-        ) from why
+        raise UsageError(f"{what}: {formula[:60]!r} is not a formula; allowed: + - * / ( ), numbers and names") from why
     names = _check(tree, known, what)
     if not names:
         raise UsageError(f"{what}: {formula[:60]!r} contains no name of a count or time")
@@ -297,7 +295,7 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
         what = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in known:
             raise UsageError(
-                f"{what}: allowed are lower-case letters, digits and _, and no name of a column or a program's key"
+                f"{what}: allowed: a name of lower-case letters, digits and _ that is no column and no key of a program"
             )
         written = checked(MetricTable, table, what)
         try:

@@ -48,14 +48,14 @@ def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] |
             if not set(cpus) <= set(here.cpus):
                 missing = format_list(sorted(set(cpus) - set(here.cpus)))
                 raise UsageError(
-                    f"program {p.name}: cpus: found {format_list(cpus)}; {missing} may not be used here, "
-                    f"allowed are {format_list(here.cpus)}"
+                    f"program {p.name}: cpus: found {format_list(cpus)}; {missing} may not be used here; "
+                    f"allowed: {format_list(here.cpus)}"
                 )
             slots = len(cpus) or len(here.cpus)
             if p.threads > slots and not p.oversubscribe:
                 available = f"CPUs {format_list(cpus)}" if cpus else f"the machine's CPUs {format_list(here.cpus)}"
                 raise UsageError(
-                    f"program {p.name}: threads: found {p.threads}, more than {available}; allowed are {slots}",
+                    f"program {p.name}: threads: found {p.threads}, more than {available}; allowed: {slots}",
                     "set oversubscribe = true if this is intended",
                 )
         known = (memory_bytes or {}).get(p.name)

@@ -48,7 +48,7 @@ class Part:
 
 def _phase(value: float) -> float:
     if value * (1 << 24) % 1:
-        raise ValueError("allowed are multiples of 2^-24 below 1")
+        raise ValueError("allowed: multiples of 2^-24 below 1")
     return value
 
 

@@ -64,7 +64,7 @@ def _each_copy(value: object, info: ValidationInfo) -> object:
     if isinstance(value, list):
         if len(value) != copies:
             raise ValueError(
-                f"found {len(value)} entries; allowed is one value, or a list with an entry for each of {copies} copies"
+                f"found {len(value)} entries; allowed: one value, or a list with an entry for each of {copies} copies"
             )
         return value
     return value * copies if isinstance(value, tuple) else (value,) * copies
@@ -74,44 +74,44 @@ def _cpus(value: object) -> object:
     try:
         return grammar.cpus("", value) if isinstance(value, str) else value
     except UsageError as why:
-        raise ValueError("allowed is a list such as '0-3,8'") from why
+        raise ValueError("allowed: a list such as '0-3,8'") from why
 
 
 def _memory(text: str) -> str:
     policy = text.partition("=")[0]
     if policy not in vocabulary().memory or not _NODES.fullmatch(text[len(policy) :]):
         known = ", ".join(vocabulary().memory)
-        raise ValueError(f"allowed are {known}, with =NODES if the policy takes nodes")
+        raise ValueError(f"allowed: {known}, with =NODES if the policy takes nodes")
     return "" if text == "default" else text
 
 
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise ValueError("allowed is the name of a variable: letters, digits and _")
+        raise ValueError("allowed: the name of a variable: letters, digits and _")
     return name
 
 
 def _value(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
-        raise ValueError("allowed are text and numbers")
+        raise ValueError("allowed: text and numbers")
     return str(value)
 
 
 def _argument(text: str) -> str:
     if "\0" in text:
-        raise ValueError("allowed is text without NUL")
+        raise ValueError("allowed: text without NUL")
     return text
 
 
 def _nonempty(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command[0]:
-        raise ValueError("found an empty text; allowed is the name of a program")
+        raise ValueError("found an empty text; allowed: the name of a program")
     return command
 
 
 def _file(value: object) -> Path:
     if not isinstance(value, str) or not 0 < len(value) <= 4000 or not value.isprintable():
-        raise ValueError("allowed is printable text of 1 to 4000 characters")
+        raise ValueError("allowed: printable text of 1 to 4000 characters")
     return Path(value)
 
 
@@ -275,7 +275,7 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
             raise UsageError(f"{where}: program {i}: name: found {found(members[-1].name)}, which another program has")
     scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
-        raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed are {MAX_PROCESSES}")
+        raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")
     return scenario
 
 
@@ -284,7 +284,7 @@ def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metri
     in_text = metrics_of(tables, where)
     for name in in_text:
         if name in given:
-            raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed is one of them")
+            raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed: one of them")
     own = {**given, **in_text}
     for name in own:
         if name in PROGRAM_KEYS:
@@ -298,20 +298,20 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
     runnable = [k for k in ("command", "file") if k in raw]
     profile_keys = [k for k in raw if k not in PROGRAM_KEYS and (k in RESERVED or k in metrics)]
     if len(runnable) > 1:
-        raise UsageError(f"{where}: command: found with file; allowed is one of them")
+        raise UsageError(f"{where}: command: found with file; allowed: one of them")
     if runnable and profile_keys:
         raise UsageError(
-            f"{where}: {profile_keys[0]}: found with {runnable[0]}; allowed is a program to run or a target profile, "
+            f"{where}: {profile_keys[0]}: found with {runnable[0]}; allowed: a program to run or a target profile, "
             "not both"
         )
     if not runnable and "run_time_s" not in raw:
         if unknown := next((k for k in raw if k not in PROGRAM_KEYS and k not in profile_keys), ""):
             raise UsageError(f"{where}: {unknown_key(unknown, [*PROGRAM_KEYS, *sorted({*RESERVED, *metrics})])}")
         raise UsageError(
-            f'{where}: found nothing to run; allowed are command = […], file = "…" or a target profile with run_time_s'
+            f'{where}: found nothing to run; allowed: command = […], file = "…" or a target profile with run_time_s'
         )
     if "policy" in raw and "cpus" in raw:
-        raise UsageError(f"{where}: policy: found with cpus; allowed is one of them")
+        raise UsageError(f"{where}: policy: found with cpus; allowed: one of them")
     own = raw if runnable else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
     kept = fields_of(checked(ProgramTable, own, where))
     if kept["cwd"]:

@@ -136,8 +136,7 @@ class Table:
             names.add(v.name)
             if not (math.isfinite(v.wall_s) and v.wall_s > 0 and math.isfinite(v.cpu_s) and v.cpu_s >= 0):
                 raise UsageError(
-                    f"calibration data: {v.name}: wall_s = {v.wall_s}, cpu_s = {v.cpu_s}; "
-                    "allowed are finite times above 0"
+                    f"calibration data: {v.name}: wall_s = {v.wall_s}, cpu_s = {v.cpu_s}; allowed: finite times above 0"
                 )
         own = (*TIMES, *COUNTS)
         rows = [[getattr(v, c) for c in own] for v in self.variants]

@@ -368,7 +368,7 @@ def _open_capture(path: Path) -> Opened:
             raise MachineError(f"{path}: not a capture of a machine: {type(why).__name__} in its metadata") from None
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
             found = metadata.get("format") if isinstance(metadata, dict) else None
-            raise MachineError(f"{path}: format: found {str(found)[:20]!r}, allowed is {FORMAT}")
+            raise MachineError(f"{path}: format: found {str(found)[:20]!r}; allowed: {FORMAT}")
         if not isinstance(facts, dict) or facts.get("schema") != 1:
             raise MachineError(f"{path}: facts.json: schema 1 is required")
         xml = folder / "hwloc.xml"

@@ -70,7 +70,7 @@ def _bitmap(text: str, name: str) -> tuple[int, ...]:
         raise MachineError(f"{name}: more than {MAX_CPUS} bits")
     for word in words:
         if not re.fullmatch(r"(0x)?[0-9a-fA-F]{1,8}|", word):
-            raise MachineError(f"{name}: found '{word[:20]}', allowed are hexadecimal words of 32 bits")
+            raise MachineError(f"{name}: found '{word[:20]}'; allowed: hexadecimal words of 32 bits")
         value = value << 32 | int(word or "0", 16)
     bits = bin(value)[:1:-1]
     return tuple(i for i, bit in enumerate(bits) if bit == "1")
@@ -134,7 +134,7 @@ def from_hwloc_xml(data: bytes, origin: str = "hwloc-xml") -> Topology:
         if kind == "PU":
             cpu = _attribute(element, "os_index")
             if cpu >= MAX_CPUS or cpu in package_of:
-                raise MachineError(f"PU: os_index: found {cpu}, allowed is each number below {MAX_CPUS} once")
+                raise MachineError(f"PU: os_index: found {cpu}; allowed: each number below {MAX_CPUS} once")
             package_of[cpu] = package
             if core is None:
                 alone -= 1

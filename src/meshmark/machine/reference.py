@@ -129,7 +129,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
         if path.name == _FACTS:
             continue
         if data.get("reference_format") != 1:
-            raise MachineError(f"{path.name}: reference_format: found {data.get('reference_format')!r}, allowed is 1")
+            raise MachineError(f"{path.name}: reference_format: found {data.get('reference_format')!r}; allowed: 1")
         document = data.get("document", {})
         if not isinstance(document, dict) or not document.get("title"):
             raise MachineError(f"{path.name}: document: title: found nothing, a text is needed")
@@ -156,7 +156,7 @@ def publication(name: str) -> Publication:
     found = next((p for p in publications() if p.name == wanted), None)
     if found is None:
         known = ", ".join(p.name for p in publications())
-        raise MachineError(f"publication: found '{wanted}', allowed are {known}", "meshmark list machines")
+        raise MachineError(f"publication: found '{wanted}'; allowed: {known}", "meshmark list machines")
     return found
 
 

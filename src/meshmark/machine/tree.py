@@ -100,10 +100,10 @@ def parse_list(text: str) -> tuple[int, ...]:
     for part in text.strip().split(","):
         match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part, re.ASCII)
         if not match:
-            raise MachineError(f"list '{text[:60]}': found '{part[:20]}', allowed are numbers and ranges as in 0-3,8")
+            raise MachineError(f"list '{text[:60]}': found '{part[:20]}'; allowed: numbers and ranges as in 0-3,8")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last >= MAX_CPUS:
-            raise MachineError(f"list '{text[:60]}': found '{part}', allowed are ascending ranges below {MAX_CPUS}")
+            raise MachineError(f"list '{text[:60]}': found '{part}'; allowed: ascending ranges below {MAX_CPUS}")
         found.update(range(first, last + 1))
     return tuple(sorted(found))
 

@@ -94,7 +94,7 @@ def chosen(requested: str) -> list[str]:
     kinds = requested.split(",")
     for kind in kinds:
         if kind not in KINDS:
-            raise UsageError(f"mpi: found '{kind}', allowed are any, all, {', '.join(KINDS)}")
+            raise UsageError(f"mpi: found '{kind}'; allowed: any, all, {', '.join(KINDS)}")
     return kinds
 
 

@@ -25,7 +25,7 @@ def arguments(d: Description, options: Mapping[str, Any]) -> list[str]:
             raise UsageError(f"{d.name}.{key}: not allowed in a specification; the run sets it")
         if parameter.kind == "flag":
             if not isinstance(value, bool):
-                raise UsageError(f"{d.name}.{key}: found '{quoted(value)}', allowed are true and false")
+                raise UsageError(f"{d.name}.{key}: found '{quoted(value)}'; allowed: true and false")
             argv += [parameter.option] if value else []
         elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
             raise UsageError(f"{d.name}.{key}: found '{quoted(value)}', a string, a number or a list is required")

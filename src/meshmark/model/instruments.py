@@ -168,7 +168,7 @@ def _sizes(instrument: str, options: Options, key: str) -> list[int]:
     """Parse sizes within the limits of the host's instrument."""
     found, p = grammar.sizes(key, options[key]), description(instrument).parameter(key)
     if wrong := [n for n in found if n < (p.minimum or 1)]:
-        raise UsageError(f"{key}: found '{wrong[0]}', allowed: {p.minimum or 1:g} B or more")
+        raise UsageError(f"{key}: found '{wrong[0]}'; allowed: {p.minimum or 1:g} B or more")
     return found
 
 
@@ -181,7 +181,7 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
     strides = _sizes("latency", options, "stride")
     if wrong := [s for s in strides if s % 8]:
-        raise UsageError(f"stride: found {wrong[0]}, allowed: multiples of 8")  # as on a host: a slot holds a pointer
+        raise UsageError(f"stride: found {wrong[0]}; allowed: multiples of 8")  # as on a host: a slot holds a pointer
     footprints = _sizes("latency", options, "footprint")
     return [
         _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)
@@ -268,7 +268,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
     cpu_count = len(node_of)
     if (fill := options["fill"]) not in FILLS:
-        raise UsageError(f"fill: found '{quoted(fill)}', allowed: {', '.join(FILLS)}")
+        raise UsageError(f"fill: found '{quoted(fill)}'; allowed: {', '.join(FILLS)}")
     order = fill_order(node_of, fill)
     homes: Any = _memory_nodes(options, count) or "local"
     points = []

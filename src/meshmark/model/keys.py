@@ -17,14 +17,14 @@ KINDS: Final = frozenset(get_args(Kind))
 
 def _whole(value: float) -> float:
     if value != int(value):
-        raise ValueError("allowed is a whole number of at least 1")
+        raise ValueError("allowed: a whole number of at least 1")
     return value
 
 
 def _not_negative(value: object) -> object:
     for n in value if isinstance(value, list) else [value]:
         if isinstance(n, int | float) and not isinstance(n, bool) and not (n >= 0 and math.isfinite(n)):
-            raise ValueError("allowed are finite numbers of at least 0")
+            raise ValueError("allowed: finite numbers of at least 0")
     return value
 
 

@@ -281,7 +281,7 @@ class _Reader:
             extra = set(value) - KINDS - {"value"}
             if extra:
                 raise self.error(
-                    dotted, f"found an unknown key '{sorted(extra)[0]}', allowed are value, {', '.join(sorted(KINDS))}"
+                    dotted, f"found an unknown key '{sorted(extra)[0]}'; allowed: value, {', '.join(sorted(KINDS))}"
                 )
             origin = self.origin_of(value, dotted) or around
             value = value["value"]

@@ -80,7 +80,7 @@ def run_pattern(
     if name in POINTS:
         return measure(name, machine, {}, command=command, progress=progress), []
     if name not in PATTERNS:
-        raise UsageError(f"workload: found '{name}', allowed: {', '.join((*PATTERNS, *POINTS))}")
+        raise UsageError(f"workload: found '{name}'; allowed: {', '.join((*PATTERNS, *POINTS))}")
     points = points_of(machine, request)
     return simulate(machine, name, METRICS, points, command, window_ns=request.window_ns, progress=progress)
 
@@ -92,7 +92,7 @@ def points_of(machine: MachineFile, request: Request) -> list[Point]:
         UsageError: The workload is unknown or a value is invalid.
     """
     if request.workload not in PATTERNS:
-        raise UsageError(f"workload: found '{request.workload}', allowed: {', '.join(PATTERNS)}")
+        raise UsageError(f"workload: found '{request.workload}'; allowed: {', '.join(PATTERNS)}")
     _, node_of = nodes_and_cpus(machine)
     return _MAKERS[request.workload](machine, request, node_of)
 
@@ -272,7 +272,7 @@ def programs_points(
 
 def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     if not 0 <= request.write_share <= MAX_WRITES:
-        raise UsageError(f"--write-share: found {request.write_share:g}, allowed: 0 to {MAX_WRITES}")
+        raise UsageError(f"--write-share: found {request.write_share:g}; allowed: 0 to {MAX_WRITES}")
     points = []
     for text in request.rate.split(","):
         try:
@@ -303,7 +303,7 @@ def message_points(
     streams_in_all = sum(max(1, len(others)) for others in partners.values())
     if lines * rounds * streams_in_all > MAX_MESSAGE_ACCESSES:
         allowed = MAX_MESSAGE_ACCESSES // streams_in_all * line >> 10
-        raise UsageError(f"--block: found {block} B, allowed: at most {allowed}KiB with this workload and machine")
+        raise UsageError(f"--block: found {block} B; allowed: at most {allowed}KiB with this workload and machine")
     actors = []
     for node, others in partners.items():
         streams = [{"op": "read", "homes": [o]} for o in others] or [{"op": "read", "homes": [node]}]

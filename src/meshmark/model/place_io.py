@@ -28,11 +28,11 @@ def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
     if minimize not in {"mean", "max"}:
-        raise UsageError(f"--minimize: found '{minimize}', allowed: mean, max")
+        raise UsageError(f"--minimize: found '{minimize}'; allowed: mean, max")
     hops = np.array(ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"], dtype=float)
     n = len(hops)
     if not 1 <= ports <= n:
-        raise UsageError(f"--ports: found {ports}, allowed: 1 to {n}, because {machine.name} has {n} nodes")
+        raise UsageError(f"--ports: found {ports}; allowed: 1 to {n}, because {machine.name} has {n} nodes")
     # y[j]: node j has a port; x[i, j]: node i uses it. For `max`, one more variable bounds all used distances.
     extra = 1 if minimize == "max" else 0
     cost = np.concatenate(

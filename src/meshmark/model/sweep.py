@@ -38,7 +38,7 @@ def values_of(text: str) -> list[str]:
         except ValueError:
             raise UsageError(f"--vary: found '{part}', a range such as 1..4/4 is needed") from None
         if not 2 <= n <= 1000:
-            raise UsageError(f"--vary: found '{part}', allowed: 2 to 1000 steps")
+            raise UsageError(f"--vary: found '{part}'; allowed: 2 to 1000 steps")
         found += [f"{a + (b - a) * i / (n - 1):.9g}" for i in range(n)]
     return found
 
@@ -59,7 +59,7 @@ def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
     for axis in axes:
         count *= len(axis)
     if count > MAX_POINTS:
-        raise UsageError(f"--vary: found {count} points, allowed: at most {MAX_POINTS}")
+        raise UsageError(f"--vary: found {count} points; allowed: at most {MAX_POINTS}")
     return list(itertools.product(*axes))
 
 

@@ -238,14 +238,14 @@ class Record:
             raise RecordError(f"interval: found {bounds!r}, the samples give {expected!r}")
         source = _text(line, "source")
         if source not in SOURCES:
-            raise RecordError(f"source: found {source!r}, allowed are {', '.join(sorted(SOURCES))}")
+            raise RecordError(f"source: found {source!r}; allowed: {', '.join(sorted(SOURCES))}")
         better = line.get("better")
         if better is not None and better not in BETTER:
-            raise RecordError(f"better: found {str(better)[:80]!r}, allowed are {', '.join(sorted(BETTER))}")
+            raise RecordError(f"better: found {str(better)[:80]!r}; allowed: {', '.join(sorted(BETTER))}")
         unit = _text(line, "unit")
         flags = line.get("flags")
         if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
-            raise RecordError(f"flags: found {flags!r}, allowed are {', '.join(sorted(FLAGS))}")
+            raise RecordError(f"flags: found {flags!r}; allowed: {', '.join(sorted(FLAGS))}")
         return Record(
             source=cast(Source, source),
             machine=_text(line, "machine"),

@@ -31,7 +31,7 @@ def seconds(field: str, text: str, low: float = 0.0, high: float = float("inf"))
     """A time such as `500ms`, `10s`, `5m` or `10`, in s, between `low` and `high`."""
     found = float(_parsed(field, "time", text))
     if not low <= found <= high:
-        raise UsageError(f"{field}: found '{quoted(text)}', allowed are {_times(low, high)}")
+        raise UsageError(f"{field}: found '{quoted(text)}'; allowed: {_times(low, high)}")
     return found
 
 
@@ -43,7 +43,7 @@ def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = 
     """
     found = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]
     if wrong := [n for n in found if not low <= n <= high]:
-        raise UsageError(f"{field}: found '{wrong[0]}', allowed are {low} to {high}")
+        raise UsageError(f"{field}: found '{wrong[0]}'; allowed: {low} to {high}")
     return found
 
 
@@ -57,7 +57,7 @@ def choices(field: str, text: str, allowed: Sequence[str]) -> list[str]:
     found = [part.strip() for part in text.split(",")]
     for part in found:
         if part not in allowed:
-            raise UsageError(f"{field}: found '{quoted(part)}', allowed are {', '.join(allowed)}")
+            raise UsageError(f"{field}: found '{quoted(part)}'; allowed: {', '.join(allowed)}")
     return found
 
 
@@ -69,7 +69,7 @@ def _parsed(field: str, kind: str, text: str, all_: int = 0) -> Any:
     answer = _library()(kind, text, all_)
     if "value" in answer:
         return answer["value"]
-    allowed = f", allowed: {answer['allowed']}" if answer["allowed"] else ""
+    allowed = f"; allowed: {answer['allowed']}" if answer["allowed"] else ""
     raise UsageError(f"{field}: {answer['found']}{allowed}")
 
 

@@ -49,7 +49,7 @@ class Excerpt(Input):
 
 def _printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("allowed is printable text")
+        raise ValueError("allowed: printable text")
     return text
 
 
@@ -119,7 +119,7 @@ def shown(key: object) -> str:
 
 def unknown_key(key: object, allowed: Collection[str]) -> str:
     """The message for an unknown key, with the nearest known key or all of them."""
-    return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed are ' + ', '.join(allowed)}"
+    return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed: ' + ', '.join(allowed)}"
 
 
 def near(text: object, allowed: Collection[str]) -> str:
@@ -182,8 +182,8 @@ def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) 
             meant and f"; {meant}"
         )
     if node.get("type") == "boolean":
-        return "allowed are true and false"
-    return "allowed is " + (node.get("description") or _kind(node, schema))
+        return "allowed: true and false"
+    return "allowed: " + (node.get("description") or _kind(node, schema))
 
 
 def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:

@@ -71,7 +71,7 @@ def chosen_token(token: str, file: Path | None, off: bool) -> str:
     """
     options = [name for name, is_given in (("--token", token), ("--token-file", file), ("--no-token", off)) if is_given]
     if len(options) > 1:
-        raise UsageError(f"{options[1]}: found with {options[0]}, allowed is one of --token, --token-file, --no-token")
+        raise UsageError(f"{options[1]}: found with {options[0]}; allowed: one of --token, --token-file, --no-token")
     if off:
         return ""
     if file is not None:
@@ -84,7 +84,7 @@ def chosen_token(token: str, file: Path | None, off: bool) -> str:
 
 def _allowed(token: str, source: str) -> str:
     if not _TOKEN.fullmatch(token):  # the message does not quote the token, because it may be logged
-        raise UsageError(f"{source}: found an invalid token, allowed are 1 to 200 letters, digits and . _ ~ -")
+        raise UsageError(f"{source}: found an invalid token; allowed: 1 to 200 letters, digits and . _ ~ -")
     return token
 
 
@@ -161,7 +161,7 @@ class Guard:
             headers = {"www-authenticate": "Bearer"}
             return _line("a token is required: open the address that meshmark printed", 401, headers)
         if request.method not in {"GET", "HEAD"}:
-            return _line(f"{quoted(request.method)}: allowed are GET and HEAD", 405, {"allow": "GET, HEAD"})
+            return _line(f"method: found {quoted(request.method)}; allowed: GET and HEAD", 405, {"allow": "GET, HEAD"})
         if request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers:
             return _line("requests must not have a body", 413)
         opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")

@@ -39,19 +39,19 @@ def endpoint_of(url: str) -> str:
     Raises:
         UsageError: `url` is not an HTTP URL, or contains credentials, a query or a fragment.
     """
-    expected = "allowed is a URL such as http://HOST:4318"
+    expected = "allowed: a URL such as http://HOST:4318"
     try:
         parts = urlsplit(url)
         valid = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise UsageError(f"--otlp: found '{url[:80]}', {expected}") from None
+        raise UsageError(f"--otlp: found '{url[:80]}'; {expected}") from None
     if "@" in parts.netloc:  # not printed: it may contain a password
         raise UsageError(
-            f"--otlp: found credentials before '@', {expected}",
+            f"--otlp: found credentials before '@'; {expected}",
             "OTEL_EXPORTER_OTLP_HEADERS=authorization=Basic%20… sends a password",
         )
     if not valid or parts.query or parts.fragment or any(c.isspace() or not c.isprintable() for c in url):
-        raise UsageError(f"--otlp: found '{url[:80]}', {expected}")
+        raise UsageError(f"--otlp: found '{url[:80]}'; {expected}")
     base = url.rstrip("/")
     return base if base.endswith("/v1/metrics") else base + "/v1/metrics"
 
@@ -68,7 +68,7 @@ def check_headers() -> None:
         for entry in filter(str.strip, os.environ.get(name, "").split(",")):
             text = unquote(entry)
             if not (text.isascii() and text.isprintable() and otel_re.parse_env_headers(entry, liberal=True)):
-                raise UsageError(f"{name}: found an entry that is not a header, allowed is key=value,…")
+                raise UsageError(f"{name}: found an entry that is not a header; allowed: key=value,…")
 
 
 class Exporter:

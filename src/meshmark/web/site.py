@@ -59,7 +59,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         if name not in names:
             raise NotFound(f"model: found no '{name[:80]}'", "see the list on the front page")
         if workload not in parts.workloads:
-            raise NotFound(f"workload: found '{workload[:80]}', allowed are {', '.join(parts.workloads)}")
+            raise NotFound(f"workload: found '{workload[:80]}'; allowed: {', '.join(parts.workloads)}")
         return name, workload
 
     @contextlib.asynccontextmanager

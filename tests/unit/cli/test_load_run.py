@@ -77,7 +77,7 @@ def test_a_scenario_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     ("keys", "words"),
     [
         ("memory_mib = 1e8\ncopies = 3", ("memory_mib", "300000000 MiB", "are available")),
-        (f"threads = {len(CPUS) + 1}", ("threads", str(len(CPUS) + 1), f"allowed are {len(CPUS)}")),
+        (f"threads = {len(CPUS) + 1}", ("threads", str(len(CPUS) + 1), f"allowed: {len(CPUS)}")),
         ("cpus = '4000'", ("cpus", "4000")),
         ("policy = 'no-such-policy'", ("no-such-policy",)),
     ],
@@ -94,7 +94,7 @@ def test_what_is_not_here_is_refused_with_numbers_and_nothing_is_made(
 def test_a_programs_team_larger_than_its_set_is_refused_unless_that_is_meant(tmp_path: Path) -> None:
     made_program(find_load(), tmp_path / "team.json", 200, threads=2)
     text = QUIET + f"[[program]]\nname = 'team'\nfile = 'team.json'\ncpus = '{CPUS[0]}'\n"
-    refused(meshmark("load", "run", wrote(tmp_path, text), folder=tmp_path), 2, "threads", "found 2", "allowed are 1")
+    refused(meshmark("load", "run", wrote(tmp_path, text), folder=tmp_path), 2, "threads", "found 2", "allowed: 1")
     done = meshmark("load", "run", wrote(tmp_path, text + "oversubscribe = true"), "--json", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]

@@ -102,7 +102,7 @@ def test_limits_are_those_of_the_page(title: str, name: str, kind: str, low: str
             continue  # so uneven no number of threads can be
         parse_scenario(text_of(title, name, str(number(good))), "x")
     for bad in (number(low) - step, number(high) + (1 if whole else 1e-6 * float(high))):
-        with pytest.raises(UsageError, match=rf"{name}: found .*allowed is an? (number|integer) from"):
+        with pytest.raises(UsageError, match=rf"{name}: found .*allowed: an? (number|integer) from"):
             parse_scenario(text_of(title, name, repr(bad)), "x")
     if whole:
         with pytest.raises(UsageError, match="integer"):
@@ -121,7 +121,7 @@ CHOICES = [
 def test_choices_are_those_of_the_page(title: str, name: str, words: list[str]) -> None:
     for word in words:
         parse_scenario(text_of(title, name, f'"{word}"'), "x")
-    with pytest.raises(UsageError, match=f"{name}: found 'nonsense'; allowed are {', '.join(words)}"):
+    with pytest.raises(UsageError, match=f"{name}: found 'nonsense'; allowed: {', '.join(words)}"):
         parse_scenario(text_of(title, name, '"nonsense"'), "x")
 
 

@@ -93,7 +93,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         ("shape = [2]", "shapes = [2]", "topology.shapes: unknown key; did you mean shape?"),
         ("[router]", "[routers]", "routers: unknown key; did you mean router?"),
         ("{ value = 3.2, published", "{ value = -3.2, published", "links.wire.bandwidth_gb_per_s: found -3.2"),
-        ("{ value = 3.2, published", "{ value = inf, published", "found inf; allowed is a number from 0"),
+        ("{ value = 3.2, published", "{ value = inf, published", "found inf; allowed: a number from 0"),
         ("{ value = 3.2, published", "{ value = 0.0, published", "links.wire.bandwidth_gb_per_s: found 0"),
         ('{ value = 3.2, published = "somewhere" }', "3.2", "without its origin"),
         (
@@ -112,7 +112,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         (
             '{ value = 4, assumed = "guess" }',
             '{ value = "four", assumed = "guess" }',
-            "found 'four'; allowed is a whole number of at least 1",
+            "found 'four'; allowed: a whole number of at least 1",
         ),
         (
             'access_ns = { value = 50, assumed = "guess" }',
@@ -122,7 +122,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         (
             "[cpu]",
             '[cpu]\nclock_ghz = { value = 0, assumed = "guess" }',
-            "cpu.clock_ghz: found 0; allowed is a number above 0",
+            "cpu.clock_ghz: found 0; allowed: a number above 0",
         ),
         ("[cpu]", '[node]\ncpus = { value = 0, assumed = "guess" }\n[cpu]', "node.cpus: found 0"),
         ("format = 1", 'extends = "nobody"', "extends: found 'nobody', which is neither in the same folder"),
@@ -311,12 +311,12 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
     assert meshmark("measure", "dgemm", "--on", "gs1280-8", "--no-store").returncode == 77
     wrong = meshmark("measure", "latency", "--on", "gs1280-8", "--memory-node", "9", "--no-store")
     assert wrong.returncode == 2
-    assert "found '9', allowed are 0 to 7" in wrong.stderr
+    assert "found '9'; allowed: 0 to 7" in wrong.stderr
     assert meshmark("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
     assert "allowed for a modelled machine only" in meshmark("measure", "latency", "--set", "cpu.outstanding=3").stderr
-    with pytest.raises(UsageError, match="stride: found 12, allowed: multiples of 8"):
+    with pytest.raises(UsageError, match="stride: found 12; allowed: multiples of 8"):
         measure("latency", find_machine("gs1280-8"), {"stride": "64,12"})
-    with pytest.raises(UsageError, match="stride: found '7', allowed: 8 B or more"):
+    with pytest.raises(UsageError, match="stride: found '7'; allowed: 8 B or more"):
         measure("latency", find_machine("gs1280-8"), {"stride": "64,7"})
 
 
@@ -337,9 +337,9 @@ def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> 
 
 
 def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
-    with pytest.raises(UsageError, match="mode: found 'paced', allowed are chains"):
+    with pytest.raises(UsageError, match="mode: found 'paced'; allowed: chains"):
         measure("loaded", find_machine("gs1280-4"), {"mode": "paced"})
-    with pytest.raises(UsageError, match="fill: found 'best', allowed: cores, spread, compact"):
+    with pytest.raises(UsageError, match="fill: found 'best'; allowed: cores, spread, compact"):
         measure("bandwidth", find_machine("gs1280-4"), {"fill": "best"})
 
 

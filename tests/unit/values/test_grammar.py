@@ -121,12 +121,12 @@ def test_no_option_takes_a_time_without_its_unit() -> None:
 @pytest.mark.parametrize(
     ("parse", "message"),
     [
-        (lambda: grammar.seconds("--d", "3s", 5, 9), "--d: found '3s', allowed are times from 5 s to 9 s"),
-        (lambda: grammar.seconds("--d", "10s", 5, 9), "--d: found '10s', allowed are times from 5 s to 9 s"),
-        (lambda: grammar.seconds("--d", "3s", 5), "--d: found '3s', allowed are times from 5 s"),
-        (lambda: grammar.integers("--n", "1,9", 8), "--n: found '9', allowed are 1 to 8"),
-        (lambda: grammar.integers("--n", "1,9", 9, 2), "--n: found '1', allowed are 2 to 9"),
-        (lambda: grammar.choices("--k", "a,c", ("a", "b")), "--k: found 'c', allowed are a, b"),
+        (lambda: grammar.seconds("--d", "3s", 5, 9), "--d: found '3s'; allowed: times from 5 s to 9 s"),
+        (lambda: grammar.seconds("--d", "10s", 5, 9), "--d: found '10s'; allowed: times from 5 s to 9 s"),
+        (lambda: grammar.seconds("--d", "3s", 5), "--d: found '3s'; allowed: times from 5 s"),
+        (lambda: grammar.integers("--n", "1,9", 8), "--n: found '9'; allowed: 1 to 8"),
+        (lambda: grammar.integers("--n", "1,9", 9, 2), "--n: found '1'; allowed: 2 to 9"),
+        (lambda: grammar.choices("--k", "a,c", ("a", "b")), "--k: found 'c'; allowed: a, b"),
         (lambda: grammar.size("--s", "8KB x"), "--s: "),
     ],
 )

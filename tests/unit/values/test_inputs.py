@@ -15,7 +15,7 @@ from meshmark.values.inputs import LIST, Input, Label, Name, OneOf, checked
 
 def even(number: int) -> int:
     if number % 2:
-        raise ValueError("allowed is an even number")
+        raise ValueError("allowed: an even number")
     return number
 
 
@@ -40,28 +40,28 @@ class Outer(Input):
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (3, "found 3; allowed is a table with name, kind, on, one, many, numbers"),
-        ({}, "name: found nothing; allowed is printable text of 1 to 60 characters"),
-        ({"name": ""}, "name: found ''; allowed is printable text of 1 to 60 characters"),
-        ({"name": "a\nb"}, r"name: found 'a\nb'; allowed is printable text"),
+        (3, "found 3; allowed: a table with name, kind, on, one, many, numbers"),
+        ({}, "name: found nothing; allowed: printable text of 1 to 60 characters"),
+        ({"name": ""}, "name: found ''; allowed: printable text of 1 to 60 characters"),
+        ({"name": "a\nb"}, r"name: found 'a\nb'; allowed: printable text"),
         ({"name": "a", "kinds": 1}, "kinds: unknown key; did you mean kind?"),
         ({"kinds": 1}, "kinds: unknown key; did you mean kind?"),
-        ({"name": "a", "x": 1}, "x: unknown key; allowed are name, kind, on, one, many, numbers"),
-        ({"name": "a", "\x1b": 1}, r"'\x1b': unknown key; allowed are name, kind, on, one, many, numbers"),
-        ({"name": "a", "kind": "rings"}, "kind: found 'rings'; allowed are ring, mesh; did you mean ring?"),
-        ({"name": "a", "on": 1}, "on: found 1; allowed are true and false"),
-        ({"name": "a", "one": []}, "one: found []; allowed is a table with size, rate"),
-        ({"name": "a", "one": {"size": 9}}, "one.size: found 9; allowed is an integer from 1 to 8"),
-        ({"name": "a", "one": {"size": True}}, "one.size: found True; allowed is an integer from 1 to 8"),
-        ({"name": "a", "one": {"size": 2.0}}, "one.size: found 2.0; allowed is an integer from 1 to 8"),
-        ({"name": "a", "one": {"size": 3}}, "one.size: found 3; allowed is an even number"),
-        ({"name": "a", "one": {"rate": "1"}}, "one.rate: found '1'; allowed is a number above 0"),
-        ({"name": "a", "one": {"rate": float("nan")}}, "one.rate: found nan; allowed is a number above 0"),
+        ({"name": "a", "x": 1}, "x: unknown key; allowed: name, kind, on, one, many, numbers"),
+        ({"name": "a", "\x1b": 1}, r"'\x1b': unknown key; allowed: name, kind, on, one, many, numbers"),
+        ({"name": "a", "kind": "rings"}, "kind: found 'rings'; allowed: ring, mesh; did you mean ring?"),
+        ({"name": "a", "on": 1}, "on: found 1; allowed: true and false"),
+        ({"name": "a", "one": []}, "one: found []; allowed: a table with size, rate"),
+        ({"name": "a", "one": {"size": 9}}, "one.size: found 9; allowed: an integer from 1 to 8"),
+        ({"name": "a", "one": {"size": True}}, "one.size: found True; allowed: an integer from 1 to 8"),
+        ({"name": "a", "one": {"size": 2.0}}, "one.size: found 2.0; allowed: an integer from 1 to 8"),
+        ({"name": "a", "one": {"size": 3}}, "one.size: found 3; allowed: an even number"),
+        ({"name": "a", "one": {"rate": "1"}}, "one.rate: found '1'; allowed: a number above 0"),
+        ({"name": "a", "one": {"rate": float("nan")}}, "one.rate: found nan; allowed: a number above 0"),
         ({"name": "a", "one": {"rates": 1}}, "one.rates: unknown key; did you mean rate?"),
-        ({"name": "a", "many": [{}, {"size": 0}]}, "many[1].size: found 0; allowed is an integer from 1 to 8"),
-        ({"name": "a", "many": 1}, "many: found 1; allowed is a list of 0 to 2 entries, each a table with size, rate"),
-        ({"name": "a", "numbers": {"x.y": -1}}, "numbers.x.y: found -1; allowed is a number from 0"),
-        ({"name": "a", "numbers": {"": 1}}, "numbers: found ''; allowed is printable text of 1 to 120 characters"),
+        ({"name": "a", "many": [{}, {"size": 0}]}, "many[1].size: found 0; allowed: an integer from 1 to 8"),
+        ({"name": "a", "many": 1}, "many: found 1; allowed: a list of 0 to 2 entries, each a table with size, rate"),
+        ({"name": "a", "numbers": {"x.y": -1}}, "numbers.x.y: found -1; allowed: a number from 0"),
+        ({"name": "a", "numbers": {"": 1}}, "numbers: found ''; allowed: printable text of 1 to 120 characters"),
     ],
 )
 def test_an_error_names_the_key_and_what_is_allowed(raw: Any, said: str) -> None:

@@ -172,4 +172,4 @@ def test_a_calibration_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: 
     with pytest.raises(AbsentError, match=r"^one CPU$"):
         calibrate(1.0)
     wrong = CliRunner().invoke(app, ["watch", "--full-scale", "paper"])
-    assert isinstance(wrong.exception, UsageError) and "allowed are sustained, theoretical" in str(wrong.exception)
+    assert isinstance(wrong.exception, UsageError) and "allowed: sustained, theoretical" in str(wrong.exception)

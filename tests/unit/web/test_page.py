@@ -167,5 +167,5 @@ def test_one_way_to_show_a_recording_at_a_time(tmp_path: Path, two: tuple[str, s
     file = record(tmp_path / "a.parquet", header(), frames([[0.1] * 4] * 3))
     words = [w for name in two for w in ((name, str(tmp_path / "o.html")) if name == "--html" else (name,))]
     status, _, err = said("replay", str(file), *words)
-    assert status == 2 and all(name in err for name in two) and "allowed is one of" in err
+    assert status == 2 and all(name in err for name in two) and "allowed: one of" in err
     assert not (tmp_path / "o.html").exists()
