@@ -16,8 +16,8 @@ class System : public Source {
     switches_ = board.add({"host.switches", "1/s", "context switches"});
     interrupts_ = board.add({"host.interrupts", "1/s", "interrupts"});
     forks_ = board.add({"host.forks", "1/s", "tasks created"});
-    static constexpr const char* kKinds[] = {"cpu", "memory", "io"};
-    for (const char* kind : kKinds) {
+    static constexpr const char* kClasses[] = {"cpu", "memory", "io"};
+    for (const char* kind : kClasses) {
       pressure_.push_back({KernelFile(host.root + "/proc/pressure/" + kind), 0, {}});
       if (!pressure_.back().file) {
         board.absent(std::string("host.pressure_") + kind, "the Linux kernel does not report pressure (CONFIG_PSI)",
