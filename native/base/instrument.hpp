@@ -195,8 +195,8 @@ std::uint64_t iterations_for(double target_s, const std::function<double(std::ui
 
 /// Gives a point bursts of about `target_s`. `batch_s(n)` runs n iterations and returns their time in s; `values(n, s)`
 /// computes the metrics of that burst. The first visit finds n, starting at `start`.
-void time_batches(Point& point, double target_s, std::function<double(std::uint64_t)> batch_s,
-                  std::function<Values(double n, double took_s)> values, std::uint64_t start = 1);
+void time_batches(Point& point, double target_s, const std::function<double(std::uint64_t)>& batch_s,
+                  const std::function<Values(double n, double took_s)>& values, std::uint64_t start = 1);
 
 /// Keeps the compiler from removing the computation of a value, without storing it.
 template <class T>

@@ -180,8 +180,8 @@ std::uint64_t iterations_for(double target_s, const std::function<double(std::ui
   }
 }
 
-void time_batches(Point& point, double target_s, std::function<double(std::uint64_t)> batch_s,
-                  std::function<Values(double n, double took_s)> values, std::uint64_t start) {
+void time_batches(Point& point, double target_s, const std::function<double(std::uint64_t)>& batch_s,
+                  const std::function<Values(double n, double took_s)>& values, std::uint64_t start) {
   const auto n = std::make_shared<std::uint64_t>(0);
   point.prepare = [=] {
     if (*n == 0) *n = iterations_for(target_s, batch_s, start);
