@@ -136,6 +136,8 @@ def _dispatch() -> Any:
             fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
         if isinstance(why, ImportError) and ("failed to map" in str(why) or "allocate" in str(why)):
             fail(MeshmarkError(f"out of memory for a library: {quoted(why)}", hint=memory_limit()))
+        if "start new thread" in str(why) or "launch worker thread" in str(why):  # CPython's and Arrow's words
+            fail(MeshmarkError("no thread can be started", hint="the limit ulimit -u may be too low"))
         # A bug is one line too; the traceback is printed on request.
         if os.environ.get("MESHMARK_TRACE"):
             raise

@@ -173,6 +173,7 @@ def test_a_user_without_a_home_is_one_line() -> None:
     ("fault", "says"),
     [
         ("os.kill(os.getpid(), signal.SIGINT)", "meshmark: error: no thread can be started"),
+        ("raise Exception('Failed to launch worker thread: x')", "meshmark: error: no thread can be started"),
         (
             "raise type('PanicException', (BaseException,), {})('left: 24')",
             "meshmark: error: a library failed: left: 24",
