@@ -82,7 +82,7 @@ ROOMS: Final = {
     ),
     "model": Room(
         ("model/routing.cpp", "model/requests.cpp"),
-        ("model", "model_requests"),
+        ("model", "model_network", "model_cores", "model_requests"),
     ),
     "load": Room(
         ("load/scenario/*.cpp",),
