@@ -1,0 +1,338 @@
+"""Each setting of a host, or of a container on it, is judged by what its files say; without a file it is unknown."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from support.made_host import AS_ROOT, AS_USER, GOOD, INITIAL_UID_MAP, looked, made, of
+
+# A tree has neither devices nor programs.
+NEVER_RECORDED = {"model-specific registers (MSR)", "fio", "numactl", "mpirun"}
+
+
+def test_a_well_configured_machine_is_ok(tmp_path: Path) -> None:
+    findings = looked(made(tmp_path))
+    assert {f.name for f in findings if f.judged != "ok"} == NEVER_RECORDED
+    assert not [f for f in findings if f.command]
+    assert of(findings, "counters of memory controllers and links").found == "2 units: uncore_imc"
+
+
+STATUS_2 = AS_USER.replace("0-3", "1")
+CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
+    (
+        "system-wide counters",
+        {"proc/sys/kernel/perf_event_paranoid": "2"},
+        "hidden",
+        "2, without CAP_PERFMON",
+        "sudo sysctl kernel.perf_event_paranoid=0",
+    ),
+    (
+        "system-wide counters",
+        {"proc/sys/kernel/perf_event_paranoid": "4", "proc/self/status": AS_ROOT},
+        "ok",
+        "4, but with CAP_PERFMON",
+        "",
+    ),
+    (
+        "system-wide counters",
+        {"proc/sys/kernel/perf_event_paranoid": "1", "proc/self/status": "Uid: 0 0 0 0"},
+        "unknown",
+        "not recorded",
+        "sysctl kernel.perf_event_paranoid=0",
+    ),
+    ("NMI watchdog", {"proc/sys/kernel/nmi_watchdog": "1"}, "hidden", "on", "sudo sysctl kernel.nmi_watchdog=0"),
+    (
+        "NUMA balancing",
+        {"proc/sys/kernel/numa_balancing": "1"},
+        "spoils-measurements",
+        "on",
+        "sudo sysctl kernel.numa_balancing=0",
+    ),
+    (
+        "NUMA balancing",
+        {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/online": "0"},
+        "ok",
+        "one node",
+        "",
+    ),
+    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "yes"}, "unknown", "numa_balancing", ""),
+    (
+        "transparent huge pages",
+        {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"},
+        "hidden",
+        "never",
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+    (
+        "huge page pool",
+        {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0"},
+        "hidden",
+        "no pages of 2 MiB",
+        "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {"sys/fs/resctrl/info/L3_MON/num_rmids": None},
+        "hidden",
+        "not mounted",
+        "sudo mount -t resctrl resctrl /sys/fs/resctrl",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {k: None for k in GOOD if "resctrl" in k} | {"proc/cpuinfo": "flags : fpu\n"},
+        "hidden",
+        "not supported by the processor",
+        "",
+    ),
+    (
+        "energy counters (RAPL)",
+        {"sys/class/powercap/intel-rapl:0/energy_uj": "no number"},
+        "hidden",
+        "1 of 1",
+        "sudo chmod a+r /sys/class/powercap/*/energy_uj",
+    ),
+    (
+        "energy counters (RAPL)",
+        {"sys/class/powercap/intel-rapl:0/energy_uj": None, "sys/class/powercap/x/name": "x"},
+        "hidden",
+        "not found",
+        "sudo modprobe intel_rapl_msr",
+    ),
+    (
+        "frequency governor",
+        {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"},
+        "spoils-measurements",
+        "powersave (intel_pstate)",
+        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+    ),
+    ("SMT", {"sys/devices/system/cpu/smt/active": "1"}, "ok", "on", ""),
+    (
+        "clock source",
+        {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
+        "spoils-measurements",
+        "tsc is available",
+        "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource",
+    ),
+    (
+        "clock source",
+        {
+            "sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
+            "sys/devices/system/clocksource/clocksource0/available_clocksource": "hpet acpi_pm",
+        },
+        "spoils-measurements",
+        "disabled the tsc",
+        "sudo dmesg | grep -i tsc",
+    ),
+    ("hypervisor", {"proc/cpuinfo": "flags : fpu hypervisor\n"}, "spoils-measurements", "a guest", ""),
+    ("hypervisor", {"proc/cpuinfo": None}, "unknown", "not known", ""),
+    ("real-time throttle", {"proc/sys/kernel/sched_rt_runtime_us": "950000"}, "ok", "95 %", ""),
+    (
+        "real-time throttle",
+        {"proc/sys/kernel/sched_rt_runtime_us": "300000"},
+        "spoils-measurements",
+        "30 %",
+        "sudo sysctl kernel.sched_rt_runtime_us=950000",
+    ),
+    (
+        "real-time permission",
+        {"proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 ")},
+        "hidden",
+        "neither CAP_SYS_NICE",
+        "sudo prlimit --rtprio=99 --pid $$",
+    ),
+    (
+        "real-time throttle",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 "),
+            "proc/sys/kernel/sched_rt_runtime_us": "950000",
+        },
+        "ok",
+        "this process has no real-time permission",
+        "",
+    ),
+    (
+        "CPUs of this process",
+        {"proc/self/status": STATUS_2},
+        "hidden",
+        "1 of 4: 1",
+        "echo 0-3 | sudo tee /sys/fs/cgroup/user.slice/cpuset.cpus",
+    ),
+    (
+        "nodes of this process",
+        {"proc/self/status": AS_USER.replace("0-1", "1")},
+        "hidden",
+        "1 of 2: 1",
+        "echo 0-1 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems",
+    ),
+    (
+        "CPU quota",
+        {"sys/fs/cgroup/user.slice/cpu.max": "150000 100000"},
+        "spoils-measurements",
+        "1.5 CPUs",
+        "echo max | sudo tee /sys/fs/cgroup/user.slice/cpu.max",
+    ),
+    (
+        "memory limit",
+        {"sys/fs/cgroup/user.slice/memory.max": str(2 << 30)},
+        "hidden",
+        "2 GiB",
+        "echo max | sudo tee /sys/fs/cgroup/user.slice/memory.max",
+    ),
+    ("memory limit", {"sys/fs/cgroup/user.slice/memory.max": str(1 << 40)}, "ok", "none", ""),
+    (
+        "locked memory",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace(
+                "unlimited            unlimited", "65536                65536"
+            )
+        },
+        "hidden",
+        "0.0625 MiB",
+        "sudo prlimit --memlock=8388608 --pid $$",
+    ),
+    (
+        "open files",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace(
+                "65536                65536", "256                  65536"
+            )
+        },
+        "hidden",
+        "256; 4 CPUs need 1024",
+        "ulimit -n 1024",
+    ),
+    (
+        "open files",
+        {"sys/devices/system/cpu/online": "0-4095"},
+        "hidden",
+        "4096 CPUs need 131072",
+        "sudo prlimit --nofile=131072 --pid $$",
+    ),
+    ("pressure (PSI)", {"proc/pressure/cpu": ""}, "hidden", "off", "add psi=1"),
+    ("counters of the cores", {"sys/bus/event_source/devices/cpu/type": None}, "hidden", "the kernel found none", ""),
+    (
+        "counters of the cores",
+        {"sys/bus/event_source/devices/cpu/type": None, "proc/cpuinfo": "flags : hypervisor\n"},
+        "hidden",
+        "the hypervisor provides none",
+        "on the hypervisor",
+    ),
+    (
+        "counters of memory controllers and links",
+        {k: None for k in GOOD if "uncore" in k},
+        "hidden",
+        "the kernel found none",
+        "sudo modprobe intel_uncore",
+    ),
+    (
+        "map of the mesh (arm-cmn)",
+        {"sys/bus/event_source/devices/arm_cmn_0/type": "9"},
+        "hidden",
+        "debugfs",
+        "sudo chmod a+rx /sys/kernel/debug",
+    ),
+    (
+        "map of the mesh (arm-cmn)",
+        {"sys/bus/event_source/devices/arm_cmn_0/type": "9", "sys/kernel/debug/arm-cmn/map": "x"},
+        "ok",
+        "readable in debugfs",
+        "",
+    ),
+    ("BLAS", {"usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": None}, "unknown", "unknown", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "judged", "found", "command"), CASES)
+def test_each_setting_is_judged(
+    tmp_path: Path, name: str, changes: dict[str, str | None], judged: str, found: str, command: str
+) -> None:
+    finding = of(looked(made(tmp_path, **changes)), name)
+    assert finding.judged == judged and found in finding.found
+    assert command in finding.command and bool(command) == bool(finding.command)
+
+
+def test_settings_of_an_empty_tree_are_unknown(tmp_path: Path) -> None:
+    findings = looked(tmp_path)
+    assert {f.judged for f in findings} == {"unknown"}
+    assert {f.command for f in findings} == {""}
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("proc/sys/kernel/perf_event_paranoid", "system-wide counters"),
+        ("proc/sys/kernel/nmi_watchdog", "NMI watchdog"),
+        ("proc/sys/kernel/numa_balancing", "NUMA balancing"),
+        ("proc/sys/kernel/sched_rt_runtime_us", "real-time throttle"),
+        ("proc/self/limits", "open files"),
+        ("sys/devices/system/cpu/smt/active", "SMT"),
+        ("sys/devices/system/cpu/online", "CPUs of this process"),
+        ("sys/devices/system/node/online", "nodes of this process"),
+        ("proc/self/cgroup", "CPU quota"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "huge page pool"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "clock source"),
+    ],
+)
+def test_a_setting_without_its_file_is_unknown(tmp_path: Path, file: str, name: str) -> None:
+    changes: dict[str, str | None] = {file: None}
+    if file == "proc/self/cgroup":
+        changes |= {k: None for k in GOOD if k.startswith("sys/fs/cgroup")}
+    assert of(looked(made(tmp_path, **changes)), name).judged == "unknown"
+
+
+# ------------------------------------------------------------------ containers
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [
+        {".dockerenv": ""},
+        {"run/.containerenv": ""},
+        {"proc/self/cgroup": "0::/kubepods/burstable/pod1\n"},
+    ],
+)
+def test_remedies_of_a_container_refer_to_its_host(tmp_path: Path, sign: dict[str, str]) -> None:
+    spoiled = {
+        "proc/sys/kernel/numa_balancing": "1",
+        "proc/sys/kernel/perf_event_paranoid": "2",
+        "sys/fs/cgroup/cpu.max": "50000 100000",
+    }
+    findings = looked(made(tmp_path, **{**spoiled, **sign}))
+    assert of(findings, "NUMA balancing").command == "on the host: sudo sysctl kernel.numa_balancing=0"
+    assert of(findings, "system-wide counters").judged == "hidden"
+    assert of(findings, "CPU quota").found == "0.5 CPUs"
+    assert of(findings, "CPU quota").command == "on the host: docker update --cpu-quota -1 CONTAINER"
+
+
+def test_the_name_of_a_group_does_not_become_a_command(tmp_path: Path) -> None:
+    group = "a;reboot $(x)"
+    changes = {"proc/self/cgroup": f"0::/{group}\n", f"sys/fs/cgroup/{group}/cpu.max": "50000 100000"}
+    command = of(looked(made(tmp_path, **changes)), "CPU quota").command
+    assert shlex.split(command.partition(" | ")[2]) == ["sudo", "tee", f"/sys/fs/cgroup/{group}/cpu.max"]
+
+
+def test_a_privileged_container_needs_no_host(tmp_path: Path) -> None:
+    changes = {".dockerenv": "", "proc/self/status": AS_ROOT, "proc/sys/kernel/numa_balancing": "1"}
+    assert of(looked(made(tmp_path, **changes)), "NUMA balancing").command == "sysctl kernel.numa_balancing=0"
+
+
+def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> None:
+    """Every bit of CapEff is set there, and the kernel asks for those over the machine."""
+    changes = {
+        "proc/self/status": AS_ROOT,
+        "proc/self/uid_map": "0 100000 65536\n",
+        "proc/self/limits": None,
+        "proc/sys/kernel/perf_event_paranoid": "2",
+        "proc/sys/kernel/nmi_watchdog": "1",
+    }
+    findings = looked(made(tmp_path, **changes))
+    assert of(findings, "system-wide counters").judged == "hidden"
+    assert "user namespace" in of(findings, "system-wide counters").found
+    assert of(findings, "NMI watchdog").command == "on the host: sudo sysctl kernel.nmi_watchdog=0"
+    assert of(findings, "locked memory").judged == "unknown"
+    full = looked(made(tmp_path / "full", **{**changes, "proc/self/uid_map": INITIAL_UID_MAP}))
+    assert of(full, "system-wide counters").judged == "ok" and of(full, "locked memory").judged == "ok"
