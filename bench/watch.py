@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
+import importlib
 import itertools
 import json
 import multiprocessing
@@ -176,12 +176,8 @@ def reading_time(path: Path, again: bool) -> float:
 
 def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000) -> None:
     """A tree is read from the page cache: what a kernel adds by making the texts is extrapolated from this one's."""
-    where = ROOT / "tests" / "machines" / "trees.py"
-    spec = importlib.util.spec_from_file_location("trees", where)
-    assert spec is not None and spec.loader is not None
-    trees: Any = importlib.util.module_from_spec(spec)
-    sys.modules["trees"] = trees  # dataclasses look their module up
-    spec.loader.exec_module(trees)
+    sys.path.insert(0, str(ROOT / "tests"))
+    trees: Any = importlib.import_module("machines.trees")
     with tempfile.TemporaryDirectory() as folder:
         root: Path = trees.many(Path(folder), cpus, nodes)
         for pid in range(1, processes + 1):

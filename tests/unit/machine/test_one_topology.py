@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from machines.trees import NAMES, make_tree, many
+from machines.servers import NAMES
+from machines.trees import make_tree, many
 from meshmark.machine.capture import unpacked
 from meshmark.machine.hwloc import from_hwloc_xml
 from meshmark.machine.sysfs import from_sysfs

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from machines.trees import MACHINES, NAMES, list_text, make_tree, many
+from machines.servers import MACHINES, NAMES, list_text
+from machines.trees import make_tree, many
 from meshmark.watch.live import Live
 from support.paths import ROOT
 
