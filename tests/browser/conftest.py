@@ -1,4 +1,4 @@
-"""The browser that all of these tests share."""
+"""The browser that all of these tests share, and pages of the map of a known machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from map_page import attentive, known, served
 from playwright.sync_api import sync_playwright
+
+from meshmark.model.frames import header_line
+from meshmark.model.machine import find_machine
+from meshmark.watch.difference import Difference, Side, compare
+from meshmark.watch.frames import Frame, Header, header_of
+from meshmark.web.hub import Past
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -20,3 +27,49 @@ def browser() -> Iterator[Any]:
         browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def machine() -> Header:
+    return header_of({**header_line(find_machine("gs1280-16"), 0.1), "source": "recording"})
+
+
+@pytest.fixture(scope="module")
+def recording(machine: Header) -> str:
+    frames = [known(n) for n in range(1, 41)]
+    return served(Past(machine, len(frames), lambda begin, count: frames[begin : begin + count]))
+
+
+@pytest.fixture
+def page(browser: Any, recording: str) -> Iterator[Any]:
+    page, wrong = attentive(browser)
+    page.goto(recording)
+    page.locator("#state", has_text="40 frames").wait_for()
+    yield page
+    assert wrong == []
+    page.close()
+
+
+@pytest.fixture
+def offline(browser: Any) -> Iterator[Any]:
+    """A page without a network, in which every request but that of the file itself is an error."""
+    page, wrong = attentive(browser)
+    page.context.set_offline(True)
+    page.on("request", lambda r: None if r.url.startswith(("file:///", "data:,")) else wrong.append(r.url))
+    yield page
+    assert wrong == []
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def difference(machine: Header) -> Difference:
+    def frames(after: bool) -> list[Frame]:
+        made = [known(n) for n in range(1, 102)]  # every component passes through all of its use
+        for f in made:
+            if after:
+                f.values["memory.busy"][0] = 0.9
+                f.values["link.busy"][3] = 0.2
+        return made
+
+    sides = [Side(f"{n}.parquet", machine, 101, frames(n == "after")) for n in ("before", "after")]
+    return compare(*sides)

@@ -1,0 +1,94 @@
+"""The page of the map in a browser: known recordings for it, and what a test does and reads there."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from meshmark.terminal.map import step_of
+from meshmark.watch.frames import Frame, Header
+from meshmark.watch.palette import PALETTES
+from meshmark.web.hub import Hub, Past
+from meshmark.web.page import packed_recording, write_page
+from meshmark.web.server import serve
+
+
+def known(seq: int) -> Frame:
+    """Use that a test can compute again: every component of its own, moving with time, one CPU unknown."""
+    counts = {"cpu": 16, "memory": 32, "link": 64, "io": 16}
+    values: dict[str, list[float | None]] = {
+        f"{kind}.busy": [((7 * i + 13 * seq) % 101) / 100 for i in range(count)] for kind, count in counts.items()
+    }
+    values["cpu.busy"][5] = None
+    return Frame(seq, seq * 0.1, 0.1, values, at=1.7e9 + seq)
+
+
+def served(what: Hub | Past, port: int = 0) -> str:
+    ready = threading.Event()
+    addresses: list[str] = []
+
+    def say(address: str) -> None:
+        addresses.append(address)
+        ready.set()
+
+    threading.Thread(target=serve, args=(what, "127.0.0.1", port, "", say), daemon=True).start()
+    assert ready.wait(10)
+    return addresses[0]
+
+
+def exported(machine: Header, tmp_path: Path, frames: list[Frame]) -> str:
+    write_page(tmp_path / "page.html", "test", packed_recording(machine, frames, len(frames)))
+    return (tmp_path / "page.html").as_uri()
+
+
+def attentive(browser: Any, **how: Any) -> tuple[Any, list[str]]:
+    """A page, and what goes wrong in it."""
+    page = browser.new_page(**{"viewport": {"width": 1200, "height": 1000}, **how})
+    wrong: list[str] = []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    return page, wrong
+
+
+def go_to(page: Any, number: int) -> None:
+    page.locator("#scrubber").evaluate(f"e => {{ e.value = {number}; e.dispatchEvent(new Event('input')) }}")
+    page.wait_for_timeout(80)
+
+
+def colours_match(page: Any, frame: Frame, low: float = 0.0, high: float = 1.0, palette: str = "inferno") -> None:
+    found = page.evaluate(
+        """() => [...document.querySelectorAll('[data-component]')].map(e => {
+             const style = getComputedStyle(e);
+             return [e.dataset.component, e.tagName === 'polyline' ? style.stroke : style.fill, e.getAttribute('class')]
+           })"""
+    )
+    assert len({f[0] for f in found}) == 16 + 32 + 64 + 16
+    for name, colour, classes in found:
+        kind, _, index = name.partition(":")
+        step = step_of(frame.values[f"{kind}.busy"][int(index)], low, high)
+        if step < 0:
+            assert "unknown" in classes and "hatch" in colour
+        else:
+            wanted = PALETTES[palette][step]
+            rgb = tuple(int(wanted[i : i + 2], 16) for i in (1, 3, 5))
+            assert colour == f"rgb({rgb[0]}, {rgb[1]}, {rgb[2]})", name
+
+
+def open_raster(page: Any) -> None:
+    page.locator("#raster summary").click()
+    page.wait_for_timeout(500)
+
+
+def raster_steps(page: Any, band: str, row: int, palette: str = "inferno") -> list[int]:
+    """Steps of colour of a row of the raster, column by column; -1: not known, -2: no frame."""
+    colours = page.evaluate(
+        """([band, row]) => {
+             const canvas = document.querySelector(`canvas[data-band=${band}]`);
+             const data = canvas.getContext('2d').getImageData(0, row, canvas.width, 1).data;
+             return Array.from({length: canvas.width}, (_, i) => data[4 * i + 3] === 0 ? '' :
+               '#' + [0, 1, 2].map(k => data[4 * i + k].toString(16).padStart(2, '0')).join(''))
+           }""",
+        [band, row],
+    )
+    return [-2 if not c else PALETTES[palette].index(c) if c in PALETTES[palette] else -1 for c in colours]
