@@ -1,0 +1,159 @@
+"""Inside a guest of two nodes: memory on a node, processes that hold it, and what `placed` reports of them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+SET_MEMPOLICY, MOVE_PAGES = 238, 279  # x86-64's numbers of the calls; numa-guest knows no other processor
+DEFAULT, PREFERRED, BIND = 0, 1, 2
+HUGE_PAGE, NO_HUGE_PAGE, POPULATE_WRITE = 14, 15, 23  # of madvise
+MAP_HUGETLB, MAP_NORESERVE = 0x40000, 0x4000
+NODES = Path("/sys/devices/system/node")
+MIB = 1 << 20
+
+
+def policy(kind: int, node: int = 0) -> None:
+    mask = ctypes.c_ulong(1 << node)
+    words = (None, 0) if kind == DEFAULT else (ctypes.byref(mask), 64)
+    if LIBC.syscall(SET_MEMPOLICY, kind, *words) != 0:
+        raise OSError(ctypes.get_errno(), "set_mempolicy")
+
+
+def memory(size: int, advice: int = NO_HUGE_PAGE, flags: int = 0) -> mmap.mmap:
+    """Touched private memory under the policy of now."""
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
+    if not flags:
+        block.madvise(advice)
+    block.madvise(POPULATE_WRITE)
+    return block
+
+
+def memory_on(node: int, size: int, kind: int = BIND, advice: int = NO_HUGE_PAGE, flags: int = 0) -> mmap.mmap:
+    """The same under a policy that is gone afterwards, so that nothing tells of it."""
+    policy(kind, node)
+    block = memory(size, advice, flags)
+    policy(DEFAULT)
+    return block
+
+
+def address(block: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(block))
+
+
+def pages_at(pid: int, start: int, size: int) -> dict[str, int]:
+    """The truth, page by page: node (or negative error) -> pages."""
+    count = size // 4096
+    pages = (ctypes.c_void_p * count)(*range(start, start + size, 4096))
+    status = (ctypes.c_int * count)()
+    if LIBC.syscall(MOVE_PAGES, pid, ctypes.c_ulong(count), pages, None, status, 0) != 0:
+        raise OSError(ctypes.get_errno(), "move_pages")
+    found: dict[str, int] = {}
+    for s in status:
+        found[str(s)] = found.get(str(s), 0) + 1
+    return found
+
+
+def node_bytes(node: int, what: str) -> int:
+    for line in (NODES / f"node{node}" / "meminfo").read_text().splitlines():
+        if f" {what}:" in line:
+            return 1024 * int(line.split()[3])
+    raise ValueError(f"node{node}/meminfo has no {what}")
+
+
+def free_bytes(node: int) -> int:
+    return node_bytes(node, "MemFree")
+
+
+def wait() -> None:
+    """Until the watcher watches."""
+    signal.sigwait({signal.SIGUSR1})
+
+
+def spin(seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+def say(tell: int, said: Any = None) -> None:
+    os.write(tell, json.dumps(said).encode() + b"\n")
+
+
+class Child:
+    """A process that calls a function, with a descriptor to say something (one object) on, which can be waited for."""
+
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self.ready, tell = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.setsid()
+            try:
+                function(tell)
+                signal.pause()
+            except BaseException as why:
+                say(tell, {"failed": f"{type(why).__name__}: {why}"})
+            os._exit(1)
+        os.close(tell)
+
+    def said(self) -> Any:
+        got = b""
+        while not got.endswith(b"\n"):
+            more = os.read(self.ready, 1000)
+            if not more:
+                raise RuntimeError("the program ended without a word")
+            got += more
+        said = json.loads(got)
+        if isinstance(said, dict) and "failed" in said:
+            raise RuntimeError(said["failed"])
+        return said
+
+    def end(self) -> None:
+        os.killpg(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.ready)
+
+
+def run(*words: str, user: int = 0) -> dict[str, Any]:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, user=user, timeout=120)
+    answer: dict[str, Any] = {"status": done.returncode, "talk": done.stderr}
+    try:
+        answer["said"] = json.loads(done.stdout)
+    except ValueError:
+        answer["text"] = done.stdout
+    return answer
+
+
+def watched(place: str, pid: int, duration: str, *words: str, then: Callable[[], None] | None = None) -> dict[str, Any]:
+    """What `placed` says of a process; once it has files of it open, the process (or `then`) goes on."""
+    command = [place, "placed", str(pid), "--duration", duration, "--json", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+        while watch.poll() is None and not any(f"/proc/{pid}/task" in link for link in links(watch.pid)):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watch.wait(0.02)
+        if then is None:
+            os.kill(pid, signal.SIGUSR1)
+        else:
+            then()
+        out, talk = watch.communicate(timeout=120)
+    answer: dict[str, Any] = {"status": watch.returncode, "talk": talk}
+    if out:
+        answer["said"] = json.loads(out)
+    return answer
+
+
+def links(pid: int) -> list[str]:
+    try:
+        return [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
