@@ -38,7 +38,10 @@ CORE = {  # what is mutated → the tests that may catch it
         ]
         + ["tests/unit/load/test_scenario.py", "tests/unit/load/test_study_plans.py"],
     ),
-    "place": (["place/halving.py", "place/candidates.py"], ["tests/unit/place/test_advise.py"]),
+    "place": (
+        ["place/halving.py", "place/candidates.py"],
+        [f"tests/unit/place/test_{name}.py" for name in ("candidates", "halving", "races")],
+    ),
     "model": (["model/fit.py", "model/keys.py", "model/workloads.py"], ["tests/unit/model"]),
     "watch": (
         ["watch/frames.py", "watch/difference.py"],

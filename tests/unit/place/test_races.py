@@ -1,0 +1,347 @@
+"""Races between candidates whose every cost is given: what remains, when they end, and with which verdict."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from meshmark.place.halving import DECISION_PAIRS, Race
+
+# Of each candidate, from the number of the round, which starts at 0.
+Costs = Mapping[str, Callable[[int], float | None]]
+
+
+def race_of(costs: Costs, rounds: int = 40, seed: int = 1) -> tuple[Race, list[list[str]]]:
+    """A race over `costs`, of which the first is the baseline, and the candidates that remain in each round.
+
+    It ends after `rounds` rounds without being stopped, for example to look at what remains.
+    """
+    race, alive = Race(list(costs), next(iter(costs)), seed), list[list[str]]()
+    while (name := race.next()) is not None:
+        if len(race.rounds) > len(alive):
+            alive.append(list(race.alive))
+            if len(alive) > rounds:
+                break
+        race.add(name, costs[name](len(race.rounds) - 1))
+    return race, alive
+
+
+def steady(cost: float) -> Callable[[int], float]:
+    return lambda _: cost
+
+
+def series(*costs: float | None) -> Callable[[int], float | None]:
+    return lambda number: costs[min(number, len(costs) - 1)]
+
+
+def shaking(cost: float, step: float) -> Callable[[int], float]:
+    """Costs that grow by the factor e^step in each odd round, as those of all candidates of a machine that drifts."""
+    return lambda number: cost * math.exp(step * (number % 2))
+
+
+def test_candidates_run_once_each_whatever_they_were_named_twice() -> None:
+    race = Race(["b", "a", "b", "c", "a"], "a")
+    assert race.alive == ["a", "b", "c"]
+    assert race.known == ("a", "b", "c")
+    assert Race(["b"], "a").alive == ["a", "b"]
+    assert (race.runs, race.rounds, race.costs("a"), race.stopped) == (0, [], [], "")
+    assert [race.next(), race.runs] == [Race("abc", "a", 1).next(), 0]
+
+
+def test_the_order_is_another_one_in_every_round() -> None:
+    asked = list[str]()
+    race = Race("abcdefgh", "a")
+    while len(race.rounds) < 3:
+        name = race.next()
+        assert name is not None
+        asked.append(name)
+        race.add(name, 1.0)
+    orders = {tuple(asked[i : i + 8]) for i in (0, 8)}
+    assert len(orders) == 2 and all(sorted(order) == list("abcdefgh") for order in orders)
+
+
+def test_costs_are_kept_in_the_order_of_the_rounds_and_runs_count_failures() -> None:
+    race, _ = race_of({"a": series(4.0, 2.0, 1.0), "b": series(8.0, None, 3.0)}, rounds=3)
+    assert race.costs("a") == pytest.approx([4, 2, 1])
+    assert race.costs("b") == pytest.approx([8, 3])
+    assert (race.runs, race.failures) == (6, {"b": 1})
+
+
+def test_a_run_that_is_not_next_or_has_no_cost_is_refused_and_changes_nothing() -> None:
+    race = Race(["a", "b"], "a")
+    name = race.next()
+    other = "b" if name == "a" else "a"
+    with pytest.raises(ValueError, match=f"found a run of {other}, the next candidate is {name}"):
+        race.add(other, 1.0)
+    with pytest.raises(ValueError, match=r"cost: found 0\.0, a positive number"):
+        race.add(str(name), 0.0)
+    assert (race.runs, race.next()) == (0, name)
+    race.add(str(name), 1e-300)
+    assert (race.runs, race.next()) == (1, other)
+
+
+def test_the_first_reason_to_stop_stays() -> None:
+    race = Race(["a", "b"], "a")
+    race.stop("the budget ended")
+    race.stop("of boredom")
+    assert (race.stopped, race.next()) == ("the budget ended", None)
+
+
+def test_the_baseline_alone_is_nothing_to_compare() -> None:
+    race, alive = race_of({"a": steady(1.0)})
+    assert alive == [["a"]]
+    assert "nothing to compare" in race.stopped
+    said = race.verdict()
+    assert (said.word, said.choice, said.best, said.ratio, said.interval, said.pairs) == (
+        "not decided",
+        "a",
+        "",
+        None,
+        None,
+        0,
+    )
+    assert said.close == {}
+
+
+def test_a_verdict_on_candidates_that_all_failed_has_no_ratio() -> None:
+    said = race_of({"a": steady(1.0), "b": series(None)})[0].verdict()
+    assert (said.word, said.choice, said.best, said.ratio, said.pairs, said.close) == (
+        "no difference",
+        "a",
+        "",
+        None,
+        0,
+        {},
+    )
+    assert said.floor == math.inf  # two runs
+
+
+def test_a_baseline_that_fails_twice_ends_the_race_at_once() -> None:
+    race, alive = race_of({"a": series(None), "b": steady(1.0), "c": steady(1.0)})
+    assert len(alive) == 2
+    assert "a" not in race.alive
+    assert "baseline failed" in race.stopped
+
+
+@pytest.mark.parametrize(
+    ("others", "remaining"),
+    [
+        (12, [12, 12, 4, 4, 2, 2, 1]),  # a third after two rounds, then half after every other round
+        (7, [7, 7, 3, 3, 2, 2, 1]),  # rounded up
+        (4, [4, 4, 2, 2, 1]),
+        (2, [2, 2, 1]),
+    ],
+)
+def test_a_third_of_equals_remains_after_two_rounds_and_half_after_each_further_two(
+    others: int, remaining: list[int]
+) -> None:
+    costs = {"base": steady(1.0), **{f"c{i:02}": steady(0.5) for i in range(others)}}
+    race, alive = race_of(costs)
+    assert [len(names) - 1 for names in alive[: len(remaining)]] == remaining
+    assert all(names == list(costs)[: len(names)] for names in alive)  # equals in the order in which they were given
+    assert (race.stopped, race.verdict().choice) == ("the interval is clear", "c00")
+    # Rounds that chose among more than two do not count, nor does the first one with two, which chose them.
+    assert race.verdict().pairs == 6
+    first_fair = next(i for i, names in enumerate(alive) if len(names) <= 3 and i >= 2)
+    assert len(race.rounds) == first_fair + 6
+
+
+def test_a_pair_has_no_round_that_chose_and_a_survivor_counts_from_the_next_round_on() -> None:
+    race, _ = race_of({"a": steady(1.0), "b": steady(0.5)})
+    assert (len(race.rounds), race.verdict().pairs) == (6, 6)
+    race, alive = race_of({"a": steady(1.0), **{n: steady(1.2) for n in "cdef"}, "b": steady(0.5)})
+    assert [len(names) for names in alive[:3]] == [6, 6, 2]
+    assert (len(race.rounds), race.verdict().pairs) == (8, 6)
+
+
+@pytest.mark.parametrize(("second", "kept"), [(1.0199, ["a", "b", "c"]), (1.0201, ["a", "b"])])
+def test_who_is_behind_the_best_by_more_than_the_minimum_effect_does_not_remain(second: float, kept: list[str]) -> None:
+    costs = {"a": steady(1.0), "b": steady(0.5), "c": steady(0.5 * second), **{n: steady(0.8) for n in "defg"}}
+    assert race_of(costs)[1][2] == kept
+
+
+@pytest.mark.parametrize(("beyond", "kept"), [(-1e-3, ["a", "b", "c"]), (1e-3, ["a", "b"])])
+def test_who_is_behind_the_best_by_two_standard_errors_more_does_not_remain(beyond: float, kept: list[str]) -> None:
+    # Of seven candidates, the median is steady, and all others but the baseline vary by h in opposite directions.
+    h = 0.01
+    noise = 1.4826 * h * math.sqrt(2)  # of two values h from their median
+    margin = 2 * noise * math.sqrt(2 / 2) + math.log(1.02)
+
+    def varying(level: float, sign: int) -> Callable[[int], float]:
+        return lambda number: math.exp(level + sign * (h if number % 2 else -h))
+
+    costs = {
+        "a": varying(0.0, 1),
+        "b": varying(-1.0, 1),
+        "c": varying(-1.0 + margin + beyond, -1),
+        "d": varying(-0.7, 1),
+        "e": steady(math.exp(-0.5)),
+        "f": varying(-0.3, 1),
+        "g": varying(-0.3, -1),
+    }
+    assert race_of(costs)[1][2] == kept
+
+
+def test_the_lower_third_of_the_costs_ranks() -> None:
+    base, slow = {"a": steady(1.0)}, {"d": steady(0.7), "e": steady(0.7)}
+    # Of two and three runs that is the lowest: c is as quick as b once.
+    assert race_of({**base, "b": steady(0.5), "c": series(0.9, 0.505), **slow})[1][2] == ["a", "b", "c"]
+    # Of four the second lowest: one lucky run is not enough.
+    assert race_of({**base, "b": steady(0.5), "c": series(0.505, 0.505, 0.505, 0.3), **slow})[1][4] == ["a", "b"]
+    assert race_of({**base, "b": steady(0.5), "c": series(0.505, 0.505, 0.3, 0.3), **slow})[1][4] == ["a", "c"]
+
+
+def test_a_slow_round_of_all_candidates_changes_no_rank() -> None:
+    plain = {"a": steady(1.0), "b": series(0.5, 0.51), "c": series(0.52, 0.5), "d": steady(0.505), "e": steady(0.6)}
+    slow = {name: (lambda number, cost=cost: cost(number) * (50 if number else 1)) for name, cost in plain.items()}
+    assert race_of(plain, rounds=4)[1] == race_of(slow, rounds=4)[1]
+
+
+def test_a_candidate_and_a_baseline_that_never_succeed_together_are_not_dropped_for_it() -> None:
+    race, alive = race_of({"a": series(None, 1.0), "b": series(0.5, None, 0.5)}, rounds=2)
+    assert alive[2] == ["a", "b"]
+    said = race.verdict()
+    assert (said.best, said.ratio, said.interval, said.pairs) == ("b", None, None, 0)
+
+
+# Two candidates whose costs grow by e^s in each odd round. The robust standard deviation of one run from consecutive
+# runs is 1.4826 s / sqrt(2), and each floor is s exactly, because all steps are of that size.
+
+
+@pytest.mark.parametrize("step", [0.0, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize("beyond", [-1e-4, 1e-4])
+def test_who_cannot_reach_the_effect_by_two_standard_errors_ends_the_race_after_four_rounds(
+    step: float, beyond: float
+) -> None:
+    noise = 1.4826 * step / math.sqrt(2)
+    effect = max(math.log(1.02), 0.75 * 1.96 * noise * math.sqrt(2 / 10))
+    last = 2 * noise * math.sqrt(2 / 4) - effect  # the largest difference of which the effect is possible
+    difference = last + beyond
+    race, alive = race_of({"a": shaking(1.0, step), "b": shaking(math.exp(difference), step)}, rounds=4)
+    if beyond < 0:
+        assert (len(alive), race.stopped) == (5, "")
+    else:
+        assert len(alive) == 4
+        assert race.stopped == (
+            "the best other candidate is no better" if difference >= 0 else "a relevant difference is ruled out"
+        )
+        assert race.verdict().word == "no difference"
+
+
+def test_the_best_of_those_that_cannot_win_remains_until_the_floor_is_known() -> None:
+    costs = {"a": steady(1.0), "b": steady(1.3), "c": steady(1.1), "d": steady(1.2)}
+    race, alive = race_of(costs)
+    assert alive == [["a", "b", "c", "d"]] * 2 + [["a", "c"]] * 2
+    assert (race.verdict().best, race.stopped) == ("c", "the best other candidate is no better")
+    race, alive = race_of({**costs, "a": series(1.0, None, 1.0)})  # four runs of the baseline take five rounds
+    assert (len(alive), race.verdict().best) == (5, "c")
+    race, _ = race_of({**costs, "d": steady(0.99)})
+    assert (race.verdict().best, race.stopped) == ("d", "a relevant difference is ruled out")
+
+
+@pytest.mark.parametrize(
+    ("difference", "rounds", "stopped"),
+    [
+        (0.01, 6, "the best other candidate is no better"),  # it might be, but had six chances
+        (0.0, 6, "the best other candidate is no better"),
+        (-0.01, 6, "a relevant difference is ruled out"),
+        (-0.37, 6, "a relevant difference is ruled out"),  # more than three quarters of the floor are
+        (-0.38, 32, "32 pairs show no clear difference"),
+        (-0.49, 32, "32 pairs show no clear difference"),
+        (-0.51, 6, "the interval is clear"),
+    ],
+)
+def test_a_decision_is_measured_by_the_floor(difference: float, rounds: int, stopped: str) -> None:
+    step = 0.5
+    race, _ = race_of({"a": shaking(1.0, step), "b": shaking(math.exp(difference), step)})
+    assert (len(race.rounds), race.stopped) == (rounds, stopped)
+    said = race.verdict()
+    assert (said.pairs, said.ratio) == (rounds, pytest.approx(math.exp(difference)))
+    assert said.interval == pytest.approx((math.exp(difference),) * 2)
+    assert said.floor == said.effect == pytest.approx(math.expm1(step))
+    better = stopped == "the interval is clear"
+    assert (said.word, said.choice) == (("better", "b") if better else ("no difference", "a"))
+    assert said.close == ({} if better else {"b": pytest.approx(math.exp(difference))})
+
+
+@pytest.mark.parametrize(
+    ("cost", "rounds", "word"), [(0.9805, 4, "no difference"), (0.9803, 6, "better"), (0.5, 6, "better")]
+)
+def test_without_noise_a_gain_of_two_per_cent_is_found(cost: float, rounds: int, word: str) -> None:
+    race, _ = race_of({"a": steady(1.0), "b": steady(cost)})
+    said = race.verdict()
+    assert (len(race.rounds), said.word, said.effect) == (rounds, word, 0.02)
+    assert said.floor == pytest.approx(0, abs=1e-12)
+
+
+def test_a_gain_that_is_clear_after_a_seventh_pair_waits_for_the_eighth() -> None:
+    once_slower = series(math.exp(0.1), math.exp(-1.0))
+    race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=6)
+    said = race.verdict()  # the interval of six is that of the extremes
+    assert (race.stopped, said.word, said.choice) == ("", "no difference", "a")
+    assert said.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
+    race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=7)
+    said = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
+    assert (race.stopped, said.word, said.choice) == ("", "better", "b")
+    assert said.interval == pytest.approx((math.exp(-1.0), math.exp(-0.45)))
+    race, _ = race_of({"a": steady(1.0), "b": once_slower})
+    assert (race.stopped, len(race.rounds)) == ("the interval is clear", 8)
+
+
+def test_an_interval_that_excludes_no_gain_does_not_suffice_for_one_below_the_floor() -> None:
+    race, _ = race_of({"a": shaking(1.0, 0.5), "b": shaking(0.67, 0.5)}, rounds=7)
+    said = race.verdict()
+    assert said.interval is not None
+    assert said.interval[1] < 1
+    assert (race.stopped, said.word, said.choice) == ("", "no difference", "a")
+
+
+def test_decisions_are_made_at_their_numbers_of_pairs_alone() -> None:
+    rng, ended = random.Random(1), set[int]()
+    costs = {name: (lambda _, c=c: c * math.exp(rng.gauss(0, 0.04))) for name, c in (("a", 1.0), ("b", 0.95))}
+    for seed in range(60):
+        race, _ = race_of(costs, seed=seed)
+        if race.stopped == "the interval is clear":
+            ended.add(race.verdict().pairs)
+    assert {6, 8} < ended <= set(DECISION_PAIRS)
+
+
+def test_the_best_is_the_one_that_remains_with_the_lowest_median() -> None:
+    costs = {"a": steady(1.0), "b": series(0.9, 0.9), "c": series(0.8, 0.8), "d": steady(1.5)}
+    race, _ = race_of(costs, rounds=1)
+    race.stop("the budget ended")
+    said = race.verdict()
+    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "not decided", 0, None)
+    assert said.floor == said.effect == math.inf
+    assert said.stopped == "the budget ended"
+
+
+@pytest.mark.parametrize(("beyond", "close"), [(-1e-6, True), (1e-6, False)])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_candidates_are_close_within_the_effect_and_two_standard_errors(beyond: float, close: bool, sign: int) -> None:
+    h = 0.02
+
+    def varying(level: float) -> Costs:
+        return {"a": steady(1.0), "b": lambda number: math.exp(level + (h if number % 2 else -h))}
+
+    effect = race_of(varying(0.0), rounds=4)[0].verdict().effect
+    assert effect > 0.02
+    noise = 1.4826 * h / 2 * math.sqrt(4 / 3)  # half of h from the median of two, in four rounds
+    level = sign * (1.96 * noise * math.sqrt(2 / 4) + math.log1p(effect) + beyond)
+    race, _ = race_of(varying(level), rounds=4)
+    assert race.verdict().close == ({"b": pytest.approx(math.exp(level))} if close else {})
+
+
+def test_close_candidates_are_sorted_by_their_ratio_without_the_choice_and_a_beaten_baseline() -> None:
+    costs = {"a": steady(1.0), "b": steady(1.01), "c": series(0.99, None, 0.99), "d": steady(1.5), "e": series(None)}
+    race, _ = race_of(costs)
+    close = race.verdict().close
+    assert list(close) == ["c", "b"]
+    assert close == pytest.approx({"c": 0.99, "b": 1.01})
+    race, _ = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})
+    said = race.verdict()
+    assert (said.choice, said.close) == ("b", {"c": pytest.approx(0.91 / 0.9)})
+    assert "a" not in race_of({"a": shaking(1.0, 0.5), "b": shaking(0.55, 0.5)})[0].verdict().close
