@@ -34,7 +34,15 @@ CORE = {  # what is mutated → the tests that may catch it
         ["load/metrics.py", "load/result.py", "load/studies/interference.py", "load/studies/curve.py"],
         [  # not those that run real programs for seconds
             f"tests/unit/load/test_{name}.py"
-            for name in ("load_compare", "load_figures", "load_reference", "load_result", "load_synthesis", "recorded")
+            for name in (
+                "load_compare",
+                "load_figures",
+                "load_reference",
+                "load_result",
+                "load_synthesis",
+                "metrics",
+                "recorded",
+            )
         ]
         + ["tests/unit/load/test_scenario.py", "tests/unit/load/test_study_plans.py"],
     ),

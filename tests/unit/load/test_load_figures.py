@@ -21,6 +21,8 @@ from meshmark.load.result import (
     ProgramUse,
     Span,
     ThreadUse,
+    canary_text,
+    failures_text,
     jain,
     rank_sum_bound,
     slowdown,
@@ -256,3 +258,160 @@ def test_metrics_that_the_calibration_data_lack_are_named() -> None:
     assert all("memory_gb_per_s" in values and "mine" not in values for values in known.values())
     with pytest.raises(UsageError, match=r"^metric mine: the calibration data have no apes$"):
         of_variants(variants, metrics, ["memory_gb_per_s", "mine"])
+
+
+# Mann-Whitney, critical values of U, two-sided: Milton, JASA 59 (1964). U at most the value is significant.
+@pytest.mark.parametrize(
+    ("n", "m", "confidence", "critical"),
+    [
+        (4, 4, 0.95, 0),
+        (5, 5, 0.95, 2),
+        (5, 5, 0.99, 0),
+        (3, 5, 0.95, 0),
+        (8, 10, 0.95, 17),
+        (10, 8, 0.95, 17),
+        (10, 10, 0.95, 23),
+        (10, 10, 0.99, 16),
+        (20, 20, 0.95, 127),
+        (9, 20, 0.99, 36),
+    ],
+)
+def test_the_bound_of_a_rank_sum_is_beyond_the_published_critical_value(
+    n: int, m: int, confidence: float, critical: int
+) -> None:
+    assert rank_sum_bound(n, m, confidence) == critical + 1
+
+
+def test_too_few_runs_have_no_bound_and_many_have_that_of_the_normal_distribution() -> None:
+    assert [rank_sum_bound(n, m) for n, m in ((1, 1), (1, 38), (2, 7), (3, 4))] == [0, 0, 0, 0]
+    assert rank_sum_bound(2, 8) == 1
+    # mean 5100.5, deviation sqrt(101 * 101 * 203 / 12) = 415.41
+    assert rank_sum_bound(101, 101) == int(5100.5 - 1.96 * 415.41) == 4286
+    assert rank_sum_bound(1, 10_001) == 0  # the deviation exceeds half of the mean
+
+
+def test_a_slowdown_is_the_median_of_all_ratios_between_two_of_them() -> None:
+    got = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0, 256.0])
+    ratios = sorted(2.0 ** (t - a) for t in range(4, 9) for a in range(4))
+    assert (got.ratio, got.alone, got.together) == (24, 4, 5)
+    assert got.interval == (ratios[1], ratios[-2]) == (4, 128)  # critical value of 4 and 5: 1
+    got = slowdown([1.0, 2.0, 4.0, 8.0], [16.0, 32.0, 64.0, 128.0])
+    assert (got.ratio, got.interval, got.alone, got.together) == (16, (2, 128), 4, 4)
+    got = slowdown([2.0], [3.0, 9.0])
+    assert (got.ratio, got.interval, got.alone, got.together) == (3, None, 1, 2)
+    assert slowdown([1e-9], [5.0]).ratio == pytest.approx(5e9)
+
+
+@pytest.mark.parametrize(
+    ("alone", "together"), [([], [1.0]), ([1.0], []), ([], []), ([0.0], [1.0]), ([1.0], [0.0]), ([1.0, -1.0], [1.0])]
+)
+def test_a_slowdown_needs_a_positive_time_of_each(alone: list[float], together: list[float]) -> None:
+    with pytest.raises(MeshmarkError, match=r"^slowdown: found no run times, or times of 0 s"):
+        slowdown(alone, together)
+
+
+def test_jain_is_of_any_values() -> None:
+    assert jain([1.0, 2.0, 3.0]) == pytest.approx(36 / (3 * 14))
+    assert jain([0.5]) == 1
+    assert math.isnan(jain([0.0, 0.0]))
+
+
+def test_flags_look_at_the_copy_of_the_program_alone() -> None:
+    scenario = {"programs": [{"name": "b", "threads": 9}, {"name": "a", "threads": 2}, {"name": "a", "threads": 9}]}
+    a, other = copy_of("a", copy=1), copy_of("c")
+    assert run_of([a], scenario=scenario).flags(a) == frozenset()
+    assert run_of([other], scenario=scenario).flags(other) == frozenset()  # of one thread, as it is not described
+    # Its thread, copy 0 of a, ran on CPU 0.
+    assert run_of([a], bound={("a", 1): (1,)}).flags(a) == frozenset()
+    assert run_of([other], bound={("c", 0): (1,)}).flags(other) == frozenset()
+    # Two threads on one CPU of two are too many if it is bound to it.
+    assert run_of([a], scenario=scenario, bound={("a", 1): (1,)}).flags(a) == {"oversubscribed"}
+    assert run_of([a], scenario=scenario, bound={("a", 1): (0, 1)}).flags(a) == frozenset()
+    assert run_of([a], scenario=scenario, cpus=(1,)).flags(a) == {"oversubscribed"}
+    # Memory is asked for by copy.
+    far = copy_of("a", copy=1, pages={0: 5 << 20, 1: 5 << 20})
+    assert run_of([far], nodes={("a", 0): (0,)}).flags(far) == frozenset()
+    assert run_of([far], nodes={("a", 1): (0,)}).flags(far) == {"misplaced"}
+    assert run_of([far], nodes={("a", 1): (0, 1)}).flags(far) == frozenset()
+    assert run_of([far], nodes={("a", 1): (2,)}, scenario={"programs": [{"name": "a", "memory": None}]}).flags(far) == {
+        "misplaced"
+    }
+
+
+def test_one_mib_of_what_may_go_elsewhere_is_not_flagged() -> None:
+    def flags(elsewhere: int) -> frozenset[str]:
+        one = copy_of("a", pages={0: 1, 1: elsewhere})
+        return run_of([one], nodes={("a", 0): (0,)}).flags(one)
+
+    assert (flags(1 << 20), flags((1 << 20) + 1)) == (frozenset(), {"misplaced"})
+
+
+def test_time_of_other_processes_and_of_the_hypervisor_counts_on_the_cpus_of_the_programs() -> None:
+    a = copy_of("a", user_s=1.0, system_s=0.5)
+    b = copy_of("b", user_s=0.25, how="failed")
+
+    def run(busy: Sequence[float], steal: Sequence[float] = (), **more: Any) -> LoadRun:
+        end = {"machine": {"busy_s": busy, "steal_s": steal}, "sampling": {"cpu_s": 0.125}}
+        return run_of([a, b], **{"end": end, "cpus": (0, 2), **more})
+
+    assert run([1.5, 9.0, 1.5]).foreign_s() == 3.0 - 1.5 - 0.25 - 0.125
+    assert run([1.5]).foreign_s() == 0  # CPU 2 is not recorded, and less than nothing is not used
+    assert run([]).foreign_s() is None
+    assert run_of([a]).foreign_s() is None
+    assert run([0.0]).foreign_s([4.0, 9.0, 0.5]) == 4.5 - 1.875
+    assert run_of([a]).foreign_s([4.0]) == 2.5
+    # A twentieth of 4 CPU seconds is 0.2.
+    assert run([2.0, 9.0, 0.0625]).flags(a) == frozenset()
+    assert run([2.0, 9.0, 0.1]).flags(a) == {"noisy"}
+    # A hundredth is 0.04.
+    assert run([], [0.02, 9.0, 0.02]).flags(a) == frozenset()
+    assert run([], [0.02, 9.0, 0.021]).flags(a) == {"stolen"}
+    assert run([], [0.05]).flags(a) == {"stolen"}
+    assert run([], [9.0], bench_s=0.0).flags(a) == frozenset()
+
+
+@pytest.mark.parametrize(("after", "flags"), [(1.09e-7, set()), (1.11e-7, {"noisy"}), (0.89e-7, {"noisy"})])
+def test_a_canary_that_drifts_by_a_tenth_makes_a_run_noisy(after: float, flags: set[str]) -> None:
+    looks = [("before", 1e-7), ("during", 5e-7), ("after", after)]
+    a = copy_of("a")
+    run = run_of([a], canary=[{"when": when, "load_latency_s": s} for when, s in looks for _ in range(3)])
+    assert run.flags(a) == flags
+    assert canary_text(run) == f"Memory latency: 100.0 ns before, 500.0 ns during, {1e9 * after:.1f} ns after"
+
+
+def test_a_canary_that_was_silent_at_times_or_took_no_time_has_no_drift() -> None:
+    run = run_of(canary=[{"when": "after", "load_latency_s": 1.25e-7}, {"t_s": 1.0, "load_latency_s": 1.0}])
+    assert (canary_text(run), run.canary_drift()) == ("Memory latency: 125.0 ns after", 0)
+    assert canary_text(run_of()) == ""
+    zero = run_of(canary=[{"when": when, "load_latency_s": 0.0} for when in ("before", "after") for _ in range(3)])
+    assert zero.canary_drift() == 0
+
+
+def test_failures_are_named_with_their_copy_where_there_are_several_up_to_five() -> None:
+    ok = copy_of("a")
+    bad = copy_of("b", how="status", reason="exit status 1")
+    assert failures_text(run_of([ok])) == ""
+    assert failures_text(run_of([ok, bad])) == "1 of 2 programs failed: b: exit status 1"
+    again = copy_of("b", copy=1)
+    assert failures_text(run_of([ok, bad, again])) == "1 of 3 programs failed: b, copy 0: exit status 1"
+    many = [copy_of(f"p{i}", how="signal", reason="signal 9") for i in range(7)]
+    said = "; ".join(f"p{i}: signal 9" for i in range(5))
+    assert failures_text(run_of(many[:5])) == f"5 of 5 programs failed: {said}"
+    assert failures_text(run_of([*many, ok])) == f"7 of 8 programs failed: {said}; and 2 more"
+
+
+def test_use_at_the_borders_of_steps_and_beyond_them_counts_once() -> None:
+    def used(*spans: Span, **more: Any) -> list[float]:
+        return [share for _, share in utilisation(run_of(spans=spans, cpus=(0, 1), **more))]
+
+    assert used(Span(0.5, 1.0, 0.25, 0.25, 0.0, 0.0, 0, False)) == [0, 0.5, 0, 0]
+    assert used(Span(0.25, 1.25, 0.5, 0.0, 0.0, 0.5, 0, False)) == [0.125, 0.25, 0.125, 0]
+    assert used(Span(1.75, 2.75, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0.25]
+    assert used(Span(-2.0, -1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
+    assert used(Span(3.0, 4.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]
+    assert used(Span(1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0, False)) == [0, 0, 0, 0]  # no time, no use
+    halves = [Span(i / 4, (i + 1) / 4, 0.125, 0.0, 0.125, 0.0, 0, False) for i in range(8)]
+    assert used(*halves) == [0.25] * 4
+    assert used(Span(0.0, 0.75, 0.75, 0.0, 0.0, 0.0, 0, False), bench_s=0.75) == [0.5, 0.5]
+    assert utilisation(run_of(spans=halves, cpus=())) == [(0, 0.5), (0.5, 0.5), (1, 0.5), (1.5, 0.5)]
+    assert used(Span(0.0, 0.5, 0.5, 0.0, 0.0, 0.0, 0, False), bench_s=0.0) == [0.5]
