@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy import stats
 
 from meshmark.errors import MeshmarkError
 from meshmark.watch.difference import Change, Difference, Side, compare, table
-from meshmark.watch.frames import Header, Metric
+from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.recording import Recording
 from support.made_recordings import frames, header, record, said
 
@@ -298,3 +299,161 @@ def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -
             ]
         },
     }
+
+
+def machine(names: Mapping[str, Sequence[str | None]], **more: str) -> Header:
+    """A host that measures the use of every class; a component without a name has none."""
+    components = {kind: tuple({"name": n} if n else {} for n in of) for kind, of in names.items()}
+    metrics = tuple(Metric(f"{kind}.busy", "1", "busy", "time") for kind in names)
+    return Header("host", "test", "2026-01-01T00:00:00Z", 0.1, components, metrics, (), more)
+
+
+def of_machine(
+    name: str, names: Mapping[str, Sequence[str | None]], use: Callable[[int], float | None], count: int
+) -> Side:
+    """A recording in which all components have the use that is given for each frame."""
+    made = [
+        Frame(n, 0.1 * n, 0.1, {f"{kind}.busy": [use(n)] * len(of) for kind, of in names.items()}) for n in range(count)
+    ]
+    return Side(name, machine(names), count, made)
+
+
+def test_classes_are_compared_in_one_order_and_components_without_a_name_are_numbered() -> None:
+    names = {"io": ("disk",), "link": ("0-1", "1-0"), "memory": ("memory 0",), "cpu": (None, "CPU 1", None)}
+    a, b = (of_machine(n, names, lambda _, u=u: u, 8) for n, u in (("a", 0.25), ("b", 0.75)))
+    found = compare(a, b)
+    assert list(found.changes) == ["cpu", "memory", "link", "io"]
+    assert [c.name for c in found.changes["cpu"]] == ["cpu 0", "CPU 1", "cpu 2"]
+    for kind, changes in found.changes.items():
+        assert [c.component_class for c in changes] == [kind] * len(names[kind])
+        assert [c.index for c in changes] == list(range(len(names[kind])))
+        # All frames are alike, so the interval is the change alone.
+        for c in changes:
+            assert (c.before, c.after, c.low, c.high) == pytest.approx((0.25, 0.75, 0.5, 0.5))
+            assert (c.certain, c.why) == (True, "")
+
+
+@pytest.mark.parametrize(("kind", "title"), [("cpu", "CPUs"), ("memory", "memory"), ("link", "links"), ("io", "I/O")])
+@pytest.mark.parametrize(
+    ("after", "found"),
+    [
+        (("x",), "found 2 before and 1 after"),
+        (("x", "y", "z"), "found 2 before and 3 after"),
+        ((), "found 2 before and 0 after"),
+        (("x", "z"), "found 'y' before and 'z' after"),
+        (("y", "x"), "found 'x' before and 'y' after"),
+        (("x", None), "found 'y' before and '1' after"),
+    ],
+)
+def test_components_that_differ_are_named_with_their_class(
+    kind: str, title: str, after: Sequence[str | None], found: str
+) -> None:
+    a = of_machine("a", {"cpu": ("CPU 0",), kind: ("x", "y")}, lambda _: 0.5, 8)
+    b = of_machine("b", {"cpu": ("CPU 0",), kind: after}, lambda _: 0.5, 8)
+    with pytest.raises(MeshmarkError, match=f"^replay --against: .* in their {re.escape(title)}: {found}"):
+        compare(a, b)
+
+
+def test_components_without_a_name_are_the_same_at_the_same_place() -> None:
+    names = {"cpu": (None, None)}
+    assert len(compare(*(of_machine(n, names, lambda _: 0.5, 8) for n in "ab")).changes["cpu"]) == 2
+
+
+@pytest.mark.parametrize("count", [8, 9, 13, 19, 20, 21, 100])
+def test_frames_are_split_into_batches_of_at_least_two_but_ten_batches_at_most(count: int) -> None:
+    rng = np.random.default_rng(count)
+    first, second = (rng.normal(0.3, 0.05, n) for n in (count, 40))
+    (c,) = compare(
+        *(of_machine("s", {"cpu": ("CPU 0",)}, lambda n, v=v: float(v[n]), len(v)) for v in (first, second))
+    ).changes["cpu"]
+    samples = []
+    for values in (first, second):
+        batches = min(10, len(values) // 2)
+        samples.append(
+            [np.mean([x for i, x in enumerate(values) if i * batches // len(values) == b]) for b in range(batches)]
+        )
+    welch = stats.ttest_ind(samples[1], samples[0], equal_var=False).confidence_interval(0.95)
+    assert c.low is not None
+    assert c.high is not None
+    assert c.high - c.low == pytest.approx(welch.high - welch.low)
+    assert (c.low + c.high) / 2 == pytest.approx(np.mean(second) - np.mean(first))
+
+
+def test_ticks_at_which_a_component_is_not_known_are_in_no_batch() -> None:
+    rng = np.random.default_rng(2)
+    values = rng.normal(0.3, 0.05, 40)
+    names = {"cpu": ("CPU 0",)}
+    # Nothing is known in the first three of ten batches, nor in half of the fourth one.
+    a = of_machine("a", names, lambda n: float(values[n]) if n >= 14 else None, 40)
+    b = of_machine("b", names, lambda n: float(values[-n]), 40)
+    (c,) = compare(a, b).changes["cpu"]
+    known = [values[14:16].mean(), *(values[i : i + 4].mean() for i in range(16, 40, 4))]
+    every = [np.mean([values[-n] for n in range(i, i + 4)]) for i in range(0, 40, 4)]
+    welch = stats.ttest_ind(every, known, equal_var=False).confidence_interval(0.95)
+    assert c.low is not None
+    assert c.high is not None
+    assert c.high - c.low == pytest.approx(welch.high - welch.low)
+    assert c.before == pytest.approx(values[14:].mean())
+
+
+def test_a_frame_without_length_weighs_nothing_beside_others() -> None:
+    made = frames([[0.25] * 4] * 20)
+    made[7].window_s = 0.0
+    made[7].values["cpu.busy"] = [1.0] * 4
+    found = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20))
+    assert found.changes["cpu"][0].before == pytest.approx(0.25, abs=1e-9)
+    assert found.before["seconds"] == pytest.approx(1.9)
+
+
+def test_one_frame_has_a_mean_and_its_machine_and_start_are_kept() -> None:
+    found = compare(side("a", [[0.1] * 4], header(machine="old")), side("b", [[0.9] * 4] * 2, header(machine="new")))
+    assert [found.changes["cpu"][3].before, found.changes["cpu"][3].after] == pytest.approx([0.1, 0.9])
+    assert [(s["machine"], s["frames"], s["seconds"]) for s in (found.before, found.after)] == [
+        ("old", 1, 0.1),
+        ("new", 2, 0.2),
+    ]
+    assert {s["started"] for s in (found.before, found.after)} == {"2026-01-01T00:00:00Z"}
+    for pair in (("none", "b"), ("b", "none"), ("none", "none")):
+        sides = {"none": side("none", []), "b": side("b", [[0.9] * 4])}
+        with pytest.raises(MeshmarkError, match=r"^replay --against: none: the recording has no frames"):
+            compare(*(sides[name] for name in pair))
+
+
+def test_every_number_of_a_change_is_rounded_to_a_millionth() -> None:
+    one = Change("cpu", 0, "CPU 0", 0.1234564, 0.9876546, 0.8641974, 0.8642006)
+    assert one.to_json() == {
+        "name": "CPU 0",
+        "before": 0.123456,
+        "after": 0.987655,
+        "change": 0.864198,
+        "low": 0.864197,
+        "high": 0.864201,
+        "certain": True,
+    }
+
+
+def test_what_is_not_known_is_grouped_by_reason_in_the_order_of_the_components() -> None:
+    sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
+    changes = {
+        "cpu": [Change("cpu", i, f"CPU {i}", why="asleep" if i % 2 else "absent") for i in range(4)],
+        "link": [Change("link", i, f"0-{i}", why="asleep") for i in range(5)],
+    }
+    assert list(table(Difference(*sides, changes)))[2:] == [
+        "not known: CPU 0, CPU 2: absent",
+        "not known: CPU 1, CPU 3, link 0-0, link 0-1, link 0-2, link 0-3 and 1 more: asleep",
+    ]
+    assert list(table(Difference(*sides, {}))) == [
+        "from a (20 frames) to b (10 frames)",
+        "component  before (%)  after (%)  change (points)  95 % interval",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [(0.0004, "0.0"), (-0.0004, "0.0"), (0.0006, "+0.1"), (-0.0006, "-0.1"), (0.25, "+25.0"), (-1.0, "-100.0")],
+)
+def test_changes_are_shown_in_points_with_their_sign_unless_they_are_zero(change: float, text: str) -> None:
+    sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
+    one = Change("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
+    line = list(table(Difference(*sides, {"cpu": [one]})))[2]
+    assert line.split()[4:8] == [text, text, "to", text]
