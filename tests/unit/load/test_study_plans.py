@@ -477,3 +477,71 @@ def test_the_seed_chooses_the_kernels_of_the_neighbours_that_check_a_curve(
         return read_program(file).profile.without
 
     assert without("first", 1) == without("second", 1) != without("third", 2)
+
+
+def test_held_out_neighbours_alone_make_no_curve(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    low, held, high = (between(reach, share) for share in (0.2, 0.4, 0.6))
+    runs = four_cpus(lambda name: 1.0 if name == "alone" else 1.5)
+    runs.reason, runs.fails = "it ended early", {beside(low), beside(high)}
+    with pytest.raises(MeshmarkError, match=r"^interference_curve: no run next to a neighbour is valid$") as why:
+        curve(tmp_path, variants, rates_gb_per_s=(low, high), held_out_gb_per_s=[held])
+    assert str(tmp_path / "study") in why.value.hint
+    # What was measured is kept.
+    kept = [json.loads(line) for file in (tmp_path / "study").glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert f"{held:g} GB/s held out" in {k.get("conditions", {}).get("neighbour") for k in kept}
+
+
+@pytest.mark.parametrize(("rates", "checked"), [(2, [0]), (3, [0, 1]), (4, [1, 2])])
+def test_a_curve_is_checked_a_third_of_the_way_and_at_its_end(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float], rates: int, checked: list[int]
+) -> None:
+    four_cpus(lambda name: 1.0 if name == "alone" else 2.0)
+    given = [between(reach, 0.1 + 0.1 * i) for i in range(rates)]
+    found = curve(tmp_path, variants, rates_gb_per_s=given)
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(given)]
+    assert [h.rate_gb_per_s for h in found.held_out] == pytest.approx([middles[i] for i in checked], rel=1e-3)
+
+
+def test_variants_of_several_threads_are_no_programs_of_a_matrix(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path
+) -> None:
+    runs = four_cpus(lambda _: 1.0)
+    sequential = [v for v in variants if v.threads == 1 and v.kind in {"stream", "dense"}]
+    some = sequential + [v for v in variants if v.threads > 1 and v.kind in {"solver", "compute"}]
+    found = matrix(tmp_path / "all", some)
+    assert found.classes == ("stream@memory", "dense@memory")
+    file = program_of(runs.groups[1][0], "measured").file
+    assert file is not None
+    kernels = {v.kernel for v in sequential if v.kind == "dense" and v.served_by == "memory"}
+    assert read_program(file).profile.kernels == tuple(sorted(kernels))
+    with pytest.raises(UsageError, match=r"^classes: found 'solver'; allowed.* kernels and kinds \(dense, stream\)"):
+        matrix(tmp_path / "unknown", some, ["stream", "solver"])
+    assert not (tmp_path / "unknown" / "study").exists()
+    parallel = [v for v in some if v.threads > 1]
+    with pytest.raises(UsageError, match=r"^classes: .*no sequential variant served by memory"):
+        matrix(tmp_path / "parallel", parallel)
+
+
+def test_a_neighbour_that_checks_a_curve_has_all_kernels_if_half_of_them_do_not_reach_its_rate(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path
+) -> None:
+    runs = four_cpus(lambda name: 1.0 if name == "alone" else 1.5)
+    one = next(v.kernel for v in variants if v.threads == 1 and v.served_by == "memory" and v.kind == "stream")
+    cached = [v for v in variants if v.kind == "compute" and v.served_by != "memory"]
+    few = [v for v in variants if v.kernel == one] + cached
+    top = explain(few, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    assert top is not None
+    low, held, high = (between(top, share) for share in (0.5, 0.7, 0.9))
+    without = set[tuple[str, ...]]()
+    for seed in (1, 2):
+        options = StudyOptions(repetitions=2, rounds=0, seed=seed)
+        curve(tmp_path / f"{seed}", few, rates_gb_per_s=(low, high), held_out_gb_per_s=[held], options=options)
+        file = program_of(runs.groups[0][-1], "neighbour").file
+        assert file is not None
+        program = read_program(file)
+        assert program.planned()["memory_gb_per_s"] == pytest.approx(held, rel=0.05)
+        without.add(program.profile.without)
+    assert () in without
+    assert all(one not in kernels for kernels in without)
