@@ -51,6 +51,7 @@ def test_a_change_is_found_with_its_sign_and_size() -> None:
     assert not c[0].certain and c[0].low is not None and c[0].high is not None and c[0].low < 0 < c[0].high
     assert c[1].certain and c[1].change == pytest.approx(-0.25)
     assert c[2].change is None and c[2].why == "not known at this tick (a)"
+    assert [(one.component_class, one.index, one.name) for one in c] == [("cpu", i, f"CPU {i}") for i in range(4)]
     assert not c[3].certain and c[3].change == pytest.approx(0)  # the same to the last digit is no change
     memory = compare(side("a", before), side("b", after)).changes["memory"]
     assert memory[0].why == "no counters here (a)"

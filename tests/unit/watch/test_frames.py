@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from meshmark.watch.frames import FrameError, frame_of, header_of, parse_line
+from meshmark.watch.frames import Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
 from support.made_frames import frame, header
 
 
@@ -70,3 +70,114 @@ def test_no_line_is_a_traceback(line: Any) -> None:
     for read in (header_of, lambda x: frame_of(x, header())):
         with contextlib.suppress(FrameError):
             read(line if isinstance(line, dict) else {"type": "header", "format": 1, "metrics": line})
+
+
+def test_the_most_specific_reason_for_what_is_unknown_counts() -> None:
+    reasons = ({"metric": "cpu", "why": "no clock"}, {"metric": "cpu.m0", "why": "no counters"})
+    one = {"metric": "cpu.busy:CPU 1", "why": "it is offline"}
+    first = header(absent=(*reasons, one))
+    assert [first.why_unknown("cpu.busy", i) for i in (0, 1, 2, 4)] == ["no clock", "it is offline"] + ["no clock"] * 2
+    assert first.why_unknown("cpu.busy") == "no clock"
+    assert [first.why_unknown("cpu.m0", i) for i in (0, 1)] == ["no counters"] * 2
+    assert first.why_unknown("memory.busy", 0) == "no source says it"
+    assert header().why_unknown("cpu.other", 1) == "no source says it"
+    assert header().why_unknown("cpu.m0", 1) == "not known at this tick"
+    first = header(absent=({"metric": "cpu.busy", "why": "no clock"}, one))  # whichever comes first
+    assert [first.why_unknown("cpu.busy", i) for i in (0, 1)] == ["no clock", "it is offline"]
+
+
+def test_every_key_of_a_header_and_a_frame_is_written_and_read() -> None:
+    metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric("link.busy", "1", "busy", "capacity", estimated=True))
+    components = {"cpu": ({"name": "CPU 0", "node": 1},), "link": ({"name": "0-1"},)}
+    absent = ({"metric": "memory", "why": "none", "hint": "add some"},)
+    first = Header("host", "m", "2026-01-01T00:00:00Z", 0.25, components, metrics, absent, {"kernel": "6"})
+    line = {
+        "type": "header",
+        "format": 1,
+        "source": "host",
+        "machine": "m",
+        "started": "2026-01-01T00:00:00Z",
+        "period_s": 0.25,
+        "components": {"cpu": [{"name": "CPU 0", "node": 1}], "link": [{"name": "0-1"}]},
+        "metrics": [
+            {"name": "cpu.busy", "unit": "1", "what": "busy", "of": "time"},
+            {"name": "link.busy", "unit": "1", "what": "busy", "of": "capacity", "estimated": True},
+        ],
+        "absent": [{"metric": "memory", "why": "none", "hint": "add some"}],
+        "kernel": "6",
+    }
+    assert first.to_json() == line
+    assert header_of(line) == first
+    one = Frame(7, 1.5, 0.25, {"cpu.busy": [0.5]}, 1e9, 0.125, 0.0625, 3, [{"pid": 1}])
+    line = {
+        "type": "frame",
+        "seq": 7,
+        "t_s": 1.5,
+        "window_s": 0.25,
+        "at": 1e9,
+        "late_s": 0.125,
+        "cost_s": 0.0625,
+        "dropped": 3,
+        "values": {"cpu.busy": [0.5]},
+        "processes": [{"pid": 1}],
+    }
+    assert one.to_json() == line
+    assert frame_of(line, first) == one
+    short = {"seq": 7, "t_s": 1.5, "window_s": 0.25, "values": {}}
+    assert frame_of(short, first) == Frame(7, 1.5, 0.25, {})
+    assert "processes" not in Frame(7, 1.5, 0.25, {}).to_json()
+
+
+def test_values_are_cut_or_padded_to_the_components_of_their_class() -> None:
+    line = {
+        "seq": 1,
+        "t_s": 1,
+        "window_s": 1,
+        "values": {"cpu.busy": [1, None, 3, 4, 5], "fan.speed": [9], "cpu.m0": []},
+    }
+    assert frame_of(line, header()).values == {
+        "cpu.busy": [1.0, None, 3.0, 4.0],
+        "fan.speed": [],  # of a class that the header does not have
+        "cpu.m0": [None] * 4,
+    }
+
+
+def test_metrics_of_use_are_those_of_the_header_if_they_are_of_their_class() -> None:
+    plain = {"cpu": "cpu.busy", "memory": "memory.busy", "link": "link.busy", "io": "io.busy"}
+    assert header().use == plain
+    named = {"cpu": "cpu.user", "memory": "cpu.user", "fan": "fan.speed", "io": "iostat"}
+    assert header(more={"use": named}).use == {**plain, "cpu": "cpu.user"}
+    assert header(more={"use": "cpu.user"}).use == plain
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ({"type": "frame"}, "found a frame; the first line must be a header"),
+        ({"type": "x" * 50}, f"found a {'x' * 40};"),
+        ({}, "found a line without type;"),
+        ({"type": "header", "format": 2}, "found format 2; this version reads format 1"),
+        ({"type": "header", "format": "y" * 30}, f"found format {'y' * 20};"),
+        ({"type": "header"}, "found format None;"),
+        ({"type": "header", "format": 1}, "the header has a missing or invalid value: 'source'"),
+    ],
+)
+def test_what_is_no_header_is_named(line: dict[str, Any], found: str) -> None:
+    with pytest.raises(FrameError, match=f"^frames: {found}"):
+        header_of(line)
+
+
+def test_what_is_no_line_or_no_frame_is_named() -> None:
+    with pytest.raises(FrameError, match=f"^frames: found '{'z' * 60}'; each line must be JSON$"):
+        parse_line("  " + "z" * 70)
+    with pytest.raises(FrameError, match=r"^frames: found '\[1\]'; each line must be a JSON object$"):
+        parse_line("[1]\n")
+    with pytest.raises(FrameError, match=r"^frames: a frame has a missing or invalid value: 'values'"):
+        frame_of({"type": "frame"}, header())
+
+
+def test_only_absences_with_a_reason_are_read() -> None:
+    line = {**header().to_json(), "absent": [{"metric": "io"}, {"metric": "link", "why": 7}]}
+    assert header_of(line).absent == ({"metric": "link", "why": "7"},)
+    del line["absent"]
+    assert header_of(line).absent == ()
