@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -458,3 +459,14 @@ def test_changes_are_shown_in_points_with_their_sign_unless_they_are_zero(change
     one = Change("cpu", 0, "CPU 0", 0.5, 0.5 + change, change, change)
     line = list(table(Difference(*sides, {"cpu": [one]})))[2]
     assert line.split()[4:8] == [text, text, "to", text]
+
+
+def test_what_is_not_known_or_does_not_vary_causes_no_warnings() -> None:
+    never, once, same = (lambda _: None), (lambda n: 0.5 if n == 0 else None), (lambda _: 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for before in (never, once, same):
+            for after in (never, once, same):
+                uses = (before, after)
+                (c,) = compare(*(of_machine("s", {"cpu": ("CPU 0",)}, use, 20) for use in uses)).changes["cpu"]
+                assert (c.change is None) is (never in {before, after})
