@@ -1,0 +1,54 @@
+"""Limits of the keys of machine files that are checked before the simulator reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from meshmark.errors import UsageError
+from meshmark.model.keys import Machine
+from meshmark.values.inputs import checked
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("cpu", "outstanding", 1.0),
+        ("cpu", "outstanding", 16),
+        ("router", "pipeline_ns", 0.0),
+        ("topology", "shape", [0, 4]),
+        ("topology", "shape", []),
+        ("topology", "edges", [[0, 1, "between"]]),
+        ("topology", "double_links_of_two", False),
+        ("topology", "double_links_of_two", [True, False]),
+        ("topology", "kind", "ring"),
+        ("memory", "node_share", 0.0),
+        ("memory", "node_share", [0.25, 1]),
+    ],
+)
+def test_values_at_the_limits_are_allowed_and_kept(table: str, key: str, value: Any) -> None:
+    machine = checked(Machine, {table: {key: value}}, "m.toml")
+    assert getattr(getattr(machine, table), key) == value
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value", "at"),
+    [
+        ("cpu", "outstanding", 1.5, "cpu.outstanding: found 1.5; allowed: a whole number of at least 1"),
+        ("cpu", "outstanding", 0, "cpu.outstanding: found 0; allowed: a whole number of at least 1"),
+        ("router", "pipeline_ns", -0.5, "router.pipeline_ns: found -0.5; allowed: a number from 0"),
+        ("memory", "node_share", -1, "memory.node_share: found -1; allowed: finite numbers of at least 0"),
+        ("memory", "node_share", -0.5, "memory.node_share: found -0.5; allowed: finite"),
+        ("memory", "node_share", math.inf, "memory.node_share: found inf; allowed: finite"),
+        ("memory", "node_share", math.nan, "memory.node_share: found nan; allowed: finite"),
+        ("topology", "shape", [4, -1], "topology.shape: found [4, -1]; allowed: finite numbers of at least 0"),
+        ("topology", "shape", [-1, 4], "topology.shape: found [-1, 4]; allowed: finite"),
+        ("topology", "shape", [math.inf, "x"], "topology.shape: found [inf, 'x']; allowed: finite"),
+    ],
+)
+def test_values_beyond_the_limits_are_refused_by_their_key(table: str, key: str, value: Any, at: str) -> None:
+    with pytest.raises(UsageError) as why:
+        checked(Machine, {table: {key: value}}, "m.toml")
+    assert str(why.value).startswith(f"m.toml: {at}")
