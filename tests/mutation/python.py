@@ -29,7 +29,11 @@ CORE = {  # what is mutated → the tests that may catch it
         ["measure/repetitions.py", "measure/journal.py"],
         [f"tests/unit/measure/test_{name}.py" for name in ("repetitions", "journal", "unfinished", "library_turns")],
     ),
-    "synthesis": (["load/synthesis/*.py"], ["tests/unit/load/test_load_synthesis.py"]),
+    "synthesis": (
+        ["load/synthesis/*.py"],
+        ["tests/unit/load/test_load_synthesis.py"]
+        + [f"tests/unit/load/test_synthesis_{name}.py" for name in ("problem", "feasible", "mix", "calls", "program")],
+    ),
     "load": (
         ["load/metrics.py", "load/result.py", "load/studies/interference.py", "load/studies/curve.py"],
         [  # not those that run real programs for seconds

@@ -1,0 +1,30 @@
+"""Variants of load kernels with round numbers, for equations that are solved by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.load.metrics import Metrics, all_metrics
+from meshmark.load.profile import TargetProfile
+from meshmark.load.synthesis.problem import Problem, equation_rows
+from meshmark.load.variants import Table, Variant
+
+
+def variant(name: str, **more: Any) -> Variant:
+    """A variant of the kernel before the slash of its name; a call takes 1 s unless `more` says otherwise."""
+    given = {"kernel": name.partition("/")[0], "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1.0, **more}
+    return Variant(name=name, **{"cpu_s": given["wall_s"], **given})
+
+
+def flops(**gflop_per_s: float) -> list[Variant]:
+    """Variants by name, with their rates."""
+    return [variant(name, flops=rate * 1e9) for name, rate in gflop_per_s.items()]
+
+
+def problem(
+    variants: list[Variant], own: Metrics | None = None, metrics: dict[str, float] | None = None, **keys: Any
+) -> Problem:
+    """The equations of a profile with these target metrics on all of the variants."""
+    target = TargetProfile(**{"run_time_s": 10.0, "name": "p", "metrics": metrics or {}, **keys})
+    table = Table(variants, target.load_balance)
+    return Problem(table, equation_rows(table, target, all_metrics(own)), target)

@@ -1,0 +1,234 @@
+"""Selection of variants: even mixes, weights, and what fits the memory and the run time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from meshmark.errors import UsageError
+from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
+from meshmark.load.synthesis.problem import Problem
+from meshmark.load.variants import Table, Variant
+from support.few_variants import problem, variant
+
+MIB = 1 << 20
+# The first outputs of splitmix64 with seed 0, as published with its source, over 2^64.
+SPLITMIX = [n / 2**64 for n in (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC)]
+A, B, C, D = (0.5 + s for s in SPLITMIX)
+
+
+# ------------------------------------------------------------------ even mixes
+
+
+@pytest.mark.parametrize(
+    ("equal", "rhs", "weight", "max_share", "start", "x"),
+    [
+        ([[1, 1]], [1], [1, 3], 1.0, None, [0.25, 0.75]),
+        ([[1, 1]], [1], [1, 3], 0.6, None, [0.4, 0.6]),
+        ([[1, 1]], [1], [1, 3], 0.5, None, [0.5, 0.5]),
+        ([[2, 2]], [2], [1, 3], 1.0, None, [0.25, 0.75]),
+        ([[1, 1, 1], [1, 0, -1]], [1, 0.2], [1, 1, 1], 1.0, None, [13 / 30, 10 / 30, 7 / 30]),
+        ([[1, 1, 1], [1, 0, -1]], [1, 0.8], [1, 1, 1], 1.0, None, [0.8, 0.2, 0]),
+        ([[1, 1]], [1.2], [1, 3], 1.0, [0.5, 0.5], [0.55, 0.65]),
+        ([[1, 1]], [0.2], [1, 1], 1.0, [0.5, 0.1], [0.2, 0]),
+        ([[1, 1]], [1.6], [1, 1], 0.9, [0.8, 0.4], [0.9, 0.7]),
+        ([[1, 1], [1, 1]], [1, 1], [1, 3], 1.0, None, [0.25, 0.75]),  # an equation twice
+        ([[1, 1], [0, 0]], [1, 0], [1, 3], 1.0, None, [0.25, 0.75]),  # and one of nothing
+        ([[1, 1], [1e-6, -1e-6]], [1, 0], [1, 3], 1.0, None, [0.5, 0.5]),
+        ([[1, 1], [1e4, -1e4]], [1, 0], [1, 3], 1.0, None, [0.5, 0.5]),
+        ([[1, 1]], [0], [1, 3], 1.0, None, [0, 0]),
+        ([[1, 1]], [2], [1, 3], 1.0, None, [1, 1]),
+    ],
+)
+def test_a_mix_deviates_from_its_start_by_the_least_weighted_squares(
+    equal: list[list[float]],
+    rhs: list[float],
+    weight: list[float],
+    max_share: float,
+    start: list[float] | None,
+    x: list[float],
+) -> None:
+    found = spread_evenly(
+        np.array(equal, dtype=float),
+        np.array(rhs, dtype=float),
+        np.array(weight, dtype=float),
+        max_share,
+        None if start is None else np.array(start),
+    )
+    assert found == pytest.approx(np.array(x), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("equal", "rhs", "max_share"),
+    [
+        ([[1, 1]], [1], 0.49),
+        ([[1, 1]], [-1], 1.0),
+        ([[1, 1], [1, -1]], [1, 1.01], 1.0),
+        ([[1, 1], [0, 0]], [1, 1], 1.0),
+    ],
+)
+def test_equations_without_a_solution_have_no_mix(equal: list[list[float]], rhs: list[float], max_share: float) -> None:
+    assert spread_evenly(np.array(equal, float), np.array(rhs, float), np.ones(2), max_share) is None
+
+
+def test_weights_are_those_of_splitmix64_and_shared_by_the_variants_of_a_kernel() -> None:
+    four = Table([variant(n) for n in ("a", "b", "c", "d")])
+    assert weights(four, 0) == pytest.approx(np.array([A, B, C, D]), rel=1e-15)
+    assert weights(four, 2)[:2] == pytest.approx(np.array([C, D]), rel=1e-15)
+    three = Table([variant(n) for n in ("b/1", "a/1", "b/2", "b/3")])
+    assert weights(three, 0) == pytest.approx(np.array([A / 3, B, C / 3, D / 3]), rel=1e-15)
+    # The kernels of a part of a table keep their numbers.
+    assert weights(three.only(np.array([0, 2])), 0) == pytest.approx(np.array([A / 2, B / 2]), rel=1e-15)
+    assert weights(three.only(np.array([1])), 0) == pytest.approx(np.array([A]), rel=1e-15)
+
+
+# ------------------------------------------------------------------ as many kernels as are asked for
+
+ALTERNATIVE = np.array([0.25, 0.25, 0.5])
+EVEN = np.array([A, B, C]) / (A + B + C)  # c has 0.185 of the time
+
+
+@pytest.mark.parametrize(
+    ("seconds", "min_kernels", "part"),
+    [
+        (1.8, 3, 0.0),  # one call of c in 10 s already
+        (2.5, 3, 0.25),
+        (2.5, 2, 0.0),  # a and b suffice
+        (3.0, 3, 0.5),
+        (4.0, 3, 0.75),
+        (5.0, 3, 0.75),  # not enough either, but nearer
+        (5.0, 4, 0.75),
+        (5.1, 3, 0.0),  # the alternative has no call of c either
+    ],
+)
+def test_a_mix_of_too_few_kernels_moves_towards_one_of_more(seconds: float, min_kernels: int, part: float) -> None:
+    made = problem([variant("a", wall_s=1e-3), variant("b", wall_s=1e-3), variant("c", wall_s=seconds)])
+    found = balanced(made, 1.0, ALTERNATIVE, min_kernels, 0)
+    assert found == pytest.approx((1 - part) * EVEN + part * ALTERNATIVE, abs=1e-7)
+
+
+def test_a_mix_is_not_exchanged_for_one_of_no_more_kernels() -> None:
+    made = problem([variant("a", wall_s=1e-3), variant("b/1", wall_s=1e-3), variant("b/2", wall_s=5.0)])
+    found = balanced(made, 1.0, ALTERNATIVE, 3, 0)
+    mixed = np.array([A, B / 2, C / 2])
+    assert found == pytest.approx(mixed / mixed.sum(), abs=1e-7)
+
+
+def test_another_seed_is_another_mix() -> None:
+    made = problem([variant("a"), variant("b")])
+    assert balanced(made, 1.0, np.array([0.5, 0.5]), 1, 1) == pytest.approx(np.array([B, C]) / (B + C), abs=1e-7)
+
+
+def test_a_mix_that_needs_more_than_the_maximum_share_is_the_alternative() -> None:
+    made = problem([variant("a"), *(variant(f"b/{i}") for i in range(9))])
+    alternative = np.full(10, 0.1)
+    assert balanced(made, 0.3, alternative, 1, 0)[0] == pytest.approx(0.3, abs=1e-7)  # a alone would have more
+    assert balanced(made, 0.09, alternative, 1, 0) is alternative
+
+
+@pytest.mark.parametrize(("traffic", "kept"), [(0.7e-4, True), (0.3e-4, False)])
+def test_a_mix_with_hardly_any_traffic_does_not_make_a_fraction(traffic: float, kept: bool) -> None:
+    def made(fast: float) -> Problem:
+        vs = [variant("fast", line_read_bytes=fast), variant("writes", line_write_bytes=1e9), variant("c")]
+        return problem(vs, metrics={"write_fraction": 0.5})
+
+    # As many reads as writes: hardly any of the fast variant, and its rate is that of the largest denominator.
+    share = B / (B + C)
+    fast = 2e9 * share / traffic
+    found = balanced(made(fast), 1.0, ALTERNATIVE, 1, 0)
+    if kept:
+        assert found[1] == pytest.approx(share, rel=1e-3)
+        assert found[0] * fast == pytest.approx(found[1] * 1e9, rel=1e-3)
+    else:
+        assert found is ALTERNATIVE
+
+
+# ------------------------------------------------------------------ selection
+
+
+def many(kernels: int, each: int, **more: object) -> list[Variant]:
+    return [variant(f"k{k}/{i}", **{"wall_s": 1e-3, **more}) for k in range(kernels) for i in range(each)]
+
+
+def chosen(made: Problem, max_share: float = 0.2) -> list[str]:
+    which, x = select_variants(made, max_share)
+    assert which.tolist() == sorted(set(which.tolist()))
+    part = made.only(which)
+    equal, rhs = part.equations()
+    assert equal @ x == pytest.approx(rhs, abs=1e-6)
+    assert np.all((x >= 0) & (x <= max_share + 1e-9))
+    assert part.table.volume_bytes.sum() <= made.target.memory_mib * MIB
+    return [v.name for v in part.table.variants]
+
+
+@pytest.mark.parametrize(
+    ("run_time_s", "least_kernels", "count"),
+    [
+        (10.0, 4, 160),  # at most
+        (1.5, 4, 50),  # 30 calls of 1 ms each
+        (0.5, 4, 16),
+        (0.1, 4, 13),  # 1.25 x 4 + 8
+        (0.1, 10, 20),
+    ],
+)
+def test_there_are_as_many_variants_as_have_30_calls_each(run_time_s: float, least_kernels: int, count: int) -> None:
+    made = problem(many(10, 20), run_time_s=run_time_s, least_kernels=least_kernels)
+    assert len(chosen(made, 1.0)) == count
+
+
+def test_all_variants_are_chosen_where_they_fit() -> None:
+    assert chosen(problem(many(6, 1)), 0.25) == [f"k{k}/0" for k in range(6)]
+
+
+def test_kernels_take_turns_however_many_variants_they_have() -> None:
+    vs = [*many(1, 20), *[variant(f"x/{i}", wall_s=1e-3) for i in range(200)]]
+    found = chosen(problem(vs, run_time_s=0.1, least_kernels=4), 1.0)
+    by_kernel = Counter(name.partition("/")[0] for name in found)
+    assert sorted(by_kernel.values()) == [6, 7]
+
+
+def test_every_kernel_that_fits_has_a_share_of_a_percent_or_half_of_an_even_one() -> None:
+    made = problem(many(10, 1), least_kernels=10)
+    which, x = select_variants(made, 0.2)
+    assert len(which) == 10
+    assert x.min() == pytest.approx(0.01)
+    # For 100 kernels, half of an even share is less than one percent.
+    which, x = select_variants(problem(many(100, 1), least_kernels=100), 0.2)
+    assert len(which) == 100
+    assert x.min() == pytest.approx(0.005)
+
+
+def test_variants_that_a_target_sum_depends_on_are_chosen_beside_those_of_the_time() -> None:
+    vs = [variant(f"k{k}/{i}", wall_s=1e-3, flops=2e6 * (i == 0)) for k in range(3) for i in range(10)]
+    found = chosen(problem(vs, metrics={"gflop_per_s": 0.02}, run_time_s=0.1, least_kernels=4))
+    assert len(found) == 13
+    assert {"k0/0", "k1/0", "k2/0"} <= set(found)  # 1 % of the time, but all of the sum
+
+
+def test_more_variants_fill_the_memory_but_two_percent() -> None:
+    assert len(chosen(problem(many(10, 10), memory_mib=51))) == 49
+    assert len(chosen(problem(many(10, 10), memory_mib=30.7))) == 30
+
+
+def test_small_variants_are_chosen_before_large_ones() -> None:
+    large = many(10, 1, volume_bytes=4 * MIB)
+    small = [variant(f"k{k}/small", wall_s=1e-3) for k in range(10)]
+    found = chosen(problem([*large, *small], memory_mib=12, run_time_s=0.2, least_kernels=4))
+    assert [n for n in found if "small" in n] == [v.name for v in small]
+
+
+def test_fewer_kernels_are_chosen_where_the_memory_does_not_hold_all() -> None:
+    found = chosen(problem(many(10, 1), memory_mib=4.5, least_kernels=10), 0.5)
+    assert 2 <= len(found) <= 4
+    found = chosen(problem(many(10, 1), memory_mib=7.2, least_kernels=5))
+    assert 5 <= len(found) <= 7
+
+
+def test_a_profile_that_needs_more_memory_is_told_how_much() -> None:
+    vs = [variant("a", flops=1e9, volume_bytes=3 * MIB), variant("b", flops=4e9, volume_bytes=int(2.5 * MIB))]
+    made = problem(vs, metrics={"gflop_per_s": 2.0}, memory_mib=5)
+    with pytest.raises(UsageError, match=r"^p: memory_mib: found 5; the target profile needs about 6$"):
+        select_variants(made, 1.0)
+    assert len(chosen(problem(vs, metrics={"gflop_per_s": 2.0}, memory_mib=5.5), 1.0)) == 2
