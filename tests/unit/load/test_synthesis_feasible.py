@@ -227,6 +227,14 @@ def test_the_nearest_profile_keeps_a_fraction_that_other_metrics_leave_possible(
     assert nearest(problem(vs, metrics={"write_fraction": 0.1})) == {"write_fraction": 0.2501}
 
 
+def test_a_target_of_zero_is_near_in_units_of_the_largest_rate() -> None:
+    assert nearest(problem(flops(a=1, b=4), metrics={"gflop_per_s": 0.0})) == {"gflop_per_s": 1.001}
+    vs = [variant("a", flops=1e9, int_ops=1e9), variant("b", flops=2e9, int_ops=4e9)]
+    found = nearest(problem(vs, metrics={"gflop_per_s": 0.0, "gint_per_s": 4.0}))
+    # From b to a, flops fall by a half of the largest and integer operations by three quarters of their target.
+    assert found == {"gflop_per_s": pytest.approx(2, rel=1e-3), "gint_per_s": 4.0}
+
+
 # ------------------------------------------------------------------ the maximum share of one variant
 
 

@@ -128,16 +128,16 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
         typical = [d if d > 0 else old for d, old in zip(now, typical, strict=True)]
     assert x is not None
     achieved = {}
+    kept: dict[str, float] = {}
     for r in rows:
         d = float(r.under @ x) + r.under_constant
         if d <= 0:
             return None
         achieved[r.name] = (float(r.over @ x) + r.over_constant) / d
-    kept = {
-        r.name: r.value
-        for r in rows
-        if abs(achieved[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
-    }
+        if abs(achieved[r.name] - r.value) <= 1e-5 * (
+            abs(r.value) or float(np.abs(r.over).max(initial=0.0)) / d or 1.0
+        ):
+            kept[r.name] = r.value
     # Round the changed values one by one, each within the range that the previous ones leave.
     for i, r in enumerate(rows):
         if r.name in kept:
