@@ -60,6 +60,13 @@ def test_a_mix_deviates_from_its_start_by_the_least_weighted_squares(
     assert found == pytest.approx(np.array(x), abs=1e-7)
 
 
+@pytest.mark.parametrize("variants", [2, 3, 6, 7, 40])
+@pytest.mark.parametrize("capacity", [1.001, 1.1, 1.2, 1.4, 1.49, 1.5, 2.0])
+def test_a_mix_is_found_however_little_room_the_maximum_share_leaves(variants: int, capacity: float) -> None:
+    found = spread_evenly(np.ones((1, variants)), np.ones(1), np.ones(variants), capacity / variants)
+    assert found == pytest.approx(np.full(variants, 1 / variants), abs=1e-9)
+
+
 @pytest.mark.parametrize(
     ("equal", "rhs", "max_share"),
     [

@@ -48,7 +48,8 @@ def spread_evenly(
             if tried[1] <= value + 1e-4 * length * descent:
                 break
             # Near the minimum, rounding hides differences of the value; the slope still shows progress.
-            if float(np.abs(tried[2]).max()) < 0.5 * float(np.abs(slope).max()):
+            near = tried[1] <= value + 1e-9 * max(1.0, abs(value))
+            if near and float(np.abs(tried[2]).max()) < 0.5 * float(np.abs(slope).max()):
                 break
             length /= 2
         else:
