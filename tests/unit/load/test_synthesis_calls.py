@@ -77,10 +77,23 @@ def test_a_sum_of_a_few_large_calls_does_not_dominate_the_time() -> None:
     assert note_of(program, "indivisible").startswith("sums are up to 20 % off")  # 2 or 3 calls, not 2.5
 
 
-def test_a_call_is_taken_away_only_where_others_are_left() -> None:
-    # Half a call of each of four would be rounded to none: one each takes twice the time, and none can be removed.
-    made = problem([variant(f"k{i}", wall_s=5.0) for i in range(4)])
-    assert calls(finished(made, 0.25, 0.25, 0.25, 0.25)) == [1, 1, 1, 1]
+@pytest.mark.parametrize(
+    ("seconds", "run_time_s", "rounded", "expected"),
+    [
+        ([1.0], 2.0, [3], [2]),
+        ([1.0], 1.0, [2], [2]),  # the last two stay
+        ([1.0], 20.0, [3], [20]),
+        ([0.3, 0.5], 1.3, [3, 1], [1, 2]),  # two calls less, one more
+        ([0.3, 0.5], 1.5, [2, 2], [2, 2]),  # two less would be none
+        ([5.0, 5.0, 5.0, 5.0], 10.0, [0.5, 0.5, 0.5, 0.5], [1, 1, 1, 1]),
+    ],
+)
+def test_calls_are_taken_away_down_to_one_or_two(
+    seconds: list[float], run_time_s: float, rounded: list[float], expected: list[int]
+) -> None:
+    made = problem([variant(f"k{i}", wall_s=s) for i, s in enumerate(seconds)], run_time_s=run_time_s)
+    shares = [n * s / run_time_s for n, s in zip(rounded, seconds, strict=True)]
+    assert calls(finished(made, *shares)) == expected
 
 
 # ------------------------------------------------------------------ notes
@@ -99,13 +112,17 @@ def test_sums_that_whole_calls_miss_are_noted_beyond_a_thousandth() -> None:
         assert any("indivisible" in n for n in finished(made, 1.0).notes) == noted
 
 
-def test_an_error_is_relative_to_the_actual_denominator() -> None:
-    # Of 100 s, one call of 1 s reads and writes: the fraction is off by what that call has, whatever the traffic.
-    vs = [variant("reads", line_read_bytes=1e9), variant("writes", line_write_bytes=1e9), variant("none")]
-    made = problem(vs, metrics={"write_fraction": 0.5}, run_time_s=100.0, least_kernels=1, most_share=1.0)
-    program = finished(made, 0.02, 0.02, 0.96)
-    assert calls(program) == [2, 2, 96]
+@pytest.mark.parametrize("line_bytes", [1e9, 0.5])
+def test_an_error_is_relative_to_the_actual_denominator(line_bytes: float) -> None:
+    vs = [variant("reads", line_read_bytes=line_bytes), variant("writes", line_write_bytes=line_bytes)]
+    keys: dict[str, Any] = {"least_kernels": 1, "most_share": 1.0}
+    program = finished(problem([*vs, variant("none")], metrics={"write_fraction": 0.5}, **keys), 0.2, 0.2, 0.6)
+    assert calls(program) == [2, 2, 6]
     assert not any("indivisible" in n for n in program.notes)
+    # 3 of 10 calls write or 2 do, but a fraction of 0.25 is asked for: 0.05 is a tenth of a half.
+    program = finished(problem(vs, metrics={"write_fraction": 0.25}, **keys), 0.75, 0.25)
+    assert calls(program) in ([7, 3], [8, 2])
+    assert note_of(program, "indivisible").startswith("sums are up to 10 % off")
 
 
 def test_too_few_kernels_are_noted() -> None:

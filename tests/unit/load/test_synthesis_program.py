@@ -206,6 +206,23 @@ def test_shares_change_as_little_as_the_profile_allows() -> None:
     assert share == pytest.approx(expected, rel=5e-3)
 
 
+@pytest.mark.parametrize("pace", [0.0, 0.25, 0.5])
+def test_the_largest_share_grows_by_a_fifth_at_most(pace: float) -> None:
+    vs = [variant("a", wall_s=1e-3), variant("b", wall_s=1e-3, flops=2e6), variant("c", wall_s=1e-3, flops=1e6)]
+    target = wish(run_time_s=100.0, most_share=0.2, pace=pace, metrics={"gflop_per_s": 1.1 * (1 - pace)})
+    made = synthesize(vs, target)
+    busy = 1 - pace
+    counts = [round(n * busy) for n in (30_000, 40_000, 30_000)]
+    before = dataclasses.replace(
+        made, parts=tuple(dataclasses.replace(p, calls=n) for p, n in zip(made.parts, counts, strict=True))
+    )
+    after = recalibrate(before, Measured(wall_s=118.0, per_call_s=dict.fromkeys("abc", 1.2e-3)), damping=1.0).program
+    share = {p.variant.name: p.calls * p.variant.wall_s / 100 for p in after.parts}
+    # 20 % slower, b would need half of the time: at most 1.2 x 40 %, and the rest from c instead of a.
+    assert share["b"] == pytest.approx(0.48 * busy, rel=1e-3)
+    assert share["c"] == pytest.approx((1.1 * 1.2 - 2 * 0.48) * busy, rel=1e-3)
+
+
 def test_a_pace_stays_as_it_is() -> None:
     program = synthesize(flops(a=0.01, b=0.02), wish(run_time_s=100.0, pace=0.5, metrics={"gflop_per_s": 0.0075}))
     assert parts(program) == {"a": 25, "b": 25}
