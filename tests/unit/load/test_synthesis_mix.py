@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from meshmark.errors import UsageError
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.synthesis.mix import balanced, select_variants, spread_evenly, weights
 from meshmark.load.synthesis.problem import Problem
 from meshmark.load.variants import Table, Variant
@@ -239,3 +239,14 @@ def test_a_profile_that_needs_more_memory_is_told_how_much() -> None:
     with pytest.raises(UsageError, match=r"^p: memory_mib: found 5; the target profile needs about 6$"):
         select_variants(made, 1.0)
     assert len(chosen(problem(vs, metrics={"gflop_per_s": 2.0}, memory_mib=5.5), 1.0)) == 2
+
+
+def test_the_memory_that_is_told_is_the_least_that_was_found() -> None:
+    made = problem(many(10, 1), memory_mib=1.5, least_kernels=5)  # two kernels suffice, ten have the most variety
+    with pytest.raises(UsageError, match=r"needs about 2$"):
+        select_variants(made, 0.5)
+
+
+def test_a_maximum_share_that_the_variants_cannot_meet_is_an_error() -> None:
+    with pytest.raises(MeshmarkError, match=r"^p: the linear program of the selection failed$"):
+        select_variants(problem(many(2, 1)), 0.4)
