@@ -154,7 +154,7 @@ def run_room(room: str, options: argparse.Namespace) -> None:
         run_mutmut("run", *children, *names)
 
 
-OUTCOMES = {None: "not run", 0: "survived", 33: "untested", 34: "skipped", 36: "timeout", 24: "timeout"}
+OUTCOMES = {None: "not run", 0: "survived", 33: "untested", 34: "skipped", 36: "timeout", 24: "timeout", -24: "timeout"}
 
 
 def main() -> int:
