@@ -78,7 +78,7 @@ ROOMS: Final = {
     ),
     "search": Room(
         ("place/search/*.cpp",),
-        ("place_bounds", "place_policy"),
+        ("place_search", "place_grids", "place_bound_values"),
     ),
     "model": Room(
         ("model/routing.cpp", "model/requests.cpp"),
