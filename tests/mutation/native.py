@@ -86,7 +86,7 @@ ROOMS: Final = {
     ),
     "load": Room(
         ("load/scenario/*.cpp",),
-        ("load_scenario", "load_run"),
+        ("load_scenario", "load_threads", "load_job", "load_journal", "load_run"),
     ),
     "watch": Room(
         ("watch/utilisation.cpp", "watch/board.cpp"),
