@@ -64,9 +64,7 @@ ROOMS: Final = {
     ),
     "rounds": Room(
         ("base/rounds.cpp", "base/conditions.cpp"),
-        ("stats",),
-        ("meshmark-probe", "MESHMARK_PROBE"),
-        ("tests/system/test_probe.py",),
+        ("stats", "rounds"),
     ),
     "ledger": Room(
         ("place/ledger/*.cpp",),
