@@ -62,22 +62,22 @@ TEST(Starts, GrowByTheUnitThatCostsLeastBesideTheChosenOnes) {
 }
 
 TEST(Starts, TakeTheNearestUnitsWhereGrowthIsMisled) {
-  // Class 4 is near to the second class and far from all others: growth takes it, and costs 18. Class 5 is as far from
-  // the first as 2 and 3 are.
+  // Class 1 is near to class 2, the nearest of the first, and far from all others: growth takes it, and costs 18. Class
+  // 5 is as far from the first as 3 and 4 are.
   const Weights w = weights(6, 50,
-                            {{0, 1, 1},
-                             {0, 2, 2},
+                            {{0, 2, 1},
                              {0, 3, 2},
-                             {0, 4, 3},
+                             {0, 4, 2},
+                             {0, 1, 3},
                              {0, 5, 2},
-                             {1, 2, 2},
-                             {1, 3, 2},
-                             {1, 4, 0},
-                             {2, 3, 0},
-                             {2, 4, 10},
-                             {3, 4, 10}});
+                             {2, 3, 2},
+                             {2, 4, 2},
+                             {1, 2, 0},
+                             {3, 4, 0},
+                             {1, 3, 10},
+                             {1, 4, 10}});
   const Choice found = search::heuristic(with_effort(problem_of(w, 4), 0));
-  EXPECT_EQ(found.counts, (Counts{1, 1, 1, 1, 0, 0}));
+  EXPECT_EQ(found.counts, (Counts{1, 0, 1, 1, 1, 0}));
   EXPECT_EQ(found.cost, 9);
 }
 
