@@ -3,6 +3,8 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "error.hpp"
 #include "load/scenario/run_clock.hpp"
 #include "load/scenario/search.hpp"
+#include "load/scenario/spawn.hpp"
 #include "temporary_folder.hpp"
 
 namespace mm::load {
@@ -326,6 +329,18 @@ TEST_F(Spawned, ProgramWaitsAtItsGateInAGroupOfItsOwn) {
   EXPECT_EQ(::waitpid(child.pid, nullptr, WNOHANG), 0);
   ASSERT_EQ(::write(child.gate, "go\n", 3), 3);
   EXPECT_EQ(exit_of(child), exited(5));
+  close(child);
+}
+
+// As when the runner gives up: the program must not wait for a release that cannot come.
+TEST_F(Spawned, ProgramEndsIfItsGateIsClosedWithoutBeingOpened) {
+  start.argv = {"true"};
+  Child child = spawn(start, inherited);
+  EXPECT_EQ(status_of(child), "\n");
+  close_if_open(child.gate);
+  const int status = exit_of(child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 126);
   close(child);
 }
 

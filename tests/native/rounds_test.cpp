@@ -29,6 +29,8 @@ const Description kDescription{.name = "test",
                                .metrics = {{"a", "first", "s", Better::lower}, {"b", "second", "1", Better::higher}},
                                .identity = {"k"}};
 
+constexpr double kBurst_s = 2e-4;  // so that 400 bursts, the most, span a tenth of a budget of 0.5 s
+
 std::string written(const std::function<void()>& write) {
   testing::internal::CaptureStdout();
   write();
@@ -56,6 +58,7 @@ class RoundsOf : public testing::Test {
     p.conditions = {{"k", k}};
     p.metrics = {"a"};
     p.burst = [this, k, values, n = std::size_t{0}]() mutable {
+      for (const double from_s = wall_s(); wall_s() - from_s < kBurst_s;) {}
       visits += k;
       return Values{values[std::min(n++, values.size() - 1)]};
     };

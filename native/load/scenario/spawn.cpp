@@ -158,7 +158,10 @@ Child spawn(const Start& start, const Inherited& inherited) {
   if (start.synthesised) out.open();
   Child child;
   child.pid = ::fork();
-  if (child.pid == 0) execute(start, inherited, gate.reader(), status.writer(), out.writer());
+  if (child.pid == 0) {
+    ::close(gate.take_writer());  // else it would never see the gate close without being opened
+    execute(start, inherited, gate.reader(), status.writer(), out.writer());
+  }
   if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   ::setpgid(child.pid, child.pid);  // in parent and child, so that it is set before either continues
   child.gate = gate.take_writer(), child.status = status.take_reader(), child.out = out.take_reader();

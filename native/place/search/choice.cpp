@@ -43,7 +43,6 @@ Choice ball(const ClusterProblem& p, std::size_t seed) {
 
 /// Exchanges units, one or as many as fit, while that improves the choice and there is `work` left: first among the
 /// classes with the highest cost and those with the lowest potential cost, then among all.
-/// classes that cost most and those that would cost least, as long as that helps, and then among all.
 void improve(const ClusterProblem& p, Choice& c, double& work) {
   constexpr std::size_t kFew = 48;
   std::vector<std::size_t> givers, takers;

@@ -40,7 +40,6 @@ std::int64_t degree_bound(const ClusterProblem& problem);
 /// some best set is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 if
 /// there is none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem
 /// 371; on rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
-/// rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
 std::int64_t grid_bound(const ClusterProblem& problem);
 
 }  // namespace mm::place
