@@ -230,7 +230,7 @@ def test_metrics_of_a_text_are_known_by_name_and_may_use_its_counters() -> None:
         ("apes", False),
     ],
 )
-def test_names_of_metrics_are_short_lower_case_and_of_nothing_else(name: str; allowed: bool) -> None:
+def test_names_of_metrics_are_short_lower_case_and_of_nothing_else(name: str, allowed: bool) -> None:
     tables = {name: {"formula": "flops"}}
     if allowed:
         assert metrics_of(tables, "own.toml", ("apes",)).keys() == {name}
