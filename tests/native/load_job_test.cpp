@@ -429,7 +429,8 @@ TEST_F(Spawned, ProgramHasTheSignalsAndLimitsOfBefore) {
   in >> name >> value;
   EXPECT_EQ(std::stoull(value, nullptr, 16), 1ULL << (SIGUSR2 - 1));
   in >> name >> value;
-  EXPECT_EQ(std::stoull(value, nullptr, 16), 0U);
+  // Not 32 and 33, which the C library keeps for itself: what started this test may have ignored them.
+  EXPECT_EQ(std::stoull(value, nullptr, 16) & 0x7fffffff, 0U);
   in >> name >> name >> name >> value;  // "Max open files"
   EXPECT_EQ(value, std::to_string(files.rlim_cur));
 }
