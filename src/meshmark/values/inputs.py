@@ -178,9 +178,7 @@ def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) 
     choices = node.get("enum", [node["const"]] if "const" in node else [])
     if choices:
         meant = near(value, choices) if isinstance(value, str) else ""
-        return f"allowed {'are' if len(choices) > 1 else 'is'} {', '.join(map(str, choices))}" + (
-            meant and f"; {meant}"
-        )
+        return f"allowed: {', '.join(map(str, choices))}" + (meant and f"; {meant}")
     if node.get("type") == "boolean":
         return "allowed: true and false"
     return "allowed: " + (node.get("description") or _kind(node, schema))
