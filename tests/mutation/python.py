@@ -44,6 +44,7 @@ CORE = {  # what is mutated → the tests that may catch it
                 "load_reference",
                 "load_result",
                 "load_synthesis",
+                "metric_formulas",
                 "metrics",
                 "recorded",
             )

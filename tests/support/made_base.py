@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -123,3 +124,9 @@ def random_wish(
         seed=seed,
         metrics={k: float(metrics[k].of(totals)[0]) for k in names},
     )
+
+
+@cache
+def base(threads: tuple[int, ...] = (1, 2)) -> tuple[Variant, ...]:
+    """1,500 variants of one to two threads, the same for all tests."""
+    return tuple(made_base(seed=3, thread_counts=threads, most=1500))

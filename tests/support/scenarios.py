@@ -26,5 +26,6 @@ def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
     said = str(why.value)
     assert said
     assert "\n" not in said
+    assert "\n" not in why.value.hint
     assert len(said) < 700
     return said

@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import json
 import math
 import random
 import re
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
-from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
+from meshmark.load.metrics import all_metrics, metric, parse_metrics
 from meshmark.load.profile import TargetProfile, parse_profile
-from meshmark.load.program import Part, Program, dump_program, parse_program
+from meshmark.load.program import Program, dump_program, parse_program
 from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
 from meshmark.load.synthesis.mix import spread_evenly
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.variants import COLUMNS, Table, Variant, served_by
-from meshmark.values.inputs import checked
-from support.made_base import MIB, made_base, random_wish
+from support.made_base import MIB, base, random_wish
+from support.scenarios import one_line
 
 METRICS = all_metrics()
-
-
-@cache
-def base(threads: tuple[int, ...] = (1, 2)) -> tuple[Variant, ...]:
-    return tuple(made_base(seed=3, thread_counts=threads, most=1500))
-
-
-def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
-    said = str(why.value)
-    assert said
-    assert "\n" not in said
-    assert "\n" not in why.value.hint
-    assert len(said) < 700
-    return said
 
 
 # Sums of a program, call by call and without anything of the package's but the variants: what the file promises.
@@ -348,79 +330,6 @@ def test_an_impossible_wish_reads_well() -> None:
     assert why.value.status == 2
 
 
-# ------------------------------------------------------------------ order
-
-
-def heap_order(calls: Sequence[int], phases: Sequence[float]) -> list[int]:
-    """As an executor does it: the least time first, ties by index."""
-    heap = [((0 + phi) / n, k, 0) for k, (n, phi) in enumerate(zip(calls, phases, strict=True))]
-    heapq.heapify(heap)
-    out = []
-    while heap:
-        _, k, c = heapq.heappop(heap)
-        out.append(k)
-        if c + 1 < calls[k]:
-            heapq.heappush(heap, ((float(c + 1) + phases[k]) / float(calls[k]), k, c + 1))
-    return out
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200), st.booleans())
-@example([7, 7, 7, 14], 5, True)
-def test_the_order_is_that_of_a_heap_of_next_times(calls: list[int], at_once: int, tied: bool) -> None:
-    phases = [0.0] * len(calls) if tied else golden_phases(len(calls)).tolist()
-    pieces = list(sequence(calls, phases, at_once))
-    together = np.concatenate(pieces).tolist()
-    assert together == heap_order(calls, phases)
-    assert [together.count(k) for k in range(len(calls))] == calls
-
-
-def test_phases_are_multiples_of_a_power_of_two_and_spread() -> None:
-    phases = golden_phases(1000)
-    assert np.all(phases * 2**24 == np.floor(phases * 2**24))
-    assert phases[1] == pytest.approx(0.618034, abs=1e-6)
-    assert np.diff(np.sort(phases)).max() < 3 / 1000
-
-
-def test_deviation_is_that_of_a_count_by_hand() -> None:
-    # a, b, a, b; b does all the work: after a, none of it is done at 1/4 of the time, after b half of it at 1/2.
-    found = uniformity([2, 2], [0.0, 0.5], np.array([1.0, 1.0]), {"work": np.array([0.0, 1.0])})
-    assert found.worst == pytest.approx(0.25)
-    # All of a first would be half of the time off.
-    assert uniformity([1, 1], [0.0, 0.5], np.array([2.0, 2.0]), {"work": np.array([0.0, 1.0])}).worst == pytest.approx(
-        0.5
-    )
-    even = uniformity([40], [0.0], np.array([0.25]), {"work": np.array([3.0])})
-    assert even.worst == pytest.approx(0, abs=1e-12)
-    assert even.window_s == 1
-    assert even.window_cov["work"] == pytest.approx(0, abs=1e-9)
-
-
-def test_windows_vary_as_a_count_by_hand_says() -> None:
-    # 20 windows of 1 s with a call of a and one of b of 0.5 s each, but the phases put b's first call last.
-    found = uniformity([20, 20], [0.0, 0.5], np.array([0.5, 0.5]), {"work": np.array([0.0, 2.0])})
-    assert found.window_cov["work"] == pytest.approx(0, abs=1e-9)
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10**6))
-def test_searched_phases_are_no_worse_than_golden_ones(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    calls = rng.integers(2, 60, 30).tolist()
-    seconds = rng.uniform(1e-4, 1e-3, 30)
-    sums = {"bytes": rng.exponential(size=30)}
-    phases, found = best_phases(calls, seconds, sums)
-    assert found.worst <= uniformity(calls, golden_phases(30), seconds, sums).worst
-    assert np.all(phases * 2**24 == np.floor(phases * 2**24))
-
-
-def test_millions_of_calls_are_gone_through_in_pieces() -> None:
-    calls = [500_000, 300_000, 400_001]
-    pieces = list(sequence(calls, golden_phases(3), at_once=100_000))
-    assert max(len(p) for p in pieces) <= 110_000
-    assert sum(np.bincount(p, minlength=3) for p in pieces).tolist() == calls
-
-
 # ------------------------------------------------------------------ calibration
 
 
@@ -626,216 +535,3 @@ def test_a_good_prescription_survives_its_own_writing() -> None:
     assert wish.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
     assert wish.kernels == ("a", "b")
     assert parse_profile(wish.to_json(), "x", METRICS) == wish
-
-
-# ------------------------------------------------------------------ metrics and variants
-
-
-def columns() -> dict[str, Any]:
-    rng = np.random.default_rng(1)
-    return {c: rng.uniform(1, 2, 5) for c in COLUMNS}
-
-
-NUMBERS = st.sampled_from(["1", "2.5", "7", "-3"])  # of one size, so that sums do not cancel
-FORMULAS = st.recursive(
-    st.one_of(NUMBERS, st.sampled_from(COLUMNS)),
-    lambda inner: st.builds(lambda a, op, b: f"({a} {op} {b})", inner, st.sampled_from("+-*/"), inner),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(FORMULAS)
-@example("(wall_s + (1 / (1 - 1)))")
-def test_a_ratio_of_sums_is_the_formula_itself(formula: str) -> None:
-    try:
-        m = metric("m", formula)
-    except UsageError as why:
-        assert "metric m" in str(why)
-        return
-    c = columns()
-    with np.errstate(all="ignore"):
-        by_zero = re.sub(r"(?<![\w.])([\d.]+)", r"float64(\1)", formula)  # is infinite, and no error
-        expected = np.broadcast_to(eval(by_zero, {"__builtins__": {}, "float64": np.float64}, c), 5)
-        assert np.asarray(m.of(c)) == pytest.approx(expected, nan_ok=True)
-        if m.ratio is not None:
-            over, under = (part.of(c) + part.constant for part in m.ratio)
-            sure = (
-                np.isfinite(expected) & (np.abs(under) > 1e-6) & (np.abs(expected) < 1e12) & (np.abs(expected) > 1e-12)
-            )
-            assert (over / under)[sure] == pytest.approx(expected[sure], rel=1e-6, abs=1e-9)
-
-
-def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> None:
-    assert all(m.ratio is not None for m in METRICS.values())
-    v = Variant(
-        name="a",
-        kernel="a",
-        kind="stream",
-        volume_bytes=1,
-        threads=2,
-        wall_s=0.5,
-        cpu_s=0.8,
-        system_s=0.2,
-        flops=2e9,
-        int_ops=1e9,
-        line_read_bytes=3e9,
-        line_write_bytes=1e9,
-        io_read_bytes=1e8,
-        io_write_bytes=4e8,
-        system_calls=10,
-        serial_s=0.75,
-    )
-    t = Table([v])
-    got = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
-    assert got == pytest.approx(
-        {
-            "memory_gb_per_s": 8,
-            "cache_gb_per_s": 0,
-            "gflop_per_s": 4,
-            "gint_per_s": 2,
-            "write_fraction": 0.25,
-            "io_gb_per_s": 1,
-            "system_share": 0.25,
-            "system_calls_per_s": 20,
-            "load_balance": 0.8,
-            "parallel_efficiency": 0.75,
-        }
-    )
-    cached = Table([dataclasses.replace(v, served_by="L2")])
-    assert METRICS["cache_gb_per_s"].of(cached.columns)[0] == 8
-    assert METRICS["memory_gb_per_s"].of(cached.columns)[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("formula", "said"),
-    [
-        ("__import__('os').system('id')", "found a Call"),
-        ("flops.real", "found a Attribute"),
-        ("flop / wall_s", "unknown name 'flop'; did you mean flops?"),
-        ("flops ** 2", "found a BinOp"),
-        ("1 + 2", "contains no name"),
-        ("flops / wall_s +", "is not a formula"),
-        ("(" * 150 + "flops" + ")" * 150, ""),
-        ("-" * 300 + "flops", "nested deeper"),
-        ("flops + 1e999", "allowed: finite numbers"),
-        ("flops * True", "allowed: finite numbers"),
-        ("flops * 'x'", "allowed: finite numbers"),
-        ("flops" + " + flops" * 100, "allowed: 500"),
-        ("flops\x00", ""),
-        ("flops * 1e300 * 1e300", "overflow"),
-        ("[flops]", "found a List"),
-        ("flops if wall_s else 1", "found a IfExp"),
-    ],
-)
-def test_a_hostile_formula_is_one_line_that_names_the_metric(formula: str, said: str) -> None:
-    text = f"[metric.mine]\nformula = {json.dumps(formula)}"
-    try:
-        parse_metrics(text, "own.toml")
-        assert said == ""
-    except UsageError as why:
-        assert "mine" in str(why)
-        assert said in str(why)
-        assert "\n" not in str(why)
-        assert len(str(why)) < 400
-
-
-@pytest.mark.parametrize(("before", "after"), [("-", ""), ("", " + flops"), ("flops - (", ")")])
-def test_a_formula_may_be_nested_forty_deep(before: str, after: str) -> None:
-    assert metric("mine", before * 40 + "flops" + after * 40).names == {"flops"}
-    with pytest.raises(UsageError, match="metric mine: parentheses and operators are nested deeper than 40"):
-        metric("mine", before * 41 + "flops" + after * 41)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.one_of(st.text(max_size=300), st.text(alphabet="flops+-*/() 1.e", max_size=120)))
-def test_any_text_as_a_formula_ends_well(text: str) -> None:
-    try:
-        metric("mine", text)
-    except UsageError as why:
-        assert "metric mine" in str(why)
-        assert "\n" not in str(why)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("x", "not TOML"),
-        ("a = 1", "a: unknown key; allowed: metric"),
-        ("metric = 1", "tables [metric.NAME]"),
-        ("[metric.flops]\nformula = '1'", "no column"),
-        ("[metric.Upper]\nformula = 'flops'", "lower-case letters"),
-        ("[metric.seed]\nformula = 'flops'", "no column and no key of a program"),
-        ("[metric.a]\nunit = 'x'", "formula: found nothing"),
-        ("[metric.a]\nformula = 'flops'\nunits = 'x'", "units: unknown key"),
-        ("[metric.a]\nformula = 'flops'\nunit = 3", "unit: found 3"),
-        ("a = " + "[" * 5000, "not TOML"),
-        ("a = " + "9" * 6000, "not TOML"),
-    ],
-)
-def test_bad_metrics_are_one_line(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=re.escape(said)) as why:
-        parse_metrics(text, "own.toml")
-    assert one_line(why).startswith("own.toml")
-
-
-def test_the_last_call_of_reserved_names_is_the_prescription() -> None:
-    assert RESERVED - {"name"} <= {f.name for f in dataclasses.fields(TargetProfile)}
-    assert parse_metrics(BUILT_IN, "built in").keys() == METRICS.keys()
-
-
-def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
-    own = parse_metrics('[metric.ipc]\nformula = "instructions / cycles"', "own.toml", ("instructions", "cycles"))
-    cycles = [3e9 * v.wall_s for v in base()]
-    counted = [{"cycles": c, "instructions": (1 + i % 4) * c} for i, c in enumerate(cycles)]
-    variants = [dataclasses.replace(v, counters=c) for v, c in zip(base(), counted, strict=True)]
-    program = synthesize(variants, TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
-    assert program.planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
-    assert parse_program(dump_program(program), "x").planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
-    with pytest.raises(UsageError, match="calibration data have no cycles"):
-        synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
-
-
-def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
-    for v in base()[:50]:
-        assert checked(Variant, json.loads(json.dumps(v.to_json())), "x") == v
-    good = base()[0].to_json()
-    for key, value in (
-        ("wall_s", 0),
-        ("wall_s", "1"),
-        ("volume_bytes", 1.5),
-        ("served_by", "L9"),
-        ("flops", -1),
-        ("team", 1),
-        ("surprise", 1),
-        ("name", ""),
-        ("threads", 0),
-        ("wall_interval_s", [1]),
-    ):
-        with pytest.raises(MeshmarkError, match=key) as why:
-            checked(Variant, {**good, key: value}, "base: entry 3")
-        assert one_line(why).startswith("base: entry 3")
-    with pytest.raises(UsageError, match="two variants are named"):
-        Table([base()[0], base()[0]])
-
-
-def test_levels_are_the_first_that_holds_the_volume() -> None:
-    kib = 1 << 10
-    for volume, threads, level in (
-        (32 * kib, 1, "L1"),
-        (33 * kib, 1, "L2"),
-        (33 * kib, 2, "L1"),
-        (2 << 20, 1, "L3"),
-        (2 << 20, 2, "L2"),
-        (33 << 20, 64, "L2"),
-        (129 << 20, 64, "memory"),
-    ):
-        assert served_by(volume, 32 * kib, 1 << 20, 32 << 20, threads) == level
-    assert served_by(1 << 20, 32 * kib, 0, 0) == "memory"
-
-
-def test_a_part_is_what_is_run() -> None:
-    program = synthesize(base(), TargetProfile(run_time_s=10.0))
-    assert all(isinstance(p, Part) for p in program.parts)
-    pieces = sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
-    assert program.calls == sum(len(piece) for piece in pieces)

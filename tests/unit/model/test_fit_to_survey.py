@@ -1,0 +1,109 @@
+"""Fits of a machine file to the survey of a known machine."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import AbsentError
+from meshmark.model.fit import fit
+from meshmark.model.instruments import measure
+from meshmark.model.machine import Machine, read_machine
+from meshmark.store.record import Record
+
+
+def machine_of(folder: Path, text: str) -> Machine:
+    (folder / "machine.toml").write_text(text)
+    return read_machine(folder / "machine.toml")
+
+
+def as_host(records: list[Record], **more: Any) -> list[Record]:
+    return [
+        replace(r, source="host", machine="h", conditions={**r.conditions, "pages": "thp", **more}) for r in records
+    ]
+
+
+TRUTH = """
+format = 1
+[topology]
+kind = "single"
+[node]
+cpus = 4
+assumed = "made up"
+[cpu]
+outstanding = 10
+stream_outstanding = 16
+write_buffers = 16
+request_ns = 25
+fill_ns = 15
+assumed = "made up"
+[[cache]]
+name = "L1"
+size_kib = 32
+latency_ns = 1.5
+assumed = "made up"
+[memory]
+channel_gb_per_s = 20
+access_ns = 50
+assumed = "made up"
+[coherence]
+kind = "snoop"
+"""
+
+
+@pytest.fixture(scope="module")
+def survey(tmp_path_factory: pytest.TempPathFactory) -> list[Record]:
+    """The survey of a model is a survey whose truth is known."""
+    truth = machine_of(tmp_path_factory.mktemp("truth"), TRUTH)
+    records = as_host(measure("loaded", truth, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
+    kernels = {"threads": "1,2,4", "kernel": "triad,copy", "store": "streaming,ordinary", "footprint": "1GiB"}
+    records += as_host(measure("bandwidth", truth, kernels))
+    plateau = {"kind": "cache", "level": 1, "pages": "thp", "to_bytes": 32768}
+    return [*records, latency_record(records[0], "level_latency", 1.5e-9, plateau)]
+
+
+def latency_record(like: Record, metric: str, latency_s: float, conditions: dict[str, Any]) -> Record:
+    more: dict[str, Any] = {"value": latency_s, "samples": (latency_s,), "interval": None, "conditions": conditions}
+    return replace(like, instrument="latency", metric=metric, **more)
+
+
+def test_a_fit_to_a_known_machine_finds_its_numbers(survey: list[Record], tmp_path: Path) -> None:
+    found = fit(survey, "again", [4], 64, tmp_path)
+    again = machine_of(tmp_path, found.text)
+    assert again.number("cpu.outstanding") == 10
+    assert again.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
+    assert found.rms(True) < 0.05
+    assert found.rms(False) < 0.10
+    assert {p.fitted for p in found.points} == {True, False}
+    assert all(o.kind in {"fitted", "derived", "assumed"} for o in again.origins.values())
+    assert tomllib.loads(found.text)["topology"] == {"kind": "single"}
+
+
+def test_nodes_of_a_fit_are_joined_by_links_that_cost_what_the_survey_found_beyond_the_local_latency(
+    survey: list[Record], tmp_path: Path
+) -> None:
+    def load(node: int, latency_s: float, footprint_bytes: int) -> Record:
+        where = {"pattern": "random", "processes": 1, "memory_node": node, "footprint_bytes": footprint_bytes}
+        return latency_record(survey[0], "load_latency", latency_s, where)
+
+    # The least of a node's latencies counts, and a footprint that caches serve says nothing about memory.
+    remote = [load(0, 100e-9, 2**30), load(1, 190e-9, 2**30), load(1, 160e-9, 2**30), load(1, 2e-9, 2**12)]
+    found = tomllib.loads(fit([*survey, *remote], "two", [2, 2], 64, tmp_path).text)
+    assert found["topology"]["kind"] == "graph"
+    assert (found["topology"]["routers"], found["topology"]["edges"]) == (2, [[0, 1, "between"]])
+    assert found["links"]["between"]["latency_ns"]["value"] == pytest.approx(30)  # on the way there and back
+    assert "fitted" in found["links"]["between"]["latency_ns"]
+    assert found["node"]["cpus"]["value"] == 2
+    # All CPUs share what one node had: each of two has half of it.
+    assert found["memory"]["channel_gb_per_s"]["value"] == pytest.approx(10, rel=0.03)
+    unknown = tomllib.loads(fit(survey, "two", [2, 2], 64, tmp_path).text)
+    assert "assumed" in unknown["links"]["between"]["latency_ns"]
+
+
+def test_a_fit_says_what_the_survey_lacks(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="the survey has no latency level_latency"):
+        fit([], "x", [1], 64, tmp_path)
