@@ -64,7 +64,7 @@ std::string_view KernelFile::text() {
 
 std::string read_text(const std::string& path) {
   std::string text;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return text;
   std::size_t have = 0;
   ssize_t read = 0;
@@ -124,7 +124,7 @@ void PolledFile::close() {
 
 std::string_view PolledFile::text() {
   static std::array<char, 1024> buffer;
-  const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   const ssize_t read = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
   if (file >= 0 && file != file_) {
     rlimit limit{};
