@@ -1,6 +1,5 @@
 #include "input_file.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "error.hpp"
+#include "sys/files.hpp"
 
 namespace mm {
 namespace {
@@ -41,7 +41,7 @@ Input read_input(const std::string& path, std::size_t max) {
   if (stat(path.c_str(), &status) != 0)
     return refuse(errno == ENOENT ? "found no such file" : std::string("cannot be read: ") + std::strerror(errno));
   if (!S_ISREG(status.st_mode)) return refuse("found " + kind(status.st_mode));
-  const int file = open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int file = open_to_read(path);
   if (file < 0) return refuse(std::string("cannot be read: ") + std::strerror(errno));
   const auto close_and = [&](const std::string& reason) {
     close(file);

@@ -154,9 +154,10 @@ double Rounds::reference_ratio(Team& team) {
 
 /// Whether a point has converged.
 bool Rounds::narrow(const Progress& p) const {
-  const bool many = static_cast<int>(p.samples[0].size()) >= p.point.least_samples;
+  const int taken = static_cast<int>(p.samples[0].size());
+  const bool many = taken >= p.point.least_samples;
   if (p.point.once || !many) return many;
-  if (wall_s() - begun_s_ < min_span_s_ && static_cast<int>(p.samples[0].size()) < kMaxSamples) return false;
+  if (wall_s() - begun_s_ < min_span_s_ && taken < kMaxSamples) return false;
   const auto metrics = static_cast<std::ptrdiff_t>(p.point.width_of_first_only ? 1 : p.samples.size());
   return std::all_of(p.samples.begin(), p.samples.begin() + metrics,
                      [&](const auto& samples) { return inside_width(samples, percent_); });

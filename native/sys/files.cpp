@@ -21,8 +21,9 @@ constexpr std::size_t kMaxText = 64u << 20;  // larger than any file of /proc or
 
 }  // namespace
 
-KernelFile::KernelFile(const std::string& path)
-    : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
+int open_to_read(const std::string& path) { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); }
+
+KernelFile::KernelFile(const std::string& path) : descriptor_(open_to_read(path)) {
   if (descriptor_ < 0) return;
   // A recorded tree may contain anything: skip what is not a regular file, without blocking.
   struct stat status{};
@@ -64,7 +65,7 @@ std::string_view KernelFile::text() {
 
 std::string read_text(const std::string& path) {
   std::string text;
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int file = open_to_read(path);
   if (file < 0) return text;
   std::size_t have = 0;
   ssize_t read = 0;
@@ -124,7 +125,7 @@ void PolledFile::close() {
 
 std::string_view PolledFile::text() {
   static std::array<char, 1024> buffer;
-  const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int file = file_ >= 0 ? file_ : open_to_read(path_);
   const ssize_t read = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
   if (file >= 0 && file != file_) {
     rlimit limit{};

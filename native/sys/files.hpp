@@ -10,6 +10,9 @@
 
 namespace mm {
 
+/// A descriptor, -1 if the file cannot be opened (errno contains the reason). Never waits: a recorded tree may contain
+/// FIFOs, and reading them must not wait for a writer.
+int open_to_read(const std::string& path);
 /// The whole text of a file; "" if it cannot be read (errno contains the reason).
 std::string read_text(const std::string& path);
 /// The first line without trailing white space; "" if there is none.

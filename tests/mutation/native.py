@@ -1,9 +1,9 @@
 """`make mutants`: plants faults in the core of the native half, and counts those that its tests catch.
 
 A mutant changes one operator, constant or statement of one file. The file is compiled with the command of its original
-and linked, before the archives that contain the original, into a program of the room's native tests; where these pass,
-the Python tests of the room run with a mutated program. The sources are never changed: all that is written is in
-build/mutants/native. An interrupted run resumes, and only survivors run again as long as a file stays the same.
+and linked, before the archives that contain the original, into a program of the room's native tests. The sources are
+never changed: all that is written is in build/mutants/native. An interrupted run resumes, and only survivors run again
+as long as a file stays the same.
 
     tests/mutation/native.py [--rooms place,model] [--count 12] [--children 2]
 
@@ -23,7 +23,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -44,17 +43,10 @@ MEMORY_BYTES: Final = 8 << 30  # of a mutant's tests
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What is mutated, relative to native/, and what may catch it: first the native tests, then those in Python.
-
-    Attributes:
-        tests: files of tests/native, without `_test.cpp`.
-        program: what the Python tests run, by the variable that names it.
-    """
+    """What is mutated, relative to native/, and what may catch it: files of tests/native, without `_test.cpp`."""
 
     sources: tuple[str, ...]
     tests: tuple[str, ...]
-    program: tuple[str, str] | None = None
-    python: tuple[str, ...] = ()
 
 
 ROOMS: Final = {
@@ -237,9 +229,7 @@ def configure(rooms: list[Room]) -> None:
     )
     inputs: set[str] = set()
     for room in rooms:
-        inputs.update(w for w in link_line("mm_tests", room.tests) if w.endswith((".o", ".a")))
-        if room.program:
-            inputs.update(w for w in link_line(room.program[0], ()) if w.endswith((".o", ".a")))
+        inputs.update(w for w in link_line(room.tests) if w.endswith((".o", ".a")))
     mine = [w for w in inputs if not w.startswith("/")]
     subprocess.run(["ninja", "-C", str(BUILD), "--quiet", *sorted(mine)], check=True)
 
@@ -254,15 +244,13 @@ def compiling(file: str) -> tuple[list[str], str]:
 
 
 @cache
-def link_line(target: str, tests: tuple[str, ...]) -> tuple[str, ...]:
-    """Command that links a program; of the native tests, only with those named and without what they do not use."""
+def link_line(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Command that links the native tests, only with those named and without what they do not use."""
     done = subprocess.run(
-        ["ninja", "-C", str(BUILD), "-t", "commands", target], check=True, capture_output=True, text=True
+        ["ninja", "-C", str(BUILD), "-t", "commands", "mm_tests"], check=True, capture_output=True, text=True
     )
     line = next(x for x in reversed(done.stdout.splitlines()) if " -o " in x and "&&" in x)
     words = [w for w in shlex.split(line.split("&&")[1]) if w != ":"]
-    if target != "mm_tests":
-        return tuple(words)
     kept = {f"{name}_test.cpp.o" for name in tests}
     unused = ("mm_instruments.dir", "libmeshmark-place.so")
     return tuple(
@@ -288,11 +276,11 @@ def compile_file(file: str, text: str, folder: Path) -> Path | None:
     return target if done.returncode == 0 else None
 
 
-def link(target: str, file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path | None:
-    """The program with a changed object; of the native tests, only those named."""
+def link(file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path | None:
+    """The native tests that are named, with a changed object."""
     original = compiling(file)[1]
-    words = [w for w in link_line(target, tests) if w != original]
-    program = folder / target
+    words = [w for w in link_line(tests) if w != original]
+    program = folder / "mm_tests"
     at = words.index("-o")
     words[at : at + 2] = [str(changed), "-fuse-ld=gold", "-o", str(program)]
     done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
@@ -309,11 +297,12 @@ class Limits:
     cpu_s: int = 900  # of each process
 
 
-def tested(words: list[str], limits: Limits, folder: Path, **variables: str) -> str:
+def tested(program: Path, limits: Limits, folder: Path) -> str:
     """passed, failed or timeout; what the tests started is ended."""
     log = folder / "tests.log"
-    limited = ["prlimit", f"--as={MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0", *words]
-    environment = {**os.environ, "TMPDIR": str(folder), **variables}
+    limited = ["prlimit", f"--as={MEMORY_BYTES}", f"--cpu={limits.cpu_s}", "--core=0", str(program)]
+    limited += ["--gtest_fail_fast", "--gtest_brief=1"]
+    environment = {**os.environ, "TMPDIR": str(folder)}
     with (
         log.open("w") as out,
         subprocess.Popen(
@@ -336,22 +325,14 @@ def tested(words: list[str], limits: Limits, folder: Path, **variables: str) -> 
                 os.killpg(child.pid, signal.SIGKILL)
 
 
-def limits_of(words: list[str], folder: Path, **variables: str) -> Limits | None:
+def limits_of(program: Path, folder: Path) -> Limits | None:
     """What a mutant's tests may take, by what the original's took; None: they failed."""
     begun, before = time.monotonic(), os.times()
-    if tested(words, Limits(), folder, **variables) != "passed":
+    if tested(program, Limits(), folder) != "passed":
         return None
     after, wall_s = os.times(), time.monotonic() - begun
     cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
     return Limits(60 + PATIENCE * wall_s, CPU_S + round(5 * cpu_s))
-
-
-def native_tests(program: Path) -> list[str]:
-    return [str(program), "--gtest_fail_fast", "--gtest_brief=1"]
-
-
-def python_tests(room: Room) -> list[str]:
-    return [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *room.python]
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +340,7 @@ class Original:
     """A file's object without a fault, and what its tests may take."""
 
     object_bytes: bytes
-    native: Limits
-    python: Limits
+    limits: Limits
 
 
 def try_original(room: Room, file: str) -> Original | None:
@@ -370,13 +350,9 @@ def try_original(room: Room, file: str) -> Original | None:
     changed = compile_file(file, (ROOT / "native" / file).read_text(encoding="utf-8"), folder)
     if changed is None:
         return None
-    program = link("mm_tests", file, changed, folder, room.tests)
-    native = limits_of(native_tests(program), folder) if program else None
-    python: Limits | None = Limits()
-    if native and room.program:
-        program = link(room.program[0], file, changed, folder, ())
-        python = limits_of(python_tests(room), folder, **{room.program[1]: str(program)}) if program else None
-    return Original(changed.read_bytes(), native, python) if native and python else None
+    program = link(file, changed, folder, room.tests)
+    limits = limits_of(program, folder) if program else None
+    return Original(changed.read_bytes(), limits) if limits else None
 
 
 def outcome(room: Room, mutant: Mutant, original: Original, folder: Path) -> str:
@@ -388,16 +364,10 @@ def outcome(room: Room, mutant: Mutant, original: Original, folder: Path) -> str
         return "broken"
     if changed.read_bytes() == original.object_bytes:
         return "equal"
-    program = link("mm_tests", mutant.file, changed, folder, room.tests)
+    program = link(mutant.file, changed, folder, room.tests)
     if program is None:
         return "broken"
-    found = tested(native_tests(program), original.native, folder)
-    if found == "passed" and room.program:
-        program = link(room.program[0], mutant.file, changed, folder, ())
-        variables = {room.program[1]: str(program)}
-        found = tested(python_tests(room), original.python, folder, **variables)
-        if found != "passed":  # once more: tests that start processes depend on the load, and a mutant always fails
-            found = tested(python_tests(room), original.python, folder, **variables)
+    found = tested(program, original.limits, folder)
     return {"passed": "survived", "failed": "caught"}.get(found, found)
 
 

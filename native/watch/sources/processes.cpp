@@ -4,7 +4,6 @@
 /// one CPU.
 /// more than half a per cent of one CPU.
 #include <dirent.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,7 +27,7 @@ constexpr double kMinShare = 0.01, kMinPeriod = 2, kMaxCost = 0.005;
 
 /// Reads a whole file; empty if it is gone.
 std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const int file = open_to_read(path);
   if (file < 0) return {};
   std::size_t have = 0;
   while (true) {
