@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -30,15 +30,21 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# Two at once, of about the same length: guests, browsers and ranks, and all else, which mostly waits for processes.
+# Two at once, of about the same length; both mostly wait for processes.
 test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
+MARKED ?= not slow
+
 test-unit:
-	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/system tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/unit tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/ranks $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/guest tests/browser tests/ranks tests/system $(PYTEST_ARGS)
+
+test-slow:
+	$(MAKE) --no-print-directory MARKED=slow test-python
+	$(BIN)/python -m pytest -q -m slow tests/sanitized $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers
@@ -68,8 +74,7 @@ sanitize:
 	ctest --test-dir build/asan -j 2 --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
-check-all: check tidy tsan fuzz ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
-	$(BIN)/python -m pytest -q -m slow
+check-all: check tidy tsan fuzz test-slow ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
 
 fuzz: setup-tests ## random inputs that were not tried before
 	MESHMARK_FUZZ=1 $(BIN)/python -m pytest -q -m hypothesis tests $(PYTEST_ARGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe import violations
+from axe import Screen, screens, violations
 
 from meshmark.cli.serve import LoadFolders
 from meshmark.cli.watch import simulated
@@ -73,14 +73,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield addresses[0]
 
 
-SIZES = {"desk": (1200, 900), "phone": (360, 740)}
-
-
-@pytest.fixture(params=[(scheme, size) for scheme in ("light", "dark") for size in SIZES], ids="-".join)
+@pytest.fixture(params=screens(1200, 360), ids=str)
 def page(browser: Any, site: str, request: pytest.FixtureRequest) -> Iterator[Any]:
-    scheme, size = request.param
-    width, height = SIZES[size]
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    width, scheme = request.param
+    page = browser.new_page(viewport={"width": width, "height": 900 if width > 1000 else 740}, color_scheme=scheme)
     wrong: list[str] = []
     page.on("pageerror", lambda e: wrong.append(str(e)))
     page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
@@ -168,10 +164,10 @@ def test_a_report_is_alone_with_itself(browser: Any, site: str) -> None:
 LOADS = ("", "run/quiet", "run/busy", "study/bus", "study/matrix", "compare?a=quiet&b=busy")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("screen", screens(1200, 360), ids=str)
 @pytest.mark.parametrize("path", LOADS)
-def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: str, width: int, scheme: str) -> None:
+def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: str, screen: Screen) -> None:
+    width, scheme = screen
     # Alone in their sandbox, pages of runs may not run what a test brings with it.
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
     wrong: list[str] = []
@@ -186,7 +182,7 @@ def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: 
 
 
 def test_loads_are_read_and_reached_with_keys(browser: Any, site: str) -> None:
-    for width, height in SIZES.values():
+    for width, height in ((1200, 900), (360, 740)):
         page = browser.new_page(viewport={"width": width, "height": height})
         page.goto(site)
         page.get_by_role("link", name="Open loads and studies").press("Enter")

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from axe import violations
+from axe import Screen, screens, violations
 from map_page import attentive, colours_match, go_to, known, open_raster, served
 
 from meshmark.watch.difference import Difference
@@ -235,12 +235,12 @@ def test_estimates_are_marked_and_bandwidths_are_stated(browser: Any, machine: H
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("screen", screens(1200, 390), ids=str)
 @pytest.mark.parametrize("what", ["recording", "difference", "estimated"])
 def test_axe_finds_no_violations(
-    browser: Any, recording: str, machine: Header, difference: Difference, what: str, width: int, scheme: str
+    browser: Any, recording: str, machine: Header, difference: Difference, what: str, screen: Screen
 ) -> None:
+    width, scheme = screen
     page, wrong = attentive(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     if what == "recording":
         page.goto(recording)

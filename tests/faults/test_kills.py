@@ -445,6 +445,7 @@ def test_killed_at_any_moment(case: Case, tmp_path: Path, capsys: pytest.Capture
     assert not tally.faults, "\n".join(tally.faults)
 
 
+@pytest.mark.slow
 def test_an_import_killed_three_times(tmp_path: Path) -> None:
     """One of the above, which `make test` has the time for."""
     case = next(c for c in CASES if c.name == "store import")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,14 @@ def gathered(
         assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
         answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
         return answers
+
+
+def first_quick(machines: Iterable[str]) -> list[Any]:
+    """Parameters: the first machine is booted by every run of the tests, the others only by `make check-all`."""
+    import pytest  # not there inside
+
+    first, *others = machines
+    return [first, *(pytest.param(m, marks=pytest.mark.slow) for m in others)]
 
 
 def answer(gather: Callable[[dict[str, Any], dict[str, Any]], None], answers: dict[str, Any]) -> None:

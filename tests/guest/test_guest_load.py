@@ -22,7 +22,7 @@ from support.made_program import made_program
 LOAD = Path(os.environ.get("MESHMARK_LOAD", ROOT / "build" / "release" / "bin" / "meshmark-load"))
 PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 MIB: Final = 1 << 20
 # It was told to keep to node 3, and puts its memory on node 0: x86-64's number of set_mempolicy; numa-guest knows no

@@ -90,7 +90,8 @@ def test_a_provoked_spill_goes_to_the_other_node_and_nobody_is_killed() -> None:
     assert "node 1 spills to 0 (distance 21) after" in check["found"]
 
 
-@pytest.mark.parametrize("machine", ["ring-4", pytest.param("cxl-2+1", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("machine", ["ring-4", "cxl-2+1"])
 def test_the_order_of_all_nodes_is_found_without_filling_any(machine: str) -> None:
     answers = gathered_orders(machine)
     if isinstance(answers, str):

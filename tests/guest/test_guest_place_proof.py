@@ -20,7 +20,7 @@ PLACE = Path(os.environ.get("MESHMARK_PLACE", BUILD / "bin" / "meshmark-place"))
 LIBRARY = Path(os.environ.get("MESHMARK_PLACE_LIBRARY", BUILD / "lib" / "libmeshmark-place.so"))
 REPEATS = int(os.environ.get("MESHMARK_PROOF_REPEATS", "1"))
 
-pytestmark = pytest.mark.guest
+pytestmark = [pytest.mark.guest, pytest.mark.slow]
 
 MIB: Final = 1 << 20
 SIZE: Final = 32 * MIB // 4096  # pages that a program to be moved holds

@@ -168,7 +168,7 @@ def gathered(name: str) -> dict[str, Any] | str:
     return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 400, {"PYTHONPATH": path})
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture(params=booted.first_quick(MACHINES))
 def guest(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(what the machine is, what was gathered in it)"""
     yield MACHINES[request.param], answers_of(request.param)
@@ -269,7 +269,7 @@ def test_a_cpu_outside_the_affinity_is_refused(guest: tuple[dict[str, Any], dict
     refused(answers["affinity"], "cpus", str(max(c for node in machine["cpus"] for c in node)))
 
 
-@pytest.mark.parametrize("name", ["numa-2", "cxl-2+1"])
+@pytest.mark.parametrize("name", booted.first_quick(["numa-2", "cxl-2+1"]))
 def test_bandwidth_comes_from_the_asked_node(name: str) -> None:
     answers = answers_of(name)
     points = results(answers, "bandwidth")
@@ -279,7 +279,7 @@ def test_bandwidth_comes_from_the_asked_node(name: str) -> None:
         assert not {"misplaced", "migrated"} & set(record["flags"])
 
 
-@pytest.mark.parametrize("name", ["numa-2", "cxl-2+1"])
+@pytest.mark.parametrize("name", booted.first_quick(["numa-2", "cxl-2+1"]))
 def test_processes_have_their_memory_where_it_was_asked_for(name: str) -> None:
     answers, machine = answers_of(name), MACHINES[name]
     cpus = [c for node in machine["cpus"] for c in node]

@@ -89,7 +89,7 @@ class Watched:
         return [sum((f["values"][metric][n] or 0) * f["window_s"] for f in frames) for n in self.nodes]
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture(params=booted.first_quick(MACHINES))
 def watched(request: pytest.FixtureRequest) -> Watched:
     return Watched(request.param)
 

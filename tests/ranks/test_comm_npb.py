@@ -215,9 +215,10 @@ def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
     for kernel in kernels:
         elapsed, rate, share = (found[kernel, m] for m in metrics)
         assert elapsed["conditions"]["class"] == "S" and elapsed["conditions"]["ranks"] == ranks
-        operations = [e * r for e, r in zip(elapsed["samples"], rate["samples"], strict=True)]
-        # A block and what is in it are read from the clock one after the other.
-        assert operations == pytest.approx([OPERATIONS[kernel]] * len(operations), rel=0.02)
+        # A block and the solution in it are read from the clock one after the other; what interrupts
+        # a rank between the two lengthens only the block.
+        operations = min(e * r for e, r in zip(elapsed["samples"], rate["samples"], strict=True))
+        assert operations == pytest.approx(OPERATIONS[kernel], rel=0.02)
         assert all(0 <= s <= 1 for s in share["samples"])
         assert ranks > 1 or share["value"] < 0.02, "one rank does not communicate"
         assert ("oversubscribed" in elapsed["flags"]) == (ranks > CPUS)

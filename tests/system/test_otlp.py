@@ -394,6 +394,7 @@ def test_the_command_sends_this_machine(collector: Collector) -> None:
     assert modes == {"user", "system", "interrupt", "steal"}
 
 
+@pytest.mark.slow
 def test_the_command_ends_although_the_collector_does_not_respond(collector: Collector) -> None:
     collector.answering.clear()
     running = start("watch", "--otlp", collector.url, "--interval", "1", "--rate", "5")

@@ -249,6 +249,7 @@ def test_nobody_can_take_the_output() -> None:
     assert len(done.stderr.strip().splitlines()) == 1 and "No space left" in done.stderr
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path: Path) -> None:
     words = ["latency", "--footprint", "4KiB..4MiB", "--budget", "4s", "--cpus", "0", "--interval", "0.01"]
     out = tmp_path / "out.jsonl"

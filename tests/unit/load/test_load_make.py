@@ -199,6 +199,7 @@ def test_the_published_set_and_fifty_six(tmp_path: Path) -> None:
     assert len({r["name"] for r in rows}) == len(rows)
 
 
+@pytest.mark.slow
 def test_threads_share_a_call(variants: list[Variant]) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU")

@@ -63,6 +63,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Home) -> None:
     dice = random.Random(5)
     words = ["fake", "--pause", "0.05", "--json"]

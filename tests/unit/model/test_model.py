@@ -486,6 +486,7 @@ def test_ranges_and_grids() -> None:
             grid([wrong])
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     words = (
         "model",

@@ -272,6 +272,7 @@ def test_the_budget_ends_it(world: Any) -> None:
     assert (advice.verdict.word, advice.verdict.stopped) == ("not decided", "the budget ended")
 
 
+@pytest.mark.slow
 def test_an_advice_that_was_killed_at_any_line_goes_on_to_the_same_runs(world: Any) -> None:
     folder = world({"pack": 0.8})
     whole = run(folder)

@@ -52,6 +52,7 @@ def clear(frames: list[Frame], place: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_spinning_process_is_a_hot_spot_and_named() -> None:
     cpu = max(os.sched_getaffinity(0))
     seen: list[Frame] = []
