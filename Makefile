@@ -30,7 +30,7 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# Two at once, of about the same length; both mostly wait for processes.
+# Two at once, of about the same length; both mostly wait for processes. Browsers last: they keep an event loop.
 test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
@@ -40,7 +40,7 @@ test-unit:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/unit tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/guest tests/browser tests/ranks tests/system $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest tests/ranks tests/browser $(PYTEST_ARGS)
 
 test-slow:
 	$(MAKE) --no-print-directory MARKED=slow test-python
