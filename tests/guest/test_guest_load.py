@@ -181,13 +181,13 @@ def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> Non
     assert [len(p) for p in found["slowdowns"]] == [2, 2, 2]
     for test in found["tests"]:
         assert 0 <= test["p"] <= 1
-        assert test["equivalent"] == (test["p"] < 0.05)
         assert test["interval"][0] <= test["ratio"] <= test["interval"][1]
     # Four processors of an emulated machine on one of the host's are anything but isolated, and nothing else is said.
-    assert found["table"].count("not shown") + found["table"].count("equivalent") == 3
     verdicts = [r["conditions"] for r in found["records"] if r["metric"] == "equivalence_p"]
     assert [v["domains"] for v in verdicts] == [2, 3, 4]
-    assert [v["equivalent"] for v in verdicts] == [t["equivalent"] for t in found["tests"]]
+    for said, test in zip(verdicts, found["tests"], strict=True):
+        assert said["verdict"] in {"tie", "higher", "lower", "not distinguishable"}
+        assert said["verdict"] != "tie" or test["p"] < 0.05
 
 
 def test_each_domains_programs_keep_their_memory_or_carry_a_flag() -> None:

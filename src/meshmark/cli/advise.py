@@ -223,7 +223,6 @@ def _counts(text: str) -> tuple[int, ...]:
 
 def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     from meshmark.place.advice import spread, values_of
-    from meshmark.place.candidates import BASELINE
 
     plan, verdict = advice.plan, advice.verdict
     unit = "" if plan.figure else "s"
@@ -241,9 +240,9 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
             if one.name == verdict.choice
             else "failed"
             if one.name in advice.failed and not values
-            else "indistinguishable"
-            if one.name in verdict.close
-            else "worse"
+            else verdict.standings[one.name].word
+            if one.name in verdict.standings
+            else "not compared"
             if values
             else "not tried"
         )
@@ -274,7 +273,6 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
             f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)"
         )
     for title, lines in (
-        ("indistinguishable from the choice", [n for n in verdict.close if n not in {verdict.choice, BASELINE}]),
         ("why", answer["why"]),
         ("placement not enforced", answer["not_held"]),
         ("failed", [f"{k}: {v}" for k, v in answer["failed"].items()]),
@@ -287,6 +285,11 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     print("\nequivalent commands")
     for form, line in answer["lines"].items():
         print(f"  {form}\n    {line}")
+    reasons: dict[str, list[str]] = {}
+    for form, why in answer["lines_left_out"].items():
+        reasons.setdefault(why, []).append(form)
+    for why, forms in reasons.items():
+        print(f"  not for {', '.join(forms)}: {why}")
 
 
 def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
@@ -299,8 +302,11 @@ def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
     if verdict.word == "better":
         return f"best: {verdict.choice}: {gained} {better} than the baseline ({verdict.stopped})"
     limit = f"{100 * verdict.effect:.1f} %" if answer["minimum_effect"] is not None else "a measurable size"
-    if verdict.word == "no difference":
+    if verdict.word == "no gain":
         seen = f": {verdict.best} {gained}" if verdict.best else ""
-        return f"no difference of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
-    so_far = f": {verdict.best} {gained} so far" if gained else ""
-    return f"not decided ({verdict.stopped}){so_far}: repeat with a larger --budget"
+        return f"no gain of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
+    so_far = f": {verdict.best} {gained}" if gained else ""
+    return (
+        f"not distinguishable ({verdict.stopped}){so_far}; smallest difference that counts: {limit}: keep the default "
+        "placement, or repeat with a larger --budget"
+    )

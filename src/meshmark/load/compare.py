@@ -16,9 +16,10 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.result import Key, LoadRun, ProgramUse, Slowdown, slowdown
+from meshmark.load.result import SLOWDOWN_WORDS, Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
 from meshmark.values.units import seconds_of
+from meshmark.values.verdicts import Word
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADINGS: Final = ("elapsed", "user", "system", "waiting")
@@ -83,6 +84,12 @@ class Matched:
     slowdown: Slowdown | None
     flags_a: frozenset[str]
     flags_b: frozenset[str]
+    doubt: str = ""  # why the slowdown cannot be judged, beside its interval
+
+    @property
+    def word(self) -> Word:
+        """The verdict: `higher` if B is slower."""
+        return self.slowdown.judged(self.doubt) if self.slowdown else "not distinguishable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +127,8 @@ class Comparison:
                     "program": m.program,
                     "slowdown": m.slowdown.ratio if m.slowdown else None,
                     "interval": list(m.slowdown.interval) if m.slowdown and m.slowdown.interval else None,
+                    "verdict": SLOWDOWN_WORDS[m.word],
+                    **({"doubt": m.doubt} if m.doubt else {}),
                     "samples_a": m.slowdown.alone if m.slowdown else 0,
                     "samples_b": m.slowdown.together if m.slowdown else 0,
                     "flags_a": sorted(m.flags_a),
@@ -211,13 +220,19 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
     # Only copies that succeeded on both sides: otherwise the means would be over different copies.
     whole = {r.copy for r in rows if r.a and r.b}
     times = [_samples(side, program, whole, over) for side in (a, b)]
-    keys = [(program, c) for c in copies]
+    flags = [frozenset[str]().union(*(side.flags((program, c)) for c in copies)) for side in (a, b)]
+    doubts = [
+        "one run each" if over == "copies" else "",
+        "different work" if _work_differs(a.first, b.first, program, copies[0]) else "",
+        " ".join(sorted(flags[0] | flags[1])),
+    ]
     return Matched(
         program,
         tuple(rows),
         slowdown(times[0], times[1]) if all(times) else None,
-        frozenset().union(*(a.flags(k) for k in keys)),
-        frozenset().union(*(b.flags(k) for k in keys)),
+        flags[0],
+        flags[1],
+        ", ".join(d for d in doubts if d),
     )
 
 
@@ -278,13 +293,18 @@ def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str,
         bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
         if one.get("cpus") == other.get("cpus"):  # otherwise `cpus` is already listed
             add(f"{program}: bound to CPUs", bound[0], bound[1])
-        work = [_work(r, program, copies[0]) for r in (a, b)]
         out += [
-            (f"{program}: {what.replace('_', ' ')}", f"{work[0][what]:.4g}", f"{work[1][what]:.4g}")
-            for what in work[0]
-            if what in work[1] and abs(work[0][what] - work[1][what]) > WORK * max(work[0][what], work[1][what])
+            (f"{program}: {what.replace('_', ' ')}", f"{one:.4g}", f"{other:.4g}")
+            for what, one, other in _work_differs(a, b, program, copies[0])
         ]
     return out
+
+
+def _work_differs(a: LoadRun, b: LoadRun, program: str, copy: int) -> list[tuple[str, float, float]]:
+    """The parts of a program's work that differ: name, A, B."""
+    one, other = (_work(r, program, copy) for r in (a, b))
+    both = [(what, one[what], other[what]) for what in one if what in other]
+    return [(what, x, y) for what, x, y in both if abs(x - y) > WORK * max(x, y)]
 
 
 def _about(run: LoadRun, program: str) -> dict[str, Any]:
@@ -310,15 +330,22 @@ def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
     rows: list[tuple[str, list[str], Matched, Copy | None]] = []
     for m in c.programs:
         many = len(m.copies) > 1
+        verdict = SLOWDOWN_WORDS[m.word] if m.slowdown else "–"
         for one in m.copies:
             ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
             times = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
             name = m.program + (f" · {one.copy + 1}" if many else "")
-            rows.append((name, [*times, ratio, "" if many else interval_text(m.slowdown)], m, one))
+            last = ["", ""] if many else [interval_text(m.slowdown), verdict]
+            rows.append((name, [*times, ratio, *last], m, one))
         if many:
             ratio = f"{m.slowdown.ratio:.3f}" if m.slowdown else "–"
             rows.append(
-                (f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, interval_text(m.slowdown)], m, None)
+                (
+                    f"{m.program}: all {len(m.copies)}",
+                    ["", "", "", "", ratio, interval_text(m.slowdown), verdict],
+                    m,
+                    None,
+                )
             )
     return rows
 
@@ -337,7 +364,7 @@ def flags_text(m: Matched) -> str:
 
 def samples_text(c: Comparison) -> str:
     return f"slowdown: B over A; 95 % interval over {c.over}, from 4 on each side" + (
-        ": spread between copies, not between runs" if c.over == "copies" else ""
+        ": spread between copies, not between runs; one run each decides nothing" if c.over == "copies" else ""
     )
 
 

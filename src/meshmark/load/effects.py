@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values.verdicts import Word, alike, judge
 
 Vector = NDArray[np.float64]
 
@@ -104,8 +105,12 @@ class Equivalence:
     interval: tuple[float, float]
     margin: float
     p: float  # the larger p of the two one-sided tests
-    equivalent: bool
     pairs: int
+
+    @property
+    def word(self) -> Word:
+        """`tie`: equivalent, which is the same as p < alpha."""
+        return judge(self.interval, alike(self.margin))
 
 
 def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.05) -> Equivalence:
@@ -133,7 +138,7 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
     else:
         p = max(float(stats.t.sf((mean + bound) / error, n - 1)), float(stats.t.cdf((mean - bound) / error, n - 1)))
         half = float(stats.t.ppf(1 - alpha, n - 1)) * error
-    return Equivalence(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, bool(p < alpha), n)
+    return Equivalence(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, n)
 
 
 class Curve:

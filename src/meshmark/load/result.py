@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
+from meshmark.values.verdicts import MARGIN, Word, alike, judge
 
 FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is noisy
 DRIFT: Final = 0.1  # change of the canary's latency from before to after above which a run is noisy
@@ -244,6 +245,14 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
 
 
+SLOWDOWN_WORDS: Final[Mapping[Word, str]] = {
+    "higher": "slower",
+    "lower": "faster",
+    "tie": "tie",
+    "not distinguishable": "not distinguishable",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Slowdown:
     """Run time together over run time alone. `interval`: 95 %; None with fewer than 4 runs of each."""
@@ -252,6 +261,10 @@ class Slowdown:
     interval: tuple[float, float] | None
     alone: int  # runs
     together: int
+
+    def judged(self, doubt: str = "") -> Word:
+        """`higher`: slower together. `doubt`: why the times cannot be judged, such as their flags."""
+        return judge(None if doubt else self.interval, alike(MARGIN))
 
 
 def slowdown(alone_s: Sequence[float], together_s: Sequence[float]) -> Slowdown:

@@ -9,12 +9,12 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.tree import format_list
 from meshmark.place import native
-from meshmark.place.candidates import BASELINE, Candidate, Plan
+from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
 from meshmark.place.halving import Race, Verdict
 from meshmark.place.trial import Outcome
 from meshmark.store.lines import cut_torn_end, whole_lines
@@ -142,32 +142,56 @@ def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return {k: median([o.evidence[k] for o in outcomes if k in o.evidence]) for k in sorted(keys)}
 
 
-def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> dict[str, str]:
-    """Command lines that apply the choice, by launcher, `meshmark` first; without launchers that cannot express it."""
+# Forms of `translate` that start one rank on each part.
+_RANK_FORMS: Final = ("openmpi", "openmpi5", "mpich", "slurm", "slurm-mask", "flux")
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Command lines that apply the choice, by launcher, `meshmark` first; `left_out`: reasons by launcher."""
+
+    ready: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+
+def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> Lines:
+    """Translate the choice; a line carries everything that was chosen, or it is left out."""
     one, command = advice.candidate(advice.verdict.choice), advice.plan.command
-    ready = {"meshmark": one.line(command)}
-    if one.parts:
-        memory = ["--memory", one.memory] if one.memory != "default" else []
-        translated = translate(
-            [
-                "translate",
-                "--parts",
-                native.parts_text(one.parts),
-                "--to",
-                "all",
-                "--topology",
-                "host",
-                *memory,
-                "--command",
-                shlex.join(command),
-            ]
-        )
-        forms = translated.get("forms")
-        for form, made in forms.items() if isinstance(forms, dict) else ():
-            if form != "parts" and isinstance(made, dict) and made.get("line"):
-                before = "".join(f"{k}={v} " for k, v in one.environment().items())
-                ready[form] = before + str(made["line"])
-    return ready
+    ready, left_out = {"meshmark": one.line(command)}, dict[str, str]()
+    if not one.parts:
+        return Lines(ready, left_out)
+    memory = ["--memory", one.memory] if one.memory != "default" else []
+    translated = translate(
+        [
+            "translate",
+            "--parts",
+            native.parts_text(one.parts),
+            "--to",
+            "all",
+            "--topology",
+            "host",
+            *memory,
+            "--command",
+            shlex.join(command),
+        ]
+    )
+    forms = translated.get("forms")
+    launcher = Path(command[0]).name
+    no_ranks = f"{launcher} starts its own ranks" if launcher in LAUNCHERS else "the program has no ranks"
+    before = "".join(f"{k}={v} " for k, v in one.environment().items())
+    for form, made in forms.items() if isinstance(forms, dict) else ():
+        if form == "parts" or not isinstance(made, dict):
+            continue
+        if form in _RANK_FORMS:
+            left_out[form] = no_ranks
+        elif one.pages != "default":
+            left_out[form] = f"it does not set the page size ({one.pages})"
+        elif made.get("line"):
+            ready[form] = before + str(made["line"])
+    refused = translated.get("refused")
+    for form, why in refused.items() if isinstance(refused, dict) else ():
+        left_out.setdefault(form, no_ranks if form in _RANK_FORMS else str(why))
+    return Lines(ready, left_out)
 
 
 def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
@@ -230,7 +254,7 @@ def _record(
     )
 
 
-def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
+def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
     """The result as one JSON object; shares are fractions of 1, values in s or in the unit of the figure."""
     verdict, plan = advice.verdict, advice.plan
     won = gain(advice)
@@ -256,13 +280,14 @@ def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
         "after": after,
         "best_vs_best": _over(after, before, "best", less),
         "worst_vs_worst": _over(after, before, "worst", less),
-        "not_distinguishable": dict(verdict.close),
+        "others": {name: asdict(standing) for name, standing in verdict.standings.items()},
         "failed": advice.failed,
         "left_out": plan.left_out,
         "as_it_is": asdict(plan.inherited),
         "why": reasons(advice),
         "not_held": not_held(advice),
-        "lines": dict(ready),
+        "lines": dict(found.ready),
+        "lines_left_out": dict(found.left_out),
         "runs": len(advice.outcomes),
         "spent_s": advice.spent_s,
         "stopped": verdict.stopped,

@@ -21,8 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import Final, Literal
+
+from meshmark.values.verdicts import judge
 
 SCREENING_ROUNDS: Final = 2  # rounds in which all candidates run
 KEPT_FIRST, KEPT_LATER = 1 / 3, 1 / 2
@@ -38,7 +40,7 @@ _NO_BETTER: Final = "the best other candidate is no better"
 _FAILED: Final = "all other candidates failed"
 _CLEARLY: Final = 2.0  # standard errors
 
-Word = Literal["better", "no difference", "not decided"]
+Word = Literal["better", "no gain", "not distinguishable"]
 
 
 @cache
@@ -87,12 +89,21 @@ def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = 
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """A candidate next to the choice. `ratio`: its cost over that of the choice; `pairs`: rounds that contain both."""
+
+    word: Literal["worse", "tie", "not distinguishable"]
+    ratio: float
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """The result of a race.
 
     Attributes:
-        word: `better`: `choice` beats the baseline; `no difference`: none of at least `effect`; `not decided`: too few
-            runs.
+        word: `better`: `choice` beats the baseline; `no gain`: none improves on it by `effect` or more; `not
+            distinguishable`: neither is shown.
         choice: The baseline unless `word` is `better`.
         best: The last remaining candidate besides the baseline, chosen or not; "" if all others failed.
         ratio: Cost of `best` over that of the baseline; None if they never ran in the same round.
@@ -100,7 +111,7 @@ class Verdict:
         pairs: Number of rounds that contain both and count for the interval.
         effect: Smallest relevant difference, as a share: the maximum of 2 % and `floor`.
         floor: See `floor_of`.
-        close: Candidates not distinguishable from the choice, with the ratio of their cost to that of the choice.
+        standings: The other candidates that ran in a round with the choice, by ratio.
         stopped: Why the race ended.
     """
 
@@ -112,7 +123,7 @@ class Verdict:
     pairs: int
     effect: float
     floor: float
-    close: Mapping[str, float]
+    standings: Mapping[str, Standing]
     stopped: str
 
 
@@ -286,12 +297,15 @@ class Race:
         effect = max(MINIMUM_EFFECT, floor)
         fair = self._differences(best, self.baseline, self._first_fair) if best else []
         estimate, interval = shift(fair) if fair else (math.nan, None)
-        word: Word = "not decided"
+        word: Word = "not distinguishable"
         if self.stopped in {_FAILED, _NO_BETTER, _SMALL}:
-            word = "no difference"
+            word = "no gain"
         elif interval is not None:
-            better = interval[1] < 0 and interval[0] <= -math.log1p(effect)
-            word = "better" if better else "no difference"
+            smallest = math.log1p(effect)
+            if judge(interval, (-smallest, smallest), 0.0) == "lower":
+                word = "better"
+            elif interval[0] > -smallest:
+                word = "no gain"
         choice = best if word == "better" else self.baseline
         return Verdict(
             word,
@@ -302,26 +316,38 @@ class Race:
             len(fair),
             effect,
             floor,
-            self._close(choice, effect, word == "better"),
+            self._standings(choice, word == "better"),
             self.stopped,
         )
 
-    def _close(self, choice: str, effect: float, beaten: bool) -> dict[str, float]:
-        noise = self._noise(self._centred(self.known))
-        found = {}
-        for name in self.known:
-            differences = self._differences(name, choice)
-            if (
-                name == choice
-                or not differences
-                or self.failures.get(name, 0) > 1
-                or (beaten and name == self.baseline)
-            ):
-                continue
-            estimate = shift(differences)[0]
-            if abs(estimate) - 1.96 * noise * math.sqrt(2 / len(differences)) < math.log1p(effect):
-                found[name] = math.exp(estimate)
-        return dict(sorted(found.items(), key=lambda item: item[1]))
+    def _standings(self, choice: str, beaten: bool) -> dict[str, Standing]:
+        """Judge the others by their differences to the choice within rounds.
+
+        A candidate that was dropped early has too few differences for an interval of its own: its interval is that of
+        their mean with the variance of all.
+        """
+        differences = {
+            n: d
+            for n in self.known
+            if n != choice and self.failures.get(n, 0) < 2 and (d := self._differences(n, choice))
+        }
+        freedom = sum(len(d) - 1 for d in differences.values())
+        squares = sum((v - fmean(d)) ** 2 for d in differences.values() for v in d)
+        reach = 1.96 * math.sqrt(squares / freedom) if freedom else math.inf
+        smallest, found = math.log1p(MINIMUM_EFFECT), {}
+        for name, values in differences.items():
+            estimate, interval = shift(values)
+            if interval is None:
+                estimate, half = fmean(values), reach / math.sqrt(len(values))
+                interval = estimate - half, estimate + half
+            judged = judge(interval, (-smallest, smallest), 0.0)
+            worse = judged == "higher" or (beaten and name == self.baseline)
+            # What seems better than the choice was dropped, or not shown to be: its lead is that of a selection.
+            word: Literal["worse", "tie", "not distinguishable"] = (
+                "worse" if worse else "tie" if judged == "tie" else "not distinguishable"
+            )
+            found[name] = Standing(word, math.exp(estimate), len(values))
+        return dict(sorted(found.items(), key=lambda item: item[1].ratio))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -31,6 +30,7 @@ from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import number, show, size
+from meshmark.values.verdicts import Ratio
 
 _BEST: Final = "best protocol of each library"
 TIME: Final = (
@@ -186,11 +186,11 @@ def _ranking_table(one: ranking.Ranking) -> Table:
         if r is None:
             return Cell("–", number=True)
         text = f"{number(r.value / scales[size].factor)} {ranking.half_percent(r)}"
-        return Cell(text, number=True, bold=r is one.best(size), flags=r.flags)
+        return Cell(text, number=True, bold=size in one.common and r is one.best(size), flags=r.flags)
 
-    head = ["protocol", "vs. best", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
+    head = ["protocol", "vs. lowest", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
     rows: list[Cells] = [
-        [p, *numbers(f"{one.over_best(p):.2f}"), *(cell(p, s) for s in one.sizes)] for p in one.protocols
+        [p, *numbers(ranking.relative_text(one, p)), *(cell(p, s) for s in one.sizes)] for p in one.protocols
     ]
     return Table(head, rows, numbers=range(1, len(head)))
 
@@ -215,9 +215,7 @@ def _defects(records: Sequence[Record]) -> list[str]:
 
 def halo_details(records: Sequence[Record]) -> str:
     """Renders the rankings, their winners by size, and defects; "" if there are none."""
-    found = [
-        (one, ranking.winner_lines(ranking.stretches(one)), _ranking_table(one)) for one in ranking.rankings(records)
-    ]
+    found = [(one, ranking.winner_lines(one), _ranking_table(one)) for one in ranking.rankings(records)]
     defects = _defects(records)
     return render("parts/halo.html", rankings=found, defects=defects) if found or defects else ""
 
@@ -253,7 +251,7 @@ def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _overlay(_curves(found, "operation", "algorithm"), "time per operation", TIME)
 
 
-def _compared(pair: ranking.Comparison) -> dict[str, dict[int, ranking.Ratio]]:
+def _compared(pair: ranking.Comparison) -> dict[str, dict[int, Ratio]]:
     """Ratios by name and size; for the halo exchange, those of the best protocols first."""
     best = {_BEST: pair.best} if pair.a.subject is ranking.HALO else {}
     return {**best, **{name: of for name in pair.a.protocols if (of := pair.of(name))}}
@@ -267,9 +265,11 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
         rows: list[Row] = []
         for name, of in _compared(pair).items():
             for x, ratio in of.items():
-                if x == 0 or ratio.high == math.inf:
+                if x == 0 or ratio.interval is None:
                     continue
                 one, other = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
+                assert one is not None and other is not None
+                low, high = ratio.interval
                 flags = sorted(one.flags | other.flags)
                 rows.append(
                     {
@@ -277,10 +277,10 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
                         "x": x,
                         "at": subject.size_text(x),
                         "value": ratio.value,
-                        "low": ratio.low,
-                        "high": ratio.high,
+                        "low": low,
+                        "high": high,
                         "ratio": f"{ratio.value:.2f}",
-                        "interval": f"{ratio.low:.2f} – {ratio.high:.2f}",
+                        "interval": f"{low:.2f} – {high:.2f}",
                         "first": show(one.value, "s"),
                         "second": show(other.value, "s"),
                         "flags": ", ".join(flags) or "none",
@@ -369,7 +369,7 @@ def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str
                 name,
                 "; ".join(pair.faster(of)),
                 *(
-                    Cell(ranking.ratio_text(r), number=True, bold=r.clear) if r else Cell("–", number=True)
+                    Cell(ranking.ratio_text(r), number=True, bold=r.differs) if r else Cell("–", number=True)
                     for r in (of.get(s) for s in sizes)
                 ),
             ]

@@ -13,10 +13,11 @@ from itertools import groupby
 from typing import Final
 
 from meshmark.report.ranking import (
-    Ratio,
     clearest,
+    half_text,
     legend,
     letters,
+    measured,
     print_columns,
     ranks_of,
     ratio_of,
@@ -26,6 +27,7 @@ from meshmark.report.ranking import (
 from meshmark.report.selection import number, selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import size
+from meshmark.values.verdicts import Ratio, Word, judge
 
 STARTS: Final = 1.1  # contention starts where the whole interval is above this
 WIDE: Final = 160  # columns if standard output is not a terminal
@@ -40,8 +42,14 @@ class Factor:
     together: Record
 
     @property
+    def word(self) -> Word:
+        """`higher`: contention; `tie`: none; neither is claimed if a time is flagged or too wide."""
+        usable = not measured(self.alone).excluded and not measured(self.together).excluded
+        return judge(self.ratio.interval if usable else None, (0, STARTS), STARTS)
+
+    @property
     def starts(self) -> bool:
-        return self.ratio.low > STARTS
+        return self.word == "higher"
 
     @property
     def flags(self) -> frozenset[str]:
@@ -134,14 +142,14 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
         start = found.start(distance)
         if start is None:
             largest = size(cells[-1][0])
-            if all(f.ratio.high <= STARTS for _, f in cells):
+            if all(f.word == "tie" for _, f in cells):
                 return f"none up to {largest}", ""
             at, highest = max(cells, key=lambda cell: cell[1].ratio.value)
-            return f"none significant up to {largest}", f"; at most {figure(highest)} at {size(at)}"
+            return f"none distinguishable up to {largest}", f"; at most {figure(highest)} at {size(at)}"
         unclear = [size(s) for s, f in cells if s > start and not f.starts]
         return f"from {size(start)}", (
             f", {figure(found.cells[distance, start])}"
-            + (f"; not significant at {', '.join(unclear)}" if unclear else "")
+            + (f"; not distinguishable at {', '.join(unclear)}" if unclear else "")
         )
 
     lines = []
@@ -179,9 +187,8 @@ def print_contention(records: Sequence[Record]) -> None:
                 if factor is None:
                     column.append(Text("–", style="dim"))
                     continue
-                half = (factor.ratio.high - factor.ratio.low) / 2
                 mark = letters(factor.flags - everywhere)
-                text = f"{factor.ratio.value:.2f} ±{f'{half:.2f}' if half < 99 else '?'}{' ' + mark if mark else ''}"
+                text = f"{factor.ratio.value:.2f} {half_text(factor.ratio)}{' ' + mark if mark else ''}"
                 star = "*" if found.start(d) == s else ""
                 column.append(Text(star + text, style="bold" if factor.starts else "dim"))
             columns.append(column)

@@ -77,7 +77,7 @@ def compare_html(c: Comparison) -> str:
         title=f"{c.a.name} and {c.b.name}",
         subtitle=f"A and B on a common time axis of {seconds_of(end_s)}",
         charts=charts,
-        heads=[*(f"{h}, s" for h in HEADINGS), "slowdown", "95 %"],
+        heads=[*(f"{h}, s" for h in HEADINGS), "slowdown", "95 %", "B is"],
         plot=f"{low:.2g} to {high:.2g}; dashed: 1",
         rows=rows,
         samples=samples_text(c),

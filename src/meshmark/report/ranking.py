@@ -1,14 +1,14 @@
 """Ranks halo protocols by message size, and compares libraries by their halos, messages and collectives.
 
-Times with overlapping intervals tie: a winner is listed with the protocols that tie with it, and remains the winner
-while it ties with the best.
+What wins, ties or is not distinguishable is decided by `verdicts`, for each size that all protocols were measured at.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -16,14 +16,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from meshmark.report.selection import number as condition_number
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
+from meshmark.values import verdicts
 from meshmark.values.units import Scale, number, scale_for
 from meshmark.values.units import size as format_bytes
+from meshmark.values.verdicts import Measured, Ranked, Ratio
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
 WIDE: Final = 160  # columns if standard output is not a terminal
+_SHOWN: Final = 6  # protocols in one line
 _LETTERS: Final = {
     "migrated": "m",
     "stolen": "s",
@@ -82,48 +85,43 @@ class Ranking:
     cells: Mapping[tuple[str, int], Record]
     subject: Subject = HALO
 
-    def best(self, size: int) -> Record:
+    @property
+    def common(self) -> tuple[int, ...]:
+        """The sizes that all protocols were measured at: only these are ranked."""
+        return tuple(s for s in self.sizes if all((p, s) in self.cells for p in self.protocols))
+
+    def lowest(self, size: int) -> Record:
+        """The record with the lowest median, whether or not it can be judged."""
         return min((r for (_, s), r in self.cells.items() if s == size), key=lambda r: r.value)
 
-    def over_best(self, protocol: str) -> float:
-        """Geometric mean, over all sizes, of a protocol's time relative to the best."""
-        logs = [math.log(r.value / self.best(s).value) for (p, s), r in self.cells.items() if p == protocol]
-        return math.exp(sum(logs) / len(logs))
+    def over_lowest(self, protocol: str) -> float:
+        """Geometric mean, over the common sizes, of a protocol's time relative to the lowest; NaN if there are none."""
+        logs = [math.log(self.cells[protocol, s].value / self.lowest(s).value) for s in self.common]
+        return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
-    def ties(self, size: int) -> list[str]:
-        """Protocols that tie with the best of a size, including the best."""
-        high = bounds(self.best(size))[1]
-        return [p for p in self.protocols if (r := self.cells.get((p, size))) and bounds(r)[0] <= high]
+    def ranked(self, size: int) -> Ranked:
+        """The verdict about the protocols at a size."""
+        return verdicts.rank({p: measured(r) for p in self.protocols if (r := self.cells.get((p, size)))})
+
+    def best(self, size: int) -> Record | None:
+        """The fastest protocol that can be judged at a size; None if there is none."""
+        found = self.ranked(size)
+        return self.cells[found.best[0], size] if found.best[0] not in found.excluded else None
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Consecutive sizes with one winner; `tied` protocols tie with the best at all of them."""
+    """Consecutive sizes with one verdict.
+
+    Attributes:
+        winner: The winner, or one that is at least tied at all of the sizes; "" if none is distinguishable.
+        others: Those tied with the winner at all sizes; without a winner, all that may be the fastest at some of them.
+    """
 
     first: int
     last: int
     winner: str
-    tied: tuple[str, ...]
-    flags: tuple[str, ...]  # of the winner's times
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Time with the second library divided by the time with the first, with conservative bounds."""
-
-    value: float
-    low: float
-    high: float
-
-    @property
-    def clear(self) -> bool:
-        """Whether the difference is significant: 1 is outside the bounds."""
-        return self.low > 1 or self.high < 1
-
-    @property
-    def slower(self) -> int:
-        """The slower library: 1 the second, -1 the first, 0 if the difference is not significant."""
-        return (self.low > 1) - (self.high < 1)
+    others: tuple[str, ...]
 
 
 class Comparison(NamedTuple):
@@ -141,28 +139,25 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> dict[int, Ratio]:
-        """By size, the ratio of the best protocols of both."""
+        """By size, the ratio of the best protocols of both; without sizes at which none of a library can be judged."""
         sizes = sorted(set(self.a.sizes) & set(self.b.sizes))
-        return {s: ratio_of(self.b.best(s), self.a.best(s)) for s in sizes}
+        both = ((s, self.b.best(s), self.a.best(s)) for s in sizes)
+        return {s: ratio_of(one, other) for s, one, other in both if one and other}
 
     def of(self, name: str) -> dict[int, Ratio]:
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
-        """The faster library by size, such as `up to 64 words: Open MPI 4.1.4`."""
-        parts = [(slower, [s for s, _ in group]) for slower, group in groupby(ratios.items(), lambda x: x[1].slower)]
+        """The verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
+        said = {"higher": self.a.library, "lower": self.b.library, "tie": "tie"}
+        parts = [(word, [s for s, _ in group]) for word, group in groupby(ratios.items(), lambda x: x[1].word)]
         lines = [
-            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: "
-            f"{self.a.library if slower > 0 else self.b.library}"
-            for i, (slower, sizes) in enumerate(parts)
-            if slower
+            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: {said[word]}"
+            for i, (word, sizes) in enumerate(parts)
+            if word in said
         ]
-        undecided = len(lines) < len(parts)
-        return (
-            [*lines, "no significant difference elsewhere" if lines else "no significant difference"]
-            if undecided
-            else lines
-        )
+        undecided = len(lines) < len(parts) or not parts
+        return [*lines, "not distinguishable elsewhere" if lines else "not distinguishable"] if undecided else lines
 
 
 def bounds(record: Record) -> tuple[float, float]:
@@ -179,16 +174,30 @@ def bounds(record: Record) -> tuple[float, float]:
     return low, high
 
 
+def measured(record: Record) -> Measured:
+    """A record for a verdict; its flags are doubts."""
+    low, high = bounds(record)
+    return Measured(record.value, (low, high) if high < math.inf else None, " ".join(sorted(record.flags)))
+
+
 def ratio_of(one: Record, other: Record) -> Ratio:
     """The ratio of the first to the second."""
-    (low, high), (low_other, high_other) = bounds(one), bounds(other)
-    return Ratio(one.value / other.value, low / high_other, high / low_other if low_other > 0 else math.inf)
+    return verdicts.ratio(measured(one), measured(other))
 
 
 def ratio_text(ratio: Ratio) -> str:
     """`1.62 (1.58 – 1.66)`."""
-    known = ratio.high < math.inf
-    return f"{ratio.value:.2f} ({f'{ratio.low:.2f} – {ratio.high:.2f}' if known else 'too few samples'})"
+    return f"{ratio.value:.2f} ({interval_text(ratio)})"
+
+
+def interval_text(ratio: Ratio) -> str:
+    return f"{ratio.interval[0]:.2f} – {ratio.interval[1]:.2f}" if ratio.interval else "too few samples"
+
+
+def half_text(ratio: Ratio) -> str:
+    """Half the interval, such as `±0.04`."""
+    half = (ratio.interval[1] - ratio.interval[0]) / 2 if ratio.interval else math.inf
+    return "±?" if half == math.inf else f"±{'>99' if half > 99 else f'{half:.2f}'}"
 
 
 def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
@@ -211,7 +220,7 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
         transport = transport_of(next(iter(cells.values())))
         protocols = tuple(dict.fromkeys(p for p, _ in cells))
         unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells, subject)
-        order = tuple(sorted(unsorted.protocols, key=unsorted.over_best))
+        order = tuple(sorted(unsorted.protocols, key=unsorted.over_lowest))
         made.append(replace(unsorted, protocols=order))
     return made
 
@@ -238,47 +247,62 @@ def _uncertainty(r: Record) -> tuple[bool, bool, float]:
 
 
 def stretches(ranking: Ranking) -> list[Stretch]:
-    """Splits the sizes into the fewest stretches in which one protocol ties with the best at every size."""
+    """Splits the common sizes into the fewest stretches in which one protocol wins or ties at every size."""
     found: list[Stretch] = []
     sizes: list[int] = []
-    common: list[str] = []
+    names: list[str] = []
+    decided = True
 
     def close() -> None:
         def over(protocol: str) -> float:
-            return math.prod(ranking.cells[protocol, s].value / ranking.best(s).value for s in sizes)
+            return math.prod(ranking.cells[protocol, s].value / ranking.lowest(s).value for s in sizes)
 
-        winner = min(common, key=over)
-        flags = {f for s in sizes for f in ranking.cells[winner, s].flags}
-        tied = tuple(p for p in common if p != winner)
-        found.append(Stretch(sizes[0], sizes[-1], winner, tied, tuple(sorted(flags))))
+        order = sorted(names, key=over)
+        winner = order.pop(0) if decided else ""
+        found.append(Stretch(sizes[0], sizes[-1], winner, tuple(order)))
 
-    for size in ranking.sizes:
-        ties = ranking.ties(size)
-        both = [p for p in common if p in ties]
-        if sizes and not both:
+    for size in ranking.common:
+        at = ranking.ranked(size)
+        here = at.word != "not distinguishable"
+        both = [p for p in names if p in at.best] if here else list(dict.fromkeys([*names, *at.best]))
+        if sizes and (here != decided or (here and not both)):
             close()
-            sizes = []
-        common = both or ties
+            sizes, both = [], list(at.best)
+        names, decided = both if sizes else list(at.best), here
         sizes.append(size)
     if sizes:
         close()
     return found
 
 
-def winner_lines(found: Sequence[Stretch], known: Collection[str] = ()) -> list[str]:
-    """Describes each stretch, such as `from 256 words: persistent_irecv_isend; tied: packed`.
-
-    Args:
-        known: flags to omit, because all results have them.
-    """
-    lines = []
+def winner_lines(ranking: Ranking) -> list[str]:
+    """Describes each stretch, such as `from 256 words: persistent; tied: packed`, and what is not ranked."""
+    found, lines = stretches(ranking), []
     for i, s in enumerate(found):
         where = _where(i, len(found), s.first, s.last, HALO.size_text)
-        tied = f"; tied: {', '.join(s.tied)}" if s.tied else ""
-        own = [f for f in s.flags if f not in known]
-        flags = f"  [{' '.join(own)}]" if own else ""
-        lines.append(f"{where}: {s.winner}{tied}{flags}")
-    return lines
+        names = ", ".join(s.others)
+        if s.winner:
+            lines.append(f"{where}: {s.winner}{f'; tied: {names}' if names else ''}")
+        else:
+            lines.append(f"{where}: not distinguishable{f': {names}' if names else ''}")
+    if lacking := [s for s in ranking.sizes if s not in ranking.common]:
+        sizes = f"{HALO.size_text(lacking[0])}{' and others' if len(lacking) > 1 else ''}"
+        lines.append(f"not ranked: {sizes}, where not every protocol was measured")
+    return lines + _exclusions(ranking)
+
+
+def _exclusions(ranking: Ranking) -> list[str]:
+    """The protocols that were not judged, with reasons, in at most one line."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for size in ranking.common:
+        for name, why in ranking.ranked(size).excluded.items():
+            counts[name, "too wide" if why.startswith("±") else why] += 1
+    whole, reasons = len(ranking.common), {why for _, why in counts}
+    if len(reasons) == 1 and counts.total() == whole * len(ranking.protocols):
+        return [f"not judged: all protocols at every size ({reasons.pop()})"]
+    each = [f"{name} ({why}, at {n} of {whole} sizes)" for (name, why), n in counts.items()]
+    more = f" and {len(each) - _SHOWN} more" if len(each) > _SHOWN else ""
+    return [f"not judged: {', '.join(each[:_SHOWN])}{more}"] if each else []
 
 
 def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], str]) -> str:
@@ -326,7 +350,7 @@ def legend(records: Iterable[Record]) -> str:
 
 def column_scales(ranking: Ranking) -> dict[int, Scale]:
     """The unit of each size, common to all protocols."""
-    return {s: scale_for("s", ranking.best(s).value) for s in ranking.sizes}
+    return {s: scale_for("s", ranking.lowest(s).value) for s in ranking.sizes}
 
 
 # ------------------------------------------------------------------ in the terminal
@@ -369,7 +393,7 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
     scales = column_scales(ranking)
     columns = []
     for size in ranking.sizes:
-        factor, best = scales[size].factor, ranking.best(size)
+        factor, best = scales[size].factor, ranking.best(size) if size in ranking.common else None
         column = [Text(f"{size}"), Text(scales[size].symbol)]
         for protocol in ranking.protocols:
             r = ranking.cells.get((protocol, size))
@@ -381,13 +405,21 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
             column.append(Text(("*" if r is best else "") + text, style="bold" if r is best else ""))
         columns.append(column)
     first = [Text("words"), Text(""), *(Text(p) for p in ranking.protocols)]
-    relative = [Text("vs."), Text("best"), *(Text(f"{ranking.over_best(p):.2f}") for p in ranking.protocols)]
+    relative = [Text("vs."), Text("lowest"), *(Text(relative_text(ranking, p)) for p in ranking.protocols)]
     print_columns(console, [first, relative], columns)
     key = legend(r for r in cells if r.flags - everywhere)
-    console.print("median ± half its 95 % interval; * best of its size" + (f"; {key}" if key else ""), style="dim")
+    console.print(
+        "median ± half its 95 % interval; * lowest that can be judged" + (f"; {key}" if key else ""),
+        style="dim",
+    )
     console.print("fastest protocol:")
-    for line in winner_lines(stretches(ranking), everywhere):
+    for line in winner_lines(ranking):
         console.print(f"  {line}", soft_wrap=True)
+
+
+def relative_text(ranking: Ranking, protocol: str) -> str:
+    over = ranking.over_lowest(protocol)
+    return "–" if math.isnan(over) else f"{over:.2f}"
 
 
 def _print_ratios(console: Console, pair: Comparison) -> None:
@@ -395,7 +427,7 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
 
     a, b, ratios = pair
     console.print(f"\n{b.library} relative to {a.library}, {a.where}", style="dim", soft_wrap=True)
-    console.print("ratio of times ± half its interval; significant differences in bold")
+    console.print("ratio of times ± half its interval; differences in bold")
     sizes = sorted({s for _, s in ratios})
     protocols = [p for p in a.protocols if any(q == p for q, _ in ratios)]
     columns = []
@@ -403,16 +435,14 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
         column = [Text(str(at) if a.subject.over == "words" else format_bytes(at))]
         for p in protocols:
             ratio = ratios.get((p, at))
-            half = (ratio.high - ratio.low) / 2 if ratio else 0
-            text = f"{ratio.value:.2f} ±{'>99' if half > 99 else f'{half:.2f}'}" if ratio else "–"
-            column.append(Text(text, style="bold" if ratio and ratio.clear else "dim"))
+            text = f"{ratio.value:.2f} {half_text(ratio)}" if ratio else "–"
+            column.append(Text(text, style="bold" if ratio and ratio.differs else "dim"))
         columns.append(column)
     print_columns(console, [[Text(a.subject.over.partition("_")[0]), *(Text(p) for p in protocols)]], columns)
-    slower = sum(r.slower > 0 for r in ratios.values())
-    faster = sum(r.slower < 0 for r in ratios.values())
-    rest = len(ratios) - slower - faster
+    words = Counter(r.word for r in ratios.values())
     console.print(
-        f"{b.library} is slower in {slower} of {len(ratios)}, faster in {faster}; no significant difference in {rest}"
+        f"{b.library} is slower in {words['higher']} of {len(ratios)}, faster in {words['lower']}; "
+        f"tie in {words['tie']}, not distinguishable in {words['not distinguishable']}"
     )
     if a.subject is HALO:
         console.print("faster library, by the best protocol of each:")

@@ -13,7 +13,7 @@ from meshmark.report.comm import RATE, TIME, libraries_of, library_of
 from meshmark.report.contention import STARTS, Contention, contentions, start_lines
 from meshmark.report.drawing import Row, chart_of, clearest, drawing, row, tooltip
 from meshmark.report.html import Cell, Cells, Table, numbers
-from meshmark.report.ranking import ratio_text
+from meshmark.report.ranking import interval_text, ratio_text
 from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.store.record import Better, Record, median
@@ -121,14 +121,13 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
     names = {d: _label(d, places, topology) for d in found.distances if found.of(d)}
     rows: list[Row] = []
     for (distance, bytes_), f in found.cells.items():
-        known = f.ratio.high < math.inf
         rows.append(
             {
                 "distance": names[distance],
                 "message": size(bytes_),
                 "value": f.ratio.value,
                 "contention": f"{f.ratio.value:.2f}",
-                "interval": f"{f.ratio.low:.2f} – {f.ratio.high:.2f}" if known else "too few samples",
+                "interval": interval_text(f.ratio),
                 "all_at_once": show(f.together.value, "s"),
                 "alone": show(f.alone.value, "s"),
                 "starts": f.starts,

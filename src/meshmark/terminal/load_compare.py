@@ -24,7 +24,7 @@ def compare_text(c: Comparison) -> str:
             f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
             f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})"
         )
-    head = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %"]
+    head = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %", "B is"]
     lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
     out += ["", f"{lines[0]}  flags"]
     for line, (_, _, m, one) in zip(lines[1:], rows_of(c), strict=True):

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
+from meshmark.values.verdicts import judge
 from meshmark.watch.frames import USE, Frame, Header
 
 BATCHES: Final = 10
@@ -53,8 +54,10 @@ class Change:
 
     @property
     def certain(self) -> bool:
-        """Whether the interval excludes 0."""
-        return self.low is not None and self.high is not None and (self.low > ROUNDING or self.high < -ROUNDING)
+        """Whether the use differs."""
+        known = self.low is not None and self.high is not None
+        interval = ((self.low or 0.0) - ROUNDING, (self.high or 0.0) + ROUNDING) if known else None
+        return judge(interval, (-ROUNDING, ROUNDING), 0.0) in {"higher", "lower"}
 
     def to_json(self) -> dict[str, Any]:
         def rounded(value: float | None) -> float | None:

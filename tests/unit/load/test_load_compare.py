@@ -58,6 +58,7 @@ def test_other_work_is_no_slowdown_and_is_told(tmp_path: Path) -> None:
             journal.write(json.dumps(done) + "\n")
         sides.append(read_side(folder))
     assert ("x: flops", "1e+09", "2e+09") in compare(sides[0], sides[1]).differ
+    assert compare(sides[0], sides[1]).programs[0].doubt == "one run each, different work"
     assert compare(sides[0], sides[2]).differ == ()
 
 
@@ -83,9 +84,12 @@ def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: P
     assert found is not None and found.interval is not None and found.interval[0] < 1.5 < found.interval[1]
     assert found.ratio == pytest.approx(expected.ratio) and found.interval == pytest.approx(expected.interval)
     assert (found.alone, found.together) == (4, 4)  # not 8, nor 5
+    assert compare(a, b).programs[0].word == "higher" and compare(b, a).programs[0].word == "lower"
+    assert " slower" in compare_text(compare(a, b)) and compare(a, b).to_json()["programs"][0]["verdict"] == "slower"
     single = compare(read_side(tmp_path / "a" / "0"), read_side(tmp_path / "b" / "0"))
     assert single.over == "copies" and single.programs[0].slowdown is not None
     assert single.programs[0].slowdown.alone == 2
+    assert (single.programs[0].word, single.programs[0].doubt) == ("not distinguishable", "one run each")
     made_load(tmp_path / "a" / "9", {"z": [1.0]})
     with pytest.raises(UsageError, match="2 different sets of programs"):
         read_side(tmp_path / "a")

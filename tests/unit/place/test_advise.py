@@ -17,7 +17,7 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import find_native
-from meshmark.place.advice import Advice, gain, lines, records, to_json
+from meshmark.place.advice import Advice, Lines, gain, lines, records, to_json
 from meshmark.place.advise import advise, make_plan
 from meshmark.place.candidates import (
     BASELINE,
@@ -92,7 +92,9 @@ if words[0] == "plan":
     print(json.dumps({{"jobs": [{{"parts": [[c] for c in parts[:n]]}}]}}))
 elif words[0] == "translate":
     print(json.dumps({{"forms": {{"taskset": {{"line": "taskset -c " + value("--parts") + " " + value("--command")}},
-                                 "parts": {{"line": value("--parts")}}}}}}))
+                                 "slurm": {{"line": "srun ./prog"}},
+                                 "parts": {{"line": value("--parts")}}}},
+                      "refused": {{"lsf": "has one mask for all parts"}}}}))
 elif words[-1] == "true":
     if value("--pages") in world["absent"]:
         sys.stderr.write("meshmark: absent: no such pages\\nhint: reserve some\\n")
@@ -174,16 +176,29 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
         "meshmark": "meshmark run --bind pack -n 2 --slots cores --openmp -- prog -x",
         "taskset": "taskset -c 4;5 prog -x",
     }
-    assert not {"pack", BASELINE} & set(answer["not_distinguishable"])
+    assert answer["lines_left_out"] == {"slurm": "the program has no ranks", "lsf": "has one mask for all parts"}
+    assert answer["others"][BASELINE]["word"] == "worse" and "pack" not in answer["others"]
     json.loads(json.dumps(answer, allow_nan=False))
+
+
+def test_a_line_that_cannot_carry_what_won_is_left_out_with_the_reason(world: Any) -> None:
+    advice = run(world({"pack/thp": 0.8}))
+    found = lines(advice)
+    assert found.ready == {"meshmark": "meshmark run --bind pack -n 2 --slots cores --pages thp --openmp -- prog -x"}
+    assert found.left_out["taskset"] == "it does not set the page size (thp)"
+    assert found.left_out["lsf"] == "has one mask for all parts"
+    advice.plan.command = ["/usr/bin/mpirun", "-n", "2", "prog"]
+    assert lines(advice).left_out["slurm"] == "mpirun starts its own ranks"
 
 
 def test_where_nothing_helps_it_says_so(world: Any) -> None:
     advice = run(world({}))
-    assert (advice.verdict.word, advice.verdict.choice) == ("no difference", BASELINE)
-    assert lines(advice) == {"meshmark": "prog -x"}
+    assert (advice.verdict.word, advice.verdict.choice) == ("no gain", BASELINE)
+    assert lines(advice) == Lines({"meshmark": "prog -x"}, {})
     assert advice.verdict.effect == 0.02
-    assert set(advice.verdict.close) == {c.name for c in advice.plan.candidates} - {BASELINE}
+    others = {c.name for c in advice.plan.candidates} - {BASELINE}
+    assert set(advice.verdict.standings) == others
+    assert not [s for s in advice.verdict.standings.values() if s.word == "worse"]
 
 
 def test_records_keep_every_sample_and_read_back(world: Any) -> None:
@@ -207,7 +222,7 @@ def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.Monk
     advice = run(folder, SearchSpace(("none", "pack"), memory=("default", "bind"), pages=("default",)))
     assert Plan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
-    assert to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
+    assert to_json(advice, Lines({}, {}))["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
     told = {
         r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
         for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
@@ -269,7 +284,7 @@ def test_absent_pages_are_left_out_and_nothing_to_try_is_said(world: Any) -> Non
 def test_the_budget_ends_it(world: Any) -> None:
     advice = run(world({}), budget_s=12.5)
     assert advice.spent_s <= 12.5 and 10 <= len(advice.outcomes) <= 12
-    assert (advice.verdict.word, advice.verdict.stopped) == ("not decided", "the budget ended")
+    assert (advice.verdict.word, advice.verdict.stopped) == ("not distinguishable", "the budget ended")
 
 
 @pytest.mark.slow

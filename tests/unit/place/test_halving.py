@@ -109,13 +109,13 @@ def test_who_fails_twice_is_out_and_the_baseline_ends_the_race() -> None:
     race = Race(["a", "b"], "a")
     while (name := race.next()) is not None:
         race.add(name, None if name == "a" else 1.0)
-    assert "baseline failed" in race.stopped and race.verdict().word == "not decided"
+    assert "baseline failed" in race.stopped and race.verdict().word == "not distinguishable"
     race = Race(["a", "b"], "a")
     while (name := race.next()) is not None:
         race.add(name, None if name == "b" else 1.0)
     assert race.failures == {"b": 2}
     assert (race.verdict().word, race.verdict().choice, race.stopped) == (
-        "no difference",
+        "no gain",
         "a",
         "all other candidates failed",
     )
@@ -125,8 +125,8 @@ def test_who_fails_twice_is_out_and_the_baseline_ends_the_race() -> None:
     ("cost", "pairs", "word", "stopped"),
     [
         (0.9, 6, "better", "the interval is clear"),
-        (0.99, 4, "no difference", "a relevant difference is ruled out"),
-        (1.1, 4, "no difference", "the best other candidate is no better"),
+        (0.99, 4, "no gain", "a relevant difference is ruled out"),
+        (1.1, 4, "no gain", "the best other candidate is no better"),
     ],
 )
 def test_a_race_ends_as_soon_as_it_is_clear(cost: float, pairs: int, word: str, stopped: str) -> None:
@@ -147,7 +147,7 @@ def test_a_gain_that_is_certain_but_below_the_noise_floor_is_no_difference() -> 
     assert said.floor > 0.05
     assert (said.pairs, said.word, said.choice, said.stopped) == (
         6,
-        "no difference",
+        "no gain",
         "a",
         "a relevant difference is ruled out",
     )
@@ -159,7 +159,7 @@ def test_what_cannot_win_is_given_up_before_an_interval_is_known_but_not_before_
     while (name := race.next()) is not None:
         race.add(name, (1.0 if name == "a" else cost) * (1 + rng.gauss(0, 0.001)))
     said = race.verdict()
-    assert (said.word, said.choice, said.effect, len(race.costs("a"))) == ("no difference", "a", 0.02, 4)
+    assert (said.word, said.choice, said.effect, len(race.costs("a"))) == ("no gain", "a", 0.02, 4)
     assert race.runs == 6 + 6 + 2 + 2
 
 
@@ -199,7 +199,7 @@ def test_a_race_that_is_stopped_early_decides_nothing() -> None:
     race.stop("the budget ended")
     assert race.next() is None
     assert (race.verdict().word, race.verdict().choice, race.verdict().stopped) == (
-        "not decided",
+        "not distinguishable",
         "a",
         "the budget ended",
     )
@@ -212,9 +212,9 @@ def test_what_was_not_told_apart_from_the_choice_is_named_with_its_ratio() -> No
     while len(race.rounds) < 6 and (name := race.next()) is not None:
         race.add(name, noise[name][len(race.costs(name))] if len(race.costs(name)) < 5 else 1.0)
     race.stop("the budget ended")
-    close = race.verdict().close
-    assert list(close) == ["b"]  # c is three times as slow, whatever the noise; a is the choice
-    assert 1 < close["b"] < 1.3
+    found = race.verdict().standings
+    assert {n: s.word for n, s in found.items()} == {"b": "not distinguishable", "c": "worse"}
+    assert 1 < found["b"].ratio < 1.3 and found["b"].pairs == 5
 
 
 def test_who_failed_twice_is_not_close_to_the_choice() -> None:
@@ -223,10 +223,10 @@ def test_who_failed_twice_is_not_close_to_the_choice() -> None:
         race.add(name, None if name == "b" and race.costs("b") else 1.0)
     race.stop("the budget ended")
     assert race.failures == {"b": 2}
-    assert "b" not in race.verdict().close
+    assert "b" not in race.verdict().standings
 
 
-def test_a_race_that_is_stopped_late_says_that_it_found_no_difference() -> None:
+def test_a_race_that_is_stopped_late_claims_neither_a_gain_nor_none() -> None:
     race, costs = Race("ab", "a"), [0.7, 1.2, 0.75, 1.15, 0.8, 1.1, 0.9]
     while len(race.costs("b")) < 7 and (name := race.next()) is not None:
         race.add(name, 1.0 if name == "a" else costs[len(race.costs("b"))])
@@ -234,7 +234,7 @@ def test_a_race_that_is_stopped_late_says_that_it_found_no_difference() -> None:
     said = race.verdict()
     assert said.interval is not None
     assert said.interval[0] < 1 < said.interval[1]
-    assert (said.word, said.choice) == ("no difference", "a")
+    assert (said.word, said.choice) == ("not distinguishable", "a")
     assert said.floor == floor_of(race.costs("a"), race.seed, race.costs("b"))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from meshmark.place.halving import DECISION_PAIRS, Race
+from meshmark.place.halving import DECISION_PAIRS, Race, Standing
 
 # Of each candidate, from the number of the round, which starts at 0.
 Costs = Mapping[str, Callable[[int], float | None]]
@@ -96,20 +96,20 @@ def test_the_baseline_alone_is_nothing_to_compare() -> None:
     assert race.stopped == "there is nothing to compare"
     said = race.verdict()
     assert (said.word, said.choice, said.best, said.ratio, said.interval, said.pairs) == (
-        "not decided",
+        "not distinguishable",
         "a",
         "",
         None,
         None,
         0,
     )
-    assert said.close == {}
+    assert said.standings == {}
 
 
 def test_a_verdict_on_candidates_that_all_failed_has_no_ratio() -> None:
     said = race_of({"a": steady(1.0), "b": series(None)})[0].verdict()
-    assert (said.word, said.choice, said.best, said.ratio, said.pairs, said.close) == (
-        "no difference",
+    assert (said.word, said.choice, said.best, said.ratio, said.pairs, said.standings) == (
+        "no gain",
         "a",
         "",
         None,
@@ -228,7 +228,7 @@ def test_who_cannot_reach_the_effect_by_two_standard_errors_ends_the_race_after_
         assert race.stopped == (
             "the best other candidate is no better" if difference >= 0 else "a relevant difference is ruled out"
         )
-        assert race.verdict().word == "no difference"
+        assert race.verdict().word == "no gain"
 
 
 def test_the_best_of_those_that_cannot_win_remains_until_the_floor_is_known() -> None:
@@ -263,12 +263,13 @@ def test_a_decision_is_measured_by_the_floor(difference: float, rounds: int, sto
     assert said.interval == pytest.approx((math.exp(difference),) * 2)
     assert said.floor == said.effect == pytest.approx(math.expm1(step))
     better = stopped == "the interval is clear"
-    assert (said.word, said.choice) == (("better", "b") if better else ("no difference", "a"))
-    assert said.close == ({} if better else {"b": pytest.approx(math.exp(difference))})
+    assert (said.word, said.choice) == (("better", "b") if better else ("no gain", "a"))
+    other, ratio = ("a", math.exp(-difference)) if better else ("b", math.exp(difference))
+    assert said.standings[other].ratio == pytest.approx(ratio)
 
 
 @pytest.mark.parametrize(
-    ("cost", "rounds", "word"), [(0.9805, 4, "no difference"), (0.9803, 6, "better"), (0.5, 6, "better")]
+    ("cost", "rounds", "word"), [(0.9805, 4, "no gain"), (0.9803, 6, "better"), (0.5, 6, "better")]
 )
 def test_without_noise_a_gain_of_two_per_cent_is_found(cost: float, rounds: int, word: str) -> None:
     race, _ = race_of({"a": steady(1.0), "b": steady(cost)})
@@ -281,7 +282,7 @@ def test_a_gain_that_is_clear_after_a_seventh_pair_waits_for_the_eighth() -> Non
     once_slower = series(math.exp(0.1), math.exp(-1.0))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=6)
     said = race.verdict()  # the interval of six is that of the extremes
-    assert (race.stopped, said.word, said.choice) == ("", "no difference", "a")
+    assert (race.stopped, said.word, said.choice) == ("", "not distinguishable", "a")
     assert said.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=7)
     said = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
@@ -296,7 +297,7 @@ def test_an_interval_that_excludes_no_gain_does_not_suffice_for_one_below_the_fl
     said = race.verdict()
     assert said.interval is not None
     assert said.interval[1] < 1
-    assert (race.stopped, said.word, said.choice) == ("", "no difference", "a")
+    assert (race.stopped, said.word, said.choice) == ("", "no gain", "a")
 
 
 def test_decisions_are_made_at_their_numbers_of_pairs_alone() -> None:
@@ -314,42 +315,46 @@ def test_the_best_is_the_one_that_remains_with_the_lowest_median() -> None:
     race, _ = race_of(costs, rounds=1)
     race.stop("the budget ended")
     said = race.verdict()
-    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "not decided", 0, None)
+    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "not distinguishable", 0, None)
     assert said.floor == said.effect == math.inf
     assert said.stopped == "the budget ended"
 
 
-@pytest.mark.parametrize(("beyond", "close"), [(-1e-6, True), (1e-6, False)])
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_candidates_are_close_within_the_effect_and_two_standard_errors(beyond: float, close: bool, sign: int) -> None:
-    h = 0.02
+@pytest.mark.parametrize(("beyond", "word"), [(-1e-6, "not distinguishable"), (1e-6, "worse")])
+def test_others_are_worse_beyond_two_standard_errors(beyond: float, word: str) -> None:
+    h = 0.05
 
     def varying(level: float) -> Costs:
         return {"a": steady(1.0), "b": lambda number: math.exp(level + (h if number % 2 else -h))}
 
-    effect = race_of(varying(0.0), rounds=4)[0].verdict().effect
-    assert effect > 0.02
-    noise = 1.4826 * h / 2 * math.sqrt(4 / 3)  # half of h from the median of two, in four rounds
-    level = sign * (1.96 * noise * math.sqrt(2 / 4) + math.log1p(effect) + beyond)
+    level = 1.96 * h * math.sqrt(4 / 3) / math.sqrt(4) + beyond
     race, _ = race_of(varying(level), rounds=4)
-    assert race.verdict().close == ({"b": pytest.approx(math.exp(level))} if close else {})
+    assert race.verdict().standings == {"b": Standing(word, pytest.approx(math.exp(level)), 4)}
 
 
-def test_close_candidates_are_sorted_by_their_ratio_without_the_choice_and_a_beaten_baseline() -> None:
+def test_what_was_dropped_although_it_seemed_better_is_not_called_so() -> None:
+    race, _ = race_of({"a": steady(1.0), "b": steady(0.5)}, rounds=4)
+    assert race.verdict().choice == "a" and race.verdict().standings["b"].word == "not distinguishable"
+
+
+def test_others_are_sorted_by_their_ratio_and_judged_without_the_choice() -> None:
     costs = {"a": steady(1.0), "b": steady(1.01), "c": series(0.99, None, 0.99), "d": steady(1.5), "e": series(None)}
-    race, _ = race_of(costs)
-    close = race.verdict().close
-    assert list(close) == ["c", "b"]
-    assert close == pytest.approx({"c": 0.99, "b": 1.01})
-    race, _ = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})
-    said = race.verdict()
-    assert (said.choice, said.close) == ("b", {"c": pytest.approx(0.91 / 0.9)})
+    found = race_of(costs)[0].verdict().standings
+    assert {n: (s.word, pytest.approx(s.ratio)) for n, s in found.items()} == {
+        "c": ("tie", 0.99),
+        "b": ("tie", 1.01),
+        "d": ("worse", 1.5),
+    }
+    assert list(found) == ["c", "b", "d"]
+    said = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})[0].verdict()
+    assert (said.choice, {n: s.word for n, s in said.standings.items()}) == ("b", {"c": "tie", "a": "worse"})
 
 
-def test_a_baseline_that_is_beaten_is_not_close_whatever_the_noise() -> None:
+def test_a_baseline_that_is_beaten_is_worse_whatever_the_noise() -> None:
     def varying(level: float) -> Costs:
         return {"a": steady(1.0), "b": lambda number: math.exp(level + (0.02 if number % 2 else -0.02))}
 
     effect = race_of(varying(-1.0))[0].verdict().effect
     said = race_of(varying(-math.log1p(effect) - 0.001))[0].verdict()  # just enough, and within the noise of it
-    assert (said.word, said.choice, said.effect, said.close) == ("better", "b", pytest.approx(effect), {})
+    assert (said.word, said.choice, said.effect) == ("better", "b", pytest.approx(effect))
+    assert said.standings["a"].word == "worse"

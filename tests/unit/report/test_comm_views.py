@@ -55,23 +55,24 @@ def test_a_ranking_is_in_the_order_of_how_near_each_is_to_the_best() -> None:
     (one,) = rankings(made_run.halo())
     assert one.library == "Open MPI 4.1.4" and one.where == "2 ranks, grid 2x1" and one.transport == "shared memory"
     assert one.sizes == tuple(2**k for k in range(0, 15, 2))
-    means = [one.over_best(p) for p in one.protocols]
+    means = [one.over_lowest(p) for p in one.protocols]
     assert means == sorted(means) and means[0] >= 1
     assert set(one.protocols) == set(made_run.HALOS) and one.protocols[-1] == "shmem_put"
     for size in one.sizes:
         times = {p: one.cells[p, size].value for p in one.protocols}
-        assert one.best(size).value == min(times.values())
+        best = one.best(size)
+        assert best is not None and best.value == min(times.values())
 
 
 def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
     (one,) = rankings(made_run.halo())
     first, second = stretches(one)
-    assert (first.first, first.last, first.winner, first.tied) == (1, 64, "neighbour", ())
+    assert (first.first, first.last, first.winner, first.others) == (1, 64, "neighbour", ())
     assert (second.first, second.last) == (256, 2**14)
-    assert {second.winner, *second.tied} == {"irecv_isend", "persistent_irecv_isend"}
-    assert winner_lines([first, second]) == [
+    assert {second.winner, *second.others} == {"irecv_isend", "persistent_irecv_isend"}
+    assert winner_lines(one) == [
         "up to 64 words: neighbour",
-        f"from 256 words: {second.winner}; tied: {second.tied[0]}",
+        f"from 256 words: {second.winner}; tied: {second.others[0]}",
     ]
 
 
@@ -82,36 +83,72 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
         records.append(exchange("a", words, level(1.000e-6 if k % 2 else 1.003e-6)))
         records.append(exchange("b", words, level(1.003e-6 if k % 2 else 1.000e-6)))
     (found,) = stretches(rankings(records)[0])
-    assert {found.winner, *found.tied} == {"a", "b"} and (found.first, found.last) == (1, 8)
-    assert winner_lines([found]) == [f"at every size: {found.winner}; tied: {found.tied[0]}"]
+    assert {found.winner, *found.others} == {"a", "b"} and (found.first, found.last) == (1, 8)
+    assert winner_lines(rankings(records)[0]) == [f"at every size: {found.winner}; tied: {found.others[0]}"]
     # … and by more than their intervals: as many stretches as turns.
     records = [
         exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
         for k, w in enumerate((1, 2, 4, 8))
         for p in "ab"
     ]
-    lines = winner_lines(stretches(rankings(records)[0]))
+    lines = winner_lines(rankings(records)[0])
     assert lines == ["at 1 word: b", "at 2 words: a", "at 4 words: b", "at 8 words: a"]
 
 
-def test_a_winner_carries_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    records = [
-        dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"})),
-        exchange("b", 1, level(2e-6)),
+def test_what_is_flagged_or_wide_does_not_win(capsys: pytest.CaptureFixture[str]) -> None:
+    flagged = dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"}))
+    wide = exchange("c", 1, [1e-6, 1e-6, 1e-6, 2e-6, 3e-6, 3e-6])
+    records = [flagged, wide, exchange("b", 1, level(2e-6))]
+    assert winner_lines(rankings(records)[0]) == [
+        "at every size: not distinguishable: a, c, b",
+        "not judged: a (noisy, at 1 of 1 sizes), c (too wide, at 1 of 1 sizes)",
     ]
-    assert winner_lines(stretches(rankings(records)[0])) == ["at every size: a  [noisy]"]
     print_rankings(records)
-    assert "at every size: a  [noisy]" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "at every size: not distinguishable: a, c, b" in text and "*2.00 ±0.5%" in text
     assert letters({"noisy", "truncated"}) == "nt" and legend(records) == "n noisy"
     assert len({letters([f]) for f in FLAGS}) == len(FLAGS) and "?" not in letters(FLAGS)
 
 
-def test_too_few_samples_for_an_interval_are_told_apart_from_nothing() -> None:
+def test_too_few_samples_for_an_interval_decide_nothing() -> None:
     one, other = exchange("a", 1, [1e-6]), exchange("b", 1, level(5e-6))
     assert one.interval is None and bounds(one) == (0, math.inf) and half_percent(one) == "±?"
-    (found,) = stretches(rankings([one, other])[0])
-    assert (found.winner, found.tied) == ("a", ("b",))
+    assert winner_lines(rankings([one, other])[0])[0] == "at every size: not distinguishable: a, b"
     assert half_percent(exchange("a", 1, [1e-6, 1e-6, 1e-6, 1.5e-6, 2e-6, 2e-6])) == "±40%"
+
+
+def test_only_sizes_that_all_were_measured_at_are_ranked() -> None:
+    records = [exchange(p, w, level(t * 1e-6)) for p, t in (("a", 1), ("b", 2)) for w in (1, 8, 64)]
+    lacking = [exchange("c", 8, level(3e-6)), exchange("c", 512, level(1e-9))]
+    (one,) = rankings([*records, *lacking])
+    assert one.common == (8,) and one.protocols == ("a", "b", "c") and one.over_lowest("c") == pytest.approx(3)
+    assert winner_lines(one) == [
+        "at every size: a",
+        "not ranked: 1 word and others, where not every protocol was measured",
+    ]
+    apart = [exchange("a", 1, level(1e-6)), exchange("b", 8, level(1e-6))]
+    (one,) = rankings(apart)
+    assert one.common == () and math.isnan(one.over_lowest("a"))
+    assert winner_lines(one) == ["not ranked: 1 word and others, where not every protocol was measured"]
+    assert "–" in comm.halo_details(apart)
+
+
+def test_undecided_sizes_in_a_row_are_one_stretch() -> None:
+    near = [1.0, 1.0, 1.0, 1.01, 1.03, 1.03]
+    records = []
+    for words, (a, b) in {
+        1: (level(1), level(2)),
+        8: (level(1), near),
+        64: (near, level(1)),
+        512: (level(2), level(1)),
+    }.items():
+        records += [exchange("a", words, [v * 1e-6 for v in a]), exchange("b", words, [v * 1e-6 for v in b])]
+    (one,) = rankings(records)
+    assert winner_lines(one) == [
+        "at 1 word: a",
+        "from 8 words to 64 words: not distinguishable: a, b",
+        "at 512 words: b",
+    ]
 
 
 def test_of_two_measurements_of_one_point_the_clearer_counts() -> None:
@@ -127,11 +164,11 @@ def test_two_libraries_are_compared_where_both_were_asked_the_same() -> None:
     assert (a.library, b.library) == ("Open MPI 4.1.4", "MPICH 4.0.2")
     assert {p for p, _ in ratios} == set(made_run.HALOS) - {"shmem_put"}
     for ratio in ratios.values():
-        assert ratio.low < ratio.value < ratio.high and ratio.clear
+        assert ratio.interval is not None and ratio.interval[0] < ratio.value < ratio.interval[1] and ratio.differs
         assert ratio.value == pytest.approx(1.5, rel=0.02)
     same = [exchange("a", 1, level(1e-6)), exchange("a", 1, level(1.001e-6), "mpich", library="MPICH 4.0.2")]
     ((_, _, equal),) = comparisons(rankings(same))
-    assert not equal["a", 1].clear
+    assert equal["a", 1].word == "tie"
     four = [same[0], dataclasses.replace(same[1], conditions={**same[1].conditions, "ranks": 4, "grid": "2x2"})]
     assert comparisons(rankings(four)) == []
 
@@ -155,13 +192,15 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert text.count("*") == 2 * 8 + 2  # … and once in each legend
         assert "up to 64 words: neighbour" in text and "n noisy" in text
         assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
-        assert "MPICH 4.0.2 is slower in 32 of 32, faster in 0; no significant difference in 0" in text
+        counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; tie in 0, not distinguishable in 1"
+        assert counts in text.replace("\n", " ")
 
 
 def test_a_flag_that_all_have_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
     print_rankings(made_run.halo(flags=["oversubscribed"]))
     text = capsys.readouterr().out
-    assert "shared memory; all oversubscribed" in text and text.count("oversubscribed") == 1
+    assert "shared memory; all oversubscribed" in text and text.count("oversubscribed") == 2
+    assert "not judged: all protocols at every size (oversubscribed)" in text
 
 
 @pytest.mark.parametrize("records", [made_run.pingpong(), made_run.swap(), made_run.collectives()])
@@ -292,18 +331,18 @@ def test_contention_starts_where_the_whole_interval_is_above() -> None:
     found = of_factors(level(1.0), level(1.105), level(1.5), level(1.02))
     assert found.start(1) == 2**16
     factor = found.cells[1, 2**16]
-    assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.low < 1.49 and factor.ratio.high > 1.51
+    assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.interval == pytest.approx((1.485, 1.515), abs=1e-3)
     (line,) = contention.start_lines(found)
-    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not significant at 1.MiB", line)
+    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not distinguishable at 1.MiB", line)
 
 
 def test_contention_that_never_starts_is_told_apart_from_what_is_not_clear() -> None:
     (line,) = contention.start_lines(of_factors(level(1.0), level(1.05), level(1.08)))
     assert re.fullmatch("distance 1: none up to 64.KiB", line)
     (line,) = contention.start_lines(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
-    assert re.fullmatch(r"distance 1: none significant up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
+    assert re.fullmatch(r"distance 1: none distinguishable up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
     (line,) = contention.start_lines(of_factors([3.0]))  # no interval
-    assert re.fullmatch(r"distance 1: none significant up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
+    assert re.fullmatch(r"distance 1: none distinguishable up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
 
 
 def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
@@ -332,10 +371,14 @@ def test_the_terminal_has_contention_with_its_start(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("meshmark.report.contention.WIDE", 80)
     print_contention(made_run.swap(16, SIZES, 4, flags=["noisy"]))
+    text = capsys.readouterr().out
+    assert "all noisy" in text
+    assert text.count("*") == 1 and text.count("noisy") == 1, "the legend; a flag of all once, and none is judged"
+    print_contention(made_run.swap(16, SIZES, 4))
     text = capsys.readouterr().out.replace("\u00a0", " ")
     assert max(map(len, text.splitlines())) <= 80
-    assert text.count("*") == 12 + 1 and text.count("noisy") == 1, "a start each, and the legend; a flag of all once"
-    assert "all noisy" in text and re.search(r"^3 .* \*1.79 ±0.0\d ", text, re.M)
+    assert text.count("*") == 12 + 1, "a start each, and the legend"
+    assert re.search(r"^3 .* \*1.79 ±0.0\d ", text, re.M)
     print_contention(made_run.swap(2))
     assert "only one pair at each distance, so there is no contention" in capsys.readouterr().out.replace("\n", "")
 
@@ -354,6 +397,7 @@ def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
     records = made_run.swap(16, SIZES, 4, flags=["noisy"])
     assert all(r["flagged"] for r in rows_of(swaps.contention(records, {})))
     assert {r["distance"] for r in rows_of(swaps.contention(records, {}))} == {str(d) for d in range(1, 15)}
+    records = made_run.swap(16, SIZES, 4)
     page = write_report(records, [], made_run.run_info({"topology": NODES}), tmp_path).html.read_text()
     part = page.partition('id="swap"')[2].partition("</section>")[0].replace("\u00a0", " ")
     assert "<li>distances 3 to 14: from 64 KiB, 1.39 to 2.60</li>" in part and part.count("<tr><td>4</td>") == 1
@@ -443,10 +487,10 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
         records.append(exchange("a", words, level(one * 1e-6)))
         records.append(exchange("a", words, level(other * 1e-6), "mpich"))
     (pair,) = comparisons(rankings(records))
-    lines = ["up to 8 words: Open MPI 4.1.4", "from 512 words: MPICH 4.0.2", "no significant difference elsewhere"]
+    lines = ["up to 8 words: Open MPI 4.1.4", "at 64 words: tie", "from 512 words: MPICH 4.0.2"]
     assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
     assert pair.best == pair.of("a")
-    assert [r.slower for r in pair.best.values()] == [1, 1, 0, -1, -1]
+    assert [r.word for r in pair.best.values()] == ["higher", "higher", "tie", "lower", "lower"]
     text = comm.comparison_table(records, HALO)
     assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one library after the other" in text
     rows = [r for r in rows_of(comm.halo_libraries(records)) if "series" in r]
@@ -456,7 +500,8 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
 def test_too_few_samples_of_one_library_are_no_difference() -> None:
     records = [exchange("a", 1, [1e-6]), exchange("a", 1, level(9e-6), "mpich")]
     (pair,) = comparisons(rankings(records))
-    assert pair.ratios["a", 1].high == math.inf and pair.faster(pair.best) == ["no significant difference"]
+    assert pair.ratios["a", 1].interval is None and pair.faster(pair.best) == ["not distinguishable"]
+    assert pair.best == {} and pair.faster(pair.of("a")) == ["not distinguishable"]
     assert comm.halo_libraries(records) is None
 
 
@@ -484,15 +529,15 @@ def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> Non
     one = [exchange("a", w, level(1e-6)) for w in (1, 8)]
     other = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
     (pair,) = comparisons(rankings([*one, *other]))
-    assert all(r.clear for r in pair.ratios.values()) and not pair.alternated
+    assert all(r.differs for r in pair.ratios.values()) and not pair.alternated
     steady = pool([one, one], 2) + pool([other, other], 2)
     (pair,) = comparisons(rankings(steady))
-    assert all(r.clear for r in pair.ratios.values()) and pair.alternated == 2
+    assert all(r.differs for r in pair.ratios.values()) and pair.alternated == 2
     (pair,) = comparisons(rankings([*steady[:1], *one[1:], *steady[2:]]))
     assert pair.alternated == 1 and run_order_note(pair).endswith("; 1 of 2 compare a single run of a library")
     apart = pool([one, [again(one[0], 1.3), one[1]]], 2) + pool([other, other], 2)
     (pair,) = comparisons(rankings(apart))
-    assert [r.clear for _, r in sorted(pair.ratios.items())] == [False, True]
+    assert [r.differs for _, r in sorted(pair.ratios.items())] == [False, True]
     low, high = bounds(apart[0])
     assert low == pytest.approx(1e-6, rel=0.01) and high == pytest.approx(1.3e-6, rel=0.01)
     assert apart[0].flags == {"noisy"} and half_percent(apart[0]).startswith("±1")

@@ -10,6 +10,7 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError
 from meshmark.load.effects import Equivalence, equivalence
 from meshmark.load.placing import Here
+from meshmark.load.result import SLOWDOWN_WORDS
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, one_cpu_each
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
@@ -112,6 +113,7 @@ def isolation(
         if p is None or len(p.pairs) < 2:
             continue
         test = equivalence(p.pairs, margin)
+        verdict = test.word if not p.flags else "not distinguishable"
         results.add(
             "equivalence_p",
             [test.p],
@@ -120,14 +122,12 @@ def isolation(
                 "ratio": test.ratio,
                 "ratio_low": test.interval[0],
                 "ratio_high": test.interval[1],
-                "equivalent": test.equivalent,
+                "verdict": verdict,
             },
             p.flags,
         )
         points.append(p)
         tests.append(test)
-        rows.append(
-            [p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", "equivalent" if test.equivalent else "not shown"]
-        )
-    text = table(["domains", "slowdown", "95 %", "p", f"within {100 * margin:g} %"], rows)
+        rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", SLOWDOWN_WORDS[verdict]])
+    text = table(["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows)
     return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

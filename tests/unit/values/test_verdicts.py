@@ -1,0 +1,184 @@
+"""Winner, tie and not distinguishable: the rule itself, and how often it errs on samples whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from meshmark.store.record import median, median_interval
+from meshmark.values.verdicts import Measured, alike, judge, rank, ratio
+
+
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [
+        ((0.99, 1.01), "tie"),
+        ((1 / 1.02, 1.02), "tie"),
+        ((1.005, 1.015), "tie"),  # certain, and too small to matter
+        ((1.005, 1.03), "higher"),
+        ((0.9, 0.999), "lower"),
+        ((0.97, 1.01), "not distinguishable"),
+        ((0.5, 2.0), "not distinguishable"),
+        ((1.0, 1.5), "not distinguishable"),
+        ((0.5, 1.0), "not distinguishable"),
+        ((0.5, math.inf), "not distinguishable"),
+        ((1.5, math.inf), "not distinguishable"),
+        ((math.nan, math.nan), "not distinguishable"),
+        (None, "not distinguishable"),
+    ],
+)
+def test_a_ratio_is_judged_by_its_whole_interval(interval: tuple[float, float] | None, word: str) -> None:
+    assert judge(interval, alike(0.02)) == word
+
+
+def test_a_difference_is_judged_around_zero() -> None:
+    assert judge((-0.1, 0.1), (-0.2, 0.2), 0) == "tie"
+    assert judge((0.1, 0.3), (-0.2, 0.2), 0) == "higher"
+    assert judge((-0.3, -0.1), (-0.2, 0.2), 0) == "lower"
+    assert judge((-0.3, 0.1), (-0.2, 0.2), 0) == "not distinguishable"
+
+
+def near(value: float, half: float = 0.004, doubt: str = "") -> Measured:
+    return Measured(value, (value * (1 - half), value * (1 + half)), doubt)
+
+
+def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
+    found = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
+    assert (found.value, found.interval, found.word) == (3, (1, 8), "not distinguishable")
+    assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
+    assert ratio(near(1.001), near(1)).word == "tie"
+    assert ratio(near(1.1), near(1), margin=0.2).word == "tie"
+
+
+def test_what_is_flagged_or_wide_is_not_judged_but_its_ratio_is_known() -> None:
+    flagged = ratio(near(5, doubt="migrated"), near(1))
+    assert flagged.word == "not distinguishable" and flagged.interval is not None and not flagged.differs
+    assert ratio(near(5, half=0.11), near(1)).word == "not distinguishable"
+    assert ratio(near(5, half=0.09), near(1)).differs
+    few = ratio(Measured(5, None), near(1))
+    assert (few.value, few.interval, few.word) == (5, None, "not distinguishable")
+    assert ratio(Measured(5, (0, 6)), near(1)).interval is None
+
+
+def test_a_winner_is_better_than_each_of_the_others() -> None:
+    found = rank({"b": near(1.2), "a": near(1), "c": near(3)})
+    assert (found.word, found.best, dict(found.excluded)) == ("winner", ("a",), {})
+    assert rank({"b": near(1.2), "a": near(1)}, better="higher").best == ("b",)
+
+
+def test_ties_are_shown_between_all_of_them() -> None:
+    found = rank({"b": near(1.001), "a": near(1), "c": near(3)})
+    assert (found.word, found.best) == ("tie", ("a", "b"))
+    # The first ties with both of the others, which are too far from each other.
+    chain = rank({"b": near(1.012), "a": near(1), "c": near(0.999, 0.012)}, margin=0.025)
+    assert (chain.word, chain.best) == ("not distinguishable", ("c", "a", "b"))
+
+
+def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
+    others = {"a": near(1), "b": near(1.2)}
+    found = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stolen noisy")})
+    assert (found.word, found.best) == ("winner", ("a",))
+    assert dict(found.excluded) == {"wide": "±45 %", "bad": "stolen noisy"}
+    for name, one in {
+        "wide": Measured(0.5, (0.2, 0.8)),
+        "across": Measured(2, (1, 3)),
+        "bad": near(0.4, doubt="stolen"),
+        "near": near(1.001, doubt="stolen"),
+        "few": Measured(9, None),
+    }.items():
+        found = rank({name: one, **others})
+        assert (found.word, found.best) == ("not distinguishable", ("a", name)), name
+    high = {"a": near(1), "b": near(0.8)}
+    assert rank({**high, "wide": Measured(0.5, (0.2, 0.8))}, better="higher").best == ("a",)
+    assert rank({**high, "wide": Measured(2, (1, 3))}, better="higher").best == ("a", "wide")
+
+
+def test_where_none_can_be_judged_any_may_be_the_best() -> None:
+    found = rank({"a": Measured(1, None), "b": near(2, doubt="stolen")})
+    assert (found.word, found.best) == ("not distinguishable", ("a", "b"))
+    assert dict(found.excluded) == {"a": "too few samples", "b": "stolen"}
+
+
+def test_one_alone_is_no_winner() -> None:
+    assert rank({"a": near(1)}).word == "not distinguishable" and rank({"a": near(1)}).best == ("a",)
+
+
+# ------------------------------------------------------------------ how often it errs
+
+Sampler = Callable[[np.random.Generator], np.ndarray]
+RUNS, SAMPLES, TRIALS = 3, 15, 400
+
+
+def heavy(rng: np.random.Generator) -> np.ndarray:
+    """A few of many samples take several times as long."""
+    return 1 + 0.02 * np.abs(rng.standard_t(2, SAMPLES))
+
+
+def skewed(rng: np.random.Generator) -> np.ndarray:
+    return rng.lognormal(0, 0.05, SAMPLES)
+
+
+def two_modes(rng: np.random.Generator) -> np.ndarray:
+    """A process keeps one of two levels for its lifetime."""
+    return (1.9 if rng.random() < 0.5 else 1.0) * rng.lognormal(0, 0.01, SAMPLES)
+
+
+def two_modes_inside(rng: np.random.Generator) -> np.ndarray:
+    """Each sample is at one of two levels."""
+    return np.where(rng.random(SAMPLES) < 0.5, 1.9, 1.0) * rng.lognormal(0, 0.01, SAMPLES)
+
+
+def drifting(rng: np.random.Generator) -> np.ndarray:
+    """A process starts somewhere within 10 %, and its samples rise or fall by up to 10 % more."""
+    return (1 + 0.1 * rng.random()) * (1 + 0.1 * rng.normal() * np.linspace(0, 1, SAMPLES))
+
+
+def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0) -> Measured:
+    """A point of several runs, with bounds that cover the interval of each, as pooled records have them."""
+    runs = [factor * sampler(rng) for _ in range(RUNS)]
+    intervals = [i for r in runs if (i := median_interval(r.tolist()))]
+    bounds = min(low for low, _ in intervals), max(high for _, high in intervals)
+    return Measured(median(np.concatenate(runs).tolist()), bounds)
+
+
+@pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting])
+def test_equals_are_rarely_called_different(sampler: Sampler) -> None:
+    rng = np.random.default_rng(19)
+    words = Counter(ratio(observed(rng, sampler), observed(rng, sampler)).word for _ in range(TRIALS))
+    assert words["lower"] + words["higher"] <= 0.05 * TRIALS, words
+
+
+@pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting])
+def test_of_six_equals_one_is_rarely_called_the_winner(sampler: Sampler) -> None:
+    rng = np.random.default_rng(23)
+    words = Counter(rank({str(i): observed(rng, sampler) for i in range(6)}).word for _ in range(TRIALS // 2))
+    assert words["winner"] <= 0.05 * TRIALS / 2, words
+
+
+@pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting])
+def test_those_that_differ_by_a_twentieth_are_rarely_called_a_tie(sampler: Sampler) -> None:
+    rng = np.random.default_rng(29)
+    words = Counter(ratio(observed(rng, sampler, 1.05), observed(rng, sampler)).word for _ in range(TRIALS))
+    assert words["tie"] <= 0.05 * TRIALS, words
+
+
+@pytest.mark.parametrize(("sampler", "factor"), [(heavy, 1.06), (skewed, 1.15)])
+def test_what_differs_clearly_is_found(sampler: Sampler, factor: float) -> None:
+    """Power: four of five such differences, with three runs of fifteen samples each."""
+    rng = np.random.default_rng(31)
+    words = Counter(ratio(observed(rng, sampler, factor), observed(rng, sampler)).word for _ in range(TRIALS))
+    assert words["higher"] >= 0.8 * TRIALS, words
+
+
+def test_what_is_steady_and_equal_is_called_a_tie() -> None:
+    rng = np.random.default_rng(37)
+
+    def steady(rng: np.random.Generator) -> np.ndarray:
+        return rng.lognormal(0, 0.003, SAMPLES)
+
+    words = Counter(ratio(observed(rng, steady), observed(rng, steady)).word for _ in range(TRIALS))
+    assert words["tie"] >= 0.95 * TRIALS, words
