@@ -141,6 +141,7 @@ TEST(Journal, ThatCannotBeWrittenIsAFailure) {
   const RunClock clock;
   const Journal journal(clock, -1);
   const int before = ::dup(STDOUT_FILENO), full = ::open("/dev/full", O_WRONLY);
+  ASSERT_TRUE(before >= 0 && full >= 0);
   std::fflush(stdout);
   ::dup2(full, STDOUT_FILENO);
   std::string why;

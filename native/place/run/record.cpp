@@ -73,7 +73,7 @@ json conditions_of(const Options& o, const Job& job, const Outcome& outcome, con
                   {"largest_bytes", outcome.use.ru_maxrss << 10},
                   {"load_1min", load_1min()}};
   if (job.placement.oversubscribed) flags.emplace_back("oversubscribed");
-  if (outcome.report) {
+  if (outcome.report && observed) {
     if (nodes.empty())
       for (const int cpu : job.cpus) nodes.push_back(job.machine.cpu(cpu).node);
     conditions["held"] = outcome.report->held;
