@@ -30,7 +30,7 @@
 namespace {
 
 using namespace mm::place;
-using mm::Cpu, mm::Machine, mm::Node, mm::machine_of;
+using mm::machine_of;
 
 std::vector<int> allowed_here() {
   cpu_set_t set;
