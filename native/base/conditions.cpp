@@ -1,10 +1,16 @@
 #include "conditions.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cmath>
 
 #include "clock.hpp"
 #include "options.hpp"
 #include "stats.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
 
 namespace mm {
 namespace {
@@ -40,15 +46,32 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
   conditions["observed_node_share"] = min_share;
 }
 
-std::vector<std::string> flags_of(const Progress& p, double stolen, double elapsed_s) {
+constexpr double kOthers = 0.05;    // share of the CPUs' time that other processes may use
+constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
+
+/// Whether the clock was reduced during some samples, and these differ from the others by more than the interval may be
+/// wide. Without enough of either to compare, the clock may have changed the value if it was reduced most of the time.
+bool clock_varied(const Progress& p, double percent) {
+  constexpr std::size_t kCompared = 3;
+  const double share = p.share_marked(kSlowClock);
+  if (share <= 0.1 || p.samples[0].size() != p.marks.size()) return false;
+  std::vector<double> slow, others;
+  for (std::size_t i = 0; i < p.marks.size(); ++i)
+    ((p.marks[i] & kSlowClock) != 0 ? slow : others).push_back(p.samples[0][i]);
+  if (slow.size() < kCompared || others.size() < kCompared) return share > 0.5;
+  const double reference = median(others);
+  return std::fabs(median(slow) - reference) > std::fabs(reference) * percent / 100;
+}
+
+std::vector<std::string> flags_of(const Progress& p, double percent, double stolen, double others, double elapsed_s) {
   std::vector<std::string> flags;
-  // Steal time is accounted in units of 10 ms: a share counts only if it exceeds one unit.
+  // A share counts only if it exceeds one tick.
   if (stolen > 0.02 && stolen * elapsed_s > 0.015) flags.emplace_back("stolen");
   if (p.share_marked(kMoved) > 0) flags.emplace_back("migrated");
   if (p.share_marked(kFaulted) > 0.25) flags.emplace_back("faulted");
-  if (p.share_marked(kSlowClock) > 0.5) flags.emplace_back("throttled");
-  if (p.share_marked(kSwitched | kDisturbed) > 0.25 || relative_mad(p.samples[0]) > 0.1) flags.emplace_back("noisy");
-  if (p.wide) flags.emplace_back("truncated");
+  if (clock_varied(p, percent)) flags.emplace_back("clock_varied");
+  if (p.share_marked(kSwitched | kDisturbed) > 0.25 || (others > kOthers && others * elapsed_s > kAccounted))
+    flags.emplace_back("disturbed");
   std::vector<int> distinct = p.point.team->cpus();
   std::sort(distinct.begin(), distinct.end());
   if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) flags.emplace_back("oversubscribed");
@@ -63,14 +86,61 @@ double Progress::share_marked(int mark) const {
   return static_cast<double>(n) / static_cast<double>(marks.size());
 }
 
-void StolenTime::start() {
+namespace {
+
+double cpu_time_s(pid_t process) {
+  const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
+  return stat ? static_cast<double>(stat->user + stat->system) / ticks_per_second() : 0;
+}
+
+/// CPU time of this process, its ancestors, and its descendants, those that have ended included.
+double own_time_s() {
+  double sum_s = cpu_time_s(getpid());
+  rusage ended{};
+  getrusage(RUSAGE_CHILDREN, &ended);
+  for (const timeval& t : {ended.ru_utime, ended.ru_stime})
+    sum_s += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  for (const pid_t process : descendants(getpid())) sum_s += cpu_time_s(process);
+  for (pid_t process = getppid(); process > 1;) {
+    sum_s += cpu_time_s(process);
+    const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
+    process = stat ? stat->parent : 0;
+  }
+  return sum_s;
+}
+
+}  // namespace
+
+void OtherUse::start() {
   begun_s_ = wall_s();
+  own_s_ = own_time_s();
   before_ = read_cpu_times();
 }
 
-double StolenTime::elapsed_s() const { return wall_s() - begun_s_; }
+double OtherUse::elapsed_s() const { return wall_s() - begun_s_; }
 
-double StolenTime::share(const std::vector<int>& cpus) const {
+double OtherUse::others_share(const std::vector<int>& cpus) const {
+  const CpuTimes now = read_cpu_times();
+  const double own_s = own_time_s() - own_s_;
+  const auto busy_s = [&](std::size_t cpu) {
+    return cpu < std::min(now.busy.size(), before_.busy.size())
+               ? static_cast<double>(now.busy[cpu] - before_.busy[cpu]) / ticks_per_second()
+               : 0.0;
+  };
+  double all_s = 0, here_s = 0;
+  for (std::size_t cpu = 0; cpu < now.busy.size(); ++cpu) all_s += busy_s(cpu);
+  std::vector<int> distinct = cpus;
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  for (const int cpu : distinct) here_s += busy_s(static_cast<std::size_t>(cpu));
+  const auto share = [&](double others_s, std::size_t count) {
+    return std::clamp(others_s / (std::max(elapsed_s(), 0.01) * static_cast<double>(std::max<std::size_t>(count, 1))),
+                      0.0, 1.0);
+  };
+  return std::max(share(all_s - own_s, now.busy.size()), share(here_s - own_s, distinct.size()));
+}
+
+double OtherUse::stolen_share(const std::vector<int>& cpus) const {
   const CpuTimes now = read_cpu_times();
   double stolen = 0;
   for (const int cpu : cpus) {
@@ -82,8 +152,8 @@ double StolenTime::share(const std::vector<int>& cpus) const {
   return stolen;
 }
 
-std::pair<json, std::vector<std::string>> observed(const Progress& p, const std::string& shield,
-                                                   const StolenTime& stolen) {
+std::pair<json, std::vector<std::string>> observed(const Progress& p, const std::string& shield, double percent,
+                                                   const OtherUse& other) {
   const Point& point = p.point;
   json conditions = point.conditions;
   std::vector<std::string> flags;
@@ -94,13 +164,15 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
   if (!conditions.contains("observed_cpus")) conditions["observed_cpus"] = cpu_list(point.team->cpus());
-  const double share = stolen.share(point.team->cpus());
-  conditions["steal_share"] = share;
+  const double stolen = other.stolen_share(point.team->cpus()), others = other.others_share(point.team->cpus());
+  conditions["steal_share"] = stolen;
+  conditions["others_share"] = others;
+  if (!point.once) conditions["interval_asked"] = percent / 100;
   conditions["canary_ratio"] = p.reference_ratios.empty() ? json(nullptr) : json(median(p.reference_ratios));
   conditions["disturbed_share"] = p.share_marked(kSwitched | kDisturbed);
   conditions["load_1min"] = load_1min();
   conditions["shield"] = p.shielded ? (shield == "hold" ? "fifo+hold" : "fifo") : "none";
-  for (std::string& flag : flags_of(p, share, stolen.elapsed_s())) flags.push_back(std::move(flag));
+  for (std::string& flag : flags_of(p, percent, stolen, others, other.elapsed_s())) flags.push_back(std::move(flag));
   std::sort(flags.begin(), flags.end());
   flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
   return {conditions, flags};

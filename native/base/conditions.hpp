@@ -27,21 +27,26 @@ struct Progress {
   double share_marked(int mark) const;
 };
 
-/// Steal time of CPUs since the start.
-class StolenTime {
+/// What else used the CPUs since the start: the hypervisor, and other processes. The Linux kernel accounts in ticks of
+/// usually 10 ms.
+class OtherUse {
  public:
   void start();
   double elapsed_s() const;
-  /// The largest share of steal time of any of the CPUs since the start.
-  double share(const std::vector<int>& cpus) const;
+  /// The largest share of steal time of any of the CPUs.
+  double stolen_share(const std::vector<int>& cpus) const;
+  /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process, its
+  /// descendants, and its ancestors, which read its output, are not others.
+  double others_share(const std::vector<int>& cpus) const;
 
  private:
   CpuTimes before_;
-  double begun_s_ = 0;
+  double begun_s_ = 0, own_s_ = 0;
 };
 
-/// Conditions and flags of a finished point; `shield` is the option's value.
-std::pair<json, std::vector<std::string>> observed(const Progress& progress, const std::string& shield,
-                                                   const StolenTime& stolen);
+/// Conditions and flags of a finished point; `shield` is the option's value, `percent` the requested half width of the
+/// interval.
+std::pair<json, std::vector<std::string>> observed(const Progress& progress, const std::string& shield, double percent,
+                                                   const OtherUse& other);
 
 }  // namespace mm

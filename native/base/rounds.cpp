@@ -48,7 +48,7 @@ Progress Rounds::begin(Point point) {
 }
 
 void Rounds::run() {
-  stolen_.start();
+  other_.start();
   state_.real_time.start();
   for (bool more = true; more;) {
     more = false;
@@ -178,7 +178,7 @@ void Rounds::finish(Progress& p) {
     run_.absent(point.metrics.empty() ? "" : point.metrics[0], point.conditions, error.what(), error.enable);
     return;
   }
-  const auto [conditions, flags] = observed(p, shield_, stolen_);
+  const auto [conditions, flags] = observed(p, shield_, percent_, other_);
   const json provenance = state_.provenance(p.start, p.spent_s);
   for (std::size_t m = 0; m < point.metrics.size(); ++m) {
     json line = state_.result(point.metrics[m], p.samples[m], conditions, flags, provenance);
@@ -197,7 +197,7 @@ std::vector<Outcome> Rounds::outcomes() const {
       if (!p.samples[m].empty()) {
         Outcome o{p.point.conditions, p.point.metrics[m], p.samples[m], median(p.samples[m]), {}};
         if (p.share_marked(kMoved) > 0) o.flags.emplace_back("migrated");
-        if (p.share_marked(kSwitched | kDisturbed) > 0.25) o.flags.emplace_back("noisy");
+        if (p.share_marked(kSwitched | kDisturbed) > 0.25) o.flags.emplace_back("disturbed");
         outcomes.push_back(std::move(o));
       }
   return outcomes;

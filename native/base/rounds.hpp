@@ -48,7 +48,7 @@ class Rounds {
   /// point span at least this time.
   const double min_span_s_;
   std::vector<Progress> points_;
-  StolenTime stolen_;
+  OtherUse other_;
 };
 
 }  // namespace mm

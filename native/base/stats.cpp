@@ -38,13 +38,6 @@ bool inside_width(std::span<const double> samples, double percent) {
   return interval && (interval->second - interval->first) / 2 <= std::fabs(median(samples)) * percent / 100;
 }
 
-double relative_mad(std::span<const double> samples) {
-  const double m = median(samples);
-  std::vector<double> d;
-  for (double s : samples) d.push_back(std::fabs(s - m));
-  return m != 0 ? median(d) / std::fabs(m) : 0;
-}
-
 std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::size_t min_points) {
   // Greedy by length: the longest level stretch is the most certain plateau; both sides of it are searched again. A
   // slope (between two cache levels) never has `min_points` points within the tolerance.

@@ -20,9 +20,6 @@ std::optional<std::pair<double, double>> median_interval(std::span<const double>
 /// Whether that interval extends at most `percent` per cent from the median to either side, on average.
 bool inside_width(std::span<const double> samples, double percent);
 
-/// Median absolute deviation from the median, over the median: a dispersion that is robust against outliers.
-double relative_mad(std::span<const double> samples);
-
 /// A stretch of a curve that is level within a tolerance.
 struct Plateau {
   std::size_t first, last;  ///< indices into the curve, inclusive

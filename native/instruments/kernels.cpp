@@ -28,8 +28,7 @@ const mm::Description kKernels{
         "unverified.\n"
         "After the samples a separate pass counts events of the threads by the processor and the Linux kernel: "
         "counter_cycles, counter_instructions, … are per unit, and counters_of states whether work in the Linux kernel "
-        "is included. A counter that is not available is absent, once per run. others_share is the share of CPU time "
-        "that other programs used meanwhile; more than a quarter sets the flag noisy.\n"
+        "is included. A counter that is not available is absent, once per run.\n"
         "volume: L1, L2 and L3 are half a cache, memory is four times the last level (512 MiB at most).\n"
         "example: meshmark-probe kernels --kernel triad,gemm --volume L2,memory --stride 1,8 --threads 1,all",
     .source = "PARbench (Janda, Mueller, Nagel, Trenkler 2007), base data; each kernel names its source",
@@ -130,7 +129,6 @@ struct Work {
   }
 };
 
-constexpr double kOthers = 0.25;  // of the CPUs' time: calibration would include their load
 
 /// System time of this process, s. The Linux kernel splits the exact total by clock ticks: use only over long
 /// periods.
@@ -150,26 +148,6 @@ std::string served_by(std::size_t bytes, int threads) {
 }
 
 double process_cpu_s() { return static_cast<double>(mm::kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
-
-/// CPU time that other programs use from its construction on.
-class Others {
- public:
-  /// Share of the time of all allowed CPUs. The Linux kernel accounts in steps of 10 ms.
-  double share() const {
-    const std::vector<int> cpus = mm::allowed_cpus();
-    const mm::CpuTimes now = mm::read_cpu_times();
-    double busy_s = 0;
-    for (const int cpu : cpus)
-      if (const auto c = static_cast<std::size_t>(cpu); c < now.busy.size() && c < before_.busy.size())
-        busy_s += static_cast<double>(now.busy[c] - before_.busy[c]) / mm::ticks_per_second();
-    const double all_s = (mm::wall_s() - began_s_) * static_cast<double>(cpus.size());
-    return std::clamp((busy_s - (process_cpu_s() - cpu_s_)) / std::max(all_s, 0.01), 0.0, 1.0);
-  }
-
- private:
-  mm::CpuTimes before_ = mm::read_cpu_times();
-  double began_s_ = mm::wall_s(), cpu_s_ = process_cpu_s();
-};
 
 /// Events of threads that the Linux kernel can count, and those that were missing for some points.
 struct Counting {
@@ -219,8 +197,7 @@ json amounts(const Work& work) {
 }
 
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads::Entry& entry, std::size_t volume,
-               int stride, const std::vector<int>& cpus, Counting& counting,
-               const std::shared_ptr<const Others>& others) {
+               int stride, const std::vector<int>& cpus, Counting& counting) {
   const int threads = static_cast<int>(cpus.size());
   json conditions{{"kernel", entry.info.name},
                   {"kind", entry.info.kind},
@@ -250,7 +227,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
     const auto n = static_cast<double>(work->burst);
     return mm::Values{took_s / n, used_s / n};
   };
-  p.observe = [work, &counting, others, prepare = p.prepare, burst = p.burst] {
+  p.observe = [work, &counting, prepare = p.prepare, burst = p.burst] {
     if (!work->kernel) {  // all samples are from an earlier run
       prepare();
       burst();
@@ -258,13 +235,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
     json found = amounts(*work);
     found.update(event_counts(*work, counting));
     found["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
-    found["others_share"] = others->share();
     return found;
   };
-  p.check = [work, others] {
+  p.check = [work] {
     std::vector<std::string> flags;
     if (!work->kernel->verify().empty()) flags.emplace_back("unverified");
-    if (others->share() > kOthers) flags.emplace_back("noisy");
     return flags;
   };
   points.push_back(std::move(p));
@@ -284,10 +259,9 @@ void measure(mm::Run& run) {
   for (const auto* e : entries)
     for (const auto& [word, bytes] : sizes) {
       std::vector<mm::Point> points;
-      const auto others = std::make_shared<const Others>();
       for (const int stride : e->info.strided ? strides : std::vector<int>{1})
         for (const int t : threads)
-          add_point(run, points, *e, bytes, stride, {order.begin(), order.begin() + t}, counting, others);
+          add_point(run, points, *e, bytes, stride, {order.begin(), order.begin() + t}, counting);
       run.allot(1.0 / static_cast<double>(groups--));
       run.measure(std::move(points));
       run.release_teams();

@@ -70,12 +70,6 @@ TEST(InsideWidth, ComparesHalfTheIntervalWithTheMedian) {
   EXPECT_FALSE(mm::inside_width(std::vector<double>(5, 2.0), 100)) << "five samples have no interval";
 }
 
-TEST(RelativeMad, IsNotMovedByOneOutlier) {
-  EXPECT_DOUBLE_EQ(mm::relative_mad(std::vector<double>{1, 2, 3, 4, 100}), 1.0 / 3);
-  EXPECT_DOUBLE_EQ(mm::relative_mad(std::vector<double>{-1, -2, -3}), 0.5);
-  EXPECT_EQ(mm::relative_mad(std::vector<double>{0, 0, 0}), 0);
-}
-
 TEST(Plateaus, HaveTheirNumberOfPointsAndTheirTolerance) {
   const std::vector<double> y{1, 1.5, 8, 8, 8, 40, 300};
   EXPECT_EQ(mm::plateaus(y, 0.5).size(), 2u) << "1.5 is just within";

@@ -111,7 +111,7 @@ def by_size(lines: list[Line], metric: str, **only: Any) -> dict[int, Line]:
 
 def grows(few: Line, many: Line) -> bool:
     """… or somebody else wanted the CPUs: then either may have waited."""
-    return few["value"] < many["value"] or not {"noisy", "oversubscribed"}.isdisjoint(few["flags"] + many["flags"])
+    return few["value"] < many["value"] or not {"disturbed", "oversubscribed"}.isdisjoint(few["flags"] + many["flags"])
 
 
 @kinds

@@ -176,7 +176,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
             measured=("program",),
             uses=(use,),
             totals=totals,
-            flags=frozenset({"noisy"} if r == 3 else ()),
+            flags=frozenset({"disturbed"} if r == 3 else ()),
         )
         for r in range(4)
     ]
@@ -196,7 +196,7 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
             "neighbour": "<b>",
             "program": f"p{k}",
         }
-        flags = frozenset({"noisy"} if k else ())
+        flags = frozenset({"disturbed"} if k else ())
         for company, times in (("alone", alone), ("together", together)):
             results.add("elapsed", times, {**of, "company": company}, flags)
         assert s.interval is not None

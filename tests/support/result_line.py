@@ -13,7 +13,7 @@ LINE = {
     "value": 3.0,
     "interval": [1.0, 6.0],
     "samples": [1.0, 2.0, 3.0, 3.0, 4.0, 6.0],
-    "flags": ["noisy"],
+    "flags": ["disturbed"],
     "conditions": {"cpu": 0, "pages": "thp"},
     "provenance": {"command": "latency"},
 }

@@ -44,7 +44,7 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
     assert told["first"].what == "x × 2, y" and told["first"].state == "3 of 3 succeeded"
     assert told["first"].length_s == pytest.approx(2.0)
     assert told["second <i>"].state == "0 of 2 succeeded" and told["cut"].state == "running, or interrupted"
-    assert told["done"].what == "shared bus" and told["done"].runs == 4 and told["done"].flags == ["noisy"]
+    assert told["done"].what == "shared bus" and told["done"].runs == 4 and told["done"].flags == ["disturbed"]
     assert told["done"].shown and not told["half"].shown and told["half"].state == "running, or interrupted"
     assert "link" not in told and "notes" not in told
     both = LoadFolders((home / "load", home / "outside"))

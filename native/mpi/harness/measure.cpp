@@ -150,7 +150,7 @@ std::vector<double> Rounds::measure() {
   }
   std::vector<double> medians;
   for (CaseProgress& p : all_) {
-    if (p.resumed) p.restore(run_, percent_);
+    if (p.resumed) p.restore(run_);
     medians.push_back(p.value);
   }
   return medians;

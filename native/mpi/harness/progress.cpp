@@ -47,14 +47,13 @@ double CaseProgress::share_marked(int marks) const {
   return static_cast<double>(n) / static_cast<double>(blocks.size());
 }
 
-std::vector<std::string> CaseProgress::flags(double percent) const {
+std::vector<std::string> CaseProgress::flags() const {
   std::vector<std::string> all;
   const bool clean = undisturbed_only();
-  if (!clean && share_marked(~0) > 0.25) all.emplace_back("noisy");
+  if (!clean && share_marked(~0) > 0.25) all.emplace_back("disturbed");
   if (!clean && share_marked(kStolen) > 0.25) all.emplace_back("stolen");
   if (!clean && share_marked(kMoved) > 0) all.emplace_back("migrated");
   if (World::get().oversubscribed()) all.emplace_back("oversubscribed");
-  if (!inside_width(samples(clean), percent)) all.emplace_back("truncated");
   return all;
 }
 
@@ -101,7 +100,7 @@ void CaseProgress::finish(Run& run, double percent) {
   const bool clean = undisturbed_only();
   const std::vector<double> kept = samples(clean);
   value = median(kept);
-  const std::vector<std::string> all = flags(percent);
+  const std::vector<std::string> all = flags();
   if (spec.flags) spec.flags->insert(all.begin(), all.end());
   if (spec.rounds)
     for (const Block& b : blocks)
@@ -109,6 +108,7 @@ void CaseProgress::finish(Run& run, double percent) {
   json conditions = spec.conditions;
   conditions.update(World::get().conditions());
   conditions.update(observed_conditions());
+  conditions["interval_asked"] = percent / 100;
   run.report(index, spec.metric, kept, conditions, all, start, spent_s);
   if (spec.bytes > 0) {
     std::vector<double> rates;
@@ -132,12 +132,12 @@ void CaseProgress::finish_out_of_budget(Run& run, double percent) {
   finish(run, percent);
 }
 
-void CaseProgress::restore(Run& run, double percent) {
+void CaseProgress::restore(Run& run) {
   for (const auto& [values, marks] : run.earlier(index))  // empty except on rank 0
     if (!values.empty()) blocks.push_back({values.front(), marks, {}, {}, 0});
   if (!blocks.empty()) {
     value = median(samples(undisturbed_only()));
-    if (const auto all = flags(percent); spec.flags) spec.flags->insert(all.begin(), all.end());
+    if (const auto all = flags(); spec.flags) spec.flags->insert(all.begin(), all.end());
   }
   const json result = World::get().broadcast(value);  // NaN is null in JSON
   if (result.is_number()) value = result.get<double>();

@@ -28,7 +28,7 @@ struct CaseProgress {
   /// Whether only undisturbed blocks count, as a disturbance is not a property of the library. False if fewer than half
   /// of the blocks would remain.
   bool undisturbed_only() const;
-  std::vector<std::string> flags(double percent) const;
+  std::vector<std::string> flags() const;
   /// Whether the interval of the samples is inside `percent`.
   bool enough(double percent) const;
   /// Share of the blocks with any of these marks.
@@ -39,7 +39,7 @@ struct CaseProgress {
   /// Ends a case that never had a block. Collective.
   void finish_out_of_budget(Run& run, double percent);
   /// Restores the blocks and the median from an earlier output. Collective.
-  void restore(Run& run, double percent);
+  void restore(Run& run);
 
  private:
   void report_absent(Run& run) const;

@@ -32,9 +32,13 @@ from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home, find_home
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshmark.describe import Description
     from meshmark.measure.plan import Plan
     from meshmark.measure.unfinished import Unfinished
+    from meshmark.store.record import Record
+    from meshmark.store.store import Store
 
 _MEMORY_BYTES: Final = 1 << 30
 
@@ -257,6 +261,9 @@ def _instrument_help(d: Description) -> str:
         "  --on MACHINE   host, or a modelled machine (meshmark model list)"
         + (f", which accepts {taken}" if modelled else "; not available on modelled machines")
         + " [host]",
+        "  --repetitions N",
+        "                 fresh processes, which share the budget: results are pooled, and levels that differ are told",
+        "                 apart as modes [3; 1 if each had less than 1 s]",
         "  --set KEY=VAL  override one value of a modelled machine",
         "  --json         print one record per line",
         "  --store DIR    store folder; --no-store stores nothing",
@@ -283,6 +290,15 @@ def measure(
     resume: Annotated[
         bool, typer.Option("--resume", help="resume the last interrupted run (of INSTRUMENT, if given)")
     ] = False,
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            "--repetitions",
+            min=0,
+            max=100,
+            help="fresh processes, which share the budget; 0: 3, or 1 if each had less than 1 s",
+        ),
+    ] = 0,
     settings: SetOption = None,
 ) -> None:
     """Run one instrument. For its options: meshmark measure INSTRUMENT --help.
@@ -304,8 +320,10 @@ def measure(
     if d and help_wanted:
         print(_instrument_help(d))
         return
+    if repetitions and on != "host":
+        raise UsageError("--repetitions: found with --on, allowed on the host only: a model repeats itself exactly")
     if resume:
-        if extra or len(stores or []) > 1 or no_store or settings or on != "host":
+        if extra or len(stores or []) > 1 or no_store or settings or repetitions or on != "host":
             raise UsageError(
                 "--resume: found with other options; allowed: --store and --json; the original options apply"
             )
@@ -335,33 +353,24 @@ def measure(
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
-    _measure_host(d, _checked_argv(d, extra), None if no_store else store or data_home() / "store", as_json)
+    _measure_host(
+        d, _checked_argv(d, extra), repetitions, None if no_store else store or data_home() / "store", as_json
+    )
 
 
-def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
-    """Measure on this host. With a store, an interrupted run can be resumed."""
+def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path | None, as_json: bool) -> None:
+    """Measure on this host, in fresh processes. With a store, an interrupted run can be resumed."""
     import tempfile
 
     from meshmark.machine.facts import host_id
     from meshmark.measure import unfinished
-    from meshmark.measure.plan import Plan, Step, launched
+    from meshmark.measure.plan import measurement
     from meshmark.store.store import Store, run_name
 
     machine = host_id()
     if "--machine" not in argv:
         argv += ["--machine", machine]
-    steps = tuple(
-        Step(
-            d.name + (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f".r{run.turn}" if run.turn else ""),
-            d.name,
-            run.argv,
-            run.budget_s,
-            run.ranks,
-            run.mpi,
-        )
-        for run in launched(d, argv)
-    )
-    plan, run_id = Plan("measure", steps), run_name("measure")
+    plan, run_id = measurement(d, argv, repetitions), run_name("measure")
     if store is None:
         with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)
@@ -427,6 +436,8 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
                 f"absent: {absence.metric or absence.instrument}: {absence.reason}"
                 + (f" (to enable: {absence.enable})" if absence.enable else "")
             )
+    for line in _history(records, Store(store), run_id):
+        say(line)
     d = description(plan.steps[0].instrument)
     for result in results:
         if result.status == "failed":
@@ -436,6 +447,15 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
     if not records:
         reasons = [a.reason for a in absences]
         raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _history(records: Sequence[Record], store: Store, run: str) -> list[str]:
+    """How results depart from those that this host gave before."""
+    from meshmark.measure.history import departures, lines
+
+    hosts = {(r.machine, r.instrument) for r in records if r.source == "host"}
+    rows = [row for machine, name in sorted(hosts) for row in store.rows(machine=machine, instrument=name)]
+    return lines(departures(records, rows, run), records)
 
 
 def _measure_model(
@@ -505,8 +525,10 @@ def survey(
 
     example: meshmark survey --quick --out survey-of-n042
     """
+    from meshmark.measure.repetitions import quality
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.report.build import write_report
+    from meshmark.store.store import Store
 
     if quick and spec is not None:
         raise UsageError("--quick: found with --spec; allowed: one of them")
@@ -527,9 +549,11 @@ def survey(
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     paths = write_report(records, absences, info, folder)
-    flagged = sum(1 for r in records if r.flags)
+    for line in _history(records, Store(store or data_home() / "store"), info.run_id):
+        say(line)
     say(
-        f"meshmark: {len(records)} records, {flagged} flagged, {len(absences)} absent or failed, {info.elapsed_s:.0f} s"
+        f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "
+        f"{info.elapsed_s:.0f} s"
     )
     if not as_json:
         print(paths.html)

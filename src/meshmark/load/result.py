@@ -16,8 +16,8 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError
 from meshmark.values.verdicts import MARGIN, Word, alike, judge
 
-FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is noisy
-DRIFT: Final = 0.1  # change of the canary's latency from before to after above which a run is noisy
+FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is disturbed
+DRIFT: Final = 0.1  # change of the canary's latency from before to after above which a run is disturbed
 STOLEN: Final = 0.01
 MISPLACED: Final = 0.01  # share of a program's memory on other nodes; without a strict binding, also at least 1 MiB
 _MAX_NAMED: Final = 5  # programs named in one message
@@ -199,7 +199,7 @@ class LoadRun:
         if self._misplaced(program, str(about.get("memory") or "")):
             out.add("misplaced")
         if self.status != "ok" or program.how in {"timeout", "stopped", "cut"}:
-            out.add("truncated")
+            out.add("stopped")
         if program.done.get("wrong"):
             out.add("unverified")
         machine = self.end.get("machine", {})
@@ -209,7 +209,7 @@ class LoadRun:
             out.add("stolen")
         foreign = self.foreign_s(busy)
         if (foreign is not None and foreign > FOREIGN * available) or self.canary_drift() > DRIFT:
-            out.add("noisy")
+            out.add("disturbed")
         return frozenset(out)
 
     def _misplaced(self, program: ProgramUse, memory: str) -> bool:

@@ -22,6 +22,9 @@ from meshmark.values.inputs import LIST, Excerpt, checked
 
 _ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in the run folder
 BUDGET: Final = "--budget"
+REPETITIONS: Final = 3  # fresh processes of one measurement
+SHORTEST_S: Final = 1.0  # of a repetition
+_LONG: Final = frozenset({"linpack"})  # one sample takes up to minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,41 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
             given = ("--ranks", str(ranks), "--mpi", kind, "--budget", budget, "--seed", shuffled)
             found.append(Launch((d.name, *given, *rest), total_s / 2 if turn else total_s, ranks, kind, turn))
     return found
+
+
+def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Plan:
+    """The plan of one instrument: runs in fresh processes, which share the budget.
+
+    Args:
+        argv: Arguments of the instrument.
+        repetitions: Number of fresh processes; 0: `REPETITIONS`, or one if each would have less than `SHORTEST_S`.
+
+    Raises:
+        UsageError, AbsentError: as `launched`.
+    """
+    given = dict(itertools.pairwise(argv))
+    total_s = seconds(BUDGET, given.get(BUDGET, str(d.parameter("budget").default)))
+    enough = total_s >= REPETITIONS * SHORTEST_S and d.name not in _LONG
+    count = repetitions or (REPETITIONS if enough else 1)
+    steps: list[Step] = []
+    for number in range(1, count + 1):
+        own = list(argv)
+        if count > 1:
+            own = _replaced(own, BUDGET, f"{total_s / count:.9g}s")
+            if number > 1 and "--seed" not in given:
+                own += ["--seed", str(number)]
+        for run in launched(d, own):
+            turn = 2 * (number - 1) + run.turn if run.turn else number if count > 1 else 0
+            target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
+            id_ = f"{d.name}{target}" + (f".r{turn}" if turn else "")
+            steps.append(Step(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi))
+    return Plan("measure", tuple(steps))
+
+
+def _replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
+    """`argv` with another value of an option, wherever it is."""
+    at = argv.index(option) if option in argv else None
+    return [*argv, option, value] if at is None else [*argv[: at + 1], value, *argv[at + 2 :]]
 
 
 def make_plan(spec: Spec, machine: str = "") -> Plan:

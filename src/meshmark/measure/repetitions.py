@@ -8,54 +8,112 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from meshmark.describe import description, descriptions
+from meshmark.describe import descriptions
 from meshmark.measure.plan import Step
-from meshmark.store.record import Record, median, median_interval
+from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
+
+MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 
 
 def point_key(record: Record) -> str:
-    """Key of a record's point: instrument, metric, and the conditions that distinguish the instrument's points."""
-    requested = {k: record.conditions.get(k) for k in descriptions()[record.instrument].identity}
+    """Key of a record's point and metric: instrument, metric, and the conditions that tell the points apart."""
+    return json.dumps([record.metric, *_point(record)], sort_keys=True)
+
+
+def _point(record: Record) -> list[Any]:
+    """Instrument and conditions of a point; all metrics of one measurement have the same."""
+    known = descriptions().get(record.instrument)
+    keys = known.identity if known else [k for k in record.conditions if k not in OBSERVED]
+    requested = {k: record.conditions.get(k) for k in keys}
     derived = {k: record.conditions.get(k) for k in ("level", "kind") if k in record.conditions}
-    return json.dumps([record.instrument, record.metric, requested, derived], sort_keys=True)
+    return [record.instrument, requested, derived]
 
 
-def pool(runs: Sequence[Sequence[Record]], width_percent: float) -> list[Record]:
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """How far results can be trusted, by points: the metrics of one measurement (gross and net rates) count once.
+
+    Attributes:
+        flags: Number of points that have a flag.
+        wide: Points without a flag whose interval is wider than requested.
+    """
+
+    points: int
+    flagged: int
+    flags: Mapping[str, int]
+    wide: int
+
+    def __str__(self) -> str:
+        kinds = ", ".join(f"{f} {n}" for f, n in self.flags.items())
+        flagged = f"{self.flagged} flagged ({kinds})" if self.flagged else "none flagged"
+        wide = f", {self.wide} wider than requested" if self.wide else ""
+        return f"{self.points} point{'s' * (self.points != 1)}: {flagged}{wide}"
+
+
+def quality(records: Iterable[Record]) -> Quality:
+    """Count points, flagged ones and wide ones."""
+    flags: dict[str, frozenset[str]] = {}
+    wide: dict[str, bool] = {}
+    for r in records:
+        if r.metric.endswith(MODE):
+            continue
+        key = json.dumps([r.machine, *_point(r)], sort_keys=True, default=str)
+        flags[key] = flags.get(key, frozenset()) | r.flags
+        wide[key] = wide.get(key, False) or not r.converged
+    counts = Counter(f for of in flags.values() for f in of)
+    return Quality(
+        len(flags),
+        sum(map(bool, flags.values())),
+        dict(sorted(counts.items())),
+        sum(wide[key] and not of for key, of in flags.items()),
+    )
+
+
+def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
     """One record per point, in the order of the first run, with the samples of all runs.
 
     Adds the conditions `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
-    `run_high`, the bounds of all runs' intervals, in the metric's unit. Flags are the union of the runs' flags, except
-    that `truncated` is removed if the interval of all samples is within `width_percent` of the value on either side.
-    Runs whose intervals do not overlap make the point `noisy`.
+    `run_high`, the bounds of all runs' intervals, in the metric's unit. Flags are the union of the runs' flags.
+
+    If runs do not meet, `run_modes` is the number of modes, and a record for each follows, lowest first: its metric has
+    the suffix `_mode`, its samples are those of the runs at this mode, and `mode_runs` is their number.
     """
     points: dict[str, list[Record]] = {}
     for run in runs:
         for record in run:
             points.setdefault(point_key(record), []).append(record)
-    return [_pooled(same, width_percent) for same in points.values()]
+    return [r for same in points.values() for r in _pooled(same)]
+
+
+def modes(runs: Sequence[Record]) -> list[list[Record]]:
+    """Groups runs of a point that are at one level, lowest first.
+
+    Two levels are apart if their nearest intervals are by more than `MODE_GAP`. Closer runs that do not meet are drift.
+    """
+    found: list[list[Record]] = []
+    high = math.inf
+    for run in sorted(runs, key=lambda r: r.value):
+        low, top = run.interval or (run.value, run.value)
+        if not found or low > high * (1 + MODE_GAP):
+            found.append([])
+            high = top
+        found[-1].append(run)
+        high = max(high, top)
+    return found
 
 
 def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
     """Records of all steps, in order, with repetitions pooled."""
     repeated: dict[str, list[Sequence[Record]]] = {}
-    widths: dict[str, float] = {}
     for step, records in runs:
         repeated.setdefault(step.repeats, []).append(records)
-        widths[step.repeats] = _width_percent(step)
-    return [r for name, same in repeated.items() for r in (pool(same, widths[name]) if len(same) > 1 else same[0])]
-
-
-def _width_percent(step: Step) -> float:
-    argv = list(step.argv)
-    requested = argv[argv.index("--interval") + 1] if "--interval" in argv else ""
-    try:
-        return float(requested or description(step.instrument).parameter("interval").default)
-    except ValueError:  # the instrument rejects such a value
-        return math.nan
+    return [r for same in repeated.values() for r in (pool(same) if len(same) > 1 else same[0])]
 
 
 def unique(absences: Iterable[Absence]) -> list[Absence]:
@@ -67,19 +125,14 @@ def unique(absences: Iterable[Absence]) -> list[Absence]:
     return list(found.values())
 
 
-def _pooled(same: Sequence[Record], width_percent: float) -> Record:
+def _pooled(same: Sequence[Record]) -> list[Record]:
     if len(same) == 1:
-        return same[0]
+        return [same[0]]
     medians = [r.value for r in same]
     spread = (max(medians) - min(medians)) / min(medians) if min(medians) > 0 else math.nan
     bounds = [r.interval for r in same if r.interval is not None]
-    disjoint = bool(bounds) and max(low for low, _ in bounds) > min(high for _, high in bounds)
-    samples = tuple(s for r in same for s in r.samples)
-    value, interval = median(samples), median_interval(samples)
-    flags = frozenset().union(*(r.flags for r in same), {"noisy"} if disjoint else ())
-    if interval and interval[1] - interval[0] <= 2 * abs(value) * width_percent / 100:
-        flags -= {"truncated"}
     known = len(bounds) == len(same)
+    levels = modes(same)
     conditions = {
         **same[0].conditions,
         "runs": len(same),
@@ -87,11 +140,26 @@ def _pooled(same: Sequence[Record], width_percent: float) -> Record:
         "run_low": min(low for low, _ in bounds) if known else None,
         "run_high": max(high for _, high in bounds) if known else None,
     }
+    if len(levels) == 1:
+        return [_joined(same, conditions)]
+    conditions["run_modes"] = len(levels)
+    each = [
+        replace(
+            _joined(level, {**same[0].conditions, "runs": len(same), "run_mode": i, "mode_runs": len(level)}),
+            metric=f"{same[0].metric}{MODE}",
+        )
+        for i, level in enumerate(levels, 1)
+    ]
+    return [_joined(same, conditions), *each]
+
+
+def _joined(runs: Sequence[Record], conditions: Mapping[str, Scalar]) -> Record:
+    samples = tuple(s for r in runs for s in r.samples)
     return replace(
-        same[0],
+        runs[0],
         samples=samples,
-        value=value,
-        interval=interval,
+        value=median(samples),
+        interval=median_interval(samples),
         conditions=conditions,
-        flags=flags,
+        flags=frozenset().union(*(r.flags for r in runs)),
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshmark.measure.repetitions import quality
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
 from meshmark.report.drawing import Drawn, chart_page, condition_text, write_charts
 from meshmark.report.html import (
@@ -27,6 +28,9 @@ from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import (
     cleaned,
     collect_skipped,
+    interval_text,
+    modes_of,
+    modes_texts,
     number_in,
     selected,
     skipped_text,
@@ -154,12 +158,10 @@ def _subtitle(run: RunInfo) -> str:
 
 
 def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
-    flagged = sum(1 for r in records if r.flags)
     errors = sum(1 for a in absences if a.kind == "error")
-    kinds = sorted({f for r in records for f in r.flags})
     of = len({r.instrument for r in records})
     parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
-    parts.append(f"{flagged} flagged ({', '.join(kinds)})." if flagged else "No flags.")
+    parts.append(f"{quality(records)}.")
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see the absent results.")
     return " ".join(parts)
@@ -184,15 +186,16 @@ def _tiles(
             tiles.append(Tile(title, absent=why_absent(records, absences, INSTRUMENT_OF[key])))
             continue
         scale = scale_for(record.unit, record.value)
-        low, high = record.interval or (0.0, 0.0)
-        interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         best = "–" if record.best is None else number(record.best / scale.factor)
         lines = [
             condition_summary(record),
-            f"95 % interval {interval}",
+            f"95 % interval {interval_text(record)}",
             f"best {best} · spread {percent(record.spread)} · n{NBSP}{len(record.samples)}",
         ]
         big = show(record.value, record.unit)
+        if modes := modes_of(records, record):
+            big, counts = modes_texts(modes)
+            lines.insert(0, f"{counts}; median {show(record.value, record.unit)}")
         tiles.append(Tile(title, big, lines, command_of(record), _strip(record), record.flags))
     if (pair := balance(found)) is not None:
         peak, triad = pair
@@ -427,7 +430,7 @@ def _table(mine: Sequence[Record]) -> Table:
             *(_cell(k, r.conditions.get(k)) for k in keys),
             *numbers(
                 show(r.value, r.unit),
-                _interval(r),
+                interval_text(r),
                 "–" if r.best is None else show(r.best, r.unit),
                 percent(r.spread),
                 str(len(r.samples)),
@@ -437,11 +440,6 @@ def _table(mine: Sequence[Record]) -> Table:
         for r in mine[:MAX_ROWS]
     ]
     return Table(head, rows)
-
-
-def _interval(record: Record) -> str:
-    low_high = record.interval
-    return f"{show(low_high[0], record.unit)} – {show(low_high[1], record.unit)}" if low_high else "–"
 
 
 def _cell(key: str, value: Any) -> str:
@@ -460,7 +458,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             r.metric.replace("_", " "),
             str(r.conditions.get("clock", "–")),
             str(r.conditions.get("cpu", "all")),
-            *numbers(show(r.value, r.unit), _interval(r)),
+            *numbers(show(r.value, r.unit), interval_text(r)),
             Cell("", flags=r.flags),
         ]
         for r in mine

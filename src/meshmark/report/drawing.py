@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 import altair as alt
 
 from meshmark.report.render import render
-from meshmark.report.selection import UNKNOWN, number
+from meshmark.report.selection import UNKNOWN, interval_text, number
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
@@ -39,7 +39,7 @@ def row(record: Record, **more: Any) -> Row:
         "low": low,
         "high": high,
         "median": show(record.value, record.unit),
-        "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
+        "interval": interval_text(record) if record.interval else NO_INTERVAL,
         "best": show(best, record.unit),
         "worst": show(worst, record.unit),
         "spread": percent(record.spread),

@@ -30,9 +30,9 @@ _SHOWN: Final = 6  # protocols in one line
 _LETTERS: Final = {
     "migrated": "m",
     "stolen": "s",
-    "throttled": "h",
-    "noisy": "n",
-    "truncated": "t",
+    "clock_varied": "c",
+    "disturbed": "d",
+    "stopped": "e",
     "oversubscribed": "o",
     "misplaced": "p",
     "page_size": "g",
@@ -338,7 +338,7 @@ def half_percent(record: Record) -> str:
 
 
 def letters(flags: Iterable[str]) -> str:
-    """Abbreviates flags to letters, such as `n` for noisy."""
+    """Abbreviates flags to letters, such as `d` for disturbed."""
     return "".join(sorted(_LETTERS.get(f, "?") for f in flags))
 
 

@@ -13,7 +13,9 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final
 
-from meshmark.store.record import Record
+from meshmark.store.record import MODE, OBSERVED, Record
+from meshmark.values.units import NBSP, scale_for, show, wide_text
+from meshmark.values.units import number as digits
 
 # Ratios, powers and axes of values beyond these could overflow a double.
 _MIN: Final = 1e-100
@@ -124,3 +126,30 @@ def skipped_text(skipped: dict[int, tuple[str, ...]]) -> str:
     count = len(skipped)
     keys = dict.fromkeys(k for lacking in skipped.values() for k in lacking)
     return f"{count} result{'s lack' if count > 1 else ' lacks'} {', '.join(k.replace('_', ' ') for k in keys)}"
+
+
+def modes_of(records: Iterable[Record], of: Record) -> list[Record]:
+    """The records of the levels at which runs of a point were found, lowest first; none if all runs meet."""
+    same = {k: v for k, v in of.conditions.items() if k not in OBSERVED}
+    found = [
+        r
+        for r in records
+        if (r.machine, r.instrument, r.metric) == (of.machine, of.instrument, of.metric + MODE)
+        and all(r.conditions.get(k) == v for k, v in same.items())
+    ]
+    return sorted(found, key=lambda r: value_of(r, "run_mode"))
+
+
+def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
+    """The values of the modes of a point, such as `49.0 or 97.2 GB/s`, and `2 and 1 of 3 runs`."""
+    scale = scale_for(modes[-1].unit, modes[-1].value)
+    values = [digits(m.value / scale.factor) for m in modes]
+    counts = " and ".join(f"{value_of(m, 'mode_runs'):.0f}" for m in modes)
+    return f"{' or '.join(values)}{NBSP}{scale.symbol}", f"{counts} of {value_of(modes[0], 'runs'):.0f} runs"
+
+
+def interval_text(record: Record) -> str:
+    """`47.2 GB/s – 51.0 GB/s`, with the width reached and requested if it is wider; `–` without an interval."""
+    bounds = record.interval
+    text = f"{show(bounds[0], record.unit)} – {show(bounds[1], record.unit)}" if bounds else "–"
+    return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"

@@ -18,9 +18,9 @@ Better = Literal["lower", "higher", "none"]  # none: a quantity that is neither 
 Flag = Literal[
     "migrated",
     "stolen",
-    "throttled",
-    "noisy",
-    "truncated",
+    "clock_varied",
+    "disturbed",
+    "stopped",
     "oversubscribed",
     "misplaced",
     "page_size",
@@ -31,6 +31,7 @@ FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
+MODE: Final = "_mode"  # suffix of the metric of one of several levels that runs of a point were found at
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
 OBSERVED: Final = frozenset(
     {
@@ -39,6 +40,8 @@ OBSERVED: Final = frozenset(
         "observed_node_share",
         "observed_cpus",
         "steal_share",
+        "others_share",
+        "interval_asked",
         "canary_ratio",
         "disturbed_share",
         "load_1min",
@@ -46,6 +49,8 @@ OBSERVED: Final = frozenset(
         "run_spread",
         "run_low",
         "run_high",
+        "run_modes",
+        "mode_runs",
         # Conditions of MPI instruments: where and how the ranks ran, and the results of the applications.
         "clock_offset_uncertainty",
         "fastest_rank",
@@ -69,6 +74,24 @@ OBSERVED: Final = frozenset(
         "enstrophy_drift",
     }
 )
+
+
+def _current_flags(flags: Iterable[str], conditions: Mapping[str, Scalar]) -> frozenset[str]:
+    """Flags as they are defined now, of results that may have been written under former definitions.
+
+    `truncated` was a wide interval, which is no violated condition; `noisy` also a wide scatter of the samples.
+    """
+    found = set(flags)
+    if "throttled" in found:
+        found.add("clock_varied")
+    share = conditions.get("disturbed_share")
+    if "noisy" in found and not (isinstance(share, int | float) and share <= _DISTURBED):
+        found.add("disturbed")
+    return frozenset(found - _FORMER_FLAGS)
+
+
+_FORMER_FLAGS: Final = frozenset({"throttled", "noisy", "truncated"})
+_DISTURBED: Final = 0.25  # share of the samples
 
 
 class RecordError(ValueError):
@@ -196,6 +219,25 @@ class Record:
             return 0.0
         return (high - low) / low if low else math.nan
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval over the value, dimensionless; None without an interval or for a value of 0."""
+        return (self.interval[1] - self.interval[0]) / 2 / abs(self.value) if self.interval and self.value else None
+
+    @property
+    def interval_asked(self) -> float | None:
+        """The requested half width of the interval over the value; None if none was requested."""
+        asked = self.conditions.get("interval_asked")
+        return float(asked) if isinstance(asked, int | float) and not isinstance(asked, bool) else None
+
+    @property
+    def converged(self) -> bool:
+        """Whether the interval is as narrow as requested, if a width was requested."""
+        asked = self.interval_asked
+        if asked is None or self.value == 0:
+            return True
+        return self.half_width is not None and self.half_width <= asked * (1 + 1e-9)
+
     def to_json(self) -> dict[str, Any]:
         """The `result` object of the line protocol (without `type` and `schema`)."""
         return {
@@ -244,8 +286,13 @@ class Record:
             raise RecordError(f"better: found {str(better)[:80]!r}; allowed: {', '.join(sorted(BETTER))}")
         unit = _text(line, "unit")
         flags = line.get("flags")
-        if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
+        if (
+            not isinstance(flags, Sequence)
+            or isinstance(flags, str)
+            or not set(map(str, flags)) <= FLAGS | _FORMER_FLAGS
+        ):
             raise RecordError(f"flags: found {flags!r}; allowed: {', '.join(sorted(FLAGS))}")
+        conditions = _scalars(line, "conditions")
         return Record(
             source=cast(Source, source),
             machine=_text(line, "machine"),
@@ -256,8 +303,8 @@ class Record:
             samples=tuple(samples),
             value=float(value),
             interval=(bounds[0], bounds[1]) if bounds else None,
-            conditions=_scalars(line, "conditions"),
-            flags=frozenset(map(str, flags)),
+            conditions=conditions,
+            flags=_current_flags(map(str, flags), conditions),
             provenance=_scalars(line, "provenance"),
         )
 

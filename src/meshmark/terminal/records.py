@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from meshmark.values.units import plain
+from meshmark.values.units import plain, wide_text
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
@@ -15,14 +15,19 @@ _HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # in addition to obse
 
 
 def print_records(records: list[Record]) -> None:
-    """Print one table. Conditions that vary become columns; common ones are in the title. Prints nothing if empty."""
+    """Print one table. Conditions that vary become columns; common ones are in the title. Prints nothing if empty.
+
+    Modes of runs that do not meet follow as lines.
+    """
     if not records:
         return
     from rich.console import Console
     from rich.table import Table
 
-    from meshmark.store.record import OBSERVED
+    from meshmark.report.selection import modes_of, modes_texts
+    from meshmark.store.record import MODE, OBSERVED
 
+    everything, records = records, [r for r in records if not r.metric.endswith(MODE)]
     keys: list[str] = []
     for r in records:
         keys += [k for k in r.conditions if k not in keys and k not in OBSERVED | _HIDDEN]
@@ -37,6 +42,7 @@ def print_records(records: list[Record]) -> None:
     order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
     for r in sorted(order, key=lambda r: r.metric):
         interval = f"{plain(r.interval[0], r.unit)} – {plain(r.interval[1], r.unit)}" if r.interval else "–"
+        interval += f" ({wide})" if (wide := wide_text(r.half_width, r.interval_asked)) and not r.converged else ""
         spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(
             r.metric,
@@ -52,6 +58,11 @@ def print_records(records: list[Record]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
     console.print(table)
+    for r in records:
+        if modes := modes_of(everything, r):
+            values, counts = modes_texts(modes)
+            where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in varying if r.conditions.get(k) is not None)
+            console.print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}", soft_wrap=True)
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:

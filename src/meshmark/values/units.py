@@ -20,9 +20,9 @@ _SYMBOL: Final = {"B/s": "B/s", "flop/s": "FLOP/s", "op/s": "op/s", "Hz": "Hz"}
 FLAG_TEXT: Final = {
     "migrated": "a thread left the CPU it was placed on",
     "stolen": "the hypervisor took CPU time away",
-    "throttled": "the clock rate fell during the measurement",
-    "noisy": "the interval is wider than requested, repetitions differ, the canary slowed down, or other processes ran",
-    "truncated": "the time budget ended before the interval was narrow enough",
+    "clock_varied": "the clock rate fell during a part of the samples, and these differ, or during most of them",
+    "disturbed": "other work used the CPUs, interrupted a quarter of the samples, or slowed the canary down",
+    "stopped": "the program was stopped, or ran out of time",
     "oversubscribed": "more threads than CPUs",
     "misplaced": "the memory was not on the requested node",
     "page_size": "the pages did not have the requested size",
@@ -119,3 +119,16 @@ def duration(length_s: float) -> str:
     if length_s >= 60:
         return f"{int(length_s // 60)} min {int(length_s % 60):02} s"
     return plain(length_s, "s", 3)
+
+
+def wide_text(half_width: float | None, asked: float | None) -> str:
+    """An interval next to the requested one, such as `±3.1 %, asked ±2 %`; "" if none was.
+
+    Args:
+        half_width: Half the interval over the value; None without an interval.
+        asked: The same, as requested.
+    """
+    if asked is None:
+        return ""
+    found = "too few samples" if half_width is None else f"±{100 * half_width:.2g}{NBSP}%"
+    return f"{found}, asked ±{100 * asked:g}{NBSP}%"

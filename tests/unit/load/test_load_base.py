@@ -162,7 +162,7 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
     done = meshmark("load", "base", "--spec", taken / "small.toml", "--force", env=env)
     assert done.returncode == 0 and "warning" in done.stderr, done.stderr
     records = survey.load_run(run_of(tmp_path))[0]
-    assert records and all("noisy" in r.flags for r in records)
+    assert records and all("disturbed" in r.flags for r in records)
     assert all(float(str(r.conditions["others_share"])) > 0.25 for r in records)
 
 

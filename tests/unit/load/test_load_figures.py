@@ -201,8 +201,8 @@ def test_what_spoils_a_run_is_flagged_above_its_limit() -> None:
     a = copy_of("a", user_s=1.0)
     assert run_of([a], end=machine(1.0, 0.04)).flags(a) == frozenset()  # of 4 CPU seconds a hundredth
     assert run_of([a], end=machine(1.0, 0.041)).flags(a) == {"stolen"}
-    assert run_of([a], end=machine(3.0, 0.0)).flags(a) == {"noisy"}
-    assert run_of([a], status="timeout").flags(a) == {"truncated"}
+    assert run_of([a], end=machine(3.0, 0.0)).flags(a) == {"disturbed"}
+    assert run_of([a], status="timeout").flags(a) == {"stopped"}
     assert run_of([a], bound={("a", 0): (1,)}).flags(a) == {"migrated"}  # it ran on CPU 0
     assert run_of([a], bound={("a", 0): (0, 1)}).flags(a) == frozenset()
     assert run_of([a], scenario={"programs": [{"name": "a", "threads": 3}]}).flags(a) == {"oversubscribed"}
@@ -210,9 +210,9 @@ def test_what_spoils_a_run_is_flagged_above_its_limit() -> None:
     wrong = copy_of("a", user_s=1.0, done={"wrong": 1})
     assert run_of([wrong]).flags(wrong) == {"unverified"}
     for how, flags in (
-        ("timeout", {"truncated"}),
-        ("stopped", {"truncated"}),
-        ("cut", {"truncated"}),
+        ("timeout", {"stopped"}),
+        ("stopped", {"stopped"}),
+        ("cut", {"stopped"}),
         ("status", set()),
     ):
         one = copy_of("a", how=how)
@@ -362,7 +362,7 @@ def test_time_of_other_processes_and_of_the_hypervisor_counts_on_the_cpus_of_the
     assert run_of([a]).foreign_s([4.0]) == 2.5
     # A twentieth of 4 CPU seconds is 0.2.
     assert run([2.0, 9.0, 0.0625]).flags(a) == frozenset()
-    assert run([2.0, 9.0, 0.1]).flags(a) == {"noisy"}
+    assert run([2.0, 9.0, 0.1]).flags(a) == {"disturbed"}
     # A hundredth is 0.04.
     assert run([], [0.02, 9.0, 0.02]).flags(a) == frozenset()
     assert run([], [0.02, 9.0, 0.021]).flags(a) == {"stolen"}
@@ -370,7 +370,7 @@ def test_time_of_other_processes_and_of_the_hypervisor_counts_on_the_cpus_of_the
     assert run([], [9.0], bench_s=0.0).flags(a) == frozenset()
 
 
-@pytest.mark.parametrize(("after", "flags"), [(1.09e-7, set()), (1.11e-7, {"noisy"}), (0.89e-7, {"noisy"})])
+@pytest.mark.parametrize(("after", "flags"), [(1.09e-7, set()), (1.11e-7, {"disturbed"}), (0.89e-7, {"disturbed"})])
 def test_a_canary_that_drifts_by_a_tenth_makes_a_run_noisy(after: float, flags: set[str]) -> None:
     looks = [("before", 1e-7), ("during", 5e-7), ("after", after)]
     a = copy_of("a")

@@ -280,7 +280,7 @@ def test_a_timeout_ends_what_runs_and_flags_it(tmp_path: Path) -> None:
     got = run(tmp_path, text + "[[program]]\nname = 'short'\ncommand = ['true']")
     assert got.status == "timeout"
     assert {p.program: p.how for p in got.programs} == {"long": "timeout", "short": "ok"}
-    assert "truncated" in got.flags(got.programs[0])
+    assert "stopped" in got.flags(got.programs[0])
 
 
 RUNNER = """
@@ -322,7 +322,7 @@ def test_no_child_survives_whoever_is_killed(tmp_path: Path, whom: str) -> None:
     assert got.programs[0].how in {"cut", "stopped", "signal"}
     assert got.programs[1].how == "failed"
     assert got.threads
-    assert "truncated" in got.flags(got.programs[0])
+    assert "stopped" in got.flags(got.programs[0])
     assert gantt_text(got)
     records, absences = records_of(got)
     assert not [r for r in records if r.metric == "elapsed"]

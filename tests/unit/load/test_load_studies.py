@@ -111,7 +111,7 @@ def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outco
             "measured": ["p"],
             "uses": [use],
             "totals": {**totals, "cpus": 1},
-            "flags": ["noisy"],
+            "flags": ["disturbed"],
             "reason": reason,
         }
     )

@@ -170,8 +170,8 @@ def test_flags_are_on_the_chart_and_in_the_text(tmp_path: Path) -> None:
     quiet = read_run(made_load(tmp_path / "quiet", {"a": [1.0]}))
     assert "flags" not in gantt_text(quiet) and not [t for t in texts(gantt_svg(quiet)) if "flags" in t]
     cut = read_run(made_load(tmp_path / "cut", {"a": [1.0]}, cut=True))
-    assert "flags: truncated" in gantt_text(cut)
-    assert [t for t in texts(gantt_svg(cut)) if t.endswith("the run was killed · flags: truncated")]
+    assert "flags: stopped" in gantt_text(cut)
+    assert [t for t in texts(gantt_svg(cut)) if t.endswith("the run was killed · flags: stopped")]
 
 
 def test_bins_keep_the_mean_and_leave_out_what_is_not_known() -> None:

@@ -35,7 +35,7 @@ def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
         value=sorted(samples)[3],
         interval=median_interval(samples),
         conditions={"footprint_bytes": 4096, "pages": "thp"},
-        flags=frozenset({"noisy"}),
+        flags=frozenset({"disturbed"}),
         provenance={"start": "2026-11-21T00:00:00.5Z", "build": "x"},
     )
     return {**record.to_json(), **more}

@@ -256,7 +256,7 @@ def test_the_latency_is_that_of_one_chain_with_the_fewest_flags_and_the_narrowes
     where: dict[str, Any] = {"mode": "chains", "chains": 1, "threads": 1}
     others = [r for r in SURVEY if not (r.metric == "load_latency" and r.conditions["chains"] == 1)]
     ones = [
-        rec("loaded", "load_latency", 60e-9, flags=["noisy"], **where),  # no spread, but a flag
+        rec("loaded", "load_latency", 60e-9, flags=["disturbed"], **where),  # no spread, but a flag
         rec("loaded", "load_latency", 100e-9, 140e-9, **where),
         rec("loaded", "load_latency", 76e-9, 84e-9, **where),
         rec("loaded", "load_latency", 20e-9, **{**where, "threads": 2}),
@@ -503,8 +503,8 @@ def test_random_updates_are_compared_by_their_rate(simulator: Simulator, tmp_pat
 
 def test_a_point_has_the_flags_of_its_record(simulator: Simulator, tmp_path: Path) -> None:
     where = {"mode": "chains", "chains": 3, "threads": 1}
-    found = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["noisy"], **where))
-    assert found["load latency, 3 chains, 1 CPUs"].flags == {"noisy"}
+    found = points(simulator, tmp_path, rec("loaded", "load_latency", 1e-7, flags=["disturbed"], **where))
+    assert found["load latency, 3 chains, 1 CPUs"].flags == {"disturbed"}
     assert found["load latency, 8 chains, 1 CPUs"].flags == set()
 
 

@@ -83,7 +83,7 @@ def test_the_best_grid_is_told_with_how_it_was_found() -> None:
 
 def test_parts_are_of_the_run_of_their_step() -> None:
     """Two runs of one command: the clear one is prediction_lines, with its own parts, in whatever order they stand."""
-    noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("noisy",))
+    noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("disturbed",))
     clear = later(made_run.swim(), 1.0, "2026-11-21T08:00:00Z")
     for records in ([*noisy, *clear], [*clear, *noisy]):
         (one,) = steps(records, SWIM)
@@ -92,7 +92,7 @@ def test_parts_are_of_the_run_of_their_step() -> None:
 
 
 def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None:
-    records = made_run.anatomy(flags=["noisy"])
+    records = made_run.anatomy(flags=["disturbed"])
     (one,) = steps(records, ANATOMY)
     assert [s.name for s in one.splits] == ["pop, irecv_isend, 2 reductions", "gyro", "swim, irecv_isend"]
     pop, gyro, _ = one.splits
@@ -103,10 +103,10 @@ def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None
     assert re.fullmatch(r"half the latency: predicted 41\.\d µs, -1\d\.\d %", half)
     assert re.fullmatch(
         r"twice the latency: predicted 6\d\.\d µs, measured 6\d\.\d µs ±\S+; "
-        r"error of the prediction -\d\.\d % \[noisy\]",
+        r"error of the prediction -\d\.\d % \[disturbed\]",
         more,
     )
-    assert "noisy" not in prediction_lines(pop, found, frozenset({"noisy"}))[1]
+    assert "disturbed" not in prediction_lines(pop, found, frozenset({"disturbed"}))[1]
     assert (
         "other is -" in prediction_lines(gyro, prediction(records, gyro))[-1] and len(prediction_lines(pop, found)) == 2
     )
@@ -152,7 +152,7 @@ def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -
 def test_the_terminal_has_a_table_that_does_not_wrap(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    records = [*made_run.pop(count=16), *made_run.anatomy(flags=["noisy"])]
+    records = [*made_run.pop(count=16), *made_run.anatomy(flags=["disturbed"])]
     for width in (60, 160):
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setattr("meshmark.report.programs.WIDE", width)
@@ -162,12 +162,12 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert table and max(map(len, table)) <= width
         assert len({line.split("  ")[0] for line in table}) == 5, "names of rows in each block of columns"
         assert "*grid 4x4" in text and text.count("*grid") == 1
-        assert text.count("noisy") == 1, "what all carry is said once"
+        assert text.count("disturbed") == 1, "what all carry is said once"
         assert "the best of 5 grids" in text and "twice the latency" in text
 
 
 def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path) -> None:
-    records = [*made_run.pop(made_run.LIBRARIES, 16), *made_run.anatomy(flags=["noisy"])]
+    records = [*made_run.pop(made_run.LIBRARIES, 16), *made_run.anatomy(flags=["disturbed"])]
     page = flat(write_report(records, [], made_run.run_info(), tmp_path).html.read_text())
     assert re.findall(r'<section id="(\w+)">', page) == [
         "machine",
@@ -183,5 +183,5 @@ def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path
     assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page
     assert "<b>neighbour, 1 reduction</b>" in page and "the best of 5 grids" in page
     assert re.search(r"<li>gyro: other is -\d+ µs: the curves overestimate the communication time</li>", page)
-    assert page.count(">noisy</span>") > 3
+    assert page.count(">disturbed</span>") > 3
     assert (tmp_path / "charts" / "anatomy.png").stat().st_size > 1000

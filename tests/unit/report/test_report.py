@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.capture import open_machine
+from meshmark.measure.repetitions import pool
 from meshmark.report import charts, drawing
 from meshmark.report.build import SECTIONS, write_report
 from meshmark.report.card import figures, machine_card
 from meshmark.report.topology_svg import topology_svg
-from meshmark.store.record import Record
+from meshmark.store.record import Record, median, median_interval
+from meshmark.terminal.records import print_records
 from support import made_run
 from support.paths import MACHINES
 
@@ -68,7 +71,7 @@ def test_a_report_of_nothing_but_absences_is_still_a_report(tmp_path: Path) -> N
     assert "0 results" in paths.html.read_text() and specs(paths.html.read_text()) == {}
 
 
-@pytest.mark.parametrize("flag", ["noisy", "misplaced"])
+@pytest.mark.parametrize("flag", ["disturbed", "misplaced"])
 def test_a_flag_is_seen_in_every_view(tmp_path: Path, flag: str) -> None:
     records = made_run.latency(flags=[flag])
     paths = write_report(records, [], made_run.run_info(), tmp_path)
@@ -125,7 +128,7 @@ def test_of_two_measurements_of_one_point_the_clearer_is_drawn() -> None:
     rows = [r for r in rows_of(drawing.themed(chart)) if "kernel" in r]
     keys = {(r["kernel"], r["series"]) for r in rows}
     assert len({(r["kernel"], r["series"], r["value"]) for r in rows}) == len(keys)
-    assert charts.clearest([charts.row(peak(["noisy"], 1), k=1), charts.row(peak([], 2), k=1)], "k")[0][
+    assert charts.clearest([charts.row(peak(["disturbed"], 1), k=1), charts.row(peak([], 2), k=1)], "k")[0][
         "median"
     ].startswith("2.0")
 
@@ -170,9 +173,51 @@ def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(build, "machine_card", broken)
     with pytest.raises(MeshmarkError):
-        write_report(made_run.latency(flags=["noisy"]), [], made_run.run_info(), tmp_path)
+        write_report(made_run.latency(flags=["disturbed"]), [], made_run.run_info(), tmp_path)
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(before)
     assert (tmp_path / "report.html").read_bytes() == before[tmp_path / "report.html"]
+
+
+def two_modes() -> list[Record]:
+    """Three runs of triad, of which one is twice as fast."""
+    runs = [made_run.bandwidth() for _ in range(3)]
+    fast = [again(r, 2) if r.conditions["threads"] == 2 else r for r in runs[1]]
+    return pool([runs[0], fast, runs[2]])
+
+
+def again(record: Record, factor: float) -> Record:
+    samples = tuple(s * factor for s in record.samples)
+    low_high = median_interval(samples)
+    return dataclasses.replace(record, samples=samples, value=median(samples), interval=low_high)
+
+
+def test_the_headline_names_the_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = two_modes()
+    page = write_report(records, [], made_run.run_info(), tmp_path).html.read_text().replace("\u00a0", " ")
+    tile = page.partition("Triad bandwidth, 2 threads")[2].partition("</div>")[0]
+    found = re.search(r"([\d.]+) or ([\d.]+) GB/s", tile)
+    assert found and float(found[2]) == pytest.approx(2 * float(found[1]), rel=0.02)
+    assert "2 and 1 of 3 runs" in tile
+    print_records([r for r in records if r.conditions["kernel"] == "read"])
+    text = capsys.readouterr().out.replace("\u00a0", " ")
+    assert "_mode" not in text
+    lines = [line for line in text.splitlines() if line.startswith("modes: ")]
+    assert len(lines) == 2
+    assert re.fullmatch(r"modes: bandwidth_net of .*threads 2: [\d.]+ or [\d.]+ GB/s, 2 and 1 of 3 runs", lines[0])
+
+
+def test_a_wide_interval_is_shown_beside_the_one_requested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    narrow, *_ = made_run.latency()
+    wide = dataclasses.replace(narrow, conditions={**narrow.conditions, "interval_asked": 1e-5})
+    page = write_report([wide], [], made_run.run_info(), tmp_path).html.read_text()
+    assert re.search(r"\(±[\d.]+\s%, asked ±0.001\s%\)", page)
+    print_records([wide])
+    assert "asked ±0.001" in capsys.readouterr().out
+    print_records([narrow])
+    assert "asked" not in capsys.readouterr().out
+    few = dataclasses.replace(wide, samples=(1.0,), value=1.0, interval=None)
+    print_records([few])
+    assert "– (too few samples, asked ±0.001" in capsys.readouterr().out
 
 
 def test_a_histogram_shows_where_the_samples_are() -> None:

@@ -462,7 +462,7 @@ def test_whatever_records_are_in_a_store_there_is_a_page(data: st.DataObject) ->
                 conditions.pop(gone, None)
             values = st.floats(min_value=-1e20, max_value=1e20)
             samples = data.draw(st.one_of(st.just(list(r.samples)), st.lists(values, min_size=1, max_size=8)))
-            flags = data.draw(st.sampled_from([frozenset[str](), frozenset({"noisy"})]))
+            flags = data.draw(st.sampled_from([frozenset[str](), frozenset({"disturbed"})]))
             records.append(replace(sampled(r, samples), conditions=conditions, flags=flags))
     report_page(records, [], data.draw(st.sampled_from([BARE, HOST])))
     print_tables(records)

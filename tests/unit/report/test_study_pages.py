@@ -18,7 +18,12 @@ def test_every_study_has_a_page_with_its_numbers(tmp_path: Path, study: str) -> 
     folder = made_study(tmp_path / "s", study)
     page = write_study(folder).read_text()
     assert f"<h1>{STUDIES[study][0]}</h1>" in html.unescape(page)
-    assert "1.340" in page and "noisy" in page and "needs &lt;640&gt;" in page and "<b>" not in page.split("<script")[0]
+    assert (
+        "1.340" in page
+        and "disturbed" in page
+        and "needs &lt;640&gt;" in page
+        and "<b>" not in page.split("<script")[0]
+    )
     table = page[page.index('id="slowdowns"') :]
     assert re.search(r"1\.2\d\d – 1\.3\d\d", table) and "4 + 4" in table
 

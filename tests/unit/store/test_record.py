@@ -54,7 +54,7 @@ def test_only_the_metric_says_which_sample_is_the_best(
 def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_all_samples() -> None:
     about: Any = {"machine": "m", "instrument": "loaded", "conditions": {"cpu": 1}, "provenance": {"command": "x"}}
     metric = Metric("bandwidth", "B/s", "higher", "how much is moved")
-    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"noisy"}), **about)
+    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"disturbed"}), **about)
     assert record == Record.from_json(
         {
             **about,
@@ -65,11 +65,42 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
             "value": 3.5,
             "interval": [1, 6],
             "samples": [5, 1, 2, 3, 4, 6],
-            "flags": ["noisy"],
+            "flags": ["disturbed"],
         }
     )
     assert Record.of(metric, [7], source="paper", **about).interval is None
     assert Record.of(metric, [7], source="paper", **about).flags == frozenset()
+
+
+def test_flags_of_before_are_read_as_they_are_defined_now() -> None:
+    def flags(*found: str, **conditions: float) -> frozenset[str]:
+        return Record.from_json({**LINE, "flags": list(found), "conditions": conditions}).flags
+
+    assert flags("truncated") == frozenset()
+    assert flags("throttled", "stolen") == {"clock_varied", "stolen"}
+    assert flags("noisy") == {"disturbed"}, "of a load, which has no share of disturbed samples"
+    assert flags("noisy", disturbed_share=0.26) == {"disturbed"}
+    assert flags("noisy", disturbed_share=0.25) == frozenset(), "its samples scattered"
+
+
+@pytest.mark.parametrize(
+    ("samples", "asked", "half", "converged"),
+    [
+        ([98, 99, 100, 100, 101, 102], 0.02, 0.02, True),
+        ([98, 99, 100, 100, 101, 102], 0.019, 0.02, False),
+        ([98, 99, 100, 100, 101, 102], None, 0.02, True),
+        ([100, 100], 0.5, None, False),  # no interval
+        ([0, 0, 0, 0, 0, 0], 0.02, None, True),
+        ([-102, -101, -100, -100, -99, -98], 0.02, 0.02, True),
+    ],
+)
+def test_a_record_knows_whether_its_interval_is_as_narrow_as_requested(
+    samples: list[float], asked: float | None, half: float | None, converged: bool
+) -> None:
+    about: Any = {"machine": "m", "instrument": "loaded", "provenance": {}, "source": "host"}
+    conditions = {} if asked is None else {"interval_asked": asked}
+    record = Record.of(Metric("a", "1", "none", "a"), samples, conditions=conditions, **about)
+    assert (record.half_width, record.interval_asked, record.converged) == (half, asked, converged)
 
 
 def test_the_spread_is_relative_to_the_least_sample() -> None:
@@ -109,7 +140,7 @@ def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -
         ("samples", [math.nan] * 6),
         ("source", "rumour"),
         ("flags", ["perfect"]),
-        ("flags", "noisy"),
+        ("flags", "disturbed"),
         ("flags", ""),
         ("flags", 5),
         ("flags", None),

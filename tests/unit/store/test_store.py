@@ -35,7 +35,7 @@ def record(metric: str = "load_latency", n: int = 0) -> Record:
         value=sorted(samples)[3],
         interval=median_interval(samples),
         conditions={"n": n, "pages": "thp", "x": None},
-        flags=frozenset({"noisy"}),
+        flags=frozenset({"disturbed"}),
         provenance={"start": "2026-11-21T00:00:00Z"},
     )
 

@@ -80,9 +80,9 @@ def test_ties_are_shown_between_all_of_them() -> None:
 
 def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
     others = {"a": near(1), "b": near(1.2)}
-    found = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stolen noisy")})
+    found = rank({"wide": Measured(2, (1.1, 2.9)), **others, "bad": near(3, doubt="stoled disturbed")})
     assert (found.word, found.best) == ("winner", ("a",))
-    assert dict(found.excluded) == {"wide": "±45 %", "bad": "stolen noisy"}
+    assert dict(found.excluded) == {"wide": "±45 %", "bad": "stoled disturbed"}
     for name, one in {
         "wide": Measured(0.5, (0.2, 0.8)),
         "across": Measured(2, (1, 3)),

@@ -1,0 +1,97 @@
+"""Compares results with those that the same host gave before, from the store.
+
+Some modes of a machine last for an hour, longer than all repetitions of a measurement. Only its history shows them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from meshmark.measure.repetitions import point_key
+from meshmark.store.record import MODE, OBSERVED, Record
+from meshmark.values.units import plain
+from meshmark.values.verdicts import alike, judge
+
+LAST: Final = 5  # earlier runs that count
+MIN_RUNS: Final = 2  # of which at least so many are needed
+MARGIN: Final = 0.1  # smallest departure, as a share
+_SHOWN: Final = 3  # departures described in full
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A result whose whole interval is more than `MARGIN` outside the range of the host's last runs.
+
+    Attributes:
+        earlier: The medians of the earlier runs, in the metric's unit, oldest first.
+    """
+
+    record: Record
+    earlier: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The value over the median of the earlier runs."""
+        return self.record.value / median(self.earlier)
+
+    def text(self, varying: Iterable[str] = ()) -> str:
+        """`bandwidth_net (threads 2): 0.60 of …`; `varying`: the conditions to name."""
+        r = self.record
+        named = ", ".join(f"{k} {r.conditions[k]}" for k in varying if r.conditions.get(k) is not None)
+        where = f"{r.metric} ({named})" if named else r.metric
+        low, high = plain(min(self.earlier), r.unit), plain(max(self.earlier), r.unit)
+        return (
+            f"{where}: {plain(r.value, r.unit)}, {self.ratio:.2f} of the last {len(self.earlier)} runs: {low} to {high}"
+        )
+
+
+def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]], run: str) -> list[Departure]:
+    """The results that depart from earlier ones of the same point; flagged results are not judged.
+
+    Args:
+        records: Results of one run of one host, pooled.
+        rows: Run, step and record of the store, of this host.
+        run: The name of this run, which is not part of the history.
+    """
+    points: dict[str, dict[str, list[Record]]] = {}
+    for name, _, record in rows:
+        if name != run and record.source == "host" and not record.metric.endswith(MODE):
+            points.setdefault(point_key(record), {}).setdefault(name, []).append(record)
+    found = []
+    for record in records:
+        runs = points.get(point_key(record), {}).values()
+        latest = sorted(runs, key=lambda same: str(same[0].provenance.get("start", "")))[-LAST:]
+        earlier = tuple(median([s for r in same for s in r.samples]) for same in latest)
+        if len(earlier) < MIN_RUNS or min(earlier) <= 0 or record.flags or record.metric.endswith(MODE):
+            continue
+        bounds = _bounds(record)
+        interval = (bounds[0] / max(earlier), bounds[1] / min(earlier)) if bounds else None
+        low, high = alike(MARGIN)
+        if judge(interval, (0, high), high) == "higher" or judge(interval, (low, math.inf), low) == "lower":
+            found.append(Departure(record, earlier))
+    return sorted(found, key=lambda d: max(d.ratio, 1 / d.ratio), reverse=True)
+
+
+def _bounds(record: Record) -> tuple[float, float] | None:
+    """The interval, or the bounds of the intervals of all runs."""
+    low, high = record.conditions.get("run_low"), record.conditions.get("run_high")
+    if isinstance(low, int | float) and isinstance(high, int | float):
+        return float(low), float(high)
+    return record.interval if "run_low" not in record.conditions else None
+
+
+def lines(found: Sequence[Departure], records: Sequence[Record]) -> list[str]:
+    """Departures in words, the largest first.
+
+    Args:
+        records: All results; conditions in which they differ are named.
+    """
+    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in OBSERVED)
+    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
+    texts = [f"departs from this host's history: {d.text(varying)}" for d in found[:_SHOWN]]
+    more = len(found) - _SHOWN
+    return [*texts, *([f"and {more} more results depart from this host's history"] if more > 0 else [])]

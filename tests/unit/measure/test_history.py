@@ -1,0 +1,93 @@
+"""Results beside what the same host gave before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from meshmark.measure.history import departures, lines
+from meshmark.measure.repetitions import pool
+from meshmark.store.record import Record
+from support import made_run
+
+Row = tuple[str, str, Record]
+
+
+def triad(value: float, flags: tuple[str, ...] = (), threads: int = 2, start: str = "", **more: Any) -> Record:
+    c = {
+        **made_run.bandwidth()[0].conditions,
+        "kernel": "triad",
+        "footprint_bytes": 1 << 29,
+        "threads": threads,
+        "seed": int(value),
+        **more,
+    }
+    made = made_run.record("bandwidth", "bandwidth_net", value, flags, **{k: v for k, v in c.items() if k != "seed"})
+    return replace(made, provenance={**made.provenance, "start": start})
+
+
+def history(*values: float, threads: int = 2) -> list[Row]:
+    """Runs at these levels, one a day."""
+    return [
+        (f"run-{i}", "bandwidth", triad(v, threads=threads, start=f"2026-11-{i + 1:02d}")) for i, v in enumerate(values)
+    ]
+
+
+def test_a_departure_is_told_with_what_the_host_gave_before() -> None:
+    now = triad(54e9)
+    (found,) = departures([now], history(90e9, 92e9, 88e9, 91e9, 93e9), "now")
+    assert found.ratio == pytest.approx(0.59, abs=0.01) and len(found.earlier) == 5
+    (line,) = lines([found], [now])
+    assert line.startswith("departs from this host's history: bandwidth_net: 53.")
+    assert line.endswith("GB/s") and ", 0.59 of the last 5 runs: 87." in line and " to 92." in line
+
+
+def test_within_a_tenth_of_what_there_was_is_no_departure() -> None:
+    rows = history(90e9, 100e9)
+    assert departures([triad(84e9)], rows, "now") == [] and departures([triad(108e9)], rows, "now") == []
+    assert len(departures([triad(80e9)], rows, "now")) == 1 and len(departures([triad(113e9)], rows, "now")) == 1
+
+
+def test_only_the_last_five_runs_of_the_same_point_count() -> None:
+    rows = history(50e9, 50e9, 90e9, 90e9, 90e9, 90e9, 90e9)
+    assert len(departures([triad(50e9)], rows, "now")) == 1
+    assert departures([triad(50e9)], rows[:6], "now") == [], "one of the last five was like it"
+    assert departures([triad(50e9)], history(90e9, 90e9, threads=1), "now") == []
+    other = [(run, step, replace(r, source="model")) for run, step, r in history(90e9, 90e9)]
+    assert departures([triad(50e9)], other, "now") == []
+
+
+def test_too_little_history_decides_nothing() -> None:
+    assert departures([triad(50e9)], history(90e9), "now") == []
+    assert departures([triad(50e9)], [], "now") == []
+    assert departures([triad(50e9)], [*history(90e9), *history(90e9)], "now") == [], "twice the same run"
+    assert departures([triad(50e9)], history(90e9, 90e9), "run-1") == [], "its own results are no history"
+    zero = [(f"run-{i}", "b", replace(triad(1.0), samples=(0.0,) * 9, value=0.0, interval=(0.0, 0.0))) for i in (0, 1)]
+    assert departures([triad(50e9)], zero, "now") == []
+
+
+def test_flagged_and_few_samples_are_not_judged() -> None:
+    rows = history(90e9, 92e9)
+    assert departures([triad(50e9, ("disturbed",))], rows, "now") == []
+    few = replace(triad(50e9), samples=(50e9,), value=50e9, interval=None)
+    assert departures([few], rows, "now") == []
+
+
+def test_runs_of_which_one_is_as_before_do_not_depart() -> None:
+    rows = history(90e9, 92e9)
+    pooled = pool([[triad(50e9)], [triad(91e9)], [triad(50e9)]])
+    assert departures(pooled, rows, "now") == []
+    alike = pool([[triad(50e9)], [triad(51e9)], [triad(50e9)]])
+    assert len(departures(alike, rows, "now")) == 1
+
+
+def test_the_largest_come_first_and_what_varies_is_named() -> None:
+    rows = [row for t in range(1, 6) for row in history(90e9, 91e9, threads=t)]
+    now = [triad(10e9 * t, threads=t) for t in range(1, 6)]
+    found = departures(now, rows, "now")
+    assert [d.record.conditions["threads"] for d in found] == [1, 2, 3, 4, 5]
+    said = lines(found, now)
+    assert len(said) == 4 and "bandwidth_net (threads 1): 10." in said[0]
+    assert said[3] == "and 2 more results depart from this host's history"

@@ -1,0 +1,63 @@
+"""The plan of one measurement: fresh processes, which share its budget."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from meshmark.describe import description
+from meshmark.errors import UsageError
+from meshmark.measure.plan import Plan, measurement
+from support.mpi_here import installed
+
+
+def options(plan: Plan) -> list[dict[str, str]]:
+    return [dict(itertools.pairwise(step.argv)) for step in plan.steps]
+
+
+def test_three_fresh_processes_share_the_budget() -> None:
+    plan = measurement(description("latency"), ["--budget", "6s", "--cpus", "0"])
+    assert [s.id for s in plan.steps] == ["latency.r1", "latency.r2", "latency.r3"]
+    assert {s.repeats for s in plan.steps} == {"latency"} and plan.budget_s == pytest.approx(6)
+    assert [o["--budget"] for o in options(plan)] == ["2s"] * 3
+    assert [o.get("--seed") for o in options(plan)] == [None, "2", "3"]
+    assert all(s.argv[0] == "latency" and "--cpus" in s.argv for s in plan.steps)
+    default = measurement(description("latency"), [])
+    assert len(default.steps) == 3 and default.budget_s == pytest.approx(10)
+
+
+def test_a_seed_that_was_given_is_that_of_all() -> None:
+    plan = measurement(description("latency"), ["--seed", "7", "--budget", "6s"])
+    assert [o["--seed"] for o in options(plan)] == ["7"] * 3
+
+
+@pytest.mark.parametrize(("budget", "steps"), [("2.9s", 1), ("3s", 3)])
+def test_less_than_a_second_each_is_one_process(budget: str, steps: int) -> None:
+    plan = measurement(description("latency"), ["--budget", budget])
+    assert len(plan.steps) == steps
+    if steps == 1:
+        assert plan.steps[0].id == "latency" and plan.steps[0].argv == ("latency", "--budget", budget)
+
+
+def test_a_number_that_was_asked_for_is_kept() -> None:
+    plan = measurement(description("latency"), ["--budget", "1s"], 5)
+    assert len(plan.steps) == 5 and plan.budget_s == pytest.approx(1)
+    (one,) = measurement(description("latency"), ["--budget", "60s"], 1).steps
+    assert one.id == "latency" and one.budget_s == 60
+    assert len(measurement(description("linpack"), ["--budget", "60s"]).steps) == 1, "a solution may take minutes"
+    assert len(measurement(description("linpack"), ["--budget", "60s"], 2).steps) == 2
+
+
+def test_a_budget_that_is_none_is_refused() -> None:
+    with pytest.raises(UsageError, match="--budget: found 'soon'"):
+        measurement(description("latency"), ["--budget", "soon"])
+
+
+@pytest.mark.skipif(len(installed()) < 2, reason="needs two MPI libraries")
+def test_libraries_take_turns_in_each_repetition() -> None:
+    plan = measurement(description("barrier"), ["--mpi", "all", "--ranks", "2", "--budget", "8s"], 2)
+    a, b = installed()[:2]
+    assert [s.mpi for s in plan.steps] == [a, b, b, a] * 2
+    of_a = [s.id for s in plan.steps if s.mpi == a]
+    assert of_a == [f"barrier-{a}-2.r{i}" for i in (1, 2, 3, 4)] and plan.budget_s == pytest.approx(2 * 8)
