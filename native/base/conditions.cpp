@@ -46,7 +46,7 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
   conditions["observed_node_share"] = min_share;
 }
 
-constexpr double kOthers = 0.05;    // share of the CPUs' time that other processes may use
+constexpr double kOthers = 0.05;     // share of the CPUs' time that other processes may use
 constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
 
 /// Whether the clock was reduced during some samples, and these differ from the others by more than the interval may be

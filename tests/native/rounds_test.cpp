@@ -425,8 +425,7 @@ pid_t hog(int cpu, bool child) {
     const pid_t self = getpid();
     if (write(line[1], &self, sizeof self) != sizeof self) _exit(1);
     alarm(60);
-    for (volatile bool on = true; on;) {
-    }
+    for (volatile bool on = true; on;) {}
   }
   pid_t found = 0;
   EXPECT_EQ(read(line[0], &found, sizeof found), static_cast<ssize_t>(sizeof found));
