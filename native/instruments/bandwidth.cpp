@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <stdexcept>
 
 #include "base/clock.hpp"
@@ -11,6 +10,7 @@
 #include "base/stats.hpp"
 #include "base/topology/topology.hpp"
 #include "kernels/stream.hpp"
+#include "store_diagnosis.hpp"
 #include "stream_workers.hpp"
 
 namespace {
@@ -55,15 +55,15 @@ const mm::Description kBandwidth{
                    mm::choices("mode", "threads of one process, or processes with their own memory", "threads",
                                {"threads", "processes"}),
                    {"diagnose",
-                    "net rates of another binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
-                    "streaming stores?",
+                    "net rates of another binary, copy=21.4GB,scale=…,add=…,triad=… (per second), whose kernels are "
+                    "measured too: did it use streaming stores?",
                     "", mm::Kind::text, ""}},
     .metrics = {{"bandwidth_net", "bytes of all operands over time, counted as in STREAM", "B/s", mm::Better::higher},
                 {"bandwidth_gross", "the same plus the lines that ordinary stores read first", "B/s",
                  mm::Better::higher},
                 {"saturation_threads", "minimum number of threads that reaches 95 % of the best rate", "1",
                  mm::Better::none},
-                {"streaming_likelihood", "share of another binary's kernels that match streaming stores", "1",
+                {"store_ratio", "rates of copy and scale over those of add and triad, as another binary reported", "1",
                  mm::Better::none}},
     .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill",
                  "mode"},
@@ -250,40 +250,62 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   }
 }
 
-/// Compares another binary's four rates with ours for both kinds of stores: each kernel votes for the nearer, by ratio.
-void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
+/// The rates of another binary by kernel, in B/s; empty if none are given.
+std::map<std::string, double> reported_rates(const mm::Run& run) {
+  std::map<std::string, double> rates;
   const std::string text = run.text("diagnose");
-  if (text.empty()) return;
-  std::vector<double> votes;
-  json c;
+  if (text.empty()) return rates;
   for (const std::string& item : mm::split(text, ',')) {
     const auto equals = item.find('=');
     const std::string name = item.substr(0, equals);
     if (equals == std::string::npos || (name != "copy" && name != "scale" && name != "add" && name != "triad"))
       run.refuse("diagnose", "found " + mm::quote(item), "copy=RATE, scale=RATE, add=RATE, triad=RATE");
-    const auto foreign = static_cast<double>(mm::parse_size("diagnose", item.substr(equals + 1)));
-    double ordinary = 0, streaming = 0;
-    for (const mm::Outcome& o : outcomes)
-      if (o.metric == "bandwidth_net" && o.conditions["kernel"] == name)
-        (o.conditions["store"] == "streaming" ? streaming : ordinary) =
-            std::max(o.conditions["store"] == "streaming" ? streaming : ordinary, o.value);
-    if (ordinary == 0 || streaming == 0 || foreign == 0) continue;
-    c[name + "_foreign"] = foreign;
-    c[name + "_ordinary"] = ordinary;
-    c[name + "_streaming"] = streaming;
-    if (std::fabs(std::log(streaming / ordinary)) < 0.05) continue;  // too similar for a vote
-    votes.push_back(std::fabs(std::log(foreign / streaming)) < std::fabs(std::log(foreign / ordinary)) ? 1 : 0);
+    const auto rate = static_cast<double>(mm::parse_size("diagnose", item.substr(equals + 1)));
+    if (rate <= 0) run.refuse("diagnose", "found " + mm::quote(item), "rates above 0");
+    rates[name] = rate;
   }
-  if (votes.empty()) {
-    run.absent("streaming_likelihood", c,
-               "no kernel was measured with both kinds of stores, or their rates do not differ",
-               "--kernel copy,scale,add,triad --store ordinary,streaming, and --footprint as in the other run");
-    return;
+  return rates;
+}
+
+/// Compares the rates of another binary with ours, under each set of conditions that has both kinds of stores.
+void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const std::vector<mm::Outcome>& outcomes) {
+  if (reported.empty()) return;
+  std::map<std::string, mm::StoreRates> series;
+  for (const mm::Outcome& o : outcomes) {
+    if (o.metric != "bandwidth_net" || !reported.contains(o.conditions["kernel"])) continue;
+    std::string key;
+    for (const char* k : {"isa", "threads", "pages", "memory_node", "fill", "mode"})
+      key += o.conditions[k].dump() + '|';
+    // Whole elements of two and of three arrays.
+    key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
+    const auto interval = mm::median_interval(o.samples);
+    mm::StoreRates& rates = series[key];
+    (o.conditions["store"] == "streaming" ? rates.streaming : rates.ordinary)[o.conditions["kernel"]] =
+        mm::Rate{o.value, interval ? interval->first : 0, interval ? interval->second : 0};
   }
-  const double share = std::accumulate(votes.begin(), votes.end(), 0.0) / static_cast<double>(votes.size());
-  c["votes"] = votes.size();
-  c["verdict"] = share > 0.5 ? "streaming stores" : share < 0.5 ? "ordinary stores" : "undecided";
-  run.derive("streaming_likelihood", {share}, c, {}, "nearest measured net rate, by kernel");
+  std::vector<mm::StoreDiagnosis> each;
+  for (const auto& [key, rates] : series)
+    if (!rates.ordinary.empty() && !rates.streaming.empty()) each.push_back(mm::diagnose_stores(reported, rates));
+  const mm::StoreDiagnosis found = mm::common_diagnosis(each);
+  json c{{"verdict", found.verdict}, {"reason", found.reason}, {"conditions_compared", each.size()}};
+  for (const auto& [kernel, rate] : reported) c["reported_" + kernel] = rate;
+  for (const auto& [name, ratio] : {std::pair{"ordinary", found.ordinary}, std::pair{"streaming", found.streaming}})
+    if (ratio.value > 0) {
+      c[std::string(name) + "_low"] = ratio.low;
+      c[std::string(name) + "_high"] = ratio.high;
+    }
+  if (found.other.value <= 0)
+    return run.absent("store_ratio", c, found.reason, "--diagnose with copy or scale, and add or triad");
+  run.derive("store_ratio", {found.other.value}, c, {}, "reported rates, beside our own with both kinds of stores");
+}
+
+/// The kernels to measure: those asked for, or those whose rates are to be compared.
+std::vector<std::string> kernels_of(const mm::Run& run, const std::map<std::string, double>& reported) {
+  std::vector<std::string> kernels = run.choices("kernel");
+  if (!reported.empty() && !run.given("kernel")) kernels.clear();
+  for (const auto& [kernel, rate] : reported)
+    if (std::find(kernels.begin(), kernels.end(), kernel) == kernels.end()) kernels.push_back(kernel);
+  return kernels;
 }
 
 std::vector<std::string> isas_of(mm::Run& run) {
@@ -394,11 +416,17 @@ std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, con
 }
 
 void measure(mm::Run& run) {
+  const auto reported = reported_rates(run);
   const std::string fill = run.text("fill");
   const std::vector<int> order = mm::fill_order(fill, run.cpus());
   const auto threads = run.team_sizes("threads", order);
-  const Sweep sweep{
-      fill, order, threads, isas_of(run), run.choices("kernel"), run.choices("store"), run.sizes("footprint_bytes")};
+  const Sweep sweep{fill,
+                    order,
+                    threads,
+                    isas_of(run),
+                    kernels_of(run, reported),
+                    run.choices("store"),
+                    run.sizes("footprint_bytes")};
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) nodes = {-1};
   std::vector<Group> groups;
@@ -426,7 +454,7 @@ void measure(mm::Run& run) {
     }
   }
   derive_saturation(run, outcomes);
-  diagnose(run, outcomes);
+  diagnose(run, reported, outcomes);
 }
 
 const mm::Instrument bandwidth{kBandwidth, measure};

@@ -1,0 +1,82 @@
+#include "store_diagnosis.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace mm {
+namespace {
+
+constexpr double kReported = 0.01;  // half the uncertainty of a reported ratio: STREAM prints the best of several runs
+constexpr double kExcess = 1.05;    // over our rate with ordinary stores, which another time may exceed by chance
+
+/// The geometric mean of the kernels that both have, with bounds.
+std::optional<Rate> mean(const StreamRates& rates, const std::map<std::string, double>& reported,
+                         std::initializer_list<const char*> kernels) {
+  double value = 0, low = 0, high = 0;
+  int n = 0;
+  for (const char* kernel : kernels) {
+    const auto found = rates.find(kernel);
+    if (found == rates.end() || !reported.contains(kernel)) continue;
+    if (!(found->second.low > 0) || !std::isfinite(found->second.high)) return std::nullopt;
+    value += std::log(found->second.value);
+    low += std::log(found->second.low);
+    high += std::log(found->second.high);
+    ++n;
+  }
+  if (n == 0) return std::nullopt;
+  return Rate{std::exp(value / n), std::exp(low / n), std::exp(high / n)};
+}
+
+std::optional<StoreRatio> ratio(const StreamRates& rates, const std::map<std::string, double>& reported) {
+  const auto two = mean(rates, reported, {"copy", "scale"}), three = mean(rates, reported, {"add", "triad"});
+  if (!two || !three) return std::nullopt;
+  return StoreRatio{two->value / three->value, two->low / three->high, two->high / three->low};
+}
+
+bool overlap(const StoreRatio& a, const StoreRatio& b) { return a.low <= b.high && b.low <= a.high; }
+
+}  // namespace
+
+StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, const StoreRates& ours) {
+  StoreDiagnosis found{"cannot tell", "", {}, {}, {}};
+  const auto doubt = [&](const std::string& reason) {
+    found.reason = reason;
+    return found;
+  };
+  StreamRates rates;
+  for (const auto& [kernel, rate] : reported) rates[kernel] = {rate, rate * (1 - kReported), rate * (1 + kReported)};
+  const auto other = ratio(rates, reported), ordinary = ratio(ours.ordinary, reported),
+             streaming = ratio(ours.streaming, reported);
+  if (!other) return doubt("needs the rates of copy or scale, and of add or triad");
+  found.other = *other;
+  if (!ordinary || !streaming) return doubt("too few samples of our own rates for an interval");
+  found.ordinary = *ordinary;
+  found.streaming = *streaming;
+  if (overlap(*ordinary, *streaming)) return doubt("our own rates show no difference between the kinds of stores");
+  const bool like_ordinary = overlap(*other, *ordinary), like_streaming = overlap(*other, *streaming);
+  bool exceeds = false;
+  for (const auto& [kernel, rate] : reported)
+    if (const auto own = ours.ordinary.find(kernel); own != ours.ordinary.end())
+      exceeds = exceeds || rate > kExcess * own->second.high;
+  if (like_ordinary && like_streaming) return doubt("the reported ratio is between those of both kinds of stores");
+  if (!like_ordinary && !like_streaming) return doubt("the reported ratio is that of neither kind of stores");
+  if (like_ordinary && exceeds)
+    return doubt("the ratio is that of ordinary stores, but the rates exceed what they reach here");
+  found.verdict = like_ordinary ? "ordinary stores" : "streaming stores";
+  return doubt(exceeds ? "the ratio, and rates above those of ordinary stores" : "the ratio");
+}
+
+StoreDiagnosis common_diagnosis(const std::vector<StoreDiagnosis>& each) {
+  if (each.empty()) return {"cannot tell", "no kernel was measured with both kinds of stores", {}, {}, {}};
+  const bool same =
+      std::all_of(each.begin(), each.end(), [&](const StoreDiagnosis& d) { return d.verdict == each.front().verdict; });
+  StoreDiagnosis found = each.front();
+  if (!same) {
+    found.verdict = "cannot tell";
+    found.reason = "it depends on the conditions: measure with the threads and the footprint of the other run";
+  }
+  return found;
+}
+
+}  // namespace mm
