@@ -129,7 +129,6 @@ struct Work {
   }
 };
 
-
 /// System time of this process, s. The Linux kernel splits the exact total by clock ticks: use only over long
 /// periods.
 double process_system_s() {
