@@ -263,7 +263,7 @@ def _instrument_help(d: Description) -> str:
         + " [host]",
         "  --repetitions N",
         "                 fresh processes, which share the budget: results are pooled, and levels that differ are told",
-        "                 apart as modes [3; 1 if each had less than 1 s]",
+        "                 apart as modes [3; 1 for ranks, and if each had less than 1 s]",
         "  --set KEY=VAL  override one value of a modelled machine",
         "  --json         print one record per line",
         "  --store DIR    store folder; --no-store stores nothing",

@@ -116,14 +116,15 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
 
     Args:
         argv: Arguments of the instrument.
-        repetitions: Number of fresh processes; 0: `REPETITIONS`, or one if each would have less than `SHORTEST_S`.
+        repetitions: Number of fresh processes; 0: `REPETITIONS`, or one if each would have less than `SHORTEST_S`, and
+            for ranks, whose libraries take turns.
 
     Raises:
         UsageError, AbsentError: as `launched`.
     """
     given = dict(itertools.pairwise(argv))
     total_s = seconds(BUDGET, given.get(BUDGET, str(d.parameter("budget").default)))
-    enough = total_s >= REPETITIONS * SHORTEST_S and d.name not in _LONG
+    enough = total_s >= REPETITIONS * SHORTEST_S and d.name not in _LONG and not d.ranks
     count = repetitions or (REPETITIONS if enough else 1)
     steps: list[Step] = []
     for number in range(1, count + 1):
