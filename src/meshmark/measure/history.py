@@ -68,20 +68,12 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
         earlier = tuple(median([s for r in same for s in r.samples]) for same in latest)
         if len(earlier) < MIN_RUNS or min(earlier) <= 0 or record.flags or record.metric.endswith(MODE):
             continue
-        bounds = _bounds(record)
+        bounds = record.bounds
         interval = (bounds[0] / max(earlier), bounds[1] / min(earlier)) if bounds else None
         low, high = alike(MARGIN)
         if judge(interval, (0, high), high) == "higher" or judge(interval, (low, math.inf), low) == "lower":
             found.append(Departure(record, earlier))
     return sorted(found, key=lambda d: max(d.ratio, 1 / d.ratio), reverse=True)
-
-
-def _bounds(record: Record) -> tuple[float, float] | None:
-    """The interval, or the bounds of the intervals of all runs."""
-    low, high = record.conditions.get("run_low"), record.conditions.get("run_high")
-    if isinstance(low, int | float) and isinstance(high, int | float):
-        return float(low), float(high)
-    return record.interval if "run_low" not in record.conditions else None
 
 
 def lines(found: Sequence[Departure], records: Sequence[Record]) -> list[str]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from meshmark.report.selection import number as condition_number
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values import verdicts
@@ -161,23 +160,13 @@ class Comparison(NamedTuple):
 
 
 def bounds(record: Record) -> tuple[float, float]:
-    """The interval of the median, in s.
-
-    With several runs, it covers the intervals of all, because runs may differ by more than the interval of each. With
-    too few samples, it is unbounded, so that the record ties with all others.
-    """
-    if "run_low" not in record.conditions:
-        return record.interval or (0.0, math.inf)
-    low, high = condition_number(record, "run_low"), condition_number(record, "run_high")
-    if low is None or high is None or not 0 <= low <= record.value <= high:
-        return 0.0, math.inf
-    return low, high
+    """The bounds of the median, in s; unbounded with too few samples."""
+    return record.bounds or (0.0, math.inf)
 
 
 def measured(record: Record) -> Measured:
     """A record for a verdict; its flags are doubts."""
-    low, high = bounds(record)
-    return Measured(record.value, (low, high) if high < math.inf else None, " ".join(sorted(record.flags)))
+    return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
 
 
 def ratio_of(one: Record, other: Record) -> Ratio:

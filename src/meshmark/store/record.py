@@ -220,6 +220,19 @@ class Record:
         return (high - low) / low if low else math.nan
 
     @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The interval; of several runs, the bounds of all their intervals, because runs may differ by more than each.
+
+        None with too few samples, or if the bounds do not hold the value.
+        """
+        if "run_low" not in self.conditions:
+            return self.interval
+        low, high = self.conditions["run_low"], self.conditions.get("run_high")
+        if not isinstance(low, int | float) or not isinstance(high, int | float) or not 0 <= low <= self.value <= high:
+            return None
+        return float(low), float(high)
+
+    @property
     def half_width(self) -> float | None:
         """Half the interval over the value, dimensionless; None without an interval or for a value of 0."""
         return (self.interval[1] - self.interval[0]) / 2 / abs(self.value) if self.interval and self.value else None
