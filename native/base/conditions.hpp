@@ -35,8 +35,8 @@ class OtherUse {
   double elapsed_s() const;
   /// The largest share of steal time of any of the CPUs.
   double stolen_share(const std::vector<int>& cpus) const;
-  /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process, its
-  /// descendants, and its ancestors, which read its output, are not others.
+  /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process,
+  /// its descendants, and its ancestors, which read its output, are not others.
   double others_share(const std::vector<int>& cpus) const;
 
  private:
