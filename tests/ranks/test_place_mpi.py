@@ -340,7 +340,7 @@ def test_run_starts_slurms_tasks_on_this_node(cluster: tuple[list[str], dict[str
 def test_slurms_tasks_take_a_part_each_of_one_claim(cluster: tuple[list[str], dict[str, str]], tmp_path: Path) -> None:
     (first, _), env = cluster
     slots = [run()[0], "slots", "--json"]
-    under = ["srun", "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each")]
+    under = ["srun", "-w", first, "-n", "2", "--cpu-bind=none", *run(*TURNED, "--each")]
     wait = ": > $SLURM_LOCALID.{0}; until [ -e 0.{0} ] && [ -e 1.{0} ]; do sleep 0.05; done"
     show = f"{SAY}; {wait.format('begin')}; {' '.join(slots)}; {wait.format('end')}"
     lines = said_by_ranks(start([*under, "--", "sh", "-c", show], tmp_path, env))
