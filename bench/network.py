@@ -1,7 +1,8 @@
-"""The network simulator against an independent one: an 8 x 8 torus, uniform random traffic, dimension order.
+"""The network simulator against an independent one: tori of several sizes, channels, buffers, packets and patterns.
 
 BookSim 2 is not packaged: give the path of a binary. Both run back to back on one CPU; times are CPU times of the
-whole process. With `--exact` also: link loads of rectangular tori under adaptive routing against the exact ones.
+whole process. Dimension order with balanced date lines; loads up to 85 % of BookSim's saturation. With `--exact` also:
+link loads of rectangular tori under adaptive routing against the exact ones.
 
 example: .venv/bin/python bench/network.py --booksim ~/booksim2/src/booksim
 """
@@ -16,29 +17,69 @@ import resource
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from meshmark.model.engine import find_engine
 
-LOADS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, 0.55)
-CYCLES = 30_000  # simulated by each, of which 15,000 are measured
-NODES = 64
+SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.85)  # of the saturation load
+PACKETS: Final = 12_000  # measured by each, after as many
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A torus of `k` routers along each of `dimensions`, with `channels` virtual channels of `buffer` flits."""
+
+    k: int
+    dimensions: int
+    channels: int
+    buffer: int
+    flits: int
+    pattern: str = "uniform"
+
+    @property
+    def nodes(self) -> int:
+        return int(self.k**self.dimensions)
+
+    def __str__(self) -> str:
+        shape = "x".join([str(self.k)] * self.dimensions)
+        return f"{shape:6} {self.channels:2d} x {self.buffer:2d} {self.flits:2d} {self.pattern:10}"
+
+
+SETTINGS: Final = (
+    Setting(8, 2, 4, 8, 1),
+    Setting(8, 2, 4, 8, 5),
+    Setting(8, 2, 8, 32, 5),
+    Setting(8, 2, 2, 4, 2),
+    Setting(8, 2, 8, 4, 1),
+    Setting(4, 2, 4, 8, 5),
+    Setting(4, 2, 16, 16, 3),
+    Setting(4, 3, 4, 8, 5),
+    Setting(16, 1, 4, 8, 4),
+    Setting(16, 2, 6, 16, 1),
+    Setting(8, 2, 4, 8, 20),
+    Setting(8, 2, 4, 8, 5, "tornado"),
+    Setting(8, 2, 4, 16, 3, "neighbour"),
+    Setting(8, 2, 8, 8, 5, "transpose"),
+    Setting(4, 3, 4, 16, 1, "complement"),
+)
+NAMES: Final = {"neighbour": "neighbor", "complement": "bitcomp"}  # of patterns, where BookSim's differ
 
 # What BookSim is told. Its other settings are its defaults: islip allocators of one iteration, routing 1 cycle, channel
 # allocation 1, switch allocation 1, traversal 1, links 1.
-BOOKSIM = """topology = torus; k = 8; n = 2; routing_function = dim_order_bal;
-num_vcs = 4; vc_buf_size = 8; traffic = uniform; injection_rate_uses_flits = 1; use_noc_latency = 0;
-sim_type = latency; warmup_periods = 3; sample_period = 5000; max_samples = 3; latency_thres = 5000.0;
+BOOKSIM: Final = """topology = torus; routing_function = dim_order_bal;
+injection_rate_uses_flits = 1; use_noc_latency = 0;
+sim_type = latency; warmup_periods = 3; max_samples = 3; latency_thres = 5000.0; seed = 1;
 """
 
 
-def torus() -> dict[str, Any]:
+def torus(of: Setting) -> dict[str, Any]:
     """The same router for our simulator; a cycle is 1 ns."""
     return {
-        "topology": {"kind": "torus", "shape": [8, 8]},
+        "topology": {"kind": "torus", "shape": [of.k] * of.dimensions},
         "links": {"wire": {"bandwidth_gb_per_s": 8.0, "latency_ns": 3}},  # traversal 1, link 1, buffer write 1
         "node": {"cpus": 1, "controllers": 0, "port_gb_per_s": 8.0, "leave_ns": 1, "arrive_ns": 3},
         "router": {
@@ -46,14 +87,14 @@ def torus() -> dict[str, Any]:
             "routing": "dimension_order",
             "adaptive_channels": 0,
             "escape_channels": 2,
-            "channels_per_escape": 2,
+            "channels_per_escape": of.channels // 2,
             "message_classes": 1,
             "pipeline_ns": 1,
             "allocation_ns": 1,
             "requeue_ns": 1,
-            "credit_ns": 1,
+            "credit_ns": 2,
             "cycle_ns": 1,
-            "buffer_flits": 8,
+            "buffer_flits": of.buffer,
             "channel_sharing": "exclusive",
         },
     }
@@ -67,65 +108,79 @@ def timed(argv: list[str], text: str) -> tuple[str, float]:
     return done.stdout + done.stderr, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def booksim(binary: str, flits: int, load: float) -> tuple[float, float, float, float]:
-    """Latency (cycles; NaN where unstable), accepted flits a node and cycle, simulated cycles, CPU seconds."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Latency in cycles (NaN where unstable), accepted flits per node and cycle, hops of all packets, CPU seconds."""
+
+    latency: float
+    accepted: float
+    hops: float
+    cpu_s: float
+
+
+def booksim(binary: str, of: Setting, load: float) -> Result:
+    """Run BookSim. It does not count hops: `hops` is the number of packets."""
+    period = max(1000, int(PACKETS * of.flits / of.nodes / load / 3))
     with tempfile.NamedTemporaryFile("w", suffix=".cfg") as config:
-        config.write(BOOKSIM + f"packet_size = {flits}; injection_rate = {load}; seed = 1;\n")
+        config.write(
+            BOOKSIM + f"k = {of.k}; n = {of.dimensions}; num_vcs = {of.channels}; vc_buf_size = {of.buffer};\n"
+            f"traffic = {NAMES.get(of.pattern, of.pattern)}; packet_size = {of.flits}; injection_rate = {load};\n"
+            f"sample_period = {period};\n"
+        )
         config.flush()
         text, cpu = timed([binary, config.name], "")
     if os.environ.get("BENCH_SHOW"):
         print(text[-3000:])
-    stable = "unstable" not in text
     latency = re.findall(r"Packet latency average = ([0-9.]+)", text)
     accepted = re.findall(r"Accepted flit rate average ?= ([0-9.]+)", text)
     cycles = re.findall(r"Time taken is (\d+) cycles", text)
-    return (
-        float(latency[-1]) if stable and latency else float("nan"),
-        float(accepted[-1]) if accepted else float("nan"),
-        float(cycles[-1]) if cycles else 0.0,
-        cpu,
-    )
+    rate = float(accepted[-1]) if accepted else float("nan")
+    packets = rate * of.nodes * float(cycles[-1]) / of.flits if cycles else float("nan")
+    stable = "unstable" not in text and latency
+    return Result(float(latency[-1]) if stable else float("nan"), rate, packets, cpu)
 
 
-def ours(flits: int, load: float) -> tuple[float, float, float, float]:
-    """The same of our simulator; hops instead of cycles."""
-    packets = int(load * NODES * CYCLES / 2 / flits)
-    run = {
-        "kind": "traffic",
-        "pattern": "uniform",
-        "load": load,
-        "packet_flits": flits,
-        "packets": packets,
-        "warm_packets": packets,
-        "seed": 1,
-    }
-    text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(), "runs": [run]}) + "\n")
-    said = json.loads(text.splitlines()[0])
-    return (float("nan") if said["unstable"] else said["latency_cycles"]), said["accepted"], said["packet_hops"], cpu
+def ours(of: Setting, load: float) -> Result:
+    run = {"kind": "traffic", "pattern": of.pattern, "load": load, "packet_flits": of.flits, "seed": 1}
+    run |= {"packets": PACKETS, "warm_packets": PACKETS}
+    text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(of), "runs": [run]}) + "\n")
+    line = json.loads(text.splitlines()[0])
+    latency = float("nan") if line["unstable"] else line["latency_cycles"]
+    return Result(latency, line["accepted"], line["packet_hops"], cpu)
 
 
-def against_booksim(binary: str) -> None:
-    print(f"{'flits':>5} {'load':>5} {'booksim':>8} {'ours':>8} {'error':>7}   {'accepted':>13}   CPU µs a hop, factor")
-    for flits in (1, 5):
-        for load in LOADS:
-            theirs = booksim(binary, flits, load)
-            mine = ours(flits, load)
-            packets = theirs[1] * NODES * theirs[2] / flits
-            each = 1e6 * theirs[3] / (packets * 4.998) if packets else float("nan")
-            own = 1e6 * mine[3] / mine[2]
-            error = f"{100 * (mine[0] / theirs[0] - 1):+.1f} %"
+def saturation(binary: str, of: Setting) -> float:
+    """The highest load, to a hundredth, of which BookSim accepts 97 %."""
+    low, high = 0.0, 1.0
+    while high - low > 0.0101:
+        middle = (low + high) / 2
+        found = booksim(binary, of, middle)
+        low, high = (middle, high) if found.accepted >= 0.97 * middle else (low, middle)
+    return low
+
+
+def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
+    print("torus  channels flits pattern   load  booksim     ours   error  accepted       CPU µs a packet hop, factor")
+    for of in settings:
+        limit = saturation(binary, of)
+        for share in SHARES:
+            theirs, mine = booksim(binary, of, share * limit), ours(of, share * limit)
+            own = 1e6 * mine.cpu_s / mine.hops
+            each = 1e6 * theirs.cpu_s / (theirs.hops * mine.hops / (2 * PACKETS))
             print(
-                f"{flits:5d} {load:5.2f} {theirs[0]:8.2f} {mine[0]:8.2f} {error:>7}   "
-                f"{theirs[1]:.3f} {mine[1]:.3f}   {each:7.2f} {own:6.3f}  {each / own:5.1f} x"
+                f"{of}  {share * limit:.3f} {theirs.latency:8.2f} {mine.latency:8.2f} "
+                f"{100 * (mine.latency / theirs.latency - 1):+6.1f} %  {theirs.accepted:.3f} {mine.accepted:.3f}   "
+                f"{each:7.2f} {own:6.3f}  {each / own:5.1f} x",
+                flush=True,
             )
-        saturated_theirs, saturated = booksim(binary, flits, 1.0), ours(flits, 1.0)
-        print(f"{flits:5d}   1.0   accepted beyond saturation: {saturated_theirs[1]:.3f} and {saturated[1]:.3f}")
+        theirs, mine = booksim(binary, of, 1.0), ours(of, 1.0)
+        print(f"{of}  1.000 accepted {theirs.accepted:.3f} and {mine.accepted:.3f}; saturation {limit:.2f}", flush=True)
 
 
 def against_exact() -> None:
     """Loads of the links under adaptive routing, simulated at a light load, against path counting; and the bound."""
     for shape in ([8, 8], [8, 4], [16, 4], [6, 10], [4, 4, 4]):
-        machine = torus()
+        machine = torus(replace(SETTINGS[0], channels=2))
         machine["topology"]["shape"] = shape
         machine["router"] |= {
             "routing": "adaptive",
@@ -162,13 +217,15 @@ def against_exact() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--booksim", help="path of a BookSim 2 binary")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of settings, from 0 [all]")
     parser.add_argument("--exact", action="store_true", help="rectangular tori against the exact channel loads")
     given = parser.parse_args()
     if not given.booksim and not given.exact:
         parser.error("nothing to do: --booksim PATH, --exact, or both")
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if given.booksim:
-        against_booksim(given.booksim)
+        chosen = given.only if given.only is not None else range(len(SETTINGS))
+        against_booksim(given.booksim, tuple(SETTINGS[n] for n in chosen))
     if given.exact:
         against_exact()
 

@@ -67,14 +67,10 @@ Network::Network(const Graph& graph, const Routing& routing, const RouterRules& 
       busy_(graph.outputs.size(), 0),
       flits_(graph.outputs.size(), 0),
       waiting_(graph.inputs.size(), 0),
-      unowned_(graph.inputs.size(), 0),
       inputs_waiting_(graph.routers(), 0),
-      inputs_unowned_(graph.routers(), 0),
       reading_(graph.inputs.size() * static_cast<std::size_t>(rules.reads), 0),
       turn_(graph.inputs.size(), 0),
       favoured_(graph.outputs.size(), 0),
-      own_turn_(graph.routers(), 0),
-      channel_turn_(graph.outputs.size(), 0),
       next_(graph.routers(), kNever),
       sources_(graph.endpoints.size() * static_cast<std::size_t>(rules.channels.classes)),
       injecting_(graph.endpoints.size(), 0) {
@@ -96,7 +92,7 @@ void Network::bound(std::uint32_t endpoint, int klass, int flits) {
 
 void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   const Endpoint& e = graph_.endpoints[endpoint];
-  Packet& packet = pool_[p];
+  Packet& packet = pool_.at(p);
   ++inside_;
   packet.next = kNone;
   packet.escape_class = kFresh;
@@ -112,7 +108,7 @@ void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   if (source.head == kNone)
     source.head = p;
   else
-    pool_[source.tail].next = p;
+    pool_.at(source.tail).next = p;
   source.tail = p;
 }
 
@@ -122,33 +118,32 @@ void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
   const Queue& queue = queues_[input * v_ + v];
   const std::uint32_t endpoint = graph_.inputs[input].from_endpoint;
   const Endpoint& e = graph_.endpoints[endpoint];
-  const Packet& packet = pool_[queue.head];
+  const Packet& packet = pool_.at(queue.head);
   const Time start = std::max(packet.born, injecting_[endpoint]);
   injecting_[endpoint] = start + (e.fs_per_flit * packet.flits + 500) / 1000;
   const Time pipeline = graph_.is_bus(e.router) ? 0 : rules_.pipeline;
-  lead(input, v, std::max({now, start + e.delay + pipeline, queue.free_from}), now);
+  lead(input, v, std::max(now, start + e.delay + pipeline));
 }
 
 void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {
-  Packet& packet = pool_[p];
+  Packet& packet = pool_.at(p);
   Queue& queue = queues_[input * v_ + packet.channel];
   packet.next = kNone;
   if (queue.head == kNone) {
     queue.head = queue.tail = p;
-    lead(input, packet.channel, std::max(now, queue.free_from), now);
+    lead(input, packet.channel, now);
   } else {
-    pool_[queue.tail].next = p;
+    pool_.at(queue.tail).next = p;
     queue.tail = p;
   }
 }
 
-void Network::lead(std::uint32_t input, std::uint32_t v, Time from, Time now) {
+void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
   Queue& queue = queues_[input * v_ + v];
-  const Packet& packet = pool_[queue.head];
+  const Packet& packet = pool_.at(queue.head);
   const std::uint32_t router = graph_.inputs[input].router;
   const Endpoint& target = graph_.endpoints[packet.target];
   queue.retry = queue.ready = from;
-  queue.owned_output = -1;
   queue.straight = -1;
   if (target.router == router) {
     queue.minimal = std::uint64_t{1} << (target.output - graph_.first_output[router]);
@@ -179,13 +174,7 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from, Time now) {
     }
   }
   waiting_[input] |= std::uint64_t{1} << v;
-  if (rules_.exclusive) {
-    unowned_[input] |= std::uint64_t{1} << v;
-    inputs_unowned_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
-  }
   inputs_waiting_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
-  // A free channel is granted at once; arbitration handles the others.
-  if (rules_.exclusive && from <= now) assign_channel(router, input, v, now);
   if (queue.retry < kNever) schedule(router, queue.retry);
 }
 
@@ -209,7 +198,7 @@ bool Network::has_space(std::uint32_t space, int flits, Time now, Time& when) {
 }
 
 bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice) {
-  const int flits = pool_[queue.head].flits;
+  const int flits = pool_.at(queue.head).flits;
   const std::uint32_t first = queue.klass * per_class_, adaptive = static_cast<std::uint32_t>(rules_.channels.adaptive),
                       width = static_cast<std::uint32_t>(rules_.channels.width);
   Time when = kNever;
@@ -219,19 +208,6 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
     if (until > now) when = std::min(when, until);
     return until <= now;
   };
-
-  if (rules_.exclusive) {
-    if (queue.owned_output < 0) return false;
-    const std::uint32_t o = base + static_cast<std::uint32_t>(queue.owned_output);
-    const auto channel = static_cast<std::uint32_t>(queue.owned_channel);
-    if (server_free(o) && has_space(o * v_ + channel, flits, now, when)) {
-      choice = {static_cast<std::uint8_t>(queue.owned_output), static_cast<std::uint8_t>(channel),
-                static_cast<std::uint8_t>((channel - first) / width)};
-      return true;
-    }
-    queue.retry = when;
-    return false;
-  }
 
   const bool leaves = queue.escape_output < 0 && adaptive == 0;
   bool room = false;  // on any adaptive channel, even if its server is busy
@@ -276,52 +252,6 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
   }
   queue.retry = when;
   return false;
-}
-
-/// Exclusive sharing: assigns free virtual channels to the heads of queues.
-void Network::own_all(std::uint32_t router, Time now) {
-  const std::uint32_t in = graph_.first_input[router];
-  const int turn = own_turn_[router]++ & (kMaxPorts - 1);
-  const std::uint64_t all = inputs_unowned_[router];
-  for (int half = 0; half < 2; ++half) {
-    const std::uint64_t part = half == 0 ? all >> turn << turn : all & ~(~std::uint64_t{0} >> turn << turn);
-    for (std::uint64_t m = part; m; m &= m - 1) {
-      const std::uint32_t input = in + static_cast<std::uint32_t>(std::countr_zero(m));
-      for (std::uint64_t w = unowned_[input]; w; w &= w - 1) {
-        const auto v = static_cast<std::uint32_t>(std::countr_zero(w));
-        if (queues_[input * v_ + v].retry <= now) assign_channel(router, input, v, now);
-      }
-    }
-  }
-}
-
-void Network::assign_channel(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now) {
-  Queue& queue = queues_[input * v_ + v];
-  const bool leaves = queue.escape_output < 0;
-  const std::uint32_t o = graph_.first_output[router] +
-                          static_cast<std::uint32_t>(leaves ? std::countr_zero(queue.minimal) : queue.escape_output);
-  const bool any = leaves || queue.escape == kEither;
-  const std::uint32_t width = static_cast<std::uint32_t>(rules_.channels.width);
-  const std::uint32_t first = queue.klass * per_class_ + (any ? 0 : queue.escape * width);
-  const std::uint32_t count = any ? per_class_ : width;
-  std::uint32_t k = channel_turn_[o] >= count ? 0 : channel_turn_[o];
-  Time when = kNever;
-  for (std::uint32_t i = 0; i < count; ++i, k = k + 1 == count ? 0 : k + 1) {
-    Space& s = spaces_[o * v_ + first + k];
-    if (s.free_from > now) {
-      when = std::min(when, s.free_from);
-      continue;
-    }
-    s.free_from = kNever;
-    channel_turn_[o] = static_cast<std::uint8_t>(k + 1);
-    queue.owned_output = static_cast<std::int16_t>(o - graph_.first_output[router]);
-    queue.owned_channel = static_cast<std::int16_t>(first + k);
-    queue.retry = now + rules_.allocation;
-    unowned_[input] &= ~(std::uint64_t{1} << v);
-    if (!unowned_[input]) inputs_unowned_[router] &= ~(std::uint64_t{1} << (input - graph_.first_input[router]));
-    return;
-  }
-  queue.retry = when;
 }
 
 void Network::give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits) {
@@ -370,7 +300,6 @@ void Network::arbitrate(std::uint32_t router, Time now) {
   if (next_[router] != now) return;  // an earlier arbitration has replaced this one
   next_[router] = kNever;
   const std::uint32_t in = graph_.first_input[router], out = graph_.first_output[router];
-  if (inputs_unowned_[router]) own_all(router, now);
 
   Nominee nominees[kMaxPorts];  // only entries in `nominated` are valid
   std::uint64_t nominated = 0;
@@ -412,7 +341,8 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
     const Nominee& n = nominees[o];
     const Time until = servers_[graph_.outputs[out + o].server].busy_until;
-    const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
+    const bool address =
+        graph_.is_bus(router) && pool_.at(queues_[n.input * v_ + n.channel].head).flits <= address_flits_;
     if (until > now && !address) {  // a bus that was just granted to another output
       again = std::min(again, until);
       continue;
@@ -430,7 +360,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   const Choice& choice = nominee.choice;
   Queue& queue = queues_[input * v_ + v];
   const std::uint32_t p = queue.head;
-  Packet& packet = pool_[p];
+  Packet& packet = pool_.at(p);
   const std::uint32_t o = graph_.first_output[router] + choice.output;
   const Output& output = graph_.outputs[o];
   const std::uint32_t space = o * v_ + choice.channel;
@@ -466,9 +396,6 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   // The next packet of the queue, or of its source.
   queue.head = packet.next;
   const auto bit = std::uint64_t{1} << v;
-  queue.free_from = rules_.exclusive ? end + rules_.requeue : 0;
-  if (rules_.exclusive) spaces_[space].free_from = std::max(end, now + rules_.cycle);
-  queue.owned_output = -1;
   if (queue.head == kNone) {
     queue.tail = kNone;
     waiting_[input] &= ~bit;
@@ -477,26 +404,14 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
       Source& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + queue.klass];
       if (source.head != kNone) {
         queue.head = queue.tail = source.head;
-        source.head = pool_[source.head].next;
-        pool_[queue.head].next = kNone;
+        source.head = pool_.at(source.head).next;
+        pool_.at(queue.head).next = kNone;
         refill(input, v, now);
       }
     }
   } else {
-    lead(input, v, std::max(now, queue.free_from), now);
+    lead(input, v, now);
   }
-  // Packets that wait for a channel of this output now know when it is free.
-  for (std::uint64_t m = inputs_unowned_[router]; m; m &= m - 1) {
-    const std::uint32_t i = graph_.first_input[router] + static_cast<std::uint32_t>(std::countr_zero(m));
-    for (std::uint64_t w = unowned_[i]; w; w &= w - 1) {
-      Queue& other = queues_[i * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
-      const Time at = std::max(spaces_[space].free_from, other.ready);
-      if (at >= other.retry) continue;
-      other.retry = at;
-      schedule(router, at);
-    }
-  }
-
   packet.channel = choice.channel;
   packet.escape_class = choice.escape;
   ++packet.hops;
@@ -510,7 +425,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
 }
 
 Time Network::tail_of(std::uint32_t p, Time head) const {
-  const Packet& packet = pool_[p];
+  const Packet& packet = pool_.at(p);
   return head + duration(graph_.endpoints[packet.target].output, packet.flits);
 }
 
@@ -530,7 +445,7 @@ std::string Network::waits() const {
     if (queues_[q].head == kNone) continue;
     const auto input = static_cast<std::uint32_t>(q / v_);
     const std::uint32_t router = graph_.inputs[input].router, from = graph_.inputs[input].from_output;
-    const std::uint32_t target = pool_[queues_[q].head].target;
+    const std::uint32_t target = pool_.at(queues_[q].head).target;
     if (from == kNone) continue;
     if (++shown > 12) {
       text += "; ...";
@@ -552,8 +467,7 @@ std::string Network::waits() const {
 
 std::size_t Network::bytes() const {
   return queues_.capacity() * sizeof(Queue) + spaces_.capacity() * sizeof(Space) +
-         credits_.capacity() * sizeof(Credit) + pool_.capacity() * sizeof(Packet) +
-         (busy_.capacity() + flits_.capacity()) * 8;
+         credits_.capacity() * sizeof(Credit) + pool_.bytes() + (busy_.capacity() + flits_.capacity()) * 8;
 }
 
 }  // namespace mm::model

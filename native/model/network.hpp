@@ -17,6 +17,7 @@
 
 #include "calendar.hpp"
 #include "graph.hpp"
+#include "packets.hpp"
 #include "routing.hpp"
 
 namespace mm::model {
@@ -26,28 +27,15 @@ struct RouterRules {
   Time pipeline = 0;       ///< from the arrival of a head to its first arbitration
   Time cycle = 1000;       ///< between arbitrations
   Time allocation = 0;     ///< exclusive: from the grant of a virtual channel to the first arbitration for the switch
-  Time requeue = 0;        ///< from the grant of a packet's last flit to the next packet's first arbitration
+  Time requeue = 0;        ///< exclusive: from a packet's last flit to the next packet's request for a channel
   Time credit = 0;         ///< from the freeing of space to its use upstream
   int reads = 1;           ///< local arbiters per input
   int buffer_flits = 64;   ///< of each virtual channel
-  bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left (no cut-through sharing)
+  bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left: a FlitNetwork (flits.hpp)
   bool adaptive = true;    ///< false: dimension order (escape channels only)
 };
 
 RouterRules router_rules(const Graph& graph, const json& machine);
-
-struct Packet {
-  std::uint32_t next = kNone;  ///< in its queue, or in the pool
-  std::uint32_t about = 0;     ///< for the sender's use
-  std::uint32_t target = 0;    ///< endpoint
-  std::uint16_t flits = 1;
-  std::uint8_t klass = 0;              ///< message class: a later one never waits for an earlier one
-  std::uint8_t channel = 0;            ///< virtual channel, global number
-  std::uint8_t escape_class = kFresh;  ///< escape class on which it arrived straight, or kFresh
-  std::uint8_t what = 0;               ///< for the sender's use
-  std::uint16_t hops = 0;
-  Time born = 0;
-};
 
 /// Kinds of events in the upper four bits of Event::what; the first two belong to the network.
 enum : std::uint32_t { kArrive = 0, kArbitrate = 1, kDeliver = 2, kFirstOfOthers = 3 };
@@ -57,21 +45,9 @@ class Network {
  public:
   Network(const Graph& graph, const Routing& routing, const RouterRules& rules, Calendar& calendar);
 
-  std::uint32_t packet() {
-    if (free_ == kNone) {
-      pool_.emplace_back();
-      return static_cast<std::uint32_t>(pool_.size() - 1);
-    }
-    const std::uint32_t p = free_;
-    free_ = pool_[p].next;
-    pool_[p] = Packet{};
-    return p;
-  }
-  Packet& at(std::uint32_t p) { return pool_[p]; }
-  void release(std::uint32_t p) {
-    pool_[p].next = free_;
-    free_ = p;
-  }
+  std::uint32_t packet() { return pool_.packet(); }
+  Packet& at(std::uint32_t p) { return pool_.at(p); }
+  void release(std::uint32_t p) { pool_.release(p); }
 
   /// Sends a packet from an endpoint. It waits in an unlimited queue of its class until the router accepts it.
   void inject(std::uint32_t endpoint, std::uint32_t p, Time now);
@@ -105,19 +81,16 @@ class Network {
  private:
   struct Queue {  ///< of one input and virtual channel
     std::uint32_t head = kNone, tail = kNone;
-    Time retry = 0;      ///< the earliest known time at which its head may be granted
-    Time ready = 0;      ///< when its head has passed the pipeline
-    Time free_from = 0;  ///< exclusive: when its next packet may be routed
+    Time retry = 0;  ///< the earliest known time at which its head may be granted
+    Time ready = 0;  ///< when its head has passed the pipeline
     std::uint64_t minimal = 0;
     std::int16_t escape_output = -1, straight = -1;
     std::uint8_t escape = 0, klass = 0;
-    std::int16_t owned_output = -1, owned_channel = -1;
   };
   struct Space {  ///< of one output and virtual channel: room at its far end
     std::int32_t flits = 0;
     std::uint16_t first = 0, count = 0;  ///< of its dated credits
     bool starved = false, bounded = true;
-    Time free_from = 0;  ///< exclusive: when another packet may own it
   };
   struct ServerState {
     Time busy_until = -1000000000;  ///< long ago
@@ -138,13 +111,10 @@ class Network {
   Time duration(std::uint32_t output, int flits) const {
     return (graph_.outputs[output].fs_per_flit * flits + 500) / 1000;
   }
-  void lead(std::uint32_t input, std::uint32_t v, Time from,
-            Time now);  ///< handles a packet that becomes the head of its queue
+  void lead(std::uint32_t input, std::uint32_t v, Time from);  ///< handles a packet that becomes the head of its queue
   bool choose(std::uint32_t base, Queue& queue, Time now, Choice& choice);
   bool has_space(std::uint32_t space, int flits, Time now, Time& when);
   Time earliest(std::uint32_t input, std::uint64_t channels) const;
-  void own_all(std::uint32_t router, Time now);
-  void assign_channel(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now);
   void grant(std::uint32_t router, const Nominee& nominee, Time now);
   void give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits);
   void wake(std::uint32_t router, Time at);
@@ -171,22 +141,17 @@ class Network {
   std::vector<Time> busy_;  ///< of outputs, all granted
   std::vector<std::uint64_t> flits_;
   std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
-  std::vector<std::uint64_t> unowned_;         ///< of inputs, exclusive: of those, channels that own none at the output
   std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
-  std::vector<std::uint64_t> inputs_unowned_;  ///< of routers, exclusive: inputs with such channels
   std::vector<Time> reading_;                  ///< input x arbiter: busy until
   std::vector<std::uint8_t> turn_;             ///< of inputs: the channel with priority
   std::vector<std::uint8_t> favoured_;         ///< of outputs: the input with priority
-  std::vector<std::uint8_t> own_turn_;         ///< of routers, exclusive
-  std::vector<std::uint8_t> channel_turn_;     ///< of outputs, exclusive
   std::vector<Time> next_;                     ///< of routers: time of the next arbitration
   struct Source {
     std::uint32_t head = kNone, tail = kNone;
   };
   std::vector<Source> sources_;  ///< endpoint x class
   std::vector<Time> injecting_;  ///< endpoint: busy until
-  std::vector<Packet> pool_;
-  std::uint32_t free_ = kNone;
+  PacketPool pool_;
   int address_flits_ = 0;
   std::uint64_t inside_ = 0, hops_ = 0;
 };

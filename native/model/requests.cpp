@@ -152,6 +152,9 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
 
 json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const FrameSink& frames) {
   if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory], which this run needs");
+  if (m.routers.exclusive)
+    throw UsageError("router.channel_sharing", "found \"exclusive\" with " + t.path("kind") + " = \"trial\"",
+                     "packets; exclusive is for runs of kind traffic");
   const Trial trial = trial_of(t, m, seed);
   const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial, frames);
   const double batch_s = static_cast<double>(r.measured) * 1e-12 / trial.batches;

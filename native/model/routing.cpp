@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 
 #include "base/error.hpp"
 
@@ -29,10 +30,25 @@ int output_towards(const Graph& g, std::uint32_t router, int dimension, int dire
   return -1;
 }
 
+/// A step from coordinate `a` towards `b` of a dimension. Escape classes by the balanced date lines of Scott and
+/// Thorson (HOTI 1996): packets that will cross the wrap link use class 1, those that cross the middle class 0, the
+/// others either. Minimal paths cover at most half a ring, so neither class can form a cycle.
+Hop step(const Graph& g, std::uint32_t at, std::uint32_t to, int d, int direction, int classes) {
+  const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
+  int output = output_towards(g, at, d, direction);
+  if (output < 0) output = output_towards(g, at, d, -direction);  // a ring of two has a single link
+  std::uint8_t escape = kEither;
+  if (g.wraps && n > 2) {
+    const bool crosses = direction > 0 ? a > b : a < b;
+    const int middle = (n - 1) / 2;
+    const bool mid = direction > 0 ? a <= middle && b > middle : a > middle && b <= middle;
+    escape = crosses ? 1 : mid ? 0 : kEither;
+  }
+  if (classes < 2) escape = 0;
+  return {static_cast<std::uint8_t>(output), escape};
+}
+
 /// Dimension order: the first dimension that differs, in the shorter direction; at equal distance, even routers go up.
-/// Escape classes by the balanced date lines of Scott and Thorson (HOTI 1996): packets that will cross the wrap link
-/// use class 1, those that cross the middle class 0, the others either. Minimal paths cover at most half a ring, so
-/// neither class can form a cycle.
 Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Channels& channels) {
   for (int d = 0; d < static_cast<int>(g.shape.size()); ++d) {
     const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
@@ -42,17 +58,7 @@ Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Chan
       const int ahead = ((b - a) % n + n) % n;
       direction = 2 * ahead < n || (2 * ahead == n && a % 2 == 0) ? 1 : -1;
     }
-    int output = output_towards(g, at, d, direction);
-    if (output < 0) output = output_towards(g, at, d, -direction);  // a ring of two has a single link
-    std::uint8_t escape = kEither;
-    if (g.wraps && n > 2) {
-      const bool crosses = direction > 0 ? a > b : a < b;
-      const int middle = (n - 1) / 2;
-      const bool mid = direction > 0 ? a <= middle && b > middle : a > middle && b <= middle;
-      escape = crosses ? 1 : mid ? 0 : kEither;
-    }
-    if (channels.escape < 2) escape = 0;
-    return {static_cast<std::uint8_t>(output), escape};
+    return step(g, at, to, d, direction, channels.escape);
   }
   return {0, 0};
 }
@@ -77,6 +83,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
       targets.push_back(e.router);
     }
   routers_ = g.routers();
+  classes_ = channels.escape;
   const std::size_t entries = routers_ * targets.size();
   minimal_.assign(entries, 0);
   distance_.assign(entries, 0xffff);
@@ -165,6 +172,17 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
       }
     }
   }
+}
+
+Hop Routing::other_way(const Graph& g, std::uint32_t router, std::uint32_t target) const {
+  if (g.rule != EscapeRule::dimension || !g.wraps) return {kNoHop, 0};
+  for (int d = 0; d < static_cast<int>(g.shape.size()); ++d) {
+    const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(router, d), b = g.coordinate(target, d);
+    if (a == b) continue;
+    if (n <= 2 || 2 * std::abs(b - a) != n) return {kNoHop, 0};
+    return step(g, router, target, d, a % 2 == 0 ? -1 : 1, classes_);
+  }
+  return {kNoHop, 0};
 }
 
 std::string Routing::find_cycle(const Graph& g, const Channels& channels) const {

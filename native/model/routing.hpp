@@ -3,8 +3,8 @@
 ///
 /// Deadlock: every message class has its virtual channels; within a class, a blocked packet may always use the escape
 /// channel, whose dependencies are free of cycles (Duato, IEEE TPDS 4(12), 1993; with virtual cut-through a packet
-/// holds one buffer, so only direct dependencies exist). `find_cycle` verifies it for a given table.
-/// buffer, so the direct dependencies are all). `find_cycle` proves it for the table at hand.
+/// holds one buffer, so only direct dependencies exist; in dimension order there is no other channel to wait for, so
+/// the same holds flit by flit). `find_cycle` verifies it for a given table.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,6 +24,7 @@ struct Channels {
 };
 
 constexpr std::uint8_t kEither = 2;   ///< escape class: either, whichever is free
+constexpr std::uint8_t kNoHop = 255;  ///< output of a hop that does not exist
 constexpr std::uint8_t kFresh = 255;  ///< the packet did not arrive by an escape channel of this dimension
 
 struct Hop {
@@ -50,6 +51,8 @@ class Routing {
     }
     return escape_class == 1 ? down_[at] : escape_[at];
   }
+  /// The hop in the other direction if `target` is on the opposite side of a ring; kNoHop otherwise.
+  Hop other_way(const Graph& graph, std::uint32_t router, std::uint32_t target) const;
   int distance(std::uint32_t router, std::uint32_t target) const { return distance_[entry(router, target_[target])]; }
 
   /// Whether a packet that arrived by `in` keeps its escape class when it leaves by `out`.
@@ -70,6 +73,7 @@ class Routing {
   std::size_t entry(std::uint32_t router, std::size_t target) const { return target * routers_ + router; }
 
   std::size_t routers_ = 0;
+  int classes_ = 0;                    ///< escape classes
   std::vector<std::uint32_t> target_;  ///< compressed number of each router that has endpoints
   std::vector<std::uint64_t> minimal_;
   std::vector<Hop> escape_, down_;

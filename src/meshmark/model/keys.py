@@ -73,7 +73,9 @@ class Router(Input):
     pipeline_ns: Annotated[Number, "from the arrival of a head flit to its first arbitration (ns)"] = None
     cycle_ns: Annotated[Number, "between arbitrations (ns)"] = None
     allocation_ns: Annotated[Number, "exclusive: from the grant of a virtual channel to the switch (ns)"] = None
-    requeue_ns: Annotated[Number, "exclusive: from a packet's last flit to the next packet's routing (ns)"] = None
+    requeue_ns: Annotated[
+        Number, "exclusive: from a packet's last flit until the next packet requests a channel (ns)"
+    ] = None
     credit_ns: Annotated[Number, "from the freeing of space to its use upstream (ns)"] = None
     buffer_flits: Annotated[Number, "of each virtual channel (flits)"] = None
     adaptive_channels: Annotated[Number, "adaptively routed virtual channels per message class"] = None
@@ -81,7 +83,9 @@ class Router(Input):
     channels_per_escape: Annotated[Number, "virtual channels per escape class"] = None
     message_classes: Annotated[Number, "1 to 4; a machine with memory needs 3"] = None
     local_arbiters: Annotated[Number, "packets in transfer per input port"] = None
-    channel_sharing: Annotated[Other, "packets (virtual cut-through) or exclusive (a packet owns its channel)"] = None
+    channel_sharing: Annotated[
+        Other, "packets (virtual cut-through), or exclusive (a channel belongs to one packet; for traffic only)"
+    ] = None
     routing: Annotated[Other, "adaptive or dimension_order"] = None
     deadlock_allowed: Annotated[Other, "true: simulate a routing that can deadlock"] = None
 
