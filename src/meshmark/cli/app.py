@@ -464,6 +464,7 @@ def _measure_model(
     from meshmark.cli.model import keep, note_assumptions
     from meshmark.model.instruments import measure as measure_model
     from meshmark.model.machine import find_machine
+    from meshmark.model.published import misses, with_published
 
     machine = find_machine(on, settings)
     argv = iter(_checked_argv(d, extra))
@@ -480,11 +481,14 @@ def _measure_model(
         records = measure_model(d.name, machine, options, command=command, seed=int(seed), progress=progress)
     if not records:
         raise AbsentError(f"{d.name}: {machine.path.name} lacks values that this instrument needs")
+    records = with_published(records)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
         print_records(records)
     keep(store, records, d.name)
+    for line in misses(records):
+        say(line)
     note_assumptions(machine)
 
 

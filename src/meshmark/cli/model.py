@@ -18,6 +18,7 @@ from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
+    from meshmark.model.claims.base import Row
     from meshmark.model.machine import MachineFile
     from meshmark.store.record import Record
 
@@ -334,19 +335,25 @@ def validate_(
     ] = None,
     as_json: JsonOption = False,
     no_page: Annotated[bool, typer.Option("--no-page", help="write no page")] = False,
+    sensitivity: Annotated[
+        bool,
+        typer.Option("--sensitivity", help="also vary every assumed number and show what follows it (minutes)"),
+    ] = False,
 ) -> None:
-    """Check the models against the publications. Calibrated and predicted statements are counted separately.
+    """Check the models against the publications.
+
+    Blind predictions are counted apart from statements that set a number of a model or follow from one.
 
     example: meshmark model validate --out validation
     """
     from importlib.metadata import version
 
     from meshmark.model.validate import validate
-    from meshmark.report.validation import ROLES, published, scores, verdict, write_page
+    from meshmark.report.validation import ROLES, TITLE_OF, published, scores, verdict, write_page
     from meshmark.report.validation import as_json as row_json
 
     with counted("validate") as progress:
-        rows = validate(only or (), progress)
+        rows = validate(only or (), progress, sensitivity)
     if as_json:
         for row in rows:
             print(json.dumps(row_json(row)))
@@ -360,6 +367,7 @@ def validate_(
                     "modelled": r.finding.modelled[:44],
                     "role": r.counts_as,
                     "verdict": verdict(r),
+                    **({"follows": _strongest(r)} if sensitivity else {}),
                 }
                 for r in rows
             ],
@@ -369,11 +377,17 @@ def validate_(
     for role in ROLES:
         total = sum(count[role].values())
         if total:
-            say(f"{role}: {count[role]['inside']} of {total} in tolerance, {count[role]['not_modelled']} not modelled")
+            of = count[role]
+            say(f"{TITLE_OF[role]}: {of['inside']} of {total} in tolerance, {of['not_modelled']} not modelled")
     if not no_page:
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
         paths = write_page(rows, out or Path("validation"), made)
         say(f"page: {paths[0]}")
+
+
+def _strongest(row: Row) -> str:
+    """The assumed number that a result follows most, with its elasticity."""
+    return f"{row.depends[0].elasticity:+.2f} {row.depends[0].machine} {row.depends[0].key}" if row.depends else ""
 
 
 @app.command("fit")

@@ -51,6 +51,7 @@ class MachineFile:
     origins: Mapping[str, Origin]
     unknown: Mapping[str, str]  # reason by dotted key
     settings: tuple[str, ...] = field(default=())  # assignments of --set
+    root: str = field(default="")  # name of the file that it extends, directly or not; its own if none
 
     def number(self, dotted: str, default: float | None = None) -> float:
         """Return a number by its dotted key.
@@ -167,6 +168,7 @@ class MachineFile:
             origins,
             unknown,
             (*self.settings, *settings),
+            self.root,
         )
 
 
@@ -319,7 +321,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
     if raw.get("format") != FORMAT and "extends" not in raw:
         raise reader.error("format", f"found {raw.get('format')!r}, this version reads {FORMAT}")
     data = reader.machine(raw)
-    origins, unknown = reader.origins, reader.unknown
+    origins, unknown, root = reader.origins, reader.unknown, path.stem
     base_name = data.pop("extends", None)
     if base_name is not None:
         if "/" in base_name or base_name in seen:
@@ -332,6 +334,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
                 "extends", f"found {base_name!r}, which is neither in the same folder nor in the package"
             )
         base = read_machine(below, (*seen, path.stem))
+        root = base.root
         data = _merge({"title": base.title, "publication": base.publication, "note": base.note, **base.data}, data)
         origins = {
             **{k: v for k, v in base.origins.items() if not k.startswith("topology.") or "topology" not in raw},
@@ -347,6 +350,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         data={k: v for k, v in data.items() if k not in {"format", "abstract"}},
         origins=origins,
         unknown=unknown,
+        root=root,
     )
 
 

@@ -1,35 +1,39 @@
 """Validates the models against published statements.
 
 `machine_facts.toml` lists the statements with published value, tolerance and role; `claims` has one check per
-statement. Roles: `structure` follows from arithmetic or topology, `calibrate` may have determined parameters, `predict`
-must not. A statement that a machine file was fitted to never counts as predicted.
+statement. Roles: `structure` follows from arithmetic or topology; `calibrate` may have determined parameters; `assumed`
+restates what was put into a machine file or a check; `predict` does none of this. A statement that a machine file was
+fitted to never counts as predicted.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.machine.reference import FOLDER
+from meshmark.machine.reference import model_claims
 from meshmark.model.claims import altix, cray_x1, e325, gs1280, xeon5500  # noqa: F401 (the modules register their checks)
 from meshmark.model.claims.base import (
     CHECKS,
+    Check,
     Claim,
     Finding,
     Row,
+    Sensitivity,
+    examined,
     machine,
 )
-from meshmark.model.machine import machine_names
+from meshmark.model.machine import MachineFile, machine_names
 
 
 @cache
 def claims() -> tuple[Claim, ...]:
     """Return all statements in the order of the file."""
-    import tomllib
-
-    found = tomllib.loads((FOLDER / "machine_facts.toml").read_text(encoding="utf-8"))["claim"]
     return tuple(
         Claim(
             c["id"],
@@ -42,7 +46,7 @@ def claims() -> tuple[Claim, ...]:
             c["role"],
             c.get("note", ""),
         )
-        for c in found
+        for c in model_claims()
     )
 
 
@@ -58,8 +62,114 @@ def fitted_to() -> Mapping[str, tuple[str, ...]]:
     return {k: tuple(sorted(v)) for k, v in found.items()}
 
 
-def validate(only: Sequence[str] = (), progress: Callable[[int, int], None] | None = None) -> list[Row]:
+CHANGE: Final = 1.1  # of an assumed number, to see what follows it
+ONE_FOR_ONE: Final = (0.8, 1.25)  # a result with such an elasticity restates the number
+DIVISIBLE: Final = (
+    "_ns",
+    "_us",
+    "_gb_per_s",
+    "_ghz",
+    "_cycles",
+    "_clocks",
+    "_share",
+)  # units; others are counts or sizes
+SIZES: Final = ("_bytes", "_kib")
+# Not varied: with the flits of a packet it says how many bytes carry a line, and the line is known.
+FRAMING: Final = "router.flit_bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """An assumed number of a machine file, or an element of an assumed list."""
+
+    key: str
+    element: int  # of a list; -1: a plain number
+    value: float
+
+    @property
+    def changed(self) -> float:
+        """A tenth more; of a count at least one more; of a size twice as much."""
+        if self.key.endswith(SIZES):
+            return 2 * self.value
+        more = self.value * CHANGE
+        return more if self.key.endswith(DIVISIBLE) else max(self.value + 1, round(more))
+
+    def setting(self, of: MachineFile) -> str:
+        """Return the assignment of `--set` that changes it."""
+        value = f"{self.changed:.12g}"
+        if self.element >= 0:
+            elements = [f"{v:.12g}" for v in value_at(of, self.key)]
+            elements[self.element] = value
+            value = f"[{','.join(elements)}]"
+        return f"{self.key}={value}"
+
+
+def value_at(of: MachineFile, key: str) -> Any:
+    """Return a value of a machine by its dotted key; None if there is none."""
+    at: Any = of.data
+    for part in key.split("."):
+        name, _, number = part.rstrip("]").partition("[")
+        at = at.get(name) if isinstance(at, dict) else None
+        if number and isinstance(at, list):
+            at = at[int(number)]
+    return at
+
+
+def assumed_numbers(of: MachineFile) -> list[Assumed]:
+    """Return the assumed numbers of a machine, without zeros."""
+    found = []
+    for key, origin in of.origins.items():
+        if origin.kind == "assumed" and key != FRAMING:
+            value = value_at(of, key)
+            each = enumerate(value) if isinstance(value, list) else [(-1, value)]
+            found += [Assumed(key, i, float(v)) for i, v in each if isinstance(v, int | float) and v > 0]
+    return found
+
+
+def dependence(check: Check) -> tuple[Sensitivity, ...]:
+    """Return how the result of a check follows each assumed number, strongest first; without those that do not matter.
+
+    A number changes in all machines that share it: files that extend the same file and have the same value.
+    """
+    with examined() as used:
+        base = check().numbers
+        numbers: dict[tuple[str, Assumed], list[str]] = {}
+        for name in sorted(used):
+            for number in assumed_numbers(machine(name)):
+                numbers.setdefault((machine(name).root, number), []).append(name)
+        settings = [number.setting(machine(names[0])) for (_, number), names in numbers.items()]
+    found = []
+    for ((root, number), names), setting in zip(numbers.items(), settings, strict=True):
+        try:
+            with examined(dict.fromkeys(names, setting)):
+                moved = check().numbers
+        except UsageError:
+            continue  # the machine does not allow this value
+        steps = [math.log(m / b) for m, b in zip(moved, base, strict=False) if m > 0 and b > 0]
+        if largest := max(steps, key=abs, default=0.0):
+            key = number.key if number.element < 0 else f"{number.key}[{number.element}]"
+            found.append(Sensitivity(root, key, largest / math.log(number.changed / number.value)))
+    return tuple(sorted((f for f in found if abs(f.elasticity) >= 0.01), key=lambda f: -abs(f.elasticity)))
+
+
+def restates(row: Row) -> Sensitivity | None:
+    """Return the assumed number that the result of a statement on values follows one for one; None if there is none.
+
+    A statement on an order or a sign stays what it is while the numbers move, and restates nothing.
+    """
+    if not isinstance(row.claim.value, int | float | list):
+        return None
+    low, high = ONE_FOR_ONE
+    return next((d for d in row.depends or () if low <= abs(d.elasticity) <= high), None)
+
+
+def validate(
+    only: Sequence[str] = (), progress: Callable[[int, int], None] | None = None, sensitivity: bool = False
+) -> list[Row]:
     """Check all statements, or those in `only`.
+
+    Args:
+        sensitivity: Also vary every assumed number that a modelled statement depends on.
 
     Raises:
         UsageError: A statement in `only` is unknown.
@@ -72,7 +182,8 @@ def validate(only: Sequence[str] = (), progress: Callable[[int, int], None] | No
     for number, claim in enumerate(chosen):
         function = CHECKS.get(claim.id)
         finding = function() if function else Finding("not modelled", None, "there is no model of it yet")
-        rows.append(Row(claim, finding, fitted_to().get(claim.id, ())))
+        depends = dependence(function) if sensitivity and function and finding.numbers else None
+        rows.append(Row(claim, finding, fitted_to().get(claim.id, ()), depends))
         if progress is not None:
             progress(number + 1, len(chosen))
     return rows

@@ -11,6 +11,7 @@ import altair as alt
 
 from meshmark.model.claims.base import Row
 from meshmark.model.claims.gs1280 import FIGURE_13
+from meshmark.model.claims.xeon5500 import COPY_5400, COPY_5500_EACH, TABLE_3
 from meshmark.report.drawing import PALETTE, Drawn, chart_page, write_charts
 from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
@@ -22,7 +23,15 @@ TITLES: Final = {
     "parbench_altix_2007": "PARbench on SGI Altix (2007)",
     "xeon_5500_lsf_2009": "Xeon 5500 with Platform LSF (2009)",
 }
-ROLES: Final = ("structure", "calibrate", "predict", "fitted")
+ROLES: Final = ("structure", "calibrate", "assumed", "fitted", "predict")
+BLIND: Final = "predict"  # only these statements can show that a model is right or wrong
+TITLE_OF: Final = {
+    "structure": "structure",
+    "calibrate": "calibrated",
+    "assumed": "assumed from the statement",
+    "fitted": "fitted",
+    "predict": "blind predictions",
+}
 
 
 def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
@@ -73,19 +82,24 @@ def as_json(row: Row) -> dict[str, Any]:
         "error_percent": row.finding.error_percent,
         "why": row.finding.why,
         "fitted_in": list(row.fitted_in),
+        "depends_on": None
+        if row.depends is None
+        else [{"machine": d.machine, "key": d.key, "elasticity": d.elasticity} for d in row.depends],
         "series": {name: list(values) for name, values in row.finding.series},
     }
 
 
 def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
     tiles = []
-    for role, c in scores(rows).items():
+    counted = scores(rows)
+    for role in (BLIND, *(r for r in ROLES if r != BLIND)):
+        c = counted[role]
         total = sum(c.values())
         if total == 0:
             continue
         outside = f"{c['outside']} outside, {c['not_modelled']} not modelled"
         note = outside if c["outside"] or c["not_modelled"] else "all inside"
-        tiles.append(Tile(role, f"{c['inside']} of {total}", [note]))
+        tiles.append(Tile(TITLE_OF[role], f"{c['inside']} of {total}", [note]))
     names = list(dict.fromkeys(r.claim.document for r in rows))
     documents = [
         {
@@ -115,6 +129,7 @@ def _statement(row: Row) -> dict[str, Any]:
         "modelled": of.modelled,
         "error": "" if of.error_percent is None else f"{of.error_percent:+.1f} %",
         "role": row.counts_as + (f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""),
+        "depends": [f"{d.elasticity:+.2f} {d.machine} {d.key}" for d in (row.depends or ())[:3]],
         "kind": {True: "in", False: "out", None: "none"}[of.inside],
         "verdict": verdict(row),
         "why": of.why,
@@ -197,10 +212,11 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
         made["gups_links"] = _bars(data, "link", "busy (%)")
     old_copy, new_copy = (
-        ("G03", (5.5, 5.5, 5.5, 11.0), "Xeon 5400, all"),
-        ("G05", (11, 7.5, 4.3, 4), "Xeon 5500, a core"),
+        ("G03", tuple(COPY_5400.values()), "Xeon 5400, all"),
+        ("G05", COPY_5500_EACH, "Xeon 5500, a core"),
     )
-    old_ns, new_ns = ("G09", (102, 103, 117, 122), "Xeon 5400"), ("G10", (74, 76, 77, 78, 86), "Xeon 5500")
+    old_ns = ("G09", tuple(TABLE_3["xeon5400"].values()), "Xeon 5400")
+    new_ns = ("G10", tuple(TABLE_3["xeon5500"].values()), "Xeon 5500")
     for name, pair, unit in (("xeon_copy", (old_copy, new_copy), "GB/s"), ("xeon_latency", (old_ns, new_ns), "ns")):
         bars = [
             {"x": str(n), "y": v, "of": what, "panel": of}
@@ -223,7 +239,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
             .encode(
                 x=alt.X("id:N", title=None, sort=None),
                 y=alt.Y("error:Q", title="error (%)"),
-                color=alt.Color("role:N", title=None, scale=alt.Scale(domain=list(ROLES), range=PALETTE[:4])),
+                color=alt.Color("role:N", title=None, scale=alt.Scale(domain=list(ROLES), range=PALETTE[: len(ROLES)])),
                 tooltip=["id:N", "quantity:N", alt.Tooltip("error:Q", format="+.2f"), "role:N"],
             )
         )

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from meshmark.describe import description
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.model.claims.base import CHECKS
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.instruments import POINTS, fill_order, measure
 from meshmark.model.keys import KEYS
@@ -27,7 +26,6 @@ from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find
 from meshmark.model.patterns import Request, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweep import grid, run_sweep, values_of
-from meshmark.model.validate import claims, fitted_to, validate
 from meshmark.model.workloads import random_reads
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -522,35 +520,6 @@ def test_ports_are_placed_where_they_are_proved_best() -> None:
     assert one["mean_hops"] == pytest.approx(2.0)
     with pytest.raises(UsageError, match="allowed: 1 to 16"):
         place(find_machine("gs1280-16"), 17, "mean")
-
-
-# ------------------------------------------------------------------ statements
-
-
-def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
-    assert set(CHECKS) == {c.id for c in claims()}
-
-
-def test_fitted_numbers_name_statements_that_may_be_fitted() -> None:
-    role = {c.id: c for c in claims()}
-    for claim in fitted_to():
-        assert role[claim].role == "calibrate" or "calibrate" in role[claim].note, (
-            f"{claim} was fitted but is to be predicted"
-        )
-
-
-def test_structure_is_exact_calibration_holds_and_predictions_do_not_get_worse() -> None:
-    rows = validate()
-    outside = {r.claim.id for r in rows if r.finding.inside is not True}
-    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
-    predicted = [r for r in rows if r.counts_as == "predict"]
-    assert sum(r.finding.inside is True for r in predicted) >= 35
-    assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
-
-
-def test_validate_refuses_an_unknown_statement() -> None:
-    with pytest.raises(MeshmarkError, match="found unknown statement 'Z99'"):
-        validate(["Z99"])
 
 
 def test_median() -> None:

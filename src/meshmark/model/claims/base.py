@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
 from meshmark.describe import stream_kernels
+from meshmark.machine.reference import publication
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile, find_machine
@@ -35,13 +37,28 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a model for a statement. `inside`: within the tolerance; None if the statement is not modelled."""
+    """Result of a model for a statement.
+
+    Attributes:
+        inside: Within the tolerance; None if the statement is not modelled.
+        numbers: What was compared, in any unit; `sensitivity` asks how it depends on the numbers of the machine files.
+    """
 
     modelled: str
     inside: bool | None
     why: str = ""
     error_percent: float | None = None
     series: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    numbers: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """How the result of a statement follows an assumed number of a machine file."""
+
+    machine: str  # the file that states the number
+    key: str
+    elasticity: float  # relative change of the result over that of the number, the largest of the compared numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +66,14 @@ class Row:
     claim: Claim
     finding: Finding
     fitted_in: tuple[str, ...] = field(default=())  # machine files that were fitted to it
+    depends: tuple[Sensitivity, ...] | None = field(default=None)  # strongest first; None: not examined
 
     @property
     def counts_as(self) -> str:
-        """The score to count it in: its role, or `fitted` if a machine was fitted to a predict statement."""
+        """The score to count it in: its role, or `fitted` if a machine was fitted to a predict statement.
+
+        Only `predict` is blind: no number was fitted to these statements, and none restates them.
+        """
         allowed = "calibrate" in self.claim.note  # "1 calibrates": the rest of the row is predicted
         return "fitted" if self.claim.role == "predict" and self.fitted_in and not allowed else self.claim.role
 
@@ -73,9 +94,34 @@ def check(name: str) -> Callable[[Check], Check]:
     return register
 
 
+_used: Final[set[str]] = set()  # machines that the checks asked for since `examined` began
+_changed: Final[dict[str, str]] = {}  # a setting by machine, applied below those of the check
+
+
+@contextmanager
+def examined(changed: Mapping[str, str] | None = None) -> Iterator[set[str]]:
+    """Run checks with a changed number, and collect the names of the machines that they use.
+
+    Args:
+        changed: A setting (`cpu.fill_ns=14`) by the name of the machine.
+    """
+    caches = (machine, matrix)
+    for cached in caches:
+        cached.cache_clear()
+    _used.clear()
+    _changed.update(changed or {})
+    try:
+        yield _used
+    finally:
+        _changed.clear()
+        for cached in caches:
+            cached.cache_clear()
+
+
 @cache
 def machine(name: str, *settings: str) -> MachineFile:
-    return find_machine(name, list(settings))
+    _used.add(name)
+    return find_machine(name, [*([_changed[name]] if name in _changed else []), *settings])
 
 
 @cache
@@ -109,24 +155,30 @@ def triad(
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
+def published_number(document: str, path: str) -> float:
+    """Return a number that a publication prints, in the unit of its key."""
+    return next(e.printed[0] for e in publication(document).entries() if e.path == path)
+
+
 def within_percent(
     value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4
 ) -> Finding:
     """Compare with a published value, within `percent`."""
     error = 100 * (value / published - 1)
     inside = abs(error) <= percent + 1e-9
-    return Finding(f"{value:.{digits}g} {unit}".strip(), inside, "" if inside else why, error)
+    text = f"{value:.{digits}g} {unit}".strip()
+    return Finding(text, inside, "" if inside else why, error, numbers=(value,))
 
 
 def within_limits(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
     """Compare with two limits."""
     inside = low <= value <= high
-    return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why)
+    return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why, numbers=(value,))
 
 
-def relation(holds: bool, text: str, why: str = "") -> Finding:
+def relation(holds: bool, text: str, why: str = "", numbers: Numbers = ()) -> Finding:
     """Report whether a relation holds."""
-    return Finding(text, holds, "" if holds else why)
+    return Finding(text, holds, "" if holds else why, numbers=tuple(numbers))
 
 
 def slowdown(

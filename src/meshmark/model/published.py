@@ -1,0 +1,96 @@
+"""Values that publications measured at points that the instruments also take on a model, to report known misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from meshmark.model.claims.gs1280 import FIGURE_13
+from meshmark.model.claims.xeon5500 import COPY_5400, COPY_5500, TABLE_3
+from meshmark.model.validate import claims
+from meshmark.store.record import Record
+from meshmark.values.units import percent, show
+
+_ALL_OF_MEMORY: Final = 64 << 20  # smallest footprint in bytes that no cache of these machines holds
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A published value, and the record of a model that corresponds to it. `value` is in the SI unit of the metric."""
+
+    statement: str
+    machine: str
+    instrument: str
+    metric: str
+    conditions: Mapping[str, object]
+    value: float
+    percent: float  # tolerance of the statement
+
+
+def _latencies(statement: str, machine: str) -> Iterable[Point]:
+    for processes, ns in TABLE_3[machine].items():
+        conditions = {"pattern": "random", "state": "clean", "processes": processes}
+        yield Point(statement, machine, "latency", "load_latency", conditions, ns * 1e-9, 3)
+
+
+def _copies(statement: str, machine: str, totals: Mapping[str, float], within: float) -> Iterable[Point]:
+    for cpus, gb_per_s in totals.items():
+        conditions = {"kernel": "copy", "store": "streaming", "cpus": cpus}
+        yield Point(statement, machine, "bandwidth", "bandwidth_net", conditions, gb_per_s * 1e9, within)
+
+
+def _map() -> Iterable[Point]:
+    for node, ns in enumerate(FIGURE_13):
+        conditions = {"pattern": "stride", "state": "clean", "processes": 1, "cpu": 0, "memory_node": node}
+        yield Point("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9, 5)
+
+
+POINTS: Final = (
+    *_map(),
+    *_latencies("G09", "xeon5400"),
+    *_latencies("G10", "xeon5500"),
+    *_copies("G03", "xeon5400", COPY_5400, 5),
+    *_copies("G05", "xeon5500", COPY_5500, 7),
+)
+
+
+def published(record: Record) -> Point | None:
+    """Return the published value for the point of a record; None if there is none, or the machine was changed."""
+    footprint = record.conditions.get("footprint_bytes")
+    if record.source != "model" or not isinstance(footprint, int) or footprint < _ALL_OF_MEMORY:
+        return None
+    for point in POINTS:
+        if (
+            (point.machine, point.instrument, point.metric) == (record.machine, record.instrument, record.metric)
+        ) and all(record.conditions.get(k) == v for k, v in point.conditions.items()):
+            return point
+    return None
+
+
+def with_published(records: Iterable[Record]) -> list[Record]:
+    """Return the records, with the published value in the provenance of those that have one."""
+    return [
+        replace(r, provenance={**r.provenance, "published": point.value, "statement": point.statement})
+        if (point := published(r))
+        else r
+        for r in records
+    ]
+
+
+def misses(records: Iterable[Record]) -> list[str]:
+    """Return a line for each record that is outside the tolerance of the statement about its point."""
+    of = {c.id: c for c in claims()}
+    lines = []
+    for record in records:
+        point = published(record)
+        if point is None or abs(record.value / point.value - 1) <= point.percent / 100:
+            continue
+        claim = of[point.statement]
+        at = ", ".join(f"{k} {v}" for k, v in point.conditions.items())
+        lines.append(
+            f"known miss of {record.machine} at {at}: measured {show(point.value, record.unit)} "
+            f"({claim.document}, {claim.place}), this model says {show(record.value, record.unit)}, "
+            f"{percent(record.value / point.value - 1)}: meshmark model validate {claim.id}"
+        )
+    return lines

@@ -1,0 +1,84 @@
+"""Statements of the publications: their roles, what the models' answers depend on, and known misses."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.model.claims.base import CHECKS, examined, machine
+from meshmark.model.instruments import measure
+from meshmark.model.machine import find_machine
+from meshmark.model.published import misses, with_published
+from meshmark.model.validate import claims, fitted_to, restates, validate
+
+
+def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
+    assert set(CHECKS) == {c.id for c in claims()}
+
+
+def test_fitted_numbers_name_statements_that_may_be_fitted() -> None:
+    role = {c.id: c for c in claims()}
+    for claim in fitted_to():
+        assert role[claim].role == "calibrate" or "calibrate" in role[claim].note, (
+            f"{claim} was fitted but is to be predicted"
+        )
+
+
+def test_structure_and_calibration_hold_and_predictions_do_not_get_worse() -> None:
+    rows = validate()
+    outside = {r.claim.id for r in rows if r.finding.inside is False}
+    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
+    blind = [r for r in rows if r.counts_as == "predict"]
+    assert sum(r.finding.inside is True for r in blind) >= 27
+    assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
+    assert all(r.finding.why for r in rows if r.counts_as == "assumed"), "an assumption that is not named"
+
+
+def test_a_result_follows_the_assumed_number_that_restates_it() -> None:
+    (row,) = validate(["D04"], sensitivity=True)
+    assert row.depends is not None
+    found = {d.key: d.elasticity for d in row.depends}
+    assert found["messages.overhead_us"] == pytest.approx(0.88, abs=0.02)
+    assert found["messages.one_sided_overhead_us"] == pytest.approx(-0.68, abs=0.02)
+    strongest = restates(row)
+    assert strongest is not None and strongest.key == "messages.overhead_us"
+    (plain,) = validate(["D04"])
+    assert plain.depends is None and plain.finding == row.finding
+
+
+def test_a_list_is_varied_by_its_elements() -> None:
+    (row,) = validate(["G14"], sensitivity=True)
+    assert row.depends is not None
+    strongest = row.depends[0]
+    assert (strongest.machine, strongest.key) == ("xeon5500", "memory.node_share[0]")
+    assert strongest.elasticity < -4  # the loss is one minus the share
+
+
+def test_checks_leave_no_changed_number_behind() -> None:
+    before = machine("gs1280-16").number("cpu.fill_ns")
+    with examined({"gs1280-16": "cpu.fill_ns=99"}) as used:
+        assert machine("gs1280-16").number("cpu.fill_ns") == 99
+    assert machine("gs1280-16").number("cpu.fill_ns") == before and "gs1280-16" in used
+
+
+@pytest.mark.slow
+def test_no_blind_prediction_follows_an_assumed_number_one_for_one() -> None:
+    rows = validate([c.id for c in claims() if c.role == "predict"], sensitivity=True)
+    assert {r.claim.id: strongest for r in rows if (strongest := restates(r))} == {}
+
+
+def test_a_miss_is_known_where_a_model_is_asked_for_its_point() -> None:
+    records = measure("latency", find_machine("xeon5400"), {"processes": "1,8"})
+    first, second = with_published(records)
+    assert (first.provenance["published"], second.provenance["published"]) == (pytest.approx(102e-9), 122e-9)
+    (line,) = misses(records)
+    assert "processes 8: measured 122" in line and "meshmark model validate G09" in line
+    changed = measure("latency", find_machine("xeon5400", ["memory.access_ns=60"]), {"processes": "8"})
+    assert misses(changed) == [] and "published" not in with_published(changed)[0].provenance
+    in_a_cache = measure("latency", find_machine("xeon5400"), {"processes": "8", "footprint": "1MiB"})
+    assert misses(in_a_cache) == []
+
+
+def test_validate_refuses_an_unknown_statement() -> None:
+    with pytest.raises(MeshmarkError, match="found unknown statement 'Z99'"):
+        validate(["Z99"])
