@@ -18,7 +18,7 @@
 namespace {
 
 using namespace mm::place;
-using mm::Cpu, mm::Machine, mm::Node, mm::machine_of;
+using mm::Cpu, mm::Machine, mm::machine_of;
 namespace fs = std::filesystem;
 using Cpus = std::vector<int>;
 

@@ -21,7 +21,6 @@
 namespace {
 
 using namespace mm;
-namespace fs = std::filesystem;
 using Ids = std::vector<int>;
 
 const std::vector<std::string> kRecorded = {"uma-2",   "opteron-2", "numa-2",    "smt-2",  "smt-2-offline",
