@@ -436,7 +436,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
                 f"absent: {absence.metric or absence.instrument}: {absence.reason}"
                 + (f" (to enable: {absence.enable})" if absence.enable else "")
             )
-    for line in _history(records, Store(store), run_id):
+    for line in [*_suspicious(records), *_history(records, Store(store), run_id)]:
         say(line)
     d = description(plan.steps[0].instrument)
     for result in results:
@@ -447,6 +447,15 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
     if not records:
         reasons = [a.reason for a in absences]
         raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _suspicious(records: Sequence[Record]) -> list[str]:
+    """Results of this host that are probably not what they are called."""
+    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.measure.suspicion import suspicions
+
+    caches: Any = from_sysfs().to_dict()["caches"]
+    return [s.text for s in suspicions(records, caches)]
 
 
 def _history(records: Sequence[Record], store: Store, run: str) -> list[str]:
@@ -553,7 +562,7 @@ def survey(
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     paths = write_report(records, absences, info, folder)
-    for line in _history(records, Store(store or data_home() / "store"), info.run_id):
+    for line in [*_suspicious(records), *_history(records, Store(store or data_home() / "store"), info.run_id)]:
         say(line)
     say(
         f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "

@@ -21,9 +21,16 @@ from meshmark.store.run import Absence
 MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 
 
-def point_key(record: Record) -> str:
-    """Key of a record's point and metric: instrument, metric, and the conditions that tell the points apart."""
-    return json.dumps([record.metric, *_point(record)], sort_keys=True)
+def point_key(record: Record, without: str = "") -> str:
+    """Key of a record's point and metric: instrument, metric, and the conditions that tell the points apart.
+
+    Args:
+        without: A condition to leave out, so that the points of a curve along it have one key.
+    """
+    instrument, requested, derived = _point(record)
+    return json.dumps(
+        [record.metric, instrument, {k: v for k, v in requested.items() if k != without}, derived], sort_keys=True
+    )
 
 
 def _point(record: Record) -> list[Any]:

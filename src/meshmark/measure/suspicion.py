@@ -1,0 +1,183 @@
+"""Finds results that are probably not what they are called, and says what would tell.
+
+Each rule uses only what a run itself contains: its results, and the caches that the host claims to have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from meshmark.measure.repetitions import point_key
+from meshmark.store.record import MODE, Record
+from meshmark.values import grammar
+from meshmark.values.units import NBSP, number, percent, plain, size
+from meshmark.values.verdicts import Measured, ratio
+
+PAGE: Final = 4096  # prefetchers do not cross a page of this size; bytes
+ENOUGH_OF_PEAK: Final = 0.8  # share of the measured peak below which a BLAS library is not the machine's limit
+FALL: Final = 0.1  # of a curve that should not fall, as a share
+_MEMORY: Final = {"bandwidth": "footprint_bytes", "loaded": "footprint_bytes", "gups": "table_bytes"}
+# Curves that should not fall, by instrument and metric: the condition along which they are taken.
+_RISING: Final = {
+    ("latency", "load_latency"): "footprint_bytes",
+    ("loaded", "load_latency"): "chains",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A result that is probably not what it is called: why, and what to do."""
+
+    record: Record
+    reason: str
+    remedy: str
+
+    @property
+    def text(self) -> str:
+        r = self.record
+        whole = f"suspicious: {r.instrument} {r.metric} {plain(r.value, r.unit)}: {self.reason}; {self.remedy}"
+        return whole.replace(NBSP, " ")
+
+
+def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = ()) -> list[Suspicion]:
+    """Return the suspicious results of a run of a host, at most one for each series.
+
+    Args:
+        caches: Of the host's topology: level, kind, size_bytes, cpus.
+    """
+    own = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]
+    known = [c for c in caches if c.get("kind") != "instruction"]
+    return [*_cached(own, known), *_prefetched(own, known), *_falling(own), *_slow_blas(own)]
+
+
+def _series(records: Iterable[Record], condition: str) -> list[list[Record]]:
+    """Records that differ in one condition only, ascending in it."""
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        if isinstance(record.conditions.get(condition), int):
+            groups.setdefault(point_key(record, without=condition), []).append(record)
+    return [sorted(g, key=lambda r: int(str(r.conditions[condition]))) for g in groups.values()]
+
+
+def _cached(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
+    """Memory figures whose largest footprint fits the last-level caches that the CPUs claim to have."""
+    found = []
+    for instrument, condition in _MEMORY.items():
+        metrics = ("bandwidth_net", "update_rate")
+        own = [r for r in records if r.instrument == instrument and r.metric in metrics]
+        for series in _series(own, condition):
+            last = series[-1]
+            footprint, claimed = int(str(last.conditions[condition])), _last_level(last, caches)
+            if footprint <= claimed:
+                found.append(
+                    Suspicion(
+                        last,
+                        f"{size(footprint)} fit the last-level caches ({size(claimed)}), so it may not be of memory",
+                        f"measure with at least {size(4 * claimed)}",
+                    )
+                )
+    return found
+
+
+def _last_level(record: Record, caches: Sequence[Mapping[str, Any]]) -> int:
+    """Claimed size of all last-level caches that the CPUs of a record use, bytes; 0 if unknown."""
+    level = max((int(c.get("level", 0)) for c in caches), default=0)
+    text = record.conditions.get("cpus") or record.conditions.get("observed_cpus")
+    cpus = set(grammar.cpus("cpus", str(text))) if text is not None else set()
+    return sum(
+        int(c.get("size_bytes") or 0)
+        for c in caches
+        if c.get("level") == level and (not cpus or cpus & set(c.get("cpus", ())))
+    )
+
+
+def _prefetched(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
+    """Latencies of a constant stride within a page, beyond the first cache."""
+    first = min((int(c["size_bytes"]) for c in caches if c.get("level") == 1), default=32 << 10)
+    own = [
+        r
+        for r in records
+        if (r.instrument, r.metric) == ("latency", "load_latency")
+        and r.conditions.get("pattern") == "stride"
+        and 0 < int(str(r.conditions.get("stride_bytes", PAGE))) < PAGE
+        and int(str(r.conditions.get("footprint_bytes", 0))) > first
+    ]
+    return [
+        Suspicion(
+            series[-1],
+            f"prefetchers can follow a constant stride of {_condition('stride_bytes', series[-1])}, so it may not be a "
+            "latency",
+            "use --pattern random",
+        )
+        for series in _series(own, "footprint_bytes")
+    ]
+
+
+def _falling(records: Sequence[Record]) -> list[Suspicion]:
+    """Latencies that fall as the footprint or the load grows; the largest fall of each curve."""
+    found = []
+    for (instrument, metric), condition in _RISING.items():
+        own = [r for r in records if (r.instrument, r.metric) == (instrument, metric)]
+        for series in _series(own, condition):
+            falls = [
+                (after.value / before.value, before, after)
+                for before, after in pairwise(series)
+                if ratio(_measured(after), _measured(before), FALL).word == "lower"
+                and after.value < before.value / (1 + FALL)
+            ]
+            if falls:
+                share, before, after = min(falls, key=lambda f: f[0])
+                shown = [_condition(condition, r) for r in (before, after)]
+                found.append(
+                    Suspicion(
+                        after,
+                        f"{number(share, 2)} of the {plain(before.value, before.unit)} at {shown[0]}, although at "
+                        f"{shown[1]} it cannot be less",
+                        "repeat both points together",
+                    )
+                )
+    return found
+
+
+def _measured(record: Record) -> Measured:
+    return Measured(record.value, record.bounds, ", ".join(sorted(record.flags)))
+
+
+def _condition(name: str, record: Record) -> str:
+    value = int(str(record.conditions[name]))
+    return size(value) if name.endswith("_bytes") else f"{value} {name}"
+
+
+def _slow_blas(records: Sequence[Record]) -> list[Suspicion]:
+    """BLAS libraries that stay far below the measured peak; the best matrix of each library counts."""
+    groups: dict[tuple[object, ...], list[Record]] = {}
+    for r in records:
+        if r.metric == "peak_share":
+            key = (r.instrument, *(r.conditions.get(k) for k in ("cpus", "threads", "library", "library_kernel")))
+            groups.setdefault(key, []).append(r)
+    found = []
+    for same in groups.values():
+        best = max(same, key=lambda r: r.value)
+        if best.value >= ENOUGH_OF_PEAK or best.flags:
+            continue
+        c = best.conditions
+        tried = ", ".join(
+            f"{k.removeprefix('trial_')} {plain(float(str(v)), 'flop/s')}"
+            for k, v in c.items()
+            if k.startswith("trial_") and v
+        )
+        who = f"{c.get('library')}" + (f" with its kernel {c['library_kernel']}" if c.get("library_kernel") else "")
+        forced = c.get("kernel_chosen_by") == "environment"
+        found.append(
+            Suspicion(
+                best,
+                f"{who} stays below {percent(ENOUGH_OF_PEAK)} of the measured peak"
+                + (", which OPENBLAS_CORETYPE in the environment forces" if forced else "")
+                + (f"; kernels tried: {tried}" if tried else ""),
+                "unset OPENBLAS_CORETYPE" if forced else "install a library that supports this processor (--library)",
+            )
+        )
+    return found
