@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
@@ -123,6 +123,7 @@ def test_an_impossible_pace_says_what_would_be_possible() -> None:
     assert why.value.nearest.metrics["memory_gb_per_s"] <= half[1] * (1 + 1e-6)
 
 
+@example(seed=300, run_time_s=10.0, threads=1)  # grows unevenly, and a note says so
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), run_time_s=st.sampled_from([10.0, 20.0, 60.0]), threads=st.sampled_from([1, 2]))
 def test_what_a_mix_gives_can_be_prescribed_and_is_met_on_paper(seed: int, run_time_s: float, threads: int) -> None:
@@ -132,7 +133,7 @@ def test_what_a_mix_gives_can_be_prescribed_and_is_met_on_paper(seed: int, run_t
     assert len({p.variant.kernel for p in program.parts}) >= 20
     told = program.uniformity.worst_deviation
     assert told
-    assert max(told.values()) <= 0.01 or any("strays" in n for n in program.notes)
+    assert max(told.values()) <= 0.01 or any("deviates from even growth" in n for n in program.notes)
     if wish.metrics["write_fraction"] > 0.05:
         assert max(told.values()) <= 0.01
     assert max(p.calls * p.variant.wall_s for p in program.parts) <= 0.21 * run_time_s
