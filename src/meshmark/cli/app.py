@@ -417,7 +417,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
         MeshmarkError: A step failed.
     """
     from meshmark.describe import description
-    from meshmark.measure.repetitions import pool_steps, unique
+    from meshmark.measure.repetitions import pool_steps, shortfall, unique
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
     from meshmark.terminal.tables import print_tables
@@ -436,6 +436,8 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
                 f"absent: {absence.metric or absence.instrument}: {absence.reason}"
                 + (f" (to enable: {absence.enable})" if absence.enable else "")
             )
+    if text := shortfall(records, plan.budget_s):
+        say(f"note: {text}")
     for line in [*_suspicious(records), *_history(records, Store(store), run_id)]:
         say(line)
     d = description(plan.steps[0].instrument)

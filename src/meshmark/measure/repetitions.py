@@ -18,6 +18,7 @@ from meshmark.measure.plan import Step
 from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
 
+MIN_SAMPLES: Final = 6  # fewer give no 95 % interval of the median
 MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 
 
@@ -79,6 +80,36 @@ def quality(records: Iterable[Record]) -> Quality:
         sum(map(bool, flags.values())),
         dict(sorted(counts.items())),
         sum(wide[key] and not of for key, of in flags.items()),
+    )
+
+
+def shortfall(records: Iterable[Record], budget_s: float) -> str:
+    """Say which points have too few samples or too wide an interval, and which budget would probably do; "" if none.
+
+    Half the width of an interval shrinks with the square root of the number of samples. Only results for which a width
+    was requested count. The width of flagged ones, and of those with modes, does not: more samples do not reduce it.
+
+    Args:
+        budget_s: Of the whole measurement, s.
+    """
+    growth: dict[str, float] = {}  # of the sampling time of a point
+    for r in records:
+        if not r.interval_asked or r.metric.endswith(MODE):
+            continue
+        key = json.dumps([r.machine, *_point(r)], sort_keys=True, default=str)
+        needed = max(1.0, MIN_SAMPLES / len(r.samples))
+        steady = not r.flags and "run_modes" not in r.conditions
+        if steady and not r.converged and r.half_width is not None:
+            needed = max(needed, (r.half_width / r.interval_asked) ** 2)
+        growth[key] = max(growth.get(key, 1.0), needed)
+    short = sum(g > 1 for g in growth.values())
+    if not short:
+        return ""
+    budget = budget_s * max(1.2, math.fsum(growth.values()) / len(growth))
+    rounded = math.ceil(budget - 1e-6) if budget < 100 else 10 * math.ceil(budget / 10 - 1e-6)
+    return (
+        f"{short} of {len(growth)} point{'s' * (len(growth) != 1)} with fewer than {MIN_SAMPLES} samples or a wider "
+        f"interval than requested; --budget {rounded}s would probably do"
     )
 
 

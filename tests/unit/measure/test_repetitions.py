@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure.plan import Plan, Step
-from meshmark.measure.repetitions import Quality, modes, point_key, pool, pool_steps, quality, unique
+from meshmark.measure.repetitions import Quality, modes, point_key, pool, pool_steps, quality, shortfall, unique
 from meshmark.store.record import MODE, Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run
@@ -153,3 +153,22 @@ def test_quality_counts_points_and_not_metrics() -> None:
     assert quality([line(1e-7), replace(line(1e-7), machine="another")]).points == 2
     unknown = replace(line(1e-7), instrument="of a later version")
     assert quality([unknown, replace(unknown, conditions={"x": 1}), replace(unknown, metric="m")]).points == 2
+
+
+def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
+    def wide(half: float, **more: Any) -> Record:
+        return replace(line(1.0, interval_asked=0.02, **more), value=1.0, interval=(1 - half, 1 + half))
+
+    assert shortfall([wide(0.02), wide(0.01, home_node=1)], 10) == ""
+    text = shortfall([wide(0.04), wide(0.01, home_node=1)], 10)
+    assert text.startswith("1 of 2 points") and "--budget 25s" in text  # four times as long for one of two
+    few = wide(0.01)
+    few = replace(few, samples=few.samples[:3], interval=None)
+    assert "--budget 20s" in shortfall([few], 10)
+    assert "--budget 20s" in shortfall([replace(few, flags=frozenset({"stolen"}))], 10)
+    assert "--budget 12s" in shortfall([wide(0.0201)], 10)  # at least a fifth more
+    assert "--budget 400s" in shortfall([wide(0.04)], 99)
+    # What more samples do not help:
+    assert shortfall([replace(wide(0.2), flags=frozenset({"stolen"}))], 10) == ""
+    assert shortfall([wide(0.2, run_modes=2)], 10) == ""
+    assert shortfall([replace(line(1.0), interval=(0.5, 1.5))], 10) == ""  # no width was requested
