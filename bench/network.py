@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 from meshmark.model.engine import find_engine
 
 SHARES: Final = (0.1, 0.3, 0.5, 0.7, 0.85)  # of the saturation load
-PACKETS: Final = 12_000  # measured by each, after as many
+PACKETS: Final = 40_000  # measured by each, after as many
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,9 @@ class Result:
     cpu_s: float
 
 
-def booksim(binary: str, of: Setting, load: float) -> Result:
+def booksim(binary: str, of: Setting, load: float, packets: int = PACKETS) -> Result:
     """Run BookSim. It does not count hops: `hops` is the number of packets."""
-    period = max(1000, int(PACKETS * of.flits / of.nodes / load / 3))
+    period = max(2000, int(packets * of.flits / of.nodes / load / 3))
     with tempfile.NamedTemporaryFile("w", suffix=".cfg") as config:
         config.write(
             BOOKSIM + f"k = {of.k}; n = {of.dimensions}; num_vcs = {of.channels}; vc_buf_size = {of.buffer};\n"
@@ -135,9 +135,9 @@ def booksim(binary: str, of: Setting, load: float) -> Result:
     accepted = re.findall(r"Accepted flit rate average ?= ([0-9.]+)", text)
     cycles = re.findall(r"Time taken is (\d+) cycles", text)
     rate = float(accepted[-1]) if accepted else float("nan")
-    packets = rate * of.nodes * float(cycles[-1]) / of.flits if cycles else float("nan")
+    carried = rate * of.nodes * float(cycles[-1]) / of.flits if cycles else float("nan")
     stable = "unstable" not in text and latency
-    return Result(float(latency[-1]) if stable else float("nan"), rate, packets, cpu)
+    return Result(float(latency[-1]) if stable else float("nan"), rate, carried, cpu)
 
 
 def ours(of: Setting, load: float) -> Result:
@@ -154,7 +154,7 @@ def saturation(binary: str, of: Setting) -> float:
     low, high = 0.0, 1.0
     while high - low > 0.0101:
         middle = (low + high) / 2
-        found = booksim(binary, of, middle)
+        found = booksim(binary, of, middle, PACKETS // 4)
         low, high = (middle, high) if found.accepted >= 0.97 * middle else (low, middle)
     return low
 
@@ -173,7 +173,7 @@ def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
                 f"{each:7.2f} {own:6.3f}  {each / own:5.1f} x",
                 flush=True,
             )
-        theirs, mine = booksim(binary, of, 1.0), ours(of, 1.0)
+        theirs, mine = booksim(binary, of, 1.0, PACKETS // 4), ours(of, 1.0)
         print(f"{of}  1.000 accepted {theirs.accepted:.3f} and {mine.accepted:.3f}; saturation {limit:.2f}", flush=True)
 
 

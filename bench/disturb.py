@@ -1,0 +1,164 @@
+"""Are disturbed measurements flagged, and quiet ones not? One row for each kind of disturbance that can be made here.
+
+Each measurement is a fresh process: a pointer chase and a triad on one CPU. Meanwhile something disturbs it, all the
+time. The machine should be quiet otherwise. Migration and pages need root. Not made here: a changing frequency, a second
+guest that takes CPU time, page faults inside the timed region (no process can cause them in another without support of
+the kernel), and memory of a wrong node (`tests/guest/`).
+
+example: .venv/bin/python bench/disturb.py --count 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from meshmark.native import find_native
+
+MEASUREMENTS: Final = {
+    "chase": ("latency", "--footprint", "16MiB"),
+    "triad": ("bandwidth", "--kernel", "triad", "--threads", "1", "--footprint", "64MiB"),
+}
+THP: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+Disturbance = Callable[[int], AbstractContextManager[None]]  # given the process that is measured
+
+
+def threads_of(process: int) -> list[int]:
+    with suppress(OSError):
+        return [int(t.name) for t in Path(f"/proc/{process}/task").iterdir()]
+    return []
+
+
+@contextmanager
+def running(argv: list[str]) -> Iterator[None]:
+    """A program beside the measurement."""
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        try:
+            yield
+        finally:
+            child.kill()
+
+
+@contextmanager
+def repeating(act: Callable[[], None], every_s: float) -> Iterator[None]:
+    """An action, again and again, until the measurement has ended."""
+    ended = threading.Event()
+
+    def loop() -> None:
+        while not ended.wait(every_s):
+            with suppress(OSError):
+                act()
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def hog(cpu: int) -> Disturbance:
+    return lambda _: running(["taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"])
+
+
+def memory(cpu: int) -> Disturbance:
+    argv = ["taskset", "-c", str(cpu), *probe("bandwidth", "--kernel", "triad", "--threads", "1", "--cpus", str(cpu))]
+    return lambda _: running([*argv, "--footprint", "256MiB", "--budget", "60s"])
+
+
+def migration(cpus: list[int]) -> Disturbance:
+    def begin(process: int) -> AbstractContextManager[None]:
+        turn = iter(range(1 << 30))
+
+        def move() -> None:
+            for thread in threads_of(process):
+                os.sched_setaffinity(thread, {cpus[next(turn) % len(cpus)]})
+
+        return repeating(move, 0.02)
+
+    return begin
+
+
+@contextmanager
+def small_pages(_: int) -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def without_thp() -> Iterator[None]:
+    chosen = THP.read_text().partition("[")[2].partition("]")[0]
+    THP.write_text("never")
+    try:
+        yield
+    finally:
+        THP.write_text(chosen)
+
+
+def probe(*argv: str) -> list[str]:
+    return [str(find_native("meshmark-probe")), *argv]
+
+
+def flags_of(name: str, cpu: int, disturb: Disturbance | None, budget: str) -> list[set[str]]:
+    """The flags of each point of a measurement on a CPU."""
+    argv = probe(*MEASUREMENTS[name], "--cpus", str(cpu), "--budget", budget)
+    with (
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child,
+        disturb(child.pid) if disturb else contextlib.nullcontext(),
+    ):
+        text, _ = child.communicate()
+    lines = [json.loads(line) for line in text.splitlines()]
+    found: dict[str, set[str]] = {}
+    for line in lines:
+        if line["type"] == "result" and "derived_from" not in line["conditions"]:
+            key = json.dumps([line["conditions"].get(k) for k in ("footprint_bytes", "kernel", "store")])
+            found.setdefault(key, set()).update(line["flags"])
+    return list(found.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
+    parser.add_argument("--budget", default="1s", help="of each measurement [1s]")
+    given = parser.parse_args()
+    cpus = sorted(os.sched_getaffinity(0))
+    own, other = cpus[0], cpus[-1]
+    root = os.geteuid() == 0
+    kinds: dict[str, tuple[Disturbance | None, set[str]]] = {
+        "quiet": (None, set()),
+        "hog on the CPU": (hog(own), {"disturbed", "stolen"}),
+        "hog on another CPU": (hog(other), {"disturbed", "stolen"}),
+        "memory traffic of another CPU": (memory(other), {"disturbed", "stolen"}),
+    }
+    if root:
+        kinds["moved to another CPU"] = (migration([own, other]), {"migrated"})
+    if root and THP.exists():
+        kinds["pages of another size"] = (small_pages, {"page_size"})
+    print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
+    for kind, (disturb, expected) in kinds.items():
+        for name in MEASUREMENTS:
+            found: list[set[str]] = []
+            with without_thp() if kind == "pages of another size" else contextlib.nullcontext():
+                for _ in range(given.count):
+                    found += flags_of(name, own, disturb, given.budget)
+                    time.sleep(0.05)
+            flagged = sum(bool(f & expected) if expected else bool(f) for f in found)
+            counts = Counter(flag for f in found for flag in f)
+            order = sorted(counts, key=lambda flag: (flag not in expected, -counts[flag]))
+            share = 100 * flagged / max(1, len(found))
+            text = ", ".join(f"{flag} {counts[flag]}" for flag in order)
+            print(f"{kind:30} {name:>8} {len(found):6d} {share:6.1f} %  {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
