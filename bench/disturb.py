@@ -1,7 +1,7 @@
 """Are disturbed measurements flagged, and quiet ones not? One row for each kind of disturbance that can be made here.
 
 Each measurement is a fresh process: a pointer chase and a triad on one CPU. Meanwhile something disturbs it, all the
-time. The machine should be quiet otherwise. Migration and pages need root. Not made here: a changing frequency, a second
+time. The machine should be quiet otherwise. Migration and pages need root. Not made here: a changing frequency, another
 guest that takes CPU time, page faults inside the timed region (no process can cause them in another without support of
 the kernel), and memory of a wrong node (`tests/guest/`).
 
