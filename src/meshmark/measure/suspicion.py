@@ -6,10 +6,12 @@ Each rule uses only what a run itself contains: its results, and the caches that
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from meshmark.errors import UsageError
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import MODE, Record
 from meshmark.values import grammar
@@ -49,17 +51,26 @@ def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = 
         caches: Of the host's topology: level, kind, size_bytes, cpus.
     """
     own = [r for r in records if r.source == "host" and not r.metric.endswith(MODE)]
-    known = [c for c in caches if c.get("kind") != "instruction"]
+    known = [
+        c
+        for c in caches
+        if isinstance(c, Mapping) and isinstance(c.get("size_bytes"), int) and c.get("kind") != "instruction"
+    ]
     return [*_cached(own, known), *_prefetched(own, known), *_falling(own), *_slow_blas(own)]
+
+
+def _whole(record: Record, condition: str) -> int | None:
+    value = record.conditions.get(condition)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _series(records: Iterable[Record], condition: str) -> list[list[Record]]:
     """Records that differ in one condition only, ascending in it."""
     groups: dict[str, list[Record]] = {}
     for record in records:
-        if isinstance(record.conditions.get(condition), int):
+        if _whole(record, condition) is not None:
             groups.setdefault(point_key(record, without=condition), []).append(record)
-    return [sorted(g, key=lambda r: int(str(r.conditions[condition]))) for g in groups.values()]
+    return [sorted(g, key=lambda r: _whole(r, condition) or 0) for g in groups.values()]
 
 
 def _cached(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> list[Suspicion]:
@@ -70,7 +81,7 @@ def _cached(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) -> l
         own = [r for r in records if r.instrument == instrument and r.metric in metrics]
         for series in _series(own, condition):
             last = series[-1]
-            footprint, claimed = int(str(last.conditions[condition])), _last_level(last, caches)
+            footprint, claimed = _whole(last, condition) or 0, _last_level(last, caches)
             if footprint <= claimed:
                 found.append(
                     Suspicion(
@@ -86,7 +97,10 @@ def _last_level(record: Record, caches: Sequence[Mapping[str, Any]]) -> int:
     """Claimed size of all last-level caches that the CPUs of a record use, bytes; 0 if unknown."""
     level = max((int(c.get("level", 0)) for c in caches), default=0)
     text = record.conditions.get("cpus") or record.conditions.get("observed_cpus")
-    cpus = set(grammar.cpus("cpus", str(text))) if text is not None else set()
+    cpus: set[int] = set()
+    if isinstance(text, str):
+        with suppress(UsageError):  # records of other tools may have anything here
+            cpus = set(grammar.cpus("cpus", text))
     return sum(
         int(c.get("size_bytes") or 0)
         for c in caches
@@ -102,8 +116,8 @@ def _prefetched(records: Sequence[Record], caches: Sequence[Mapping[str, Any]]) 
         for r in records
         if (r.instrument, r.metric) == ("latency", "load_latency")
         and r.conditions.get("pattern") == "stride"
-        and 0 < int(str(r.conditions.get("stride_bytes", PAGE))) < PAGE
-        and int(str(r.conditions.get("footprint_bytes", 0))) > first
+        and 0 < (_whole(r, "stride_bytes") or PAGE) < PAGE
+        and (_whole(r, "footprint_bytes") or 0) > first
     ]
     return [
         Suspicion(
@@ -147,7 +161,7 @@ def _measured(record: Record) -> Measured:
 
 
 def _condition(name: str, record: Record) -> str:
-    value = int(str(record.conditions[name]))
+    value = _whole(record, name) or 0
     return size(value) if name.endswith("_bytes") else f"{value} {name}"
 
 
@@ -165,9 +179,9 @@ def _slow_blas(records: Sequence[Record]) -> list[Suspicion]:
             continue
         c = best.conditions
         tried = ", ".join(
-            f"{k.removeprefix('trial_')} {plain(float(str(v)), 'flop/s')}"
+            f"{k.removeprefix('trial_')} {plain(v, 'flop/s')}"
             for k, v in c.items()
-            if k.startswith("trial_") and v
+            if k.startswith("trial_") and isinstance(v, float) and v > 0
         )
         who = f"{c.get('library')}" + (f" with its kernel {c['library_kernel']}" if c.get("library_kernel") else "")
         forced = c.get("kernel_chosen_by") == "environment"

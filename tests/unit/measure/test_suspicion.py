@@ -78,3 +78,11 @@ def test_a_library_far_below_the_peak_is_named_with_what_was_tried() -> None:
     (forced,) = texts(share(0.46, kernel_chosen_by="environment"))
     assert "OPENBLAS_CORETYPE in the environment forces" in forced and "unset OPENBLAS_CORETYPE" in forced
     assert texts(share(0.81)) == []
+
+
+@pytest.mark.parametrize("odd", [True, "much", 1.5, None])
+def test_conditions_of_an_odd_kind_are_no_reason_to_fail(odd: object) -> None:
+    conditions = {"pattern": "stride", "stride_bytes": odd, "footprint_bytes": odd, "cpus": odd, "chains": odd}
+    for instrument, metric in (("latency", "load_latency"), ("bandwidth", "bandwidth_net"), ("gups", "update_rate")):
+        assert texts(record(instrument, metric, 1.0, table_bytes=odd, **conditions)) == []
+    assert suspicions([triad(24 << 20)], [{"level": 3}, {"level": 3, "size_bytes": None}]) == []
