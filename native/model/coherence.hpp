@@ -10,6 +10,7 @@
 #include "memory.hpp"
 #include "network.hpp"
 #include "node_rules.hpp"
+#include "pool.hpp"
 #include "transaction.hpp"
 
 namespace mm::model {
@@ -59,7 +60,7 @@ class Protocol {
   Directory& directory_;
   Calendar& calendar_;
   std::optional<SingleWriterCheck> check_;
-  TransactionPool pool_;
+  Pool<Transaction> pool_;
   std::uint64_t requested_ = 0, answered_ = 0;
 };
 

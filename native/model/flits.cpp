@@ -97,14 +97,7 @@ FlitNetwork::FlitNetwork(const Graph& graph, const Routing& routing, const Route
 }
 
 void FlitNetwork::inject(std::uint32_t endpoint, std::uint32_t p) {
-  Packet& packet = pool_.at(p);
-  packet.next = kNone;
-  Queue& queue = queues_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + packet.klass];
-  if (queue.head == kNone)
-    queue.head = p;
-  else
-    pool_.at(queue.tail).next = p;
-  queue.tail = p;
+  queues_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + pool_[p].klass].push(pool_, p);
   ++inside_;
   sending_[endpoint / 64] |= bit(endpoint % 64);
 }
@@ -183,7 +176,7 @@ void FlitNetwork::send(std::uint32_t endpoint) {
     std::uint32_t klass = source.klass;
     for (std::size_t i = 0; i < classes && queues_[endpoint * classes + klass].head == kNone; ++i)
       klass = klass + 1 == classes ? 0 : klass + 1;
-    Queue& queue = queues_[endpoint * classes + klass];
+    PoolQueue& queue = queues_[endpoint * classes + klass];
     if (queue.head == kNone) {
       sending_[endpoint / 64] &= ~bit(endpoint % 64);
       return;
@@ -193,11 +186,10 @@ void FlitNetwork::send(std::uint32_t endpoint) {
     for (std::uint32_t i = 0; i < per_class_; ++i) {
       c = c < first || c + 1 >= first + per_class_ ? first : c + 1;
       if (room[c] > 0) {
-        source.sending = queue.head;
-        source.left = pool_.at(queue.head).flits;
+        source.sending = queue.pop(pool_);
+        source.left = pool_[source.sending].flits;
         source.channel = c;
-        follow(e.input << shift_ | c, queue.head);
-        queue.head = pool_.at(queue.head).next;
+        follow(e.input << shift_ | c, source.sending);
         source.klass = static_cast<std::uint8_t>(klass + 1 == classes ? 0 : klass + 1);
         break;
       }
@@ -216,7 +208,7 @@ void FlitNetwork::send(std::uint32_t endpoint) {
 /// The output of the head of a channel, and the virtual channels that it may use there.
 void FlitNetwork::route(std::uint32_t channel) {
   Channel& c = channels_[channel];
-  const Packet& packet = pool_.at(head_of(channel));
+  const Packet& packet = pool_[head_of(channel)];
   const std::uint32_t input = channel >> shift_, router = graph_.inputs[input].router;
   const Endpoint& target = graph_.endpoints[packet.target];
   const std::uint32_t first = packet.klass * per_class_, width = static_cast<std::uint32_t>(rules_.channels.width);
@@ -300,8 +292,8 @@ void FlitNetwork::own(Router& router, const Request& request, std::uint64_t choi
   if (!inputs_[input].wanting) router.wanting &= ~bit(input - router.in);
   ++hops_;
   const std::uint32_t p = head_of(request.channel);
-  ++pool_.at(p).hops;
-  c.left = pool_.at(p).flits;
+  ++pool_[p].hops;
+  c.left = pool_[p].flits;
   if (outputs_[request.output].to != kNone) follow(outputs_[request.output].to | k, p);
   if (allocation_ == 0)
     activate(request.channel);

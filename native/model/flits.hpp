@@ -27,8 +27,8 @@ class FlitNetwork {
   /// Pre: routing in dimension order, no bus.
   FlitNetwork(const Graph& graph, const Routing& routing, const RouterRules& rules, std::uint64_t seed);
 
-  std::uint32_t fresh() { return pool_.packet(); }
-  Packet& packet(std::uint32_t p) { return pool_.at(p); }
+  std::uint32_t fresh() { return pool_.take(); }
+  Packet& packet(std::uint32_t p) { return pool_[p]; }
   void release(std::uint32_t p) { pool_.release(p); }
 
   /// Sends a packet from an endpoint in the current cycle. It waits in an unlimited queue of its class.
@@ -93,9 +93,6 @@ class FlitNetwork {
     std::int64_t free_from = 0;
     std::uint8_t klass = 0;
   };
-  struct Queue {
-    std::uint32_t head = kNone, tail = kNone;
-  };
   struct Request {
     std::uint32_t channel, rank, output;
     std::uint64_t free;
@@ -155,7 +152,7 @@ class FlitNetwork {
   std::vector<std::uint64_t> stamp_;
   std::uint64_t serial_ = 0;
   std::vector<Source> sources_;
-  std::vector<Queue> queues_;  ///< endpoint x class
+  std::vector<PoolQueue> queues_;  ///< endpoint x class
   std::int64_t cycle_ = 0, last_change_ = 0, last_move_ = 0;
   std::uint64_t inside_ = 0, hops_ = 0;
 };

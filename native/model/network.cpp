@@ -92,7 +92,7 @@ void Network::bound(std::uint32_t endpoint, int klass, int flits) {
 
 void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   const Endpoint& e = graph_.endpoints[endpoint];
-  Packet& packet = pool_.at(p);
+  Packet& packet = pool_[p];
   ++inside_;
   packet.next = kNone;
   packet.escape_class = kFresh;
@@ -104,12 +104,7 @@ void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
       refill(e.input, v, now);
       return;
     }
-  Source& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + packet.klass];
-  if (source.head == kNone)
-    source.head = p;
-  else
-    pool_.at(source.tail).next = p;
-  source.tail = p;
+  sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + packet.klass].push(pool_, p);
 }
 
 /// Accounts for the injection port and the pipeline, both from the packet's arrival at the head of the injection queue,
@@ -118,7 +113,7 @@ void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
   const Queue& queue = queues_[input * v_ + v];
   const std::uint32_t endpoint = graph_.inputs[input].from_endpoint;
   const Endpoint& e = graph_.endpoints[endpoint];
-  const Packet& packet = pool_.at(queue.head);
+  const Packet& packet = pool_[queue.head];
   const Time start = std::max(packet.born, injecting_[endpoint]);
   injecting_[endpoint] = start + (e.fs_per_flit * packet.flits + 500) / 1000;
   const Time pipeline = graph_.is_bus(e.router) ? 0 : rules_.pipeline;
@@ -126,21 +121,21 @@ void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
 }
 
 void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {
-  Packet& packet = pool_.at(p);
+  Packet& packet = pool_[p];
   Queue& queue = queues_[input * v_ + packet.channel];
   packet.next = kNone;
   if (queue.head == kNone) {
     queue.head = queue.tail = p;
     lead(input, packet.channel, now);
   } else {
-    pool_.at(queue.tail).next = p;
+    pool_[queue.tail].next = p;
     queue.tail = p;
   }
 }
 
 void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
   Queue& queue = queues_[input * v_ + v];
-  const Packet& packet = pool_.at(queue.head);
+  const Packet& packet = pool_[queue.head];
   const std::uint32_t router = graph_.inputs[input].router;
   const Endpoint& target = graph_.endpoints[packet.target];
   queue.retry = queue.ready = from;
@@ -198,7 +193,7 @@ bool Network::has_space(std::uint32_t space, int flits, Time now, Time& when) {
 }
 
 bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice) {
-  const int flits = pool_.at(queue.head).flits;
+  const int flits = pool_[queue.head].flits;
   const std::uint32_t first = queue.klass * per_class_, adaptive = static_cast<std::uint32_t>(rules_.channels.adaptive),
                       width = static_cast<std::uint32_t>(rules_.channels.width);
   Time when = kNever;
@@ -341,8 +336,7 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
     const Nominee& n = nominees[o];
     const Time until = servers_[graph_.outputs[out + o].server].busy_until;
-    const bool address =
-        graph_.is_bus(router) && pool_.at(queues_[n.input * v_ + n.channel].head).flits <= address_flits_;
+    const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
     if (until > now && !address) {  // a bus that was just granted to another output
       again = std::min(again, until);
       continue;
@@ -360,7 +354,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   const Choice& choice = nominee.choice;
   Queue& queue = queues_[input * v_ + v];
   const std::uint32_t p = queue.head;
-  Packet& packet = pool_.at(p);
+  Packet& packet = pool_[p];
   const std::uint32_t o = graph_.first_output[router] + choice.output;
   const Output& output = graph_.outputs[o];
   const std::uint32_t space = o * v_ + choice.channel;
@@ -401,11 +395,9 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
     waiting_[input] &= ~bit;
     if (waiting_[input] == 0) inputs_waiting_[router] &= ~(std::uint64_t{1} << (input - graph_.first_input[router]));
     if (const std::uint32_t endpoint = graph_.inputs[input].from_endpoint; endpoint != kNone) {
-      Source& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + queue.klass];
+      PoolQueue& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + queue.klass];
       if (source.head != kNone) {
-        queue.head = queue.tail = source.head;
-        source.head = pool_.at(source.head).next;
-        pool_.at(queue.head).next = kNone;
+        queue.head = queue.tail = source.pop(pool_);
         refill(input, v, now);
       }
     }
@@ -425,7 +417,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
 }
 
 Time Network::tail_of(std::uint32_t p, Time head) const {
-  const Packet& packet = pool_.at(p);
+  const Packet& packet = pool_[p];
   return head + duration(graph_.endpoints[packet.target].output, packet.flits);
 }
 
@@ -445,7 +437,7 @@ std::string Network::waits() const {
     if (queues_[q].head == kNone) continue;
     const auto input = static_cast<std::uint32_t>(q / v_);
     const std::uint32_t router = graph_.inputs[input].router, from = graph_.inputs[input].from_output;
-    const std::uint32_t target = pool_.at(queues_[q].head).target;
+    const std::uint32_t target = pool_[queues_[q].head].target;
     if (from == kNone) continue;
     if (++shown > 12) {
       text += "; ...";

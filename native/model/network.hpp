@@ -45,8 +45,8 @@ class Network {
  public:
   Network(const Graph& graph, const Routing& routing, const RouterRules& rules, Calendar& calendar);
 
-  std::uint32_t packet() { return pool_.packet(); }
-  Packet& at(std::uint32_t p) { return pool_.at(p); }
+  std::uint32_t packet() { return pool_.take(); }
+  Packet& at(std::uint32_t p) { return pool_[p]; }
   void release(std::uint32_t p) { pool_.release(p); }
 
   /// Sends a packet from an endpoint. It waits in an unlimited queue of its class until the router accepts it.
@@ -146,11 +146,8 @@ class Network {
   std::vector<std::uint8_t> turn_;             ///< of inputs: the channel with priority
   std::vector<std::uint8_t> favoured_;         ///< of outputs: the input with priority
   std::vector<Time> next_;                     ///< of routers: time of the next arbitration
-  struct Source {
-    std::uint32_t head = kNone, tail = kNone;
-  };
-  std::vector<Source> sources_;  ///< endpoint x class
-  std::vector<Time> injecting_;  ///< endpoint: busy until
+  std::vector<PoolQueue> sources_;             ///< endpoint x class
+  std::vector<Time> injecting_;                ///< endpoint: busy until
   PacketPool pool_;
   int address_flits_ = 0;
   std::uint64_t inside_ = 0, hops_ = 0;

@@ -1,9 +1,9 @@
 #pragma once
-/// Packets of a network, in a pool that hands out numbers.
+/// Packets of a network.
 #include <cstdint>
-#include <vector>
 
 #include "graph.hpp"
+#include "pool.hpp"
 #include "routing.hpp"
 
 namespace mm::model {
@@ -21,29 +21,6 @@ struct Packet {
   Time born = 0;
 };
 
-class PacketPool {
- public:
-  std::uint32_t packet() {
-    if (free_ == kNone) {
-      packets_.emplace_back();
-      return static_cast<std::uint32_t>(packets_.size() - 1);
-    }
-    const std::uint32_t p = free_;
-    free_ = packets_[p].next;
-    packets_[p] = Packet{};
-    return p;
-  }
-  Packet& at(std::uint32_t p) { return packets_[p]; }
-  const Packet& at(std::uint32_t p) const { return packets_[p]; }
-  void release(std::uint32_t p) {
-    packets_[p].next = free_;
-    free_ = p;
-  }
-  std::size_t bytes() const { return packets_.capacity() * sizeof(Packet); }
-
- private:
-  std::vector<Packet> packets_;
-  std::uint32_t free_ = kNone;
-};
+using PacketPool = Pool<Packet>;
 
 }  // namespace mm::model

@@ -1,7 +1,6 @@
 #pragma once
 /// An access of a core, and the transaction that completes it.
 #include <cstdint>
-#include <vector>
 
 #include "graph.hpp"
 #include "network.hpp"
@@ -51,29 +50,6 @@ struct Transaction {
   State state = State::clean;
   std::uint8_t sharers = 0;
   bool traced = false;
-};
-
-class TransactionPool {
- public:
-  std::uint32_t take() {
-    if (free_ == kNone) {
-      all_.emplace_back();
-      return static_cast<std::uint32_t>(all_.size() - 1);
-    }
-    const std::uint32_t t = free_;
-    free_ = all_[t].next;
-    all_[t] = Transaction{};
-    return t;
-  }
-  Transaction& operator[](std::uint32_t t) { return all_[t]; }
-  void release(std::uint32_t t) {
-    all_[t].next = free_;
-    free_ = t;
-  }
-
- private:
-  std::vector<Transaction> all_;
-  std::uint32_t free_ = kNone;
 };
 
 }  // namespace mm::model

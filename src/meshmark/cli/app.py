@@ -32,7 +32,7 @@ from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home, find_home
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from meshmark.describe import Description
     from meshmark.measure.plan import Plan
@@ -417,6 +417,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
         MeshmarkError: A step failed.
     """
     from meshmark.describe import description
+    from meshmark.machine.sysfs import from_sysfs
     from meshmark.measure.repetitions import pool_steps, shortfall, unique
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
@@ -438,7 +439,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
             )
     if text := shortfall(records, plan.budget_s):
         say(f"note: {text}")
-    for line in [*_suspicious(records), *_history(records, Store(store), run_id)]:
+    for line in [*_suspicious(records, from_sysfs().to_dict()), *_history(records, Store(store), run_id)]:
         say(line)
     d = description(plan.steps[0].instrument)
     for result in results:
@@ -451,13 +452,11 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
         raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
 
 
-def _suspicious(records: Sequence[Record]) -> list[str]:
+def _suspicious(records: Sequence[Record], topology: Mapping[str, Any]) -> list[str]:
     """Results of this host that are probably not what they are called."""
-    from meshmark.machine.sysfs import from_sysfs
     from meshmark.measure.suspicion import suspicions
 
-    caches: Any = from_sysfs().to_dict()["caches"]
-    return [s.text for s in suspicions(records, caches)]
+    return [f"suspicious: {s.text}" for s in suspicions(records, topology.get("caches", ()))]
 
 
 def _history(records: Sequence[Record], store: Store, run: str) -> list[str]:
@@ -564,7 +563,9 @@ def survey(
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     paths = write_report(records, absences, info, folder)
-    for line in [*_suspicious(records), *_history(records, Store(store or data_home() / "store"), info.run_id)]:
+    topology: Any = info.host.get("topology", {})
+    earlier = _history(records, Store(store or data_home() / "store"), info.run_id)
+    for line in [*_suspicious(records, topology), *earlier]:
         say(line)
     say(
         f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "

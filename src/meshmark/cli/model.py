@@ -18,7 +18,6 @@ from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.model.claims.base import Row
     from meshmark.model.machine import MachineFile
     from meshmark.store.record import Record
 
@@ -367,7 +366,7 @@ def validate_(
                     "modelled": r.finding.modelled[:44],
                     "role": r.counts_as,
                     "verdict": verdict(r),
-                    **({"follows": _strongest(r)} if sensitivity else {}),
+                    **({"follows": str(r.depends[0]) if r.depends else ""} if sensitivity else {}),
                 }
                 for r in rows
             ],
@@ -383,11 +382,6 @@ def validate_(
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
         paths = write_page(rows, out or Path("validation"), made)
         say(f"page: {paths[0]}")
-
-
-def _strongest(row: Row) -> str:
-    """The assumed number that a result follows most, with its elasticity."""
-    return f"{row.depends[0].elasticity:+.2f} {row.depends[0].machine} {row.depends[0].key}" if row.depends else ""
 
 
 @app.command("fit")

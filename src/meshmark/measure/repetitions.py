@@ -17,6 +17,7 @@ from meshmark.describe import descriptions
 from meshmark.measure.plan import Step
 from meshmark.store.record import MODE, OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
+from meshmark.values.verdicts import Measured
 
 MIN_SAMPLES: Final = 6  # fewer give no 95 % interval of the median
 MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
@@ -32,6 +33,16 @@ def point_key(record: Record, without: str = "") -> str:
     return json.dumps(
         [record.metric, instrument, {k: v for k, v in requested.items() if k != without}, derived], sort_keys=True
     )
+
+
+def measured(record: Record) -> Measured:
+    """A record for a verdict; its flags are doubts."""
+    return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
+
+
+def _place(record: Record) -> str:
+    """Key of a record's machine and point; all metrics of one measurement have the same."""
+    return json.dumps([record.machine, *_point(record)], sort_keys=True, default=str)
 
 
 def _point(record: Record) -> list[Any]:
@@ -71,7 +82,7 @@ def quality(records: Iterable[Record]) -> Quality:
     for r in records:
         if r.metric.endswith(MODE):
             continue
-        key = json.dumps([r.machine, *_point(r)], sort_keys=True, default=str)
+        key = _place(r)
         flags[key] = flags.get(key, frozenset()) | r.flags
         wide[key] = wide.get(key, False) or not r.converged
     counts = Counter(f for of in flags.values() for f in of)
@@ -96,7 +107,7 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     for r in records:
         if not r.interval_asked or r.metric.endswith(MODE):
             continue
-        key = json.dumps([r.machine, *_point(r)], sort_keys=True, default=str)
+        key = _place(r)
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
         steady = not r.flags and "run_modes" not in r.conditions
         if steady and not r.converged and r.half_width is not None:

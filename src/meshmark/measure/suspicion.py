@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.measure.repetitions import point_key
+from meshmark.measure.repetitions import measured, point_key
 from meshmark.store.record import MODE, Record
 from meshmark.values import grammar
 from meshmark.values.units import NBSP, number, percent, plain, size
-from meshmark.values.verdicts import Measured, ratio
+from meshmark.values.verdicts import ratio
 
 PAGE: Final = 4096  # prefetchers do not cross a page of this size; bytes
 ENOUGH_OF_PEAK: Final = 0.8  # share of the measured peak below which a BLAS library is not the machine's limit
@@ -40,7 +40,7 @@ class Suspicion:
     @property
     def text(self) -> str:
         r = self.record
-        whole = f"suspicious: {r.instrument} {r.metric} {plain(r.value, r.unit)}: {self.reason}; {self.remedy}"
+        whole = f"{r.instrument} {r.metric} {plain(r.value, r.unit)}: {self.reason}; {self.remedy}"
         return whole.replace(NBSP, " ")
 
 
@@ -139,7 +139,7 @@ def _falling(records: Sequence[Record]) -> list[Suspicion]:
             falls = [
                 (after.value / before.value, before, after)
                 for before, after in pairwise(series)
-                if ratio(_measured(after), _measured(before), FALL).word == "lower"
+                if ratio(measured(after), measured(before), FALL).word == "lower"
                 and after.value < before.value / (1 + FALL)
             ]
             if falls:
@@ -154,10 +154,6 @@ def _falling(records: Sequence[Record]) -> list[Suspicion]:
                     )
                 )
     return found
-
-
-def _measured(record: Record) -> Measured:
-    return Measured(record.value, record.bounds, ", ".join(sorted(record.flags)))
 
 
 def _condition(name: str, record: Record) -> str:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
+from meshmark.measure.repetitions import measured
 from meshmark.report.ranking import (
     clearest,
     half_text,
     legend,
     letters,
-    measured,
     print_columns,
     ranks_of,
     ratio_of,

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from meshmark.measure.repetitions import measured
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values import verdicts
 from meshmark.values.units import Scale, number, scale_for
 from meshmark.values.units import size as format_bytes
-from meshmark.values.verdicts import Measured, Ranked, Ratio
+from meshmark.values.verdicts import Ranked, Ratio
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -162,11 +163,6 @@ class Comparison(NamedTuple):
 def bounds(record: Record) -> tuple[float, float]:
     """The bounds of the median, in s; unbounded with too few samples."""
     return record.bounds or (0.0, math.inf)
-
-
-def measured(record: Record) -> Measured:
-    """A record for a verdict; its flags are doubts."""
-    return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
 
 
 def ratio_of(one: Record, other: Record) -> Ratio:

@@ -129,7 +129,7 @@ def _statement(row: Row) -> dict[str, Any]:
         "modelled": of.modelled,
         "error": "" if of.error_percent is None else f"{of.error_percent:+.1f} %",
         "role": row.counts_as + (f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""),
-        "depends": [f"{d.elasticity:+.2f} {d.machine} {d.key}" for d in (row.depends or ())[:3]],
+        "depends": list(map(str, (row.depends or ())[:3])),
         "kind": {True: "in", False: "out", None: "none"}[of.inside],
         "verdict": verdict(row),
         "why": of.why,

@@ -60,6 +60,9 @@ class Sensitivity:
     key: str
     elasticity: float  # relative change of the result over that of the number, the largest of the compared numbers
 
+    def __str__(self) -> str:
+        return f"{self.elasticity:+.2f} {self.machine} {self.key}"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
