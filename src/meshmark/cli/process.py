@@ -88,26 +88,44 @@ def flushed() -> OSError | None:
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ended_by = signal.SIGINT  # the last signal, because the parser catches the exception that it causes
+_RETRY_S: Final = 0.01
 _limit = ""  # why no thread can be started: OpenBLAS, part of NumPy, raises SIGINT in that case
 
 
 def end_by_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored."""
+    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored.
+
+    While a module is imported, the exception waits: C++ libraries abort if one leaves their initialization.
+    """
 
     owner = os.getpid()
 
-    def end(number: int, _: FrameType | None) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
         global _ended_by, _limit  # noqa: PLW0603
         if os.getpid() != owner:
             os._exit(128 + number)  # a forked child before exec, which would print the exception
         _ended_by = signal.Signals(number)
         if number == signal.SIGINT:
             _limit = _no_thread()
-        raise KeyboardInterrupt
+        finish(number, frame)
+
+    def finish(_: int, frame: FrameType | None) -> None:
+        if _imports(frame):
+            signal.signal(signal.SIGALRM, finish)
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
+        else:
+            raise KeyboardInterrupt
 
     for number in _ENDING:
         if signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
             signal.signal(number, end)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported in this frame or in a caller."""
+    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+        frame = frame.f_back
+    return frame is not None
 
 
 @contextlib.contextmanager

@@ -212,6 +212,26 @@ def test_a_signal_at_the_first_moment_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
 
 
+def test_an_import_ends_before_the_command_is_interrupted(tmp_path: Path) -> None:
+    """An exception that leaves the initialization of a C++ library aborts the process."""
+    (tmp_path / "library.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+        "try:\n    time.sleep(0.1)\n"
+        "except KeyboardInterrupt:\n    os.abort()\n"
+        "print('complete', flush=True)\n"
+    )
+    program = (
+        f"import sys, time; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['meshmark', 'version']\n"
+        "from meshmark.cli import app as cli\n"
+        "def load():\n    import library\n    while True: time.sleep(0.01)\n"
+        "cli.find_home = load; cli.main()"
+    )
+    done = python(program)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "complete\n")
+    assert done.stderr == "meshmark: ended by SIGTERM\n"
+
+
 def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
     """Ctrl-C goes to it as well, between fork and exec."""
     program = (
