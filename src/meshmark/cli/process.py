@@ -123,7 +123,7 @@ def end_by_signals() -> None:
 
 def _imports(frame: FrameType | None) -> bool:
     """Whether a module is being imported in this frame or in a caller."""
-    while frame and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
+    while frame and "importlib._bootstrap" not in frame.f_code.co_filename:
         frame = frame.f_back
     return frame is not None
 
