@@ -35,6 +35,8 @@ Program read_program(const std::string& path) {
   program.threads = prescription.whole("threads", 1, 1, 1 << 16);
   if (target.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
   if (program.pace > 0) program.run_time_s = prescription.real("run_time_s", 1e-3, 1e6);
+  if (const json planned = whole.value("planned", json()); planned.is_object() && planned.contains("run_time_s"))
+    program.planned_s = Fields{planned, shown + ": planned"}.real("run_time_s", 0, 1e12);
   const json& shares = file.at("shares");
   double sum = 0;
   if (!shares.is_array() || shares.size() != static_cast<std::size_t>(program.threads))

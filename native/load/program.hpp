@@ -24,6 +24,7 @@ struct Program {
   std::string name;
   int threads = 1;
   double run_time_s = 0, pace = 0;  ///< from the target profile; with a pace > 0, calls start no earlier than planned
+  double planned_s = 0;             ///< time of all calls; 0 if the file does not state it
   std::vector<double> shares;       ///< by thread: share of each call's units; the sum is 1
   std::vector<Part> parts;
 };

@@ -110,7 +110,9 @@ class ProgramRun {
                 {"waiting_s", after.waited_s - before_.waited_s},
                 {"spun_s", spun_s_},
                 {"late_s", late_s_},
+                {"pace", program_.pace},
                 {"wrong", wrong}});
+    if (program_.planned_s > 0) end["planned_s"] = program_.planned_s;
     emit(end);
     return wrong;
   }
@@ -181,6 +183,7 @@ int program_verb(int argc, char** argv) {
     return 0;
   }
   Executor executor(program);
+  clock_info();  // calibrates the clock before use
   emit({{"type", "ready"},
         {"program", program.name},
         {"pid", getpid()},
@@ -190,7 +193,6 @@ int program_verb(int argc, char** argv) {
     std::string line;
     if (!std::getline(std::cin, line)) return 0;  // the process that would release it has ended
   }
-  clock_info();  // calibrates the clock before use
   ProgramRun run(program, executor, window_s);
   run.run();
   if (const std::vector<std::string> wrong = run.finish(); !wrong.empty())

@@ -207,6 +207,7 @@ TEST(JobTotal, SumsTheTimesOfTheProgramWithoutThoseBeforeItsRelease) {
   Start start;
   start.name = "a", start.copy = 2;
   Job job = ended(start);
+  job.started_s = 0.5, job.ready_s = 1.25;
   job.base_cpu_s = 1, job.base_system_s = 0.25;
   job.orphans_user_s = 0.5, job.orphans_system_s = 0.125;
   const JobUse use{.waiting_s = 0.75,
@@ -217,7 +218,7 @@ TEST(JobTotal, SumsTheTimesOfTheProgramWithoutThoseBeforeItsRelease) {
                    .processes = 4,
                    .bytes = {{0, 100}, {2, 300}}};
   EXPECT_EQ(job.total(use), json::parse(R"({"type": "total", "program": "a", "copy": 2, "pid": 77, "how": "ok",
-      "status": 0, "released_s": 1.5, "ended_s": 11.75, "wall_s": 10.25, "user_s": 5.25, "system_s": 2.125,
+      "status": 0, "setup_s": 0.75, "released_s": 1.5, "ended_s": 11.75, "wall_s": 10.25, "user_s": 5.25, "system_s": 2.125,
       "waiting_s": 0.75, "sleeping_s": 1.25, "unseen_s": 0.375, "threads": 5, "processes": 4, "migrations": 6,
       "minor_faults": 10, "major_faults": 20, "switches_voluntary": 30, "switches_involuntary": 40,
       "largest_bytes": 3072, "pages": {"0": 100, "2": 300}})"));

@@ -31,6 +31,7 @@ def made_load(
     cut: bool = False,
     moved: float = 0.0,
     conditions: Mapping[str, Any] | None = None,
+    done: Mapping[str, Mapping[str, float]] | None = None,
     **about: Any,
 ) -> Path:
     """A run whose copies lasted as long as is said (s), each on a CPU of its own from the clock's start on.
@@ -41,6 +42,7 @@ def made_load(
         died: programs that were ended by a signal.
         cut: without its end.
         moved: B/s to memory that each copy tells in windows of 0.1 s.
+        done: what each copy of a synthetic program counted itself, by program.
         about: keys of every program in the scenario.
     """
     folder.mkdir(parents=True)
@@ -112,6 +114,8 @@ def made_load(
                 "cpus": str(i % 2),
             }
         )
+        if p in (done or {}):
+            lines.append({"type": "done", "t_s": end_s, **of, **(done or {})[p]})
         how = {"how": "signal", "signal": 9} if p in died else {"how": "ok", "status": 0}
         lines.append(
             {
@@ -120,6 +124,7 @@ def made_load(
                 **of,
                 "pid": 100 + i,
                 **how,
+                "setup_s": 0.25,
                 "released_s": BEGIN_S,
                 "ended_s": end_s,
                 "wall_s": wall,

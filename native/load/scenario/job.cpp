@@ -92,7 +92,8 @@ json Job::total(const JobUse& seen_use) const {
       std::max(0.0, seconds(use.ru_utime) + seconds(use.ru_stime) - base_cpu_s) + orphans_user_s + orphans_system_s;
   json pages = json::object();
   for (const auto& [node, n] : seen_use.bytes) pages[std::to_string(node)] = n;
-  line.update({{"released_s", rounded(released_s)},
+  line.update({{"setup_s", rounded(ready_s - started_s)},
+               {"released_s", rounded(released_s)},
                {"ended_s", rounded(ended_s)},
                {"wall_s", rounded(ended_s - released_s)},
                {"user_s", rounded(std::max(0.0, cpu_s - system_s))},

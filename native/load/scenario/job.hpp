@@ -29,7 +29,7 @@ struct Job {
   const Start* start;
   Child child;
   Phase phase = Phase::setting_up;
-  double released_s = 0, ended_s = 0;
+  double started_s = 0, ready_s = 0, released_s = 0, ended_s = 0;
   double base_cpu_s = 0, base_system_s = 0;  ///< CPU time before its release
   int wait_status = 0;
   rusage use{};

@@ -115,6 +115,7 @@ void Supervisor::fail(Job& job, const std::string& reason) {
 void Supervisor::start(std::size_t job) {
   Job& j = jobs_.all[job];
   if (!j.start->cgroup.empty()) groups_.make(j.start->cgroup);
+  j.started_s = clock_.now();
   try {
     j.child = spawn(*j.start, inherited_);
     jobs_.by_pid[j.child.pid] = job;
@@ -138,6 +139,13 @@ void Supervisor::set_up() {
     }
     wait_until(deadline_s);
   }
+}
+
+void Supervisor::set_ready(Job& job, json more) {
+  job.phase = Phase::ready;
+  job.ready_s = clock_.now();
+  more.update({{"pid", job.child.pid}, {"setup_s", rounded(job.ready_s - job.started_s)}});
+  journal_.event("ready", job.start, more);
 }
 
 void Supervisor::release(std::size_t job) {
@@ -229,9 +237,8 @@ void Supervisor::wait_until(double until_s) {
 bool Supervisor::handle_status(Job& job) {
   const bool more = job.read_status();
   if (job.status_text == "\n" && job.phase == Phase::setting_up) {
-    job.phase = Phase::ready;
     job.status_text.clear();
-    journal_.event("ready", job.start, {{"pid", job.child.pid}});
+    set_ready(job);
   }
   if (job.child.status < 0 && !job.status_text.empty()) fail(job, job.status_text);
   return more;
@@ -243,8 +250,7 @@ void Supervisor::handle_line(Job& job, std::string_view text) {
   if (!line.is_object()) return;
   const json type = line.value("type", json());
   if (type == "ready" && job.phase == Phase::setting_up) {
-    job.phase = Phase::ready;
-    journal_.event("ready", job.start, {{"pid", job.child.pid}, {"memory_bytes", line.value("memory_bytes", json())}});
+    set_ready(job, {{"memory_bytes", line.value("memory_bytes", json())}});
   } else if (type == "variant") {
     journal_.of_program("variant", *job.start, line);
   } else if (type == "end") {

@@ -268,6 +268,7 @@ def _program_use(
             copy=copy,
             how=how,
             reason=reason,
+            setup_s=float(total.get("setup_s", 0.0)),
             released_s=float(total["released_s"]) - begin,
             ended_s=float(total["ended_s"]) - begin,
             unseen_s=float(total["unseen_s"]),

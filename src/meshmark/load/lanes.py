@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.load.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
-from meshmark.values.units import seconds_of
+from meshmark.values.units import plain, seconds_of
 
 MAX_LANES: Final = 64
 STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
 MIN_DRAWN_S: Final = 0.01  # shorter threads appear in tables, not in charts
+CHECK: Final = "checking results"  # a phase of synthetic programs, drawn over the states
 STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut": "the run was killed"}
 
 
@@ -25,6 +27,12 @@ class Lane:
     threads: list[ThreadUse] = field(default_factory=list)
     first: bool = False  # the first lane of its copy
     group: bool = False  # the first lane of its program
+
+    @property
+    def check(self) -> tuple[float, float] | None:
+        """The time in which its program checked its results, s after the start of the clock; None without a check."""
+        p = self.program
+        return (p.ended_s - p.check_s, p.ended_s) if p.synthetic and p.how == "ok" and p.check_s > 0 else None
 
     def duration_s(self) -> float:
         """Without the gaps between consecutive threads."""
@@ -140,7 +148,65 @@ def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
         ("Sum of run times", seconds_of(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
         ("Sum of waiting", seconds_of(t.waiting_s), "for a CPU, all threads"),
         ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
+        *_of_plans(run),
     ]
+
+
+def _of_plans(run: LoadRun) -> list[tuple[str, str, str]]:
+    """Rows of the header about synthetic programs."""
+    setups = [p.setup_s for p in run.programs if p.synthetic]
+    gaps = [(abs(p.plan_gap), p.plan_gap, p.program) for p in run.programs if p.plan_gap is not None]
+    rows = [("Set-up", seconds_of(max(setups)), "before the start, the longest")] if setups else []
+    if gaps:
+        _, gap, program = max(gaps)
+        rows.append(("Against plan", f"{100 * gap:+.1f} %", f"run time of {program}, the farthest off"))
+    return rows
+
+
+def plan_lines(run: LoadRun) -> list[str]:
+    """For each synthetic program, a line with its run time and rates, as planned and as got, and its other phases."""
+    by_program: dict[str, list[ProgramUse]] = {}
+    for p in run.programs:
+        if p.synthetic and p.how == "ok":
+            by_program.setdefault(p.program, []).append(p)
+    return [f"{name}: {_plan_text(copies)}" for name, copies in by_program.items()]
+
+
+def _plan_text(copies: Sequence[ProgramUse]) -> str:
+    parts = [f"ran {_range([p.running_s for p in copies], seconds_of)}"]
+    if gaps := [p.plan_gap for p in copies if p.plan_gap is not None]:
+        planned_s = float(copies[0].done["planned_s"])
+        parts[0] += f" of {seconds_of(planned_s)} planned ({_range(gaps, lambda g: f'{100 * g:+.1f} %')})"
+    for metric, (what, unit) in _RATE_NAMES.items():
+        if got := [r[metric] for p in copies if metric in (r := p.rates())]:
+            text = f"{what} {_range(got, functools.partial(plain, unit=unit))}"
+            if gaps:
+                text += f" of {plain(got[0] * (1 + gaps[0]), unit)}"
+            parts.append(text)
+    if paced := [p for p in copies if p.paced]:
+        spun = _range([100 * float(p.done["spun_s"]) / p.running_s for p in paced], lambda v: f"{v:.1f} %")
+        late_s = max(float(p.done["late_s"]) for p in paced)
+        parts.append(
+            f"busy-waited {spun} of its time to keep its schedule"
+            + (f" and ended {seconds_of(late_s)} behind it" if late_s > 0 else "")
+        )
+    parts.append(f"set up in {_range([p.setup_s for p in copies], seconds_of)} before the start")
+    parts.append(f"checked its results in {_range([p.check_s for p in copies], seconds_of)}")
+    return ", ".join(parts)
+
+
+_RATE_NAMES: Final = {
+    "memory_rate": ("memory", "B/s"),
+    "cache_rate": ("caches", "B/s"),
+    "flop_rate": ("arithmetic", "flop/s"),
+    "integer_rate": ("integers", "op/s"),
+    "io_rate": ("files", "B/s"),
+}
+
+
+def _range(values: Sequence[float], text: Callable[[float], str]) -> str:
+    low, high = text(min(values)), text(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def tick_step(span: float, max_ticks: int) -> float:

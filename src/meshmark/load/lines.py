@@ -85,6 +85,7 @@ _OPTIONAL: Final[dict[str, Test]] = {
     "signal": _whole,
     "reason": _text,
     "pages": _by_node,
+    "setup_s": _time,
 }
 _SUMS: Final = ("done", "window")  # lines whose values are all numbers, except for these keys
 _NO_SUMS: Final = frozenset({"type", "program", "wrong"})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from meshmark.load.synthesis import Measured, recalibrate
 from meshmark.native import die_with_parent
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU, above which CPU time replaces wall time
+VARIES: Final = 0.05  # error of a trial after a correction, above which times vary too much to keep a plan
 FLOOR: Final = 0.005  # smaller errors are not corrected: repeated runs of one program differ by more
 
 
@@ -160,14 +162,15 @@ def calibrate(
     floor: float = FLOOR,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Program, list[Trial]]:
-    """The program after up to `rounds` trials, each followed by a correction, and the trials.
+    """The program after up to `rounds` trials, each followed by a correction, and the trials. Trials that disagree are
+    a note of the program.
 
     Args:
         trial_s: duration of a trial, at most that of the program.
         rounds: maximum number of trials; calibration ends early once the error is within `floor`.
     """
     trials: list[Trial] = []
-    name = program.profile.name
+    name, error = program.profile.name, 0.0
     for number in range(rounds):
         short = shortened(program, trial_s)
         # Without a schedule, whose spinning would hide the time of the kernels.
@@ -187,4 +190,17 @@ def calibrate(
             Measured(wall_s=program.totals()["wall_s"] * (1 + error), per_call_s=trial.per_call_s),
             damping=1.0 if number == 0 else 0.7,
         ).program
+    if len(trials) > 1 and abs(error) > VARIES and not program.profile.pace:
+        note = varying(error)
+        progress(f"note: {name}: {note}")
+        program = dataclasses.replace(program, notes=(*program.notes, note))
     return program, trials
+
+
+def varying(error: float) -> str:
+    """What the relative error of a trial after a correction means for the run."""
+    pace = min(0.9, math.ceil(40 * abs(error)) / 20)  # twice the error, in steps of 0.05
+    return (
+        f"after a correction, the last trial was {100 * error:+.1f} % off its planned time: times vary on this "
+        f"machine, and the run may differ from its plan as much; pace = {pace:g} keeps the program on schedule"
+    )

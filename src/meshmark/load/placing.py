@@ -16,7 +16,7 @@ from meshmark.load.scenario import Member, Scenario, about_program
 from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
-from meshmark.values.inputs import LIST, Excerpt, checked, found, shown
+from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, found, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +234,7 @@ class _VariantExcerpt(Excerpt):
 class _ProgramExcerpt(Excerpt):
     prescription: _ProfileExcerpt
     variants: Annotated[tuple[_VariantExcerpt, ...], LIST]
+    notes: Annotated[tuple[Annotated[str, PRINTABLE], ...], LIST] = ()
 
 
 def _read_excerpt(path: Path) -> tuple[dict[str, Any], _ProgramExcerpt]:
@@ -252,6 +253,15 @@ def run_time_of(path: Path) -> float:
         UsageError: the file cannot be read, or is not a program.
     """
     return _read_excerpt(path)[1].prescription.run_time_s
+
+
+def notes_of(path: Path) -> tuple[str, ...]:
+    """Where a program deviates from its target profile, one line each.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a program.
+    """
+    return _read_excerpt(path)[1].notes
 
 
 def profile_difference(path: Path, profile: TargetProfile) -> str:

@@ -17,6 +17,10 @@ METRICS: Final[Mapping[str, Metric]] = {
     for m in (
         # A copy of a program.
         Metric("elapsed", "s", "lower", "time from a program's start to its end"),
+        Metric("setup", "s", "lower", "time that a program's process needed before it could start"),
+        Metric("running", "s", "lower", "time of a synthetic program's calls, spinning included"),
+        Metric("check", "s", "lower", "time from a synthetic program's last call to its end: it checks its results"),
+        Metric("plan_gap", "1", "none", "relative difference of the running time from the planned one"),
         Metric("user", "s", "lower", "CPU time in user mode, sum over threads"),
         Metric("system", "s", "lower", "CPU time in the Linux kernel, sum over threads"),
         Metric("waiting", "s", "lower", "time that runnable threads waited for a CPU, sum over threads"),
@@ -49,13 +53,6 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("serialisation", "1", "lower", "share of an OpenMP program's time in which only one thread runs"),
         Metric("running_threads", "1", "higher", "mean number of running threads of an OpenMP program"),
     )
-}
-_RATES: Final = {
-    "memory_rate": ("memory_read_bytes", "memory_write_bytes"),
-    "cache_rate": ("cache_bytes",),
-    "flop_rate": ("flops",),
-    "integer_rate": ("int_ops",),
-    "io_rate": ("io_read_bytes", "io_write_bytes"),
 }
 
 
@@ -125,15 +122,16 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         ):
             add(metric, value, observed, flags)
         add("attained", p.cpu_share, observed, flags)
-        wall = float(p.done.get("wall_s", 0.0))
         if p.paced:
             add("spun", float(p.done["spun_s"]), observed, flags)
             add("late", float(p.done["late_s"]), observed, flags)
-        if wall > 0:
-            for metric, keys in _RATES.items():
-                amount = sum(float(p.done.get(k, 0.0)) for k in keys)
-                if amount > 0:
-                    add(metric, amount / wall, observed, flags)
+        if p.synthetic:
+            for metric, value in (("setup", p.setup_s), ("running", p.running_s), ("check", p.check_s)):
+                add(metric, value, observed, flags)
+            if p.plan_gap is not None:
+                add("plan_gap", p.plan_gap, observed, flags)
+            for metric, value in p.rates().items():
+                add(metric, value, observed, flags)
             moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
             if moved > 0:
                 add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, observed, flags)

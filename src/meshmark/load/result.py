@@ -22,6 +22,13 @@ STOLEN: Final = 0.01
 MISPLACED: Final = 0.01  # share of a program's memory on other nodes; without a strict binding, also at least 1 MiB
 _MAX_NAMED: Final = 5  # programs named in one message
 Key = tuple[str, int]  # a program and its copy
+RATES: Final[Mapping[str, tuple[str, ...]]] = {  # the counts that make up each metric
+    "memory_rate": ("memory_read_bytes", "memory_write_bytes"),
+    "cache_rate": ("cache_bytes",),
+    "flop_rate": ("flops",),
+    "integer_rate": ("int_ops",),
+    "io_rate": ("io_read_bytes", "io_write_bytes"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +83,15 @@ class ThreadUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse:
     """A copy of a program with all its processes and threads. `how` it ended: ok, status, signal, timeout, stopped,
-    failed (never started) or cut (the run was killed). Times are sums over its threads."""
+    failed (never started) or cut (the run was killed). Times are sums over its threads.
+
+    A synthetic program has three phases: set-up, before the run starts; its calls; and the check of its results."""
 
     program: str
     copy: int
     how: str
     reason: str = ""  # if `how` is not ok
+    setup_s: float = 0.0  # from the start of its process until it could be released
     released_s: float = 0.0
     ended_s: float = 0.0
     user_s: float = 0.0
@@ -100,9 +110,38 @@ class ProgramUse:
         return self.ended_s - self.released_s
 
     @property
+    def synthetic(self) -> bool:
+        """Whether it counted its work itself."""
+        return float(self.done.get("wall_s", 0.0)) > 0
+
+    @property
+    def running_s(self) -> float:
+        """Duration of its calls with the waits of its schedule; of a command, from its release to its end."""
+        return float(self.done["wall_s"]) if self.synthetic else self.wall_s
+
+    @property
+    def check_s(self) -> float:
+        """From the last call of a synthetic program to its end."""
+        return max(0.0, self.wall_s - self.running_s)
+
+    @property
+    def plan_gap(self) -> float | None:
+        """Relative difference of `running_s` from the plan; None without a plan. Rates are off by its inverse, because
+        the counts are as planned."""
+        planned_s = float(self.done.get("planned_s", 0.0))
+        return self.running_s / planned_s - 1 if self.synthetic and planned_s > 0 else None
+
+    def rates(self) -> dict[str, float]:
+        """The metrics of `RATES` over `running_s`, without those that are 0."""
+        if not self.synthetic:
+            return {}
+        amounts = {m: sum(float(self.done.get(k, 0.0)) for k in keys) for m, keys in RATES.items()}
+        return {m: amount / self.running_s for m, amount in amounts.items() if amount > 0}
+
+    @property
     def paced(self) -> bool:
         """Whether it followed a schedule."""
-        return float(self.done.get("spun_s", 0.0)) > 0 or float(self.done.get("late_s", 0.0)) > 0
+        return any(float(self.done.get(k, 0.0)) > 0 for k in ("pace", "spun_s", "late_s"))
 
     @property
     def cpu_share(self) -> float:

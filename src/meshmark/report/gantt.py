@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from meshmark.load.lanes import (
+    CHECK,
     STATES,
     STATUS,
     Lane,
@@ -22,6 +23,7 @@ from meshmark.load.lanes import (
     lane_shares,
     lanes,
     percent_of,
+    plan_lines,
     shortened,
     tick_step,
     totals_of,
@@ -42,6 +44,7 @@ _WIDTH, _LEFT, _RIGHT = 1100, 176, 186
 _LANE, _GAP, _GROUP = 20, 5, 9  # px
 _HEAD: Final = 128
 _PANEL: Final = 44
+_MIN_CHECK: Final = 0.5  # px; a shorter check is not drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class _Lane:
     Attributes:
         layers: class and path of each state, from bottom to top.
         moves: path of the marks at migrations.
+        check: position and width of the check of results; the width is 0 without one.
         failed: why the program was not started.
         cells: values of the columns on the right.
         end: how the program failed.
@@ -62,6 +66,7 @@ class _Lane:
     first: bool
     layers: Sequence[tuple[str, str]]
     moves: str
+    check: tuple[float, float]
     failed: str
     cells: Sequence[str]
     end: str
@@ -141,6 +146,9 @@ def gantt_svg(
     for kind, text in STATES:
         legend.append({"kind": kind, "text": text, "x": x})
         x += 40 + 5.9 * len(text)
+    if any(lane.check[1] > _MIN_CHECK for lane in drawn):
+        legend.append({"kind": "check", "text": CHECK, "x": x})
+        x += 40 + 5.9 * len(CHECK)
     title = str(run.scenario.get("name", "scenario"))
     about = (
         f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
@@ -165,6 +173,8 @@ def gantt_svg(
         bottom=bottom,
         ticks=[{"x": _LEFT + plot * t / end_s, "text": f"{t:g}{' s' if t + step > end_s else ''}"} for t in ticks],
         lanes=drawn,
+        lane_height=_LANE,
+        min_check=_MIN_CHECK,
         panels=panels,
         panel_height=_PANEL,
     )
@@ -191,6 +201,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
                 moves.append(f"M{x:.1f} {y - 3:.1f}v7")
                 last = x
     user, system, waiting, sleeping = lane.times_s()
+    from_s, to_s = lane.check if lane.threads and lane.check else (0.0, 0.0)
     p = lane.program
     failed = shortened(f"not started: {p.reason}", 100) if lane.first and p.how == "failed" else ""
     cells: list[str] = []
@@ -209,6 +220,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
         first=lane.first,
         layers=layers,
         moves="".join(moves),
+        check=(_LEFT + plot * from_s / end_s, plot * (to_s - from_s) / end_s),
         failed=failed,
         cells=cells,
         end=end,
@@ -304,14 +316,16 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     cost = run.end.get("sampling", {}).get("share")
     if cost is not None:
         subtitle.append(f"sampling used {100 * float(cost):.2f} % of a CPU")
-    heads = ("elapsed", "user", "system", "waiting", "sleeping", "CPU share", "threads", "moves")
+    heads = ("elapsed", "check", "user", "system", "waiting", "sleeping", "CPU share", "threads", "moves")
     programs = [
         {
             "name": f"{p.program} · {p.copy + 1}",
             "cells": ["–"] * len(heads)
             if p.how == "failed"
             else [
-                *map(seconds_of, (p.wall_s, p.user_s, p.system_s, p.waiting_s, p.sleeping_s)),
+                seconds_of(p.wall_s),
+                seconds_of(p.check_s) if p.synthetic else "–",
+                *map(seconds_of, (p.user_s, p.system_s, p.waiting_s, p.sleeping_s)),
                 f"{100 * p.cpu_share:.0f} %",
                 p.threads,
                 p.migrations,
@@ -340,6 +354,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
         recorded=_recorded(machine),
         program_heads=heads,
         programs=programs,
+        plans=plan_lines(run),
         thread_heads=("thread", "TID", "start", "elapsed", "user", "system", "waiting", "sleeping", "moves", "CPUs"),
         threads=threads,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from meshmark.load.lanes import (
+    CHECK,
     STATES,
     STATUS,
     end_text,
@@ -20,6 +21,7 @@ from meshmark.load.result import LoadRun
 from meshmark.values.units import seconds_of
 
 _MARKS: Final = "█▓░·"
+_CHECK: Final = "="
 
 
 def gantt_text(run: LoadRun, width: int = 100) -> str:
@@ -46,8 +48,11 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
         if lane.first and lane.program.how == "failed":
             out.append((text + "not started: " + lane.program.reason)[: max(60, width)])
             continue
-        for share in lane_shares(lane, end_s, bins):
-            text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
+        check = lane.check or (end_s, end_s)
+        for i, share in enumerate(lane_shares(lane, end_s, bins)):
+            checks = check[0] <= (i + 0.5) * end_s / bins < check[1]
+            mark = _CHECK if checks else _MARKS[max(range(4), key=lambda k: share[k])]
+            text += mark if sum(share) > 0 else " "
         user, system, waiting, sleeping = lane.times_s()
         moves = sum(t.migrations for t in lane.threads)
         text += (
@@ -65,6 +70,8 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             axis[at : at + len(mark)] = mark
     out.append(" " * (left + 1) + "".join(axis).rstrip())
     out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, STATES, strict=True)))
+    if any(lane.check for lane in rows):
+        out.append(" " * (left + 1) + f"{_CHECK} {CHECK}")
     if flags := flags_text(run):
         out.append(shortened(flags, max(60, width)))
     return "\n".join(out) + "\n"

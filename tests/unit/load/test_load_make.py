@@ -81,6 +81,7 @@ def test_counts_done_are_those_planned(program: Program) -> None:
     for name in ("flops", "int_ops", "load_bytes", "store_bytes", "memory_read_bytes", "memory_write_bytes"):
         assert trial.totals[name] == pytest.approx(totals[name], rel=1e-9), name
     assert trial.totals["calls"] == program.calls
+    assert trial.totals["planned_s"] == pytest.approx(totals["wall_s"])
     assert trial.metrics["write_fraction"] == pytest.approx(0.3, abs=0.005)
     assert set(trial.per_call_s) == {p.variant.name for p in program.parts}
     assert trial.wall_s >= trial.dedicated_s > 0
