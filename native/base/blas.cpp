@@ -2,14 +2,17 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <strings.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
-#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <system_error>
 
 #include "clock.hpp"
 #include "error.hpp"
@@ -21,18 +24,21 @@ using Dgemm = void (*)(const char*, const char*, const int*, const int*, const i
                        const int*, const double*, const int*, const double*, double*, const int*);
 using Dgesv = void (*)(const int*, const int*, double*, const int*, int*, double*, const int*, int*);
 
+constexpr const char* kThreadVariables[] = {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS"};
+
 struct Candidate {
   const char *which, *name;
   std::vector<const char*> files;
+  bool optimised = true;  ///< a library of its own, made for speed
 };
 
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = {
       {"mkl", "MKL", {"libmkl_rt.so.2", "libmkl_rt.so"}},
       {"openblas", "OpenBLAS", {"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so"}},
-      {"flexiblas", "FlexiBLAS", {"libflexiblas.so.3"}},
-      {"blis", "BLIS", {"libblis.so.4", "libblis.so.3", "libblis-mt.so"}},
-      {"reference", "reference BLAS", {"libblas.so.3"}}};
+      {"flexiblas", "FlexiBLAS", {"libflexiblas.so.3"}, false},
+      {"blis", "BLIS", {"libblis-mt.so.5", "libblis-mt.so", "libblis.so.4", "libblis.so.3"}},
+      {"reference", "reference BLAS", {"libblas.so.3"}, false}};
   return all;
 }
 
@@ -55,19 +61,23 @@ class Loaded final : public Blas {
   }
   bool can_solve() const override { return gesv_ != nullptr; }
 
+  bool own_lapack = false;
+
   bool open(const std::string& file, int threads) {
     void* handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
     gemm_ = symbol<Dgemm>(handle, "dgemm_");
     gesv_ = symbol<Dgesv>(handle, "dgesv_");
     if (gemm_ == nullptr) return false;
+    own_lapack = gesv_ != nullptr;
     if (gesv_ == nullptr)
       if (void* lapack = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL)) gesv_ = symbol<Dgesv>(lapack, "dgesv_");
     Dl_info info{};
     path = dladdr(reinterpret_cast<void*>(gemm_), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
     if (auto f = symbol<char* (*)()>(handle, "openblas_get_config")) name = "OpenBLAS", version = f();
     if (auto f = symbol<char* (*)()>(handle, "openblas_get_corename")) kernel = f();
-    if (auto f = symbol<const char* (*)()>(handle, "bli_info_get_version_str")) name = "BLIS", version = f();
+    if (auto f = symbol<const char* (*)()>(handle, "bli_info_get_version_str"))
+      version = f(), name = version.find("AOCL") == std::string::npos ? "BLIS" : "AOCL BLIS";
     if (auto f = symbol<void (*)(int)>(handle, "openblas_set_num_threads")) f(threads);
     if (auto f = symbol<void (*)(int)>(handle, "bli_thread_set_num_threads")) f(threads);
     if (auto f = symbol<void (*)(int)>(handle, "MKL_Set_Num_Threads")) name = "MKL", f(threads);
@@ -84,10 +94,23 @@ class Loaded final : public Blas {
   Dgesv gesv_ = nullptr;
 };
 
+/// Rate of a small product, flop/s; 0 if the product is wrong.
 double trial_rate(const Blas& blas) {
   constexpr int n = 384;
-  std::vector<double> a(n * n, 1.0), b(n * n, 2.0), c(n * n);
+  constexpr auto size = static_cast<std::size_t>(n);
+  std::vector<double> a(size * size), b(size * size), c(size * size);
+  for (std::size_t j = 0; j < size; ++j)
+    for (std::size_t i = 0; i < size; ++i) {
+      a[j * size + i] = static_cast<double>((7 * i + 3 * j) % 11);  // integers: sums are exact
+      b[j * size + i] = static_cast<double>((2 * i + 5 * j) % 13);
+    }
   blas.multiply(n, a.data(), b.data(), c.data());
+  for (std::size_t at = 0; at < size; at += 37) {
+    const std::size_t i = at, j = size - 1 - at;
+    double expected = 0;
+    for (std::size_t k = 0; k < size; ++k) expected += a[k * size + i] * b[j * size + k];
+    if (c[j * size + i] != expected) return 0;
+  }
   double best = 0;
   for (int i = 0; i < 3; ++i) {
     const Ticks begin = ticks();
@@ -97,36 +120,43 @@ double trial_rate(const Blas& blas) {
   return best;
 }
 
-/// Returns the rate of that kernel, measured in a child process; 0 if the child crashed (illegal instruction …) or the
-/// library rejected the name. A child is needed because the library reads the variable only once, when it is loaded.
-double try_kernel(const std::string& file, const std::string& kernel) {
+/// What a child process found out about a library.
+struct Tried {
+  char kernel[64], path[512];
+  double flop_rate;  ///< 0: a wrong product
+  bool solves;       ///< has its own LAPACK
+};
+
+/// Loads a library with one of its kernels ("": its default) in a child process, because a library reads the choice of
+/// its kernel only once, when it is loaded, and may crash. None if it is missing, crashed or rejected the kernel.
+std::optional<Tried> try_library(const std::string& file, const std::string& kernel) {
   int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) return 0;
+  if (pipe(pipe_ends) != 0) return std::nullopt;
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(10);
     close(STDERR_FILENO);  // hides the library's warnings about unknown names
-    setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
-    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    if (!kernel.empty()) setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
+    for (const char* variable : kThreadVariables) setenv(variable, "1", 1);
     Loaded blas;
-    double rate = blas.open(file, 1) ? trial_rate(blas) : 0;
-    std::string actual = blas.kernel;
-    const auto lower = [](std::string s) {
-      std::transform(s.begin(), s.end(), s.begin(),
-                     [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
-      return s;
-    };
-    if (lower(actual) != lower(kernel)) rate = 0;  // the library fell back to another kernel
-    const ssize_t written = write(pipe_ends[1], &rate, sizeof rate);
-    _exit(written == sizeof rate ? 0 : 1);
+    if (!blas.open(file, 1)) _exit(1);
+    if (!kernel.empty() && strcasecmp(blas.kernel.c_str(), kernel.c_str()) != 0) _exit(1);  // it fell back to another
+    Tried tried{};
+    blas.kernel.copy(tried.kernel, sizeof tried.kernel - 1);
+    std::error_code ignored;
+    const std::string path = std::filesystem::weakly_canonical(blas.path, ignored).string();
+    path.copy(tried.path, sizeof tried.path - 1);
+    tried.flop_rate = trial_rate(blas);
+    tried.solves = blas.own_lapack;
+    _exit(write(pipe_ends[1], &tried, sizeof tried) == sizeof tried ? 0 : 1);
   }
   close(pipe_ends[1]);
-  double rate = 0;
-  if (child < 0 || read(pipe_ends[0], &rate, sizeof rate) != sizeof rate) rate = 0;
+  Tried tried{};
+  const bool complete = child > 0 && read(pipe_ends[0], &tried, sizeof tried) == sizeof tried;
   close(pipe_ends[0]);
   if (child > 0) waitpid(child, nullptr, 0);
-  return rate;
+  return complete ? std::optional(tried) : std::nullopt;
 }
 
 std::vector<const char*> runnable_kernels() {
@@ -147,73 +177,79 @@ std::vector<const char*> runnable_kernels() {
 #endif
 }
 
-/// The kernel that the library selects by default, read in a child process.
-std::string default_kernel_of(const std::string& file) {
-  int pipe_ends[2];
-  if (pipe(pipe_ends) != 0) return {};
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(10);
-    Loaded blas;
-    if (blas.open(file, 1) && write(pipe_ends[1], blas.kernel.data(), blas.kernel.size()) < 0) _exit(1);
-    _exit(0);
-  }
-  close(pipe_ends[1]);
-  char text[100] = {};
-  const ssize_t n = child > 0 ? read(pipe_ends[0], text, sizeof text - 1) : 0;
-  close(pipe_ends[0]);
-  if (child > 0) waitpid(child, nullptr, 0);
-  return n > 0 ? std::string(text, static_cast<std::size_t>(n)) : std::string();
+/// A library with one of its kernels.
+struct Choice {
+  std::string library, file, kernel;
+  double flop_rate;
+};
+
+/// The installed libraries with their default kernels, in the order of `wanted`.
+std::vector<Choice> installed(const std::vector<Candidate>& wanted, bool solve) {
+  std::vector<Choice> found;
+  std::set<std::string> paths;  // one library may have several names
+  for (const Candidate& c : wanted)
+    for (const char* file : c.files) {
+      const auto tried = try_library(file, "");
+      // Without its own LAPACK, systems are solved by another library's.
+      if (!tried || (solve && !tried->solves && wanted.size() > 1)) continue;
+      if (paths.insert(tried->path).second) found.push_back({c.name, file, tried->kernel, tried->flop_rate});
+      break;
+    }
+  return found;
 }
 
 }  // namespace
 
-std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& kernel, int threads) {
+std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& kernel, int threads, bool solve) {
   std::vector<Candidate> wanted;
   for (const Candidate& c : candidates())
     if (which == "auto" || which == c.which) wanted.push_back(c);
-  const bool is_path = which.find('/') != std::string::npos;
-  if (is_path) wanted = {{"path", "BLAS", {which.c_str()}}};
+  if (which.find('/') != std::string::npos) {
+    if (access(which.c_str(), R_OK) != 0)
+      throw UsageError("library", "cannot read " + quote(which), "a shared library");
+    wanted = {{"path", "BLAS", {which.c_str()}}};
+  }
   if (wanted.empty())
     throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
-  for (const Candidate& c : wanted)
-    for (const char* file : c.files) {
-      // Probed in a child process too: once the library is loaded here, its kernel is fixed.
-      if (access(file, R_OK) != 0 && is_path)
-        throw UsageError("library", "cannot read " + quote(which), "a shared library");
-      const std::string default_kernel = default_kernel_of(file);
-      auto blas = std::make_unique<Loaded>();
-      blas->name = c.name;
-      if (!default_kernel.empty()) {  // OpenBLAS: it reports its kernel, and the kernel can be set
-        if (kernel != "auto") {
-          setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
-          blas->chosen_by = "user";
-        } else if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {
-          blas->chosen_by = "environment";
-        } else {
-          blas->trials.push_back({default_kernel, try_kernel(file, default_kernel)});
-          for (const char* name : runnable_kernels())
-            if (name != default_kernel) blas->trials.push_back({name, try_kernel(file, name)});
-          const auto best = std::max_element(blas->trials.begin(), blas->trials.end(),
-                                             [](auto& a, auto& b) { return a.flop_rate < b.flop_rate; });
-          // Switch only for a clear gain: the library's own choice rests on more than a short trial.
-          if (best->flop_rate > 1.1 * blas->trials.front().flop_rate) {
-            setenv("OPENBLAS_CORETYPE", best->kernel.c_str(), 1);
-            blas->chosen_by = "trial";
-          } else {
-            blas->chosen_by = "library";
+  std::vector<Choice> choices = installed(wanted, solve);
+  if (choices.empty())
+    throw Absent("no BLAS library is installed (looked for " + which + ")",
+                 "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
+  const bool forced = std::getenv("OPENBLAS_CORETYPE") != nullptr;
+  if (kernel == "auto" && !forced)
+    for (const Choice& c : std::vector<Choice>(choices))
+      if (!c.kernel.empty())  // OpenBLAS: its kernel can be set
+        for (const char* name : runnable_kernels())
+          if (name != c.kernel) {
+            const auto tried = try_library(c.file, name);
+            choices.push_back({c.library, c.file, name, tried ? tried->flop_rate : 0});
           }
-        }
-      } else {
-        blas->chosen_by = "library";
-      }
-      setenv("OPENBLAS_NUM_THREADS", std::to_string(threads).c_str(), 1);
-      setenv("BLIS_NUM_THREADS", std::to_string(threads).c_str(), 1);
-      setenv("OMP_NUM_THREADS", std::to_string(threads).c_str(), 1);
-      if (blas->open(file, threads)) return blas;
-    }
-  throw Absent("no BLAS library is installed (looked for " + which + ")",
-               "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
+  // Switch only for a clear gain: the first choice rests on more than a short trial.
+  const auto best = std::max_element(choices.begin(), choices.end(),
+                                     [](const Choice& a, const Choice& b) { return a.flop_rate < b.flop_rate; });
+  const bool switches = best->flop_rate > 1.1 * choices.front().flop_rate;
+  const Choice chosen = switches ? *best : choices.front();
+
+  auto blas = std::make_unique<Loaded>();
+  blas->name = chosen.library;
+  blas->chosen_by = switches ? "trial" : "library";
+  if (!chosen.kernel.empty() && kernel != "auto") {
+    setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
+    blas->chosen_by = "user";
+  } else if (!chosen.kernel.empty() && forced) {
+    blas->chosen_by = "environment";
+  } else if (!chosen.kernel.empty() && switches) {
+    setenv("OPENBLAS_CORETYPE", chosen.kernel.c_str(), 1);
+  }
+  if (choices.size() > 1)
+    for (const Choice& c : choices) blas->trials.push_back({c.kernel.empty() ? c.library : c.kernel, c.flop_rate});
+  for (const Candidate& c : wanted)
+    if (c.optimised &&
+        std::none_of(choices.begin(), choices.end(), [&](const Choice& x) { return x.library == c.name; }))
+      blas->missing.emplace_back(c.name);
+  for (const char* variable : kThreadVariables) setenv(variable, std::to_string(threads).c_str(), 1);
+  if (!blas->open(chosen.file, threads)) throw Failure(chosen.file + " cannot be loaded");
+  return blas;
 }
 
 }  // namespace mm

@@ -9,11 +9,12 @@ namespace mm {
 /// A loaded library. Matrices are column-major; integers are 32 bits wide (LP64).
 class Blas {
  public:
-  /// `which`: auto, openblas, mkl, blis, flexiblas, reference, or a path. Does not bind threads: the library's threads
-  /// inherit the affinity of the calling thread. `kernel`: for OpenBLAS a core name, or "auto" for the fastest one on
-  /// this processor, found by a short trial of each in a child process. Throws Absent (with the packages to install) if
-  /// no library is installed, UsageError for an unknown library.
-  static std::unique_ptr<Blas> load(const std::string& which, const std::string& kernel, int threads);
+  /// `which`: openblas, mkl, blis, flexiblas, reference, a path, or "auto" for the fastest one that is installed.
+  /// `kernel`: for OpenBLAS a core name, or "auto" for the fastest one on this processor. Short trials in child
+  /// processes, whose products are verified, decide both. `solve`: a library without LAPACK of its own is not chosen.
+  /// Does not bind threads: the library's threads inherit the affinity of the calling thread. Throws Absent (with the
+  /// packages to install) if no library is installed, UsageError for an unknown library.
+  static std::unique_ptr<Blas> load(const std::string& which, const std::string& kernel, int threads, bool solve);
   virtual ~Blas() = default;
 
   /// C = A · B, all n × n.
@@ -23,8 +24,8 @@ class Blas {
   virtual bool can_solve() const = 0;
 
   struct Trial {
-    std::string kernel;
-    double flop_rate;
+    std::string name;  ///< of OpenBLAS's kernel, or of the library
+    double flop_rate;  ///< 0: it crashed, or its product was wrong
   };
   std::string name;       ///< "OpenBLAS", "BLIS" …
   std::string version;    ///< as the library reports it
@@ -32,6 +33,7 @@ class Blas {
   std::string chosen_by;  ///< "library", "trial", "user" or "environment"
   std::string path;
   std::vector<Trial> trials;
+  std::vector<std::string> missing;  ///< libraries that were looked for and are not installed
 };
 
 }  // namespace mm

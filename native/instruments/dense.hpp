@@ -14,7 +14,8 @@ namespace mm {
 inline std::vector<Parameter> dense_parameters(const char* sizes) {
   return {{"n", "sizes of the square matrices", "", Kind::integers, sizes, 2, 200000},
           {"threads", "number of the library's threads, one value", "", Kind::integers, "all", 1, 4096},
-          {"library", "auto, mkl, openblas, flexiblas, blis, reference, or a path", "", Kind::text, "auto"},
+          {"library", "mkl, openblas, flexiblas, blis, reference, a path, or auto: the fastest in a trial", "",
+           Kind::text, "auto"},
           {"coretype", "OpenBLAS's kernel; auto: the fastest in a trial", "", Kind::text, "auto"}};
 }
 
@@ -50,7 +51,10 @@ inline void describe_library(json& c, const Blas& blas) {
   c["library_path"] = blas.path;
   c["library_kernel"] = blas.kernel.empty() ? json(nullptr) : json(blas.kernel);
   c["kernel_chosen_by"] = blas.chosen_by;
-  for (const Blas::Trial& t : blas.trials) c["trial_" + t.kernel] = t.flop_rate;
+  for (const Blas::Trial& t : blas.trials) c["trial_" + t.name] = t.flop_rate;
+  std::string missing;
+  for (const std::string& name : blas.missing) missing += (missing.empty() ? "" : ", ") + name;
+  c["library_missing"] = missing;
 }
 
 /// A likely cause and a remedy if a library stays far below the peak of the cores.

@@ -57,7 +57,7 @@ double residual(const Matrices& m, int n) {
 void measure(mm::Run& run) {
   const std::vector<int> cpus = mm::bind_for_library(run);
   const int count = static_cast<int>(cpus.size());
-  const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count);
+  const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count, false);
   run.beat("library loaded");
   const auto team = run.team(cpus);
   auto peak = std::make_shared<double>(0);

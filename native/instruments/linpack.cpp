@@ -62,7 +62,7 @@ double residual(const System& s, int n) {
 void measure(mm::Run& run) {
   const std::vector<int> cpus = mm::bind_for_library(run);
   const int count = static_cast<int>(cpus.size());
-  const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count);
+  const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count, true);
   if (!blas->can_solve())
     throw mm::Absent(blas->name + " has no LAPACK (dgesv)", "Debian: liblapack3; or another --library");
   run.beat("library loaded");

@@ -181,13 +181,18 @@ def _slow_blas(records: Sequence[Record]) -> list[Suspicion]:
         )
         who = f"{c.get('library')}" + (f" with its kernel {c['library_kernel']}" if c.get("library_kernel") else "")
         forced = c.get("kernel_chosen_by") == "environment"
+        gain = 1 / max(best.value, 0.01)
+        missing = f"; not installed: {c['library_missing']}" if c.get("library_missing") else ""
         found.append(
             Suspicion(
                 best,
                 f"{who} stays below {percent(ENOUGH_OF_PEAK)} of the measured peak"
                 + (", which OPENBLAS_CORETYPE in the environment forces" if forced else "")
-                + (f"; kernels tried: {tried}" if tried else ""),
-                "unset OPENBLAS_CORETYPE" if forced else "install a library that supports this processor (--library)",
+                + (f"; tried on one core: {tried}" if tried else "")
+                + missing,
+                "unset OPENBLAS_CORETYPE"
+                if forced
+                else f"a library that supports this processor (--library) may give up to {gain:.2f} times as much",
             )
         )
     return found

@@ -73,8 +73,14 @@ def share(value: float, **more: object) -> Record:
 
 def test_a_library_far_below_the_peak_is_named_with_what_was_tried() -> None:
     (found,) = texts(share(0.76, trial_Haswell=5e10, trial_Zen=4.9e10, trial_SapphireRapids=0.0), share(0.5, n=500))
-    assert "kernel Haswell stays below 80 %" in found and "tried: Haswell 50.00 GFLOP/s, Zen 49.00 GFLOP/s;" in found
-    assert "SapphireRapids" not in found
+    assert (
+        "kernel Haswell stays below 80 %" in found
+        and "tried on one core: Haswell 50.00 GFLOP/s, Zen 49.00 GFLOP/s;" in found
+    )
+    assert "SapphireRapids" not in found and "not installed" not in found
+    assert "may give up to 1.32 times as much" in found
+    (alone,) = texts(share(0.5, library_missing="MKL, BLIS"))
+    assert "peak; not installed: MKL, BLIS;" in alone
     (forced,) = texts(share(0.46, kernel_chosen_by="environment"))
     assert "OPENBLAS_CORETYPE in the environment forces" in forced and "unset OPENBLAS_CORETYPE" in forced
     assert texts(share(0.81)) == []

@@ -1,0 +1,88 @@
+"""Which BLAS library is taken: the fastest of those that multiply correctly."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.native import find_native
+
+NOTHING = "(void)0;"
+NAIVE = """int n = *pn;
+for (int j = 0; j < n; ++j)
+  for (int i = 0; i < n; ++i) {
+    double sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[k * n + i] * b[j * n + k];
+    c[j * n + i] = sum;
+  }"""
+CRASH = "__builtin_trap();"
+
+
+def library(folder: Path, name: str, body: str) -> None:
+    source = folder / f"{name}.c"
+    source.write_text(
+        "void dgemm_(const char* ta, const char* tb, const int* pm, const int* pn, const int* pk,\n"
+        "            const double* alpha, const double* a, const int* lda, const double* b, const int* ldb,\n"
+        f"            const double* beta, double* c, const int* ldc) {{\n{body}\n}}\n"
+        "void dgesv_(void) {}\n"
+    )
+    subprocess.run(["cc", "-O1", "-w", "-shared", "-fPIC", "-o", folder / name, source], check=True)
+
+
+def chosen(folder: Path, *words: str, instrument: str = "dgemm") -> dict[str, Any]:
+    """The conditions of a measurement with these libraries before the installed ones."""
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_CORETYPE"} | {"LD_LIBRARY_PATH": str(folder)}
+    argv = [find_native("meshmark-probe"), instrument, "--n", "64", "--threads", "1", "--budget", "1s", *words]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120, env=env)
+    results = [r for r in map(json.loads, done.stdout.splitlines()) if r["type"] == "result"]
+    assert results, done.stderr
+    found: dict[str, Any] = results[0]["conditions"]
+    return found
+
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+
+
+def test_the_fastest_library_that_multiplies_correctly_is_taken(tmp_path: Path) -> None:
+    library(tmp_path, "libmkl_rt.so.2", NAIVE)  # the first that is looked for
+    library(tmp_path, "libblis.so.4", NOTHING)  # the fastest
+    c = chosen(tmp_path)
+    assert (c["library"], c["kernel_chosen_by"]) == ("OpenBLAS", "trial")
+    assert c["trial_BLIS"] == 0 < c["trial_MKL"] < c[f"trial_{c['library_kernel']}"]
+    assert "BLIS" not in c["library_missing"] and "MKL" not in c["library_missing"]
+
+
+def test_a_library_that_crashes_is_passed_over(tmp_path: Path) -> None:
+    library(tmp_path, "libmkl_rt.so.2", CRASH)
+    c = chosen(tmp_path)
+    assert c["library"] == "OpenBLAS" and "MKL" in c["library_missing"]
+
+
+def test_the_same_library_under_another_name_is_tried_once(tmp_path: Path) -> None:
+    library(tmp_path, "libblis.so.4", NAIVE)
+    (tmp_path / "libmkl_rt.so.2").symlink_to(tmp_path / "libblis.so.4")
+    c = chosen(tmp_path)
+    assert "trial_MKL" in c and "trial_BLIS" not in c
+
+
+def test_a_library_that_is_named_is_taken_as_it_is(tmp_path: Path) -> None:
+    library(tmp_path, "libblis.so.4", NAIVE)
+    for name in ("blis", str(tmp_path / "libblis.so.4")):
+        c = chosen(tmp_path, "--library", name)
+        assert c["library_path"] == str(tmp_path / "libblis.so.4") and c["kernel_chosen_by"] == "library"
+        assert not [k for k in c if k.startswith("trial_")]
+
+
+def test_systems_are_solved_by_a_library_that_can(tmp_path: Path) -> None:
+    library(tmp_path, "libblis.so.4", NAIVE)
+    source = tmp_path / "libblis.so.4.c"
+    source.write_text(source.read_text().replace("void dgesv_(void) {}", ""))
+    subprocess.run(["cc", "-w", "-shared", "-fPIC", "-o", tmp_path / "libblis.so.4", source], check=True)
+    c = chosen(tmp_path, instrument="linpack")
+    assert c["library"] == "OpenBLAS" and "trial_BLIS" not in c
