@@ -14,6 +14,7 @@ from pydantic import Field
 
 from meshmark.describe import Description, description
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.measure.budget import BUDGET, budget_s
 from meshmark.measure.probe import arguments
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
@@ -21,7 +22,6 @@ from meshmark.values.grammar import seconds
 from meshmark.values.inputs import LIST, Excerpt, checked
 
 _ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in the run folder
-BUDGET: Final = "--budget"
 REPETITIONS: Final = 3  # fresh processes of one measurement
 SHORTEST_S: Final = 1.0  # of a repetition
 _LONG: Final = frozenset({"linpack"})  # one sample takes up to minutes
@@ -85,13 +85,14 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
         UsageError: The value of `--ranks`, `--mpi` or `--budget` is invalid.
         AbsentError: A requested MPI library is not usable.
     """
-    default = str(d.parameter("budget").default)
+    total_s = budget_s(d, argv)
+    budget = f"{total_s:g}s"
     if not d.ranks:
-        budget = dict(itertools.pairwise(argv)).get("--budget", default)
-        return [Launch((d.name, *argv), seconds(BUDGET, budget))]
+        named = BUDGET in argv or total_s == seconds(BUDGET, d.parameter("budget").default)
+        return [Launch((d.name, *argv) if named else (d.name, *argv, BUDGET, budget), total_s)]
     from meshmark.measure.launch import chosen, counts, cpus
 
-    requested = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
+    requested = {"--ranks": "all", "--mpi": "any", BUDGET: budget, "--seed": str(d.parameter("seed").default)}
     rest: list[str] = []
     remaining = iter(argv)
     for argument in remaining:
@@ -99,14 +100,14 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
             requested[argument] = next(remaining, "")
         else:
             rest.append(argument)
-    kinds, seed, total_s = chosen(requested["--mpi"]), requested["--seed"], seconds(BUDGET, requested["--budget"])
+    kinds, seed = chosen(requested["--mpi"]), requested["--seed"]
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
     for ranks, (turn, order) in itertools.product(counts(requested["--ranks"], cpus()), turns):
-        budget = f"{total_s / 2:g}s" if turn else requested["--budget"]
+        budget = f"{total_s / 2:g}s" if turn else requested[BUDGET]
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
         for kind in order:
-            given = ("--ranks", str(ranks), "--mpi", kind, "--budget", budget, "--seed", shuffled)
+            given = ("--ranks", str(ranks), "--mpi", kind, BUDGET, budget, "--seed", shuffled)
             found.append(Launch((d.name, *given, *rest), total_s / 2 if turn else total_s, ranks, kind, turn))
     return found
 
@@ -123,7 +124,7 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
         UsageError, AbsentError: as `launched`.
     """
     given = dict(itertools.pairwise(argv))
-    total_s = seconds(BUDGET, given.get(BUDGET, str(d.parameter("budget").default)))
+    total_s = budget_s(d, argv)
     enough = total_s >= REPETITIONS * SHORTEST_S and d.name not in _LONG and not d.ranks
     count = repetitions or (REPETITIONS if enough else 1)
     steps: list[Step] = []

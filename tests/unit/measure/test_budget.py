@@ -1,0 +1,75 @@
+"""Without `--budget`, a measurement of more points may take longer."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from dataclasses import replace
+
+import pytest
+
+from meshmark.describe import Description, Parameter, description
+from meshmark.measure import budget
+from meshmark.measure.budget import MAX_S, budget_s, relative_points
+from meshmark.measure.plan import launched, measurement
+
+
+def option(name: str, kind: str, default: str, maximum: float | None = None) -> Parameter:
+    return Parameter(name, f"--{name}", "", "", kind, default, (), None, maximum)
+
+
+MADE = Description(
+    "made",
+    "",
+    "",
+    "",
+    (
+        option("budget", "time", "10s"),
+        option("footprint", "sizes", "1KiB,2KiB"),
+        option("threads", "integers", "1", 64),
+        option("state", "choices", "clean"),
+        option("cpus", "cpus", "all"),
+        option("seed", "integer", "1"),
+    ),
+    (),
+    (),
+    {},
+)
+
+
+@pytest.mark.parametrize(
+    ("argv", "times"),
+    [
+        ([], 1),
+        (["--footprint", "1KiB..8KiB"], 2),
+        (["--footprint", "1KiB"], 0.5),
+        (["--footprint", "1KiB..8KiB", "--threads", "1,2,4", "--state", "clean,dirty"], 12),
+        (["--threads", "1,2,all"], len({1, 2, len(os.sched_getaffinity(0))})),
+        (["--threads", "many", "--footprint", "1XiB"], 0.5),  # the instrument refuses them
+        (["--cpus", "0-7", "--seed", "5"], 1),
+    ],
+)
+def test_points_are_counted_by_lists_of_values(argv: list[str], times: float) -> None:
+    assert relative_points(MADE, dict(itertools.pairwise(argv))) == pytest.approx(times)
+    assert budget_s(MADE, argv) == pytest.approx(10 * max(1, times))
+    assert budget_s(MADE, [*argv, "--budget", "5s"]) == 5
+
+
+def test_no_budget_is_scaled_without_limit() -> None:
+    assert budget_s(MADE, ["--footprint", "1KiB..4GiB/64"]) == MAX_S
+    long = replace(MADE, parameters=(option("budget", "time", "900s"), *MADE.parameters[1:]))
+    assert budget_s(long, ["--footprint", "1KiB..4GiB/64"]) == 900
+
+
+def test_every_process_gets_its_share_of_a_scaled_budget() -> None:
+    d = description("bandwidth")
+    kernels = d.parameter("kernel")
+    twice = ["--kernel", ",".join(dict.fromkeys([*kernels.choices]))]
+    times = relative_points(d, dict(itertools.pairwise(twice)))
+    plan = measurement(d, twice)
+    assert times > 1 and plan.budget_s == pytest.approx(min(budget.MAX_S, 10 * times))
+    assert len({dict(itertools.pairwise(s.argv))["--budget"] for s in plan.steps}) == 1
+    (run,) = launched(d, twice)
+    assert run.argv[-2] == "--budget" and run.budget_s == pytest.approx(plan.budget_s)
+    (plain,) = launched(d, [])
+    assert plain.argv == ("bandwidth",), "the default is left to the instrument"
