@@ -15,6 +15,12 @@
 namespace mm {
 namespace {
 
+std::vector<int> distinct(std::vector<int> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
 /// Reads back where the pages are and how large they are. Each query reads all mappings, so that only a few evenly
 /// spaced arenas are checked.
 void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& conditions,
@@ -39,8 +45,7 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
     if (request.policy == Policy::node && (main_node->first != request.node || main_node->second < 0.99))
       flags.emplace_back("misplaced");
   }
-  std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  nodes = distinct(std::move(nodes));
   conditions["huge_share"] = huge;
   conditions["observed_node"] = nodes.size() == 1 ? json(nodes.front()) : json(cpu_list(nodes));
   conditions["observed_node_share"] = min_share;
@@ -63,18 +68,18 @@ bool clock_varied(const Progress& p, double percent) {
   return std::fabs(median(slow) - reference) > std::fabs(reference) * percent / 100;
 }
 
-std::vector<std::string> flags_of(const Progress& p, double percent, double stolen, double others, double elapsed_s) {
+std::vector<std::string> flags_of(const Progress& p, double percent, const OtherUse::Shares& other, double elapsed_s) {
   std::vector<std::string> flags;
   // A share counts only if it exceeds one tick.
-  if (stolen > 0.02 && stolen * elapsed_s > 0.015) flags.emplace_back("stolen");
+  if (other.stolen > 0.02 && other.stolen * elapsed_s > 0.015) flags.emplace_back("stolen");
   if (p.share_marked(kMoved) > 0) flags.emplace_back("migrated");
   if (p.share_marked(kFaulted) > 0.25) flags.emplace_back("faulted");
   if (clock_varied(p, percent)) flags.emplace_back("clock_varied");
-  if (p.share_marked(kSwitched | kDisturbed) > 0.25 || (others > kOthers && others * elapsed_s > kAccounted))
+  if (p.share_marked(kSwitched | kDisturbed) > 0.25 ||
+      (other.others > kOthers && other.others * elapsed_s > kAccounted))
     flags.emplace_back("disturbed");
-  std::vector<int> distinct = p.point.team->cpus();
-  std::sort(distinct.begin(), distinct.end());
-  if (std::adjacent_find(distinct.begin(), distinct.end()) != distinct.end()) flags.emplace_back("oversubscribed");
+  const std::vector<int>& cpus = p.point.team->cpus();
+  if (distinct(cpus).size() < cpus.size()) flags.emplace_back("oversubscribed");
   return flags;
 }
 
@@ -88,23 +93,25 @@ double Progress::share_marked(int mark) const {
 
 namespace {
 
-double cpu_time_s(pid_t process) {
+/// CPU time of a process, and its parent; 0 and 0 if it has ended.
+std::pair<double, pid_t> cpu_time_s(pid_t process) {
   const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
-  return stat ? static_cast<double>(stat->user + stat->system) / ticks_per_second() : 0;
+  if (!stat) return {0, 0};
+  return {static_cast<double>(stat->user + stat->system) / ticks_per_second(), stat->parent};
 }
 
 /// CPU time of this process, its ancestors, and its descendants, those that have ended included.
 double own_time_s() {
-  double sum_s = cpu_time_s(getpid());
+  auto [sum_s, process] = cpu_time_s(getpid());
   rusage ended{};
   getrusage(RUSAGE_CHILDREN, &ended);
   for (const timeval& t : {ended.ru_utime, ended.ru_stime})
     sum_s += static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  for (const pid_t process : descendants(getpid())) sum_s += cpu_time_s(process);
-  for (pid_t process = getppid(); process > 1;) {
-    sum_s += cpu_time_s(process);
-    const auto stat = parse_stat(read_text("/proc/" + std::to_string(process) + "/stat"));
-    process = stat ? stat->parent : 0;
+  for (const pid_t child : descendants(getpid())) sum_s += cpu_time_s(child).first;
+  while (process > 1) {
+    const auto [used_s, parent] = cpu_time_s(process);
+    sum_s += used_s;
+    process = parent;
   }
   return sum_s;
 }
@@ -119,37 +126,26 @@ void OtherUse::start() {
 
 double OtherUse::elapsed_s() const { return wall_s() - begun_s_; }
 
-double OtherUse::others_share(const std::vector<int>& cpus) const {
+OtherUse::Shares OtherUse::shares(const std::vector<int>& cpus) const {
   const CpuTimes now = read_cpu_times();
-  const double own_s = own_time_s() - own_s_;
-  const auto busy_s = [&](std::size_t cpu) {
-    return cpu < std::min(now.busy.size(), before_.busy.size())
-               ? static_cast<double>(now.busy[cpu] - before_.busy[cpu]) / ticks_per_second()
+  const double own_s = own_time_s() - own_s_, elapsed = std::max(elapsed_s(), 0.01);
+  const auto since = [&](std::vector<long long> CpuTimes::* kind, std::size_t cpu) {
+    const auto &before = before_.*kind, &after = now.*kind;
+    return cpu < std::min(before.size(), after.size())
+               ? static_cast<double>(after[cpu] - before[cpu]) / ticks_per_second()
                : 0.0;
   };
-  double all_s = 0, here_s = 0;
-  for (std::size_t cpu = 0; cpu < now.busy.size(); ++cpu) all_s += busy_s(cpu);
-  std::vector<int> distinct = cpus;
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  for (const int cpu : distinct) here_s += busy_s(static_cast<std::size_t>(cpu));
-  const auto share = [&](double others_s, std::size_t count) {
-    return std::clamp(others_s / (std::max(elapsed_s(), 0.01) * static_cast<double>(std::max<std::size_t>(count, 1))),
-                      0.0, 1.0);
-  };
-  return std::max(share(all_s - own_s, now.busy.size()), share(here_s - own_s, distinct.size()));
-}
-
-double OtherUse::stolen_share(const std::vector<int>& cpus) const {
-  const CpuTimes now = read_cpu_times();
-  double stolen = 0;
-  for (const int cpu : cpus) {
-    const auto c = static_cast<std::size_t>(cpu);
-    if (c < now.steal.size() && c < before_.steal.size())
-      stolen = std::max(stolen, static_cast<double>(now.steal[c] - before_.steal[c]) / ticks_per_second() /
-                                    std::max(elapsed_s(), 0.01));
+  double all_s = 0, here_s = 0, stolen_s = 0;
+  for (std::size_t cpu = 0; cpu < now.busy.size(); ++cpu) all_s += since(&CpuTimes::busy, cpu);
+  const std::vector<int> own_cpus = distinct(cpus);
+  for (const int cpu : own_cpus) {
+    here_s += since(&CpuTimes::busy, static_cast<std::size_t>(cpu));
+    stolen_s = std::max(stolen_s, since(&CpuTimes::steal, static_cast<std::size_t>(cpu)));
   }
-  return stolen;
+  const auto others = [&](double busy_s, std::size_t count) {
+    return std::clamp((busy_s - own_s) / (elapsed * static_cast<double>(std::max<std::size_t>(count, 1))), 0.0, 1.0);
+  };
+  return {stolen_s / elapsed, std::max(others(all_s, now.busy.size()), others(here_s, own_cpus.size()))};
 }
 
 std::pair<json, std::vector<std::string>> observed(const Progress& p, const std::string& shield, double percent,
@@ -164,15 +160,15 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
   if (!conditions.contains("observed_cpus")) conditions["observed_cpus"] = cpu_list(point.team->cpus());
-  const double stolen = other.stolen_share(point.team->cpus()), others = other.others_share(point.team->cpus());
-  conditions["steal_share"] = stolen;
-  conditions["others_share"] = others;
+  const OtherUse::Shares shares = other.shares(point.team->cpus());
+  conditions["steal_share"] = shares.stolen;
+  conditions["others_share"] = shares.others;
   if (!point.once) conditions["interval_asked"] = percent / 100;
   conditions["canary_ratio"] = p.reference_ratios.empty() ? json(nullptr) : json(median(p.reference_ratios));
   conditions["disturbed_share"] = p.share_marked(kSwitched | kDisturbed);
   conditions["load_1min"] = load_1min();
   conditions["shield"] = p.shielded ? (shield == "hold" ? "fifo+hold" : "fifo") : "none";
-  for (std::string& flag : flags_of(p, percent, stolen, others, other.elapsed_s())) flags.push_back(std::move(flag));
+  for (std::string& flag : flags_of(p, percent, shares, other.elapsed_s())) flags.push_back(std::move(flag));
   std::sort(flags.begin(), flags.end());
   flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
   return {conditions, flags};

@@ -31,13 +31,15 @@ struct Progress {
 /// usually 10 ms.
 class OtherUse {
  public:
+  struct Shares {
+    double stolen;  ///< largest share of steal time of any of the CPUs
+    /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process,
+    /// its descendants, and its ancestors, which read its output, are not others.
+    double others;
+  };
   void start();
   double elapsed_s() const;
-  /// The largest share of steal time of any of the CPUs.
-  double stolen_share(const std::vector<int>& cpus) const;
-  /// CPU time of other processes, as a share of the time of all CPUs or of these, whichever is larger. This process,
-  /// its descendants, and its ancestors, which read its output, are not others.
-  double others_share(const std::vector<int>& cpus) const;
+  Shares shares(const std::vector<int>& cpus) const;
 
  private:
   CpuTimes before_;

@@ -407,8 +407,8 @@ TEST(OtherUse, IsAShareOfTheTimeSinceItsStart) {
   other.start();
   EXPECT_GE(other.elapsed_s(), 0);
   EXPECT_LE(other.elapsed_s(), wall_s() - from_s);
-  EXPECT_EQ(other.stolen_share({}), 0);
-  EXPECT_EQ(other.stolen_share({100000}), 0) << "a CPU that is not there";
+  EXPECT_EQ(other.shares({}).stolen, 0);
+  EXPECT_EQ(other.shares({100000}).stolen, 0) << "a CPU that is not there";
 }
 
 /// A process that keeps a CPU busy until it is killed, a child of this one or of a child that has ended.
@@ -446,7 +446,7 @@ TEST(OtherUse, CountsWhatIsNotOfThisProcess) {
     };
     const double from_s = wall_s();
     while (busy_s() < 0.6 && wall_s() - from_s < 30) usleep(10'000);
-    const double of_others = other.others_share({cpu}) * other.elapsed_s(), of_hog = busy_s();
+    const double of_others = other.shares({cpu}).others * other.elapsed_s(), of_hog = busy_s();
     const double all_s = other.elapsed_s();
     kill(pid, SIGKILL);
     if (child) waitpid(pid, nullptr, 0);
