@@ -112,7 +112,9 @@ inline void FlitNetwork::make_eligible(std::uint32_t channel) {
 }
 
 inline void FlitNetwork::make_ineligible(Router& router, std::uint32_t input, std::uint32_t k, std::uint32_t o) {
-  if (eligible(input, o) &= ~bit(k)) return;
+  std::uint64_t& left = eligible(input, o);
+  left &= ~bit(k);
+  if (left != 0) return;
   std::uint64_t& asked = outputs_[router.out + o].asked;
   asked &= ~bit(input - router.in);
   if (!asked) router.asked &= ~bit(o);

@@ -76,8 +76,10 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
     if not math.isnan(peak):
         made.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
     if loads["links"]:
-        # Rate at which uniform reads between all nodes saturate the first link.
-        packets = machine.number("packets.data_flits", 9) * machine.number("router.flit_bytes", 8)
+        # Rate at which uniform reads between all nodes saturate the first link. Every read sends a request one way and
+        # a line the other way, and over all pairs of nodes each link has the same share of both.
+        flits = machine.number("packets.data_flits", 9) + machine.number("packets.request_flits", 1)
+        packets = flits * machine.number("router.flit_bytes", 8)
         line = machine.number("memory.line_bytes", 64)
         rate = {k: v["bandwidth_gb_per_s"] * 1e9 for k, v in machine.data.get("links", {}).items()}
         bound = min(
