@@ -11,7 +11,7 @@ from typing import Any
 from meshmark.measure.repetitions import quality
 from meshmark.measure.suspicion import suspicions
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
-from meshmark.report.drawing import Drawn, chart_page, condition_text, write_charts
+from meshmark.report.drawing import Drawn, chart_page, condition_text, sized, write_charts
 from meshmark.report.html import (
     Cell,
     Cells,
@@ -40,7 +40,7 @@ from meshmark.report.selection import (
 )
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.files import write_file, write_text
-from meshmark.store.record import OBSERVED, Record
+from meshmark.store.record import Record, set_conditions, varying
 from meshmark.store.run import Absence, RunInfo
 from meshmark.values.units import NBSP, number, percent, scale_for, seconds, show, size
 
@@ -203,7 +203,8 @@ def _tiles(
         peak, triad = pair
         threads = found["triad_all"][0].partition(", ")[2]
         big = f"{peak.value / triad.value:.2f} flop/byte"
-        tiles.append(Tile("Balance", big, [f"fp64 peak over triad, {threads}"], flags=peak.flags | triad.flags))
+        lines = [f"fp64 peak over triad, {threads}", f"triad of {sized(triad, 'footprint_bytes')}"]
+        tiles.append(Tile("Balance", big, lines, flags=peak.flags | triad.flags))
     return tiles
 
 
@@ -211,7 +212,7 @@ _SUMMARY_CONDITIONS = {
     "bandwidth": ("store", "isa", "pages", "footprint_bytes"),
     "lines": ("from_cpu", "to_cpu"),
     "loaded": ("best_chains",),
-    "latency": ("pages", "from_bytes", "memory_node"),
+    "latency": ("pages", "memory_node"),
     "peak": ("isa", "threads"),
     "dgemm": ("n", "threads", "library_kernel"),
     "linpack": ("n", "threads"),
@@ -225,7 +226,11 @@ def condition_summary(record: Record) -> str:
     """The conditions that matter most for this instrument, on one line."""
     c = record.conditions
     keys = _SUMMARY_CONDITIONS.get(record.instrument, ())
-    return " · ".join(condition_text(k, c[k]) for k in keys if c.get(k) is not None)
+    texts = [condition_text(k, c[k]) for k in keys if c.get(k) is not None]
+    if c.get("from_bytes") and c.get("to_bytes"):  # a level is the mean of several footprints
+        low, high = (size(value_of(record, k)) for k in ("from_bytes", "to_bytes"))
+        texts.append(low if low == high else f"{low} to {high}")
+    return " · ".join(texts)
 
 
 def _strip(record: Record) -> Strip | None:
@@ -402,7 +407,7 @@ def _part(
     )
 
 
-_HIDDEN = OBSERVED | {"page_bytes", "cpus", "fill"}
+_HIDDEN = {"page_bytes", "cpus", "fill"}
 
 
 def _others(records: Sequence[Record]) -> list[_Part]:
@@ -419,12 +424,8 @@ def _others(records: Sequence[Record]) -> list[_Part]:
 
 
 def _table(mine: Sequence[Record]) -> Table:
-    keys: list[str] = []
-    for r in mine:
-        keys += [
-            k for k in r.conditions if k not in keys and k not in _HIDDEN and not k.startswith(("library_", "trial_"))
-        ]
-    keys = [k for k in keys if len({str(r.conditions.get(k)) for r in mine}) > 1]
+    keys = [k for k in set_conditions(mine) if k not in _HIDDEN and not k.startswith(("library_", "trial_"))]
+    keys = varying(keys, mine)
     head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
     rows: list[Cells] = [
         [

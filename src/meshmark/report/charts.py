@@ -24,6 +24,7 @@ from meshmark.report.drawing import (
     condition_text,
     drawing,
     layered,
+    level_marks,
     linear_axis,
     log_axis,
     natural,
@@ -211,7 +212,7 @@ def bars(
         tooltip=tooltip(*tips),
     )
     whiskers = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
-    return alt.layer(bars, whiskers)
+    return alt.layer(bars, whiskers, *level_marks(rows, base, alt.Y("level:Q"), tips))
 
 
 @drawing

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec
 import altair as alt
 
 from meshmark.report.render import render
-from meshmark.report.selection import UNKNOWN, interval_text, number
+from meshmark.report.selection import UNKNOWN, interval_text, modes_of, modes_texts, number
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
@@ -31,9 +31,11 @@ Input = ParamSpec("Input")  # of a chart: records, and for some charts the machi
 
 
 def row(record: Record, **more: Any) -> Row:
-    """Data of a mark: value and interval in the metric's unit, and the texts of its tooltip."""
+    """Data of a mark: value and interval in the metric's unit, the values of its modes (`levels`; none if all runs
+    meet), and the texts of its tooltip."""
     low, high = record.interval or (record.value, record.value)
     best, worst = record.ends
+    modes = modes_of(_all_records.get(), record) if record.conditions.get("run_modes") else []
     return {
         "value": record.value,
         "low": low,
@@ -47,6 +49,8 @@ def row(record: Record, **more: Any) -> Row:
         "distribution": histogram(record.samples),
         "flags": ", ".join(sorted(record.flags)) or "none",
         "flagged": bool(record.flags),
+        "levels": [m.value for m in modes],
+        "modes": ", ".join(modes_texts(modes)) if modes else "none",
         **more,
     }
 
@@ -98,6 +102,7 @@ class Drawn:
 
 
 _rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
+_all_records: ContextVar[Sequence[Record]] = ContextVar("records that the chart is drawn from", default=())
 
 
 def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, Drawn | None]:
@@ -106,11 +111,14 @@ def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, 
     @functools.wraps(draw)
     def drawn(*args: Input.args, **kwargs: Input.kwargs) -> Drawn | None:
         token = _rows.set({})
+        given: Any = args[0] if args else ()
+        records = _all_records.set(given)
         try:
             chart = draw(*args, **kwargs)
             return None if chart is None else Drawn(chart, _rows.get())
         finally:
             _rows.reset(token)
+            _all_records.reset(records)
 
     return drawn
 
@@ -142,7 +150,21 @@ def layered(
         fillOpacity=FULL,
         tooltip=tooltip(*tips),
     )
-    return alt.layer(*([area] if band else []), line, points)
+    return alt.layer(*([area] if band else []), line, points, *level_marks(rows, base, y("level"), tips))
+
+
+def level_marks(rows: Sequence[Row], base: alt.Chart, y: alt.Y, tips: Sequence[str]) -> list[alt.Chart]:
+    """A short line at the value of each mode of the rows' points; none if there are no modes.
+
+    Args:
+        base: the chart of the rows, with the encodings of x and colour.
+    """
+    levels = [{**r, "level": level} for r in rows for level in r.get("levels", ())]
+    if not levels:
+        return []
+    marks: alt.Chart = base.copy()
+    marks.data = chart_of(levels).data
+    return [marks.mark_point(shape="stroke", size=200, strokeWidth=2.5).encode(y=y, tooltip=tooltip(*tips, "modes"))]
 
 
 FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
@@ -164,8 +186,10 @@ def ticks(low: float, high: float) -> list[float]:
 def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
     """A logarithmic axis with a small margin around the intervals."""
     found = list(rows)
-    low = 0.8 * min(v for r in found for v in (r["low"], r["value"]) if v > 0)  # an interval may include 0
-    high = 1.25 * max(r["high"] for r in found)
+    levels = [level for r in found for level in r.get("levels", ())]
+    # An interval may include 0.
+    low = 0.8 * min(v for v in (*(r[k] for r in found for k in ("low", "value")), *levels) if v > 0)
+    high = 1.25 * max([*(r["high"] for r in found), *levels])
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
         alt.Axis(labelExpr=label, values=ticks(low, high)),

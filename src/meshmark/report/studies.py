@@ -20,7 +20,7 @@ from meshmark.report.html import Cell, Cells, Fact, Span, Table, absent_table, f
 from meshmark.report.selection import cleaned, number, number_in, selected, value_of
 from meshmark.store.files import write_text
 from meshmark.store.lines import whole_lines
-from meshmark.store.record import Record
+from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import show
 
 _NONE: Final = "none (fewer than 4 runs)"
@@ -40,7 +40,8 @@ def _slowdown(r: Record, **more: Any) -> Row:
         low, high, bounds = value, value, _NONE
     else:
         bounds = f"{low:.3f} – {high:.3f}"
-    return {**row(r), "value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, **more}
+    of = {"value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, "levels": []}
+    return {**row(r), **of, **more}
 
 
 def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row]]]:
@@ -425,9 +426,8 @@ def _value_text(key: str, value: Any) -> str:
 
 
 def _varying(records: Sequence[Record]) -> list[str]:
-    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in _SHOWN_ELSEWHERE)
-    found = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    return found or [str(k) for k in _PARAMETERS if k in keys][:1]
+    keys = [k for k in set_conditions(records) if k not in _SHOWN_ELSEWHERE]
+    return varying(keys, records) or [str(k) for k in _PARAMETERS if k in keys][:1]
 
 
 def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:

@@ -364,3 +364,13 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     ):
         raise RecordError(f"{key}: found {str(values)[:80]}, an object of strings and numbers is required")
     return dict(values)
+
+
+def set_conditions(records: Sequence[Record]) -> list[str]:
+    """The conditions of these records that were set rather than observed, in order of appearance."""
+    return [k for k in dict.fromkeys(k for r in records for k in r.conditions) if k not in OBSERVED]
+
+
+def varying(keys: Iterable[str], records: Sequence[Record]) -> list[str]:
+    """Those of the conditions `keys` in which the records differ."""
+    return [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]

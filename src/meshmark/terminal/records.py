@@ -25,28 +25,26 @@ def print_records(records: list[Record]) -> None:
     from rich.table import Table
 
     from meshmark.report.selection import modes_of, modes_texts
-    from meshmark.store.record import MODE, OBSERVED
+    from meshmark.store.record import MODE, set_conditions, varying
 
     everything, records = records, [r for r in records if not r.metric.endswith(MODE)]
-    keys: list[str] = []
-    for r in records:
-        keys += [k for k in r.conditions if k not in keys and k not in OBSERVED | _HIDDEN]
-    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
+    keys = [k for k in set_conditions(records) if k not in _HIDDEN]
+    columns = varying(keys, records)
+    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in columns]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("metric", *varying):
+    for name in ("metric", *columns):
         table.add_column(name, overflow="fold")
     for name in ("median", "95 % interval", "best", "spread", "n"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("flags", no_wrap=True)
-    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
+    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in columns])
     for r in sorted(order, key=lambda r: r.metric):
         interval = f"{plain(r.interval[0], r.unit)} – {plain(r.interval[1], r.unit)}" if r.interval else "–"
         interval += f" ({wide})" if (wide := wide_text(r.half_width, r.interval_asked)) and not r.converged else ""
         spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(
             r.metric,
-            *[_shown(k, r.conditions.get(k)) for k in varying],
+            *[_shown(k, r.conditions.get(k)) for k in columns],
             plain(r.value, r.unit),
             interval,
             "–" if r.best is None else plain(r.best, r.unit),
@@ -61,7 +59,7 @@ def print_records(records: list[Record]) -> None:
     for r in records:
         if modes := modes_of(everything, r):
             values, counts = modes_texts(modes)
-            where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in varying if r.conditions.get(k) is not None)
+            where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in columns if r.conditions.get(k) is not None)
             console.print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}", soft_wrap=True)
 
 

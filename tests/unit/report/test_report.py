@@ -16,6 +16,7 @@ from meshmark.measure.repetitions import pool
 from meshmark.report import charts, drawing
 from meshmark.report.build import SECTIONS, write_report
 from meshmark.report.card import figures, machine_card
+from meshmark.report.selection import modes_of
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.record import Record, median, median_interval
 from meshmark.terminal.records import print_records
@@ -204,6 +205,28 @@ def test_the_headline_names_the_modes(tmp_path: Path, capsys: pytest.CaptureFixt
     lines = [line for line in text.splitlines() if line.startswith("modes: ")]
     assert len(lines) == 2
     assert re.fullmatch(r"modes: bandwidth_net of .*threads 2: [\d.]+ or [\d.]+ GB/s, 2 and 1 of 3 runs", lines[0])
+
+
+def test_charts_mark_the_modes() -> None:
+    records = two_modes()
+    triads = [r for r in records if r.conditions["kernel"] == "triad" and r.metric == "bandwidth_net"]
+    both = next(r for r in triads if r.conditions["threads"] == 2 and r.conditions["footprint_bytes"] == 2**29)
+    wanted = sorted(m.value for m in modes_of(records, both))
+    assert wanted[1] == pytest.approx(2 * wanted[0], rel=0.02)
+    drawn = charts.bandwidth_kernels(records)
+    assert drawn is not None and '"shape":"stroke"' in json.dumps(drawn.chart.to_dict(), separators=(",", ":"))
+    marks = [r for rows in drawn.data.values() for r in rows if "level" in r and r["kernel"] == "triad"]
+    marks = [r for r in marks if r["value"] == both.value]
+    assert sorted(r["level"] for r in marks) == wanted
+    assert {r["modes"].endswith("2 and 1 of 3 runs") for r in marks} == {True}
+    plain = charts.bandwidth_kernels(made_run.bandwidth())
+    assert plain is not None and '"stroke"' not in json.dumps(plain.chart.to_dict()["layer"][-1]["mark"])
+
+
+def test_an_axis_reaches_every_mode() -> None:
+    rows = [{"low": 4.0, "value": 5.0, "high": 6.0, "levels": [1.0, 20.0]}]
+    low, high = drawing.log_axis(rows, "", "")("value").to_dict()["scale"]["domain"]
+    assert low < 1 and high > 20
 
 
 def test_a_wide_interval_is_shown_beside_the_one_requested(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
