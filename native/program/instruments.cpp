@@ -9,6 +9,7 @@
 #include "base/output.hpp"
 #include "base/provenance.hpp"
 #include "base/run_state.hpp"
+#include "base/topology/topology.hpp"
 #include "program/entry.hpp"
 
 namespace mm {
@@ -43,7 +44,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
   s.started_s = wall_s();
   Run run(s);
   try {
-    if (s.values["machine"].empty()) s.values["machine"] = host_name();
+    if (s.values["machine"].empty()) s.values["machine"] = machine_id();
     s.machine = s.values["machine"];
     s.budget_end_s = s.started_s + run.budget_s();
     run.check();

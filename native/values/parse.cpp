@@ -1,4 +1,5 @@
-/// Parsing of options for Python, through a C interface: see native/base/options.hpp.
+/// What Python asks of the native half through a C interface: the parsers of options (native/base/options.hpp), and the
+/// identity of machines (native/base/topology/topology.hpp).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -8,6 +9,7 @@
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "topology/topology.hpp"
 
 namespace {
 
@@ -35,6 +37,16 @@ json parsed(const std::string& kind, const std::string& text, int all) {
   }
 }
 
+std::size_t write_line(const json& answer, char* out, std::size_t capacity) {
+  const std::string text = mm::to_line(answer);
+  if (capacity > 0) {
+    const std::size_t fits = std::min(text.size(), capacity - 1);
+    std::memcpy(out, text.data(), fits);
+    out[fits] = '\0';
+  }
+  return text.size();
+}
+
 }  // namespace
 
 /// Writes {"value": …} or {"found": …, "allowed": …} and a terminating null byte to `out`, truncated to `capacity`.
@@ -42,11 +54,12 @@ json parsed(const std::string& kind, const std::string& text, int all) {
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_parse(const char* kind, const char* text,
                                                                              std::size_t length, int all, char* out,
                                                                              std::size_t capacity) {
-  const std::string answer = mm::to_line(parsed(kind, std::string(text, length), all));
-  if (capacity > 0) {
-    const std::size_t fits = std::min(answer.size(), capacity - 1);
-    std::memcpy(out, answer.data(), fits);
-    out[fits] = '\0';
-  }
-  return answer.size();
+  return write_line(parsed(kind, std::string(text, length), all), out, capacity);
+}
+
+/// Writes {"name": …, "hash": …, "id": …} of the machine whose /proc and /sys are below `root`, as above.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_identity(const char* root, char* out,
+                                                                                std::size_t capacity) {
+  const mm::Identity found = mm::identity_of_tree(root);
+  return write_line(json{{"name", found.name}, {"hash", found.hash}, {"id", found.id()}}, out, capacity);
 }

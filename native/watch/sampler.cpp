@@ -13,7 +13,6 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
-#include <filesystem>
 #include <system_error>
 
 #include "base/clock.hpp"
@@ -23,6 +22,7 @@
 #include "counters.hpp"
 #include "sys/files.hpp"
 #include "sys/words.hpp"
+#include "topology/topology.hpp"
 
 namespace mm::watch {
 
@@ -153,13 +153,10 @@ void Sampler::stop_parts() {
 }
 
 json Sampler::header() const {
-  // A recorded tree names the machine that it was taken from.
-  std::string tree_name = settings_.root.empty() ? "" : first_line(settings_.root + "/proc/sys/kernel/hostname");
-  if (!settings_.root.empty() && tree_name.empty()) tree_name = std::filesystem::path(settings_.root).filename();
   json head{{"type", "header"},
             {"format", 1},
             {"source", settings_.root.empty() ? "host" : "recording"},
-            {"machine", settings_.root.empty() ? host_name() : tree_name}};
+            {"machine", identity_of_tree(settings_.root).id()}};
   if (!settings_.root.empty()) head["root"] = settings_.root;
   head["kernel"] = kernel_release();
   head["started"] = started_;

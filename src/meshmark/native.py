@@ -1,13 +1,16 @@
-"""Locates the native programs and ends them when their parent process ends."""
+"""Locates the native programs, calls the native library, and ends programs when their parent process ends."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 
 
 def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
@@ -36,6 +39,43 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
             return place
     hint = "make setup builds it" + (f"; {variable} overrides its path" if variable else "")
     raise MeshmarkError(f"{name} not found at {places[-1]}", hint=hint)
+
+
+def call_library(function: str, *arguments: str | int) -> Any:
+    """The JSON answer of a function of libmeshmark-values.so (native/values).
+
+    Args:
+        arguments: A text is passed as its bytes, an integer as size_t.
+
+    Raises:
+        MeshmarkError: The library is missing or cannot be loaded.
+    """
+    library, path = _library()
+    try:
+        call = getattr(library, function)
+    except AttributeError as why:
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
+    call.restype = ctypes.c_size_t
+    given = [
+        ctypes.c_size_t(a) if isinstance(a, int) else ctypes.c_char_p(a.encode(errors="surrogatepass"))
+        for a in arguments
+    ]
+    capacity = 1024
+    while True:
+        out = ctypes.create_string_buffer(capacity)
+        length = call(*given, out, ctypes.c_size_t(capacity))
+        if length < capacity:
+            return json.loads(out.raw[:length].decode(errors="replace"))
+        capacity = length + 1
+
+
+@cache
+def _library() -> tuple[ctypes.CDLL, Path]:
+    path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
+    try:
+        return ctypes.CDLL(str(path)), path
+    except OSError as why:
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
 
 
 def die_with_parent() -> None:

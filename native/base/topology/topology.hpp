@@ -74,6 +74,19 @@ std::vector<Device> host_devices();
 /// The machine whose /proc and /sys are below `root`: a recorded tree, or this host where that is empty. hwloc does not
 /// read it, since hwloc describes this host where a tree has no sysfs. Without CPUs where the tree has none.
 Machine machine_of_tree(const std::string& root);
+
+/// The name of a machine and a hash of its hardware: online CPUs, nodes, distances and processor model. Machines of the
+/// same model have the same hash. What varies between boots is not part of it, such as memory that the Linux kernel
+/// reserves; a CPU that is taken offline is, because it changes what is measured.
+struct Identity {
+  std::string name;        ///< host name, with characters for file names
+  std::string hash;        ///< 12 hexadecimal digits; empty where no CPU is known
+  std::string id() const;  ///< the name and 8 digits of the hash
+};
+/// The identity of the machine whose /proc and /sys are below `root`; "" is this host.
+Identity identity_of_tree(const std::string& root);
+const std::string& machine_id();  ///< the id of this host, as in all records; read once
+
 /// Distances between nodes from a JSON file {"nodes": [ids], "unit": "s", "what": "measured latency", "values": [[…]]}.
 /// With "better": "higher" (bandwidth) the reciprocal is taken. UsageError names what is wrong with it.
 void use_matrix(Machine& machine, const std::string& file);

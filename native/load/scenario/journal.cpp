@@ -16,6 +16,7 @@
 #include "output.hpp"
 #include "place/bind.hpp"
 #include "provenance.hpp"
+#include "topology/topology.hpp"
 
 namespace mm::load {
 namespace {
@@ -73,7 +74,7 @@ void Journal::header(const RunPlan& plan, const Inherited& inherited) const {
   emit({{"type", "header"},
         {"schema", 1},
         {"instrument", "load"},
-        {"machine", host_name()},
+        {"machine", machine_id()},
         {"scenario", plan.scenario},
         {"start", utc_now()},
         {"sample_s", plan.sample_s},

@@ -16,6 +16,7 @@
 #include "json.hpp"
 #include "provenance.hpp"
 #include "run_state.hpp"
+#include "topology/topology.hpp"
 
 namespace mm::place::job {
 
@@ -90,7 +91,7 @@ json conditions_of(const Options& o, const Job& job, const Outcome& outcome, con
 }  // namespace
 
 std::string record_lines(const Options& o, const Job& job, const Outcome& outcome) {
-  const std::string machine = host_name();
+  const std::string& machine = machine_id();
   const json provenance{{"build", kBuild},
                         {"compiler", kCompiler},
                         {"command", "run " + o.command[0] + " " + arguments_of(o)},

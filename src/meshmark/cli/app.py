@@ -5,6 +5,7 @@ Module level has only light imports, so that `meshmark --help` stays fast.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from meshmark.measure.plan import Plan
     from meshmark.measure.unfinished import Unfinished
     from meshmark.store.record import Record
-    from meshmark.store.store import Store
 
 _MEMORY_BYTES: Final = 1 << 30
 
@@ -264,6 +264,7 @@ def _instrument_help(d: Description) -> str:
         "  --repetitions N",
         "                 fresh processes, which share the budget: results are pooled, and levels that differ are told",
         "                 apart as modes [3; 1 for ranks, and if each had less than 1 s]",
+        "  Without --budget, more points than by default get proportionally more time.",
         "  --set KEY=VAL  override one value of a modelled machine",
         "  --json         print one record per line",
         "  --store DIR    store folder; --no-store stores nothing",
@@ -364,6 +365,7 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
 
     from meshmark.machine.facts import host_id
     from meshmark.measure import unfinished
+    from meshmark.measure.budget import BUDGET, relative_points
     from meshmark.measure.plan import measurement
     from meshmark.store.store import Store, run_name
 
@@ -371,6 +373,8 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
     if "--machine" not in argv:
         argv += ["--machine", machine]
     plan, run_id = measurement(d, argv, repetitions), run_name("measure")
+    if (more := relative_points(d, dict(itertools.pairwise(argv)))) > 1 and BUDGET not in argv:
+        say(f"note: budget {plan.budget_s:.0f}s, for {more:.3g} times the points of the default; change it by --budget")
     if store is None:
         with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)
@@ -418,6 +422,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
     """
     from meshmark.describe import description
     from meshmark.machine.sysfs import from_sysfs
+    from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import pool_steps, shortfall, unique
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
@@ -439,7 +444,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
             )
     if text := shortfall(records, plan.budget_s):
         say(f"note: {text}")
-    for line in [*_suspicious(records, from_sysfs().to_dict()), *_history(records, Store(store), run_id)]:
+    for line in [*_suspicious(records, from_sysfs().to_dict()), *in_store(records, Store(store), run_id)]:
         say(line)
     d = description(plan.steps[0].instrument)
     for result in results:
@@ -457,15 +462,6 @@ def _suspicious(records: Sequence[Record], topology: Mapping[str, Any]) -> list[
     from meshmark.measure.suspicion import suspicions
 
     return [f"suspicious: {s.text}" for s in suspicions(records, topology.get("caches", ()))]
-
-
-def _history(records: Sequence[Record], store: Store, run: str) -> list[str]:
-    """How results depart from those that this host gave before."""
-    from meshmark.measure.history import departures, lines
-
-    hosts = {(r.machine, r.instrument) for r in records if r.source == "host"}
-    rows = [row for machine, name in sorted(hosts) for row in store.rows(machine=machine, instrument=name)]
-    return lines(departures(records, rows, run), records)
 
 
 def _measure_model(
@@ -539,6 +535,7 @@ def survey(
 
     example: meshmark survey --quick --out survey-of-n042
     """
+    from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import quality
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.report.build import write_report
@@ -564,7 +561,7 @@ def survey(
         print(json.dumps(record.to_json()))
     paths = write_report(records, absences, info, folder)
     topology: Any = info.host.get("topology", {})
-    earlier = _history(records, Store(store or data_home() / "store"), info.run_id)
+    earlier = in_store(records, Store(store or data_home() / "store"), info.run_id)
     for line in [*_suspicious(records, topology), *earlier]:
         say(line)
     say(

@@ -413,7 +413,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     Raises:
         UsageError: A file in the folder was generated for another target profile.
     """
-    from meshmark.load.placing import profile_difference
+    from meshmark.load.placing import notes_of, profile_difference
     from meshmark.load.scenario import about_program
 
     files: dict[str, Path] = {}
@@ -426,13 +426,15 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
             missing.append(p)
             continue
         with about_program(p.name):
-            differs = profile_difference(file, p.profile)
+            differs, notes = profile_difference(file, p.profile), notes_of(file)
         if differs:
             raise UsageError(
                 f"program {p.name}: {file} was generated for {differs}",
                 "run meshmark load make again, or name another folder with --programs",
             )
         files[p.name] = file
+        for note in notes:
+            say(f"note: {p.name}: {note}")
     return files, missing
 
 
@@ -533,6 +535,7 @@ def compare(
 
 
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
+    from meshmark.load.lanes import plan_lines
     from meshmark.load.recorded import machine_use, recorded_use, recording_in
     from meshmark.load.records import records_of
     from meshmark.load.result import canary_text
@@ -541,9 +544,12 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
 
     records, absences = records_of(result)
     if store is not None and records:
+        from meshmark.machine.boot import remember
         from meshmark.store.store import Store, run_name
 
-        Store(store).add(run_name("load"), "load", records, absences, records[0].machine)
+        kept = Store(store)
+        kept.add(run_name("load"), "load", records, absences, records[0].machine)
+        remember(kept, records)
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))
     else:
@@ -557,13 +563,8 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
         return
     width = os.get_terminal_size().columns if sys.stdout.isatty() else 110
     print(gantt_text(result, width), end="")
-    for p in result.programs:
-        if p.paced:
-            busy_share, late_s = float(p.done["spun_s"]) / max(p.wall_s, 1e-9), float(p.done["late_s"])
-            behind = f", and finished {late_s:.2f} s late" if late_s > 0 else ""
-            print(
-                f"{p.program} {p.copy}: busy-waited {100 * busy_share:.1f} % of its time to keep its schedule{behind}"
-            )
+    for line in plan_lines(result):
+        print(line)
     if canary_note := canary_text(result):
         print(canary_note)
     for absence in absences:

@@ -33,6 +33,31 @@ def store_list(
     print_rows(rows, as_json)
 
 
+@app.command("machines")
+def store_machines(
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+) -> None:
+    """List the machines of the store, and the software and settings under which each gave its results.
+
+    A row holds from its time until the next row of the same machine.
+
+    example: meshmark store machines --json
+    """
+    from meshmark.store.machines import machines
+    from meshmark.store.store import Store
+
+    kept = Store(store or data_home() / "store")
+    rows = machines(kept)
+    say_broken(kept)
+    if as_json:
+        print_rows(list(rows), True)
+        return
+    for row in rows:
+        about = "".join(f"\n    {k:<16}{v}" for k, v in row.items() if k not in {"machine", "seen"})
+        print(f"{row['machine']} from {row['seen']}{about}")
+
+
 @app.command("export")
 def store_export(
     out: Annotated[

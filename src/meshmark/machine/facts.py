@@ -44,7 +44,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-import socket
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -97,7 +96,7 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
     cpu, virtual = _cpu(tree), _virtual(tree)
     facts: dict[str, object] = {"schema": 1}
     parts: dict[str, Callable[[], object]] = {
-        "machine": lambda: identity(topology, cpu, tree.text(f"{_KERNEL}/hostname")) if topology else absent(why),
+        "machine": lambda: identity(root) if topology else absent(why),
         "cpu": lambda: cpu,
         "topology": lambda: topology.to_dict() if topology else absent(why),
         "caches": lambda: _caches(topology) if topology else absent(why),
@@ -527,8 +526,10 @@ def host_id(facts: Mapping[str, object] | None = None) -> str:
     """The id of this machine, as in records; only its name if the topology cannot be read.
 
     Args:
-        facts: The result of `host_facts()`; by default it is read.
+        facts: The result of `host_facts()`, of this or an earlier time; None: the id alone is read, which is faster.
     """
-    machine = (host_facts() if facts is None else facts).get("machine")
+    if facts is None:
+        return identity()["id"]
+    machine = facts.get("machine")
     found = machine.get("id") if isinstance(machine, dict) else None
-    return str(found or socket.gethostname())
+    return str(found or identity()["name"])

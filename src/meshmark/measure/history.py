@@ -12,7 +12,9 @@ from statistics import median
 from typing import Final
 
 from meshmark.measure.repetitions import point_key
-from meshmark.store.record import MODE, OBSERVED, Record
+from meshmark.store.machines import changes, machines
+from meshmark.store.record import MODE, Record, set_conditions, varying
+from meshmark.store.store import Store
 from meshmark.values.units import plain
 from meshmark.values.verdicts import alike, judge
 
@@ -28,20 +30,22 @@ class Departure:
 
     Attributes:
         earlier: The medians of the earlier runs, in the metric's unit, oldest first.
+        since: The start of the oldest of them, ISO 8601; "" if unknown.
     """
 
     record: Record
     earlier: tuple[float, ...]
+    since: str = ""
 
     @property
     def ratio(self) -> float:
         """The value over the median of the earlier runs."""
         return self.record.value / median(self.earlier)
 
-    def text(self, varying: Iterable[str] = ()) -> str:
-        """`bandwidth_net (threads 2): 0.60 of …`; `varying`: the conditions to name."""
+    def text(self, keys: Iterable[str] = ()) -> str:
+        """`bandwidth_net (threads 2): 0.60 of …`; `keys`: the conditions to name."""
         r = self.record
-        named = ", ".join(f"{k} {r.conditions[k]}" for k in varying if r.conditions.get(k) is not None)
+        named = ", ".join(f"{k} {r.conditions[k]}" for k in keys if r.conditions.get(k) is not None)
         where = f"{r.metric} ({named})" if named else r.metric
         low, high = plain(min(self.earlier), r.unit), plain(max(self.earlier), r.unit)
         return (
@@ -64,7 +68,7 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
     found = []
     for record in records:
         runs = points.get(point_key(record), {}).values()
-        latest = sorted(runs, key=lambda same: str(same[0].provenance.get("start", "")))[-LAST:]
+        latest = sorted(runs, key=_start)[-LAST:]
         earlier = tuple(median([s for r in same for s in r.samples]) for same in latest)
         if len(earlier) < MIN_RUNS or min(earlier) <= 0 or record.flags or record.metric.endswith(MODE):
             continue
@@ -72,8 +76,30 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
         interval = (bounds[0] / max(earlier), bounds[1] / min(earlier)) if bounds else None
         low, high = alike(MARGIN)
         if judge(interval, (0, high), high) == "higher" or judge(interval, (low, math.inf), low) == "lower":
-            found.append(Departure(record, earlier))
+            found.append(Departure(record, earlier, _start(latest[0])))
     return sorted(found, key=lambda d: max(d.ratio, 1 / d.ratio), reverse=True)
+
+
+def _start(same: Sequence[Record]) -> str:
+    return str(same[0].provenance.get("start", ""))
+
+
+def in_store(records: Sequence[Record], store: Store, run: str) -> list[str]:
+    """Departures of the results of a run from those in a store, in words, and what changed on the machine since then.
+
+    Args:
+        records: Results of one run, pooled.
+        run: Its name.
+    """
+    hosts = {(r.machine, r.instrument) for r in records if r.source == "host"}
+    rows = [row for machine, name in sorted(hosts) for row in store.rows(machine=machine, instrument=name)]
+    found = departures(records, rows, run)
+    texts = lines(found, records)
+    if since := min((d.since for d in found if d.since), default=""):
+        machine = found[0].record.machine
+        if changed := changes(machines(store, machine), since):
+            texts.append(f"changed on {machine} since the first of those runs: {', '.join(changed)}")
+    return texts
 
 
 def lines(found: Sequence[Departure], records: Sequence[Record]) -> list[str]:
@@ -82,8 +108,7 @@ def lines(found: Sequence[Departure], records: Sequence[Record]) -> list[str]:
     Args:
         records: All results; conditions in which they differ are named.
     """
-    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in OBSERVED)
-    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    texts = [f"departs from this host's history: {d.text(varying)}" for d in found[:_SHOWN]]
+    named = varying(set_conditions(records), records)
+    texts = [f"departs from this host's history: {d.text(named)}" for d in found[:_SHOWN]]
     more = len(found) - _SHOWN
     return [*texts, *([f"and {more} more results depart from this host's history"] if more > 0 else [])]

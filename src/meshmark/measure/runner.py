@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
@@ -252,6 +253,10 @@ def run_plan(
     """
     runner = Runner(folder, report)
     results = []
+    try:
+        remember(store)
+    except MeshmarkError as why:
+        notify(f"meshmark: the facts of this machine are not stored: {why}")
     for step in plan.steps:
         result = runner.run_step(step)
         results.append(result)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +44,7 @@ def run_survey(
     from importlib.metadata import version
 
     from meshmark.machine.facts import host_facts, host_id
+    from meshmark.machine.identity import identity
 
     store = Store(store_folder)  # fail now rather than after the first step
     began = time.monotonic()
@@ -60,7 +60,7 @@ def run_survey(
         host = host_facts()
         plan = make_plan(load_spec(spec), machine=host_id(host))
         started = datetime.datetime.now(datetime.UTC)
-        run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        run_id = f"{identity()['name']}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id
         _no_run_in(folder)
         state = {
@@ -169,11 +169,13 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
     Raises:
         MeshmarkError: The plan or the metadata cannot be read.
     """
+    from meshmark.machine.facts import host_id
+
     plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
     runs = []
     absences: list[Absence] = []
     headers: list[dict[str, Any]] = []
-    machine = socket.gethostname()
+    machine = ""
     messages = {s["id"]: s.get("message", "") for s in state.get("steps", [])}
     for step in plan.steps:
         reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
@@ -189,7 +191,7 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
             absences.append(Absence(instrument=step.instrument, reason=reason, kind="error", step=step.id))
     info = RunInfo(
         run_id=str(state["run_id"]),
-        machine=machine,
+        machine=machine or host_id(state.get("host", {})),
         started=str(state.get("started", "")),
         elapsed_s=float(state.get("elapsed_s", 0.0)),
         spec_name=str(state.get("spec", "")),

@@ -51,6 +51,23 @@ COLUMNS = (
     "conditions",
     "provenance",
 )
+MACHINE_COLUMNS = (
+    "machine",
+    "seen",
+    "boot",
+    "cpu",
+    "microcode",
+    "firmware",
+    "kernel",
+    "kernel_build",
+    "kernel_options",
+    "governor",
+    "boost",
+    "thp",
+    "smt",
+    "numa_balancing",
+    "hypervisor",
+)
 ADDED = {"better"}  # columns added after the first release of version 1; files may lack them
 
 
@@ -74,6 +91,19 @@ def _absence_schema() -> pa.Schema:
 
     names = ("run", "step", "machine", "kind", "instrument", "metric", "conditions", "reason", "enable")
     return pa.schema([(name, pa.string()) for name in names])
+
+
+def _machine_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.string()) for name in MACHINE_COLUMNS])
+
+
+_SCHEMAS: dict[str, Callable[[], pa.Schema]] = {
+    "records": _schema,
+    "absent": _absence_schema,
+    "machine": _machine_schema,
+}
 
 
 def _row(record: Record, run: str, step: str) -> dict[str, Any]:
@@ -217,6 +247,20 @@ class Store:
             ]
             self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(entries, schema=_absence_schema()))
 
+    def add_machine_row(self, row: dict[str, str], name: str) -> None:
+        """Add a row of the table of machines (`store.machines`). `name` is unique among those of its machine."""
+        import pyarrow as pa
+
+        self._write(
+            f"{file_stem(row['machine'], name)}.machine.parquet", pa.Table.from_pylist([row], schema=_machine_schema())
+        )
+
+    def machine_rows(self, **equal: str) -> list[dict[str, Any]]:
+        """Rows of the table of machines whose columns match."""
+        where, values = _where(equal)
+        found = self._select("machine", f"SELECT * FROM {{files}} {where}", values)
+        return [row for each in found if (row := self._parse_row(each, _machine)) is not None]
+
     def has_file(self, run: str, step: str) -> bool:
         """Whether a file of this step exists, readable or not."""
         return (self.folder / f"{file_stem(run, step)}.records.parquet").exists()
@@ -286,7 +330,7 @@ class Store:
         try:
             return parse(row)
         except (RecordError, ValueError, TypeError) as why:  # corrupt values in a valid Parquet file
-            self.broken[self.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
+            self.broken[self.folder / str(row.get("run") or row["machine"])] = f"inconsistent row: {quoted(why)}"
             return None
 
     def query(self, **equal: str) -> list[Record]:
@@ -326,17 +370,26 @@ class Store:
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
-            kind = "absent" if path.name.endswith(".absent.parquet") else "records"
+            kind = next((k for k in _SCHEMAS if path.name.endswith(f".{k}.parquet")), "records")
             if wrong := _schema_problem(path, kind) or _read_problem(path):
                 yield path, wrong
                 continue
             try:
                 for row in pq.read_table(path).to_pylist():
-                    _record(row) if kind == "records" else _absence(row)
+                    _CHECKS[kind](row)
             except (RecordError, ValueError, TypeError) as why:
                 yield path, f"inconsistent row: {quoted(why)}"
             else:
                 yield path, ""
+
+
+def _machine(row: dict[str, Any]) -> dict[str, Any]:
+    if missing := [k for k in ("machine", "seen") if row[k] is None]:
+        raise RecordError(f"{missing[0]}: missing, a string is required")
+    return row
+
+
+_CHECKS: dict[str, Callable[[dict[str, Any]], object]] = {"records": _record, "absent": _absence, "machine": _machine}
 
 
 def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
@@ -357,7 +410,7 @@ def _schema_problem(path: Path, kind: str) -> str:
             found = pq.read_schema(file)
     except Exception as why:  # damaged files make the reader raise arbitrary exceptions
         return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
-    for wanted in _schema() if kind == "records" else _absence_schema():
+    for wanted in _SCHEMAS[kind]():
         if wanted.name not in found.names:
             if wanted.name in ADDED:
                 continue

@@ -6,15 +6,11 @@ All functions raise `UsageError`, which names the field, what was found and what
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.native import find_native
-
-_Parse = Callable[[str, str, int], Any]
+from meshmark.errors import UsageError, quoted
+from meshmark.native import call_library
 
 
 def size(field: str, text: str) -> int:
@@ -66,34 +62,9 @@ def _times(low: float, high: float) -> str:
 
 
 def _parsed(field: str, kind: str, text: str, all_: int = 0) -> Any:
-    answer = _library()(kind, text, all_)
+    length = len(text.encode(errors="surrogatepass"))  # the parser rejects invalid UTF-8
+    answer = call_library("meshmark_parse", kind, text, length, all_)
     if "value" in answer:
         return answer["value"]
     allowed = f"; allowed: {answer['allowed']}" if answer["allowed"] else ""
     raise UsageError(f"{field}: {answer['found']}{allowed}")
-
-
-@cache
-def _library() -> _Parse:
-    """The native parser. Raises MeshmarkError if the library is missing or cannot be loaded."""
-    import ctypes
-
-    path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
-    try:
-        parse = ctypes.CDLL(str(path)).meshmark_parse
-    except (OSError, AttributeError) as why:
-        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
-    parse.restype = ctypes.c_size_t
-    parse.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
-
-    def call(kind: str, text: str, all_: int) -> Any:
-        raw = text.encode(errors="surrogatepass")  # the parser rejects invalid UTF-8
-        capacity = 1024
-        while True:
-            out = ctypes.create_string_buffer(capacity)
-            length = parse(kind.encode(), raw, len(raw), all_, out, capacity)
-            if length < capacity:
-                return json.loads(out.raw[:length].decode(errors="replace"))
-            capacity = length + 1
-
-    return call

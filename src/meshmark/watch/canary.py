@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.machine.facts import host_id
 from meshmark.native import find_native
 from meshmark.store.files import read_json, write_file
 from meshmark.values.paths import data_home
@@ -53,7 +53,7 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
     if done.returncode != 0:
         raise MeshmarkError(reason)
     found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
-    path = calibration_file(socket.gethostname())
+    path = calibration_file(host_id())
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, (json.dumps(found, indent=1) + "\n").encode())
     return path, found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from meshmark.errors import MeshmarkError
+from meshmark.machine.facts import host_id
 from meshmark.native import find_native
 from meshmark.values.paths import data_home
 from meshmark.watch.canary import calibration_file, exit_reason, shows_traffic
@@ -134,7 +134,7 @@ def this_host(
             no survey) or `theoretical`.
         canary: whether the sampler may run the canary to estimate memory pressure.
     """
-    machine = socket.gethostname()
+    machine = host_id()
     calibrated = calibration_file(machine)
     counted, estimated = memory_is_counted(), canary and shows_traffic(calibrated)
     known: dict[str, Any] = {}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshmark.measure.history import departures, lines
+from meshmark.measure.history import departures, in_store, lines
 from meshmark.measure.repetitions import pool
+from meshmark.store.machines import add_machine
 from meshmark.store.record import Record
+from meshmark.store.store import Store
 from support import made_run
 
 Row = tuple[str, str, Record]
@@ -91,3 +94,17 @@ def test_the_largest_come_first_and_what_varies_is_named() -> None:
     said = lines(found, now)
     assert len(said) == 4 and "bandwidth_net (threads 1): 10." in said[0]
     assert said[3] == "and 2 more results depart from this host's history"
+
+
+def test_what_changed_on_the_machine_is_told_with_a_departure(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    rows = history(90e9, 92e9, 88e9)
+    for run, step, record in rows:
+        store.add(run, step, [record])
+    now = triad(54e9)
+    add_machine(store, now.machine, {"kernel": "6.1", "boot": "x"}, "2026-10-31")
+    assert [line.partition(":")[0] for line in in_store([now], store, "now")] == ["departs from this host's history"]
+    add_machine(store, now.machine, {"kernel": "6.12", "boot": "y"}, "2026-11-05")
+    *_, last = in_store([now], store, "now")
+    assert last == f"changed on {now.machine} since the first of those runs: kernel 6.1 → 6.12"
+    assert in_store([triad(91e9)], store, "now") == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from typer.testing import CliRunner
 
 from meshmark.cli.app import app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.facts import host_id
 from meshmark.store.record import Record
 from meshmark.watch.canary import calibrate, calibration_file, shows_traffic
 from meshmark.watch.frames import Header, Metric
@@ -151,7 +151,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
     assert start(counted=False) == []
     assert start(counted=True) == ["store", "firmware"]
     assert start(counted=True, full_scale="theoretical") == ["firmware"]
-    kept = calibration_file(socket.gethostname())
+    kept = calibration_file(host_id())
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(CURVE))
     assert start(counted=False) == ["store"]  # an estimate is a share of the sustained bandwidth

@@ -1,0 +1,66 @@
+"""Records in the store under which software and settings this machine gave its results."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from meshmark.machine.facts import host_facts, host_id, is_absent
+from meshmark.machine.tree import Tree
+from meshmark.store.machines import FACTS, add_machine
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+
+
+def boot_facts(root: Path = Path("/")) -> dict[str, str]:
+    """The facts of a machine and its present boot that comparability depends on; unknown ones are left out.
+
+    Args:
+        root: `/`, or a recorded tree.
+
+    Returns:
+        Texts by name; the names are among `store.machines.FACTS`.
+    """
+    facts: Mapping[str, Any] = host_facts(root)
+
+    def text(*path: str) -> str:
+        value: Any = facts
+        for key in path:
+            value = value.get(key, "") if isinstance(value, dict) else ""
+        if is_absent(value):
+            return ""
+        return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    firmware = (text("firmware", key) for key in ("bios_vendor", "bios_version", "bios_date"))
+    found = {
+        "boot": Tree(root).text("proc/sys/kernel/random/boot_id") or "",
+        "cpu": text("cpu", "model"),
+        "microcode": text("cpu", "microcode"),
+        "firmware": " ".join(filter(None, firmware)),
+        "kernel": text("kernel", "release"),
+        "kernel_build": text("kernel", "version"),
+        "kernel_options": text("kernel", "options"),
+        "governor": text("settings", "governor"),
+        "boost": text("settings", "boost"),
+        "thp": text("pages", "thp"),
+        "smt": text("settings", "smt"),
+        "numa_balancing": text("settings", "numa_balancing"),
+        "hypervisor": text("virtual", "hypervisor"),
+    }
+    return {name: value for name in FACTS if (value := found[name])}
+
+
+def remember(store: Store, records: Iterable[Record] = ()) -> None:
+    """Add this host's facts to the store, if they differ from the last ones there.
+
+    Args:
+        records: Results that were just made under these facts; without them, results are still to be made.
+
+    Raises:
+        MeshmarkError: The store cannot be written.
+    """
+    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    starts = (str(r.provenance.get("start", "")) for r in records)
+    add_machine(store, host_id(), boot_facts(), min([now, *filter(None, starts)]))
