@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "clock.hpp"
 #include "options.hpp"
@@ -54,18 +55,33 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
 constexpr double kOthers = 0.05;     // share of the CPUs' time that other processes may use
 constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
 
-/// Whether the clock was reduced during some samples, and these differ from the others by more than the interval may be
-/// wide. Without enough of either to compare, the clock may have changed the value if it was reduced most of the time.
+/// The exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by over 1 %
+/// (Theil and Sen); none if the ratios of the samples are too few or too close for one.
+std::optional<double> exponent_of(const std::vector<double>& ratios, const std::vector<double>& values) {
+  constexpr std::size_t kMin = 4;
+  constexpr double kSpread = 1.05;
+  if (values.size() < kMin || ratios.size() != values.size()) return std::nullopt;
+  std::vector<double> sorted = ratios;
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t tenth = sorted.size() / 10;
+  if (sorted[sorted.size() - 1 - tenth] < kSpread * sorted[tenth]) return std::nullopt;
+  std::vector<double> exponents;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (const double apart = std::log(ratios[i] / ratios[j]); std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
+        exponents.push_back(std::log(values[i] / values[j]) / apart);
+  if (exponents.size() < kMin) return std::nullopt;
+  return median(exponents);
+}
+
+/// Whether fixed work took longer than at its best beside a part of the samples, and the value depends on it by more
+/// than the interval may be wide. If the samples do not show that, the value may depend on it if that part is most.
 bool clock_varied(const Progress& p, double percent) {
-  constexpr std::size_t kCompared = 3;
   const double share = p.share_marked(kSlowClock);
   if (share <= 0.1 || p.samples[0].size() != p.marks.size()) return false;
-  std::vector<double> slow, others;
-  for (std::size_t i = 0; i < p.marks.size(); ++i)
-    ((p.marks[i] & kSlowClock) != 0 ? slow : others).push_back(p.samples[0][i]);
-  if (slow.size() < kCompared || others.size() < kCompared) return share > 0.5;
-  const double reference = median(others);
-  return std::fabs(median(slow) - reference) > std::fabs(reference) * percent / 100;
+  const auto exponent = exponent_of(p.reference_ratios, p.samples[0]);
+  if (!exponent) return share > 0.5;
+  return 100 * std::fabs(std::expm1(*exponent * std::log(median(p.reference_ratios)))) > percent;
 }
 
 std::vector<std::string> flags_of(const Progress& p, double percent, const OtherUse::Shares& other, double elapsed_s) {

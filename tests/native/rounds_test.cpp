@@ -331,30 +331,38 @@ TEST(Conditions, SamplesThatDifferMuchAreNoFlag) {
   EXPECT_EQ(flags_of(p), Flags{});
 }
 
+/// A point whose samples had these values while fixed work took so much longer than at its best.
+Progress clocked(const std::vector<double>& ratios, const std::vector<double>& values) {
+  std::vector<int> marks;
+  for (const double ratio : ratios) marks.push_back(ratio > 1.05 ? kSlowClock : 0);
+  Progress p = progress(marks);
+  p.reference_ratios = ratios;
+  p.samples = {values};
+  return p;
+}
+
 TEST(Conditions, AClockThatVariedIsAFlagWhereItChangedTheValue) {
-  const int slow = kSlowClock;
-  Progress p = progress({slow, slow, slow, slow, 0, 0, 0, 0});
-  EXPECT_EQ(flags_of(p), Flags{}) << "the slow samples are like the others";
-  p.samples = {{1.03, 1.03, 1.03, 1.03, 1, 1, 1, 1}};
-  EXPECT_EQ(flags_of(p), Flags{"clock_varied"});
-  p.samples = {{1.019, 1.019, 1.019, 1.019, 1, 1, 1, 1}};
-  EXPECT_EQ(flags_of(p), Flags{}) << "within the requested interval";
-  p.samples = {{0.97, 0.97, 0.97, 0.97, 1, 1, 1, 1}};
-  EXPECT_EQ(flags_of(p), Flags{"clock_varied"});
-  // Too few of either to compare.
-  EXPECT_EQ(flags_of(progress({slow, slow, 0, 0})), Flags{});
-  EXPECT_EQ(flags_of(progress({slow, slow, slow, 0})), Flags{"clock_varied"});
-  EXPECT_EQ(flags_of(progress({slow, slow, slow, slow, slow})), Flags{"clock_varied"});
-  // A tenth of the samples does not move a median.
-  std::vector<int> few(40);
-  few[0] = few[1] = few[2] = few[3] = slow;
-  p = progress(few);
-  for (std::size_t i = 0; i < 4; ++i) p.samples[0][i] = 9;
-  EXPECT_EQ(flags_of(p), Flags{});
-  few[4] = slow;
-  p.marks = few;
-  p.samples[0][4] = 9;
-  EXPECT_EQ(flags_of(p), Flags{"clock_varied"});
+  const Flags varied{"clock_varied"};
+  const std::vector<double> half{1.2, 1.2, 1.2, 1.2, 1, 1, 1, 1};
+  EXPECT_EQ(flags_of(clocked(half, {2, 2, 2, 2, 2, 2, 2, 2})), Flags{}) << "the slow samples are like the others";
+  EXPECT_EQ(flags_of(clocked(half, {1.05, 1.05, 1.05, 1.05, 1, 1, 1, 1})), varied);
+  EXPECT_EQ(flags_of(clocked(half, {0.95, 0.95, 0.95, 0.95, 1, 1, 1, 1})), varied);
+  EXPECT_EQ(flags_of(clocked(half, {1.03, 1.03, 1.03, 1.03, 1, 1, 1, 1})), Flags{}) << "moves the median by 1.5 %";
+  // All are slow, to different extents.
+  const std::vector<double> all{1.1, 1.4, 1.15, 1.35, 1.2, 1.3, 1.25};
+  EXPECT_EQ(flags_of(clocked(all, all)), varied) << "as the clock";
+  EXPECT_EQ(flags_of(clocked(all, {2.01, 1.99, 2, 2.02, 2, 1.98, 2})), Flags{}) << "whatever the clock";
+  // The median is as it would be without them.
+  EXPECT_EQ(flags_of(clocked({1.2, 1.2, 1, 1, 1, 1, 1, 1}, {9, 9, 2, 2, 2, 2, 2, 2})), Flags{});
+}
+
+TEST(Conditions, WithoutACommonCourseAClockThatWasMostlySlowIsAFlag) {
+  const Flags varied{"clock_varied"};
+  EXPECT_EQ(flags_of(clocked({1.2, 1}, {2, 2})), Flags{});
+  EXPECT_EQ(flags_of(clocked({1.2, 1.2, 1}, {2, 2, 2})), varied) << "few samples";
+  EXPECT_EQ(flags_of(clocked({1.3, 1.3, 1.31, 1.3, 1.3, 1.3}, {2, 2, 2, 2, 2, 2})), varied) << "always alike";
+  EXPECT_EQ(flags_of(clocked({1.1, 1.4, 1.1, 1.4, 1.1, 1.4}, {0, 0, 0, 0, 0, 0})), varied) << "no ratios of values";
+  EXPECT_EQ(flags_of(clocked({1.04, 1.04, 1.04, 1.04, 1.04, 1.04}, {1, 2, 3, 4, 5, 6})), Flags{});
 }
 
 TEST(Conditions, TwoThreadsOnOneCpuAreOversubscribed) {

@@ -459,9 +459,9 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
 
 def _suspicious(records: Sequence[Record], topology: Mapping[str, Any]) -> list[str]:
     """Results of this host that are probably not what they are called."""
-    from meshmark.measure.suspicion import suspicions
+    from meshmark.measure.suspicion import lines, suspicions
 
-    return [f"suspicious: {s.text}" for s in suspicions(records, topology.get("caches", ()))]
+    return [f"suspicious: {line}" for line in lines(suspicions(records, topology.get("caches", ())))]
 
 
 def _measure_model(

@@ -13,6 +13,7 @@ from meshmark.values.units import plain, seconds_of
 
 MAX_LANES: Final = 64
 STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
+_MIN_LATE_S: Final = 0.005  # rounds to 0.00 s
 MIN_DRAWN_S: Final = 0.01  # shorter threads appear in tables, not in charts
 CHECK: Final = "checking results"  # a phase of synthetic programs, drawn over the states
 STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut": "the run was killed"}
@@ -188,7 +189,7 @@ def _plan_text(copies: Sequence[ProgramUse]) -> str:
         late_s = max(float(p.done["late_s"]) for p in paced)
         parts.append(
             f"busy-waited {spun} of its time to keep its schedule"
-            + (f" and ended {seconds_of(late_s)} behind it" if late_s > 0 else "")
+            + (f" and ended {seconds_of(late_s)} behind it" if late_s >= _MIN_LATE_S else "")
         )
     parts.append(f"set up in {_range([p.setup_s for p in copies], seconds_of)} before the start")
     parts.append(f"checked its results in {_range([p.check_s for p in copies], seconds_of)}")

@@ -37,11 +37,18 @@ class Suspicion:
     reason: str
     remedy: str
 
-    @property
-    def text(self) -> str:
-        r = self.record
-        whole = f"{r.instrument} {r.metric} {plain(r.value, r.unit)}: {self.reason}; {self.remedy}"
-        return whole.replace(NBSP, " ")
+
+def lines(found: Iterable[Suspicion]) -> list[str]:
+    """One line for all results of a metric that are suspicious for the same reason."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for s in found:
+        groups.setdefault((s.record.instrument, s.record.metric, s.reason, s.remedy), []).append(s.record)
+    texts = []
+    for (instrument, metric, reason, remedy), same in groups.items():
+        low, high = (plain(f(r.value for r in same), same[0].unit) for f in (min, max))
+        values = low if len(same) == 1 else f"{low} to {high} ({len(same)} results)"
+        texts.append(f"{instrument} {metric} {values}: {reason}; {remedy}".replace(NBSP, " "))
+    return texts
 
 
 def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = ()) -> list[Suspicion]:

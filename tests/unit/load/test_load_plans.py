@@ -65,6 +65,8 @@ def test_an_early_end_is_as_far_off_as_a_late_one(tmp_path: Path) -> None:
 def test_a_schedule_is_part_of_the_line(tmp_path: Path) -> None:
     (line,) = plan_lines(ran(tmp_path / "run", pace=0.1, spun_s=0.875, late_s=0.5))
     assert "busy-waited 10.0 % of its time to keep its schedule and ended 0.50 s behind it" in line
+    (line,) = plan_lines(ran(tmp_path / "soon", pace=0.1, spun_s=0.875, late_s=0.004))
+    assert "behind" not in line
 
 
 def test_charts_mark_the_check_of_results(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from meshmark.describe import description
-from meshmark.measure.suspicion import suspicions
+from meshmark.measure.suspicion import lines, suspicions
 from meshmark.store.record import Record
 
 CACHES = [
@@ -27,7 +27,7 @@ def record(instrument: str, metric: str, value: float, source: str = "host", **c
 
 
 def texts(*records: Record) -> list[str]:
-    return [s.text for s in suspicions(records, CACHES)]
+    return lines(suspicions(records, CACHES))
 
 
 def triad(footprint: int, cpus: str = "0-1", source: str = "host") -> Record:
