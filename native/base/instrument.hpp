@@ -113,6 +113,8 @@ class Run {
   std::string text(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::vector<std::size_t> sizes(std::string_view name) const;
+  /// What the size `memory` means here, if a parameter has it.
+  std::optional<std::size_t> memory_bytes() const;
   std::vector<std::string> choices(std::string_view name) const;
   /// Whether a parameter of kind choices contains "all" or one of these values.
   bool asks(std::string_view name, std::initializer_list<std::string_view> any) const;

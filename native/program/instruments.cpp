@@ -48,7 +48,10 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     s.machine = s.values["machine"];
     s.budget_end_s = s.started_s + run.budget_s();
     run.check();
-    if (only_check) return 0;
+    if (only_check) {
+      if (const auto bytes = run.memory_bytes()) emit({{"type", "check"}, {"memory_bytes", *bytes}});
+      return 0;
+    }
     if (front.begin) front.begin();
     if (!muted() && !s.values["resume"].empty()) s.load_earlier(s.values["resume"]);
     instrument.measure(run);

@@ -5,7 +5,6 @@ Module level has only light imports, so that `meshmark --help` stays fast.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
@@ -365,16 +364,18 @@ def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path
 
     from meshmark.machine.facts import host_id
     from meshmark.measure import unfinished
-    from meshmark.measure.budget import BUDGET, relative_points
+    from meshmark.measure.budget import BUDGET
     from meshmark.measure.plan import measurement
     from meshmark.store.store import Store, run_name
+    from meshmark.values import grammar
 
     machine = host_id()
     if "--machine" not in argv:
         argv += ["--machine", machine]
     plan, run_id = measurement(d, argv, repetitions), run_name("measure")
-    if (more := relative_points(d, dict(itertools.pairwise(argv)))) > 1 and BUDGET not in argv:
-        say(f"note: budget {plan.budget_s:.0f}s, for {more:.3g} times the points of the default; change it by --budget")
+    default = d.parameter("budget").default
+    if BUDGET not in argv and not d.ranks and plan.budget_s > grammar.seconds(BUDGET, default):
+        say(f"note: budget {plan.budget_s:.0f}s instead of {default}, for its points and memory; change it by --budget")
     if store is None:
         with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)

@@ -1,4 +1,4 @@
-"""How long a measurement may take if no budget is given: longer in proportion to its points."""
+"""How long a measurement may take: longer in proportion to its points and to the memory that it must touch."""
 
 from __future__ import annotations
 
@@ -10,24 +10,45 @@ from typing import Final
 
 from meshmark.describe import Description, Parameter
 from meshmark.errors import UsageError
+from meshmark.measure.probe import check
 from meshmark.values import grammar
 
 BUDGET: Final = "--budget"
+USUAL_BYTES: Final = 512 << 20
 MAX_S: Final = 600.0  # without --budget, unless the instrument's default is longer
 
 
 def budget_s(d: Description, argv: Sequence[str]) -> float:
-    """The time for a measurement with these arguments, s: `--budget`, or the instrument's default, times the points
-    over those of its default options if these are more.
+    """The time for a measurement with these arguments, s: `--budget`, or the instrument's default times `more`.
 
     Raises:
         UsageError: The value of `--budget` is invalid.
     """
     given = dict(itertools.pairwise(argv))
-    default_s = grammar.seconds(BUDGET, d.parameter("budget").default)
     if BUDGET in given:
         return grammar.seconds(BUDGET, given[BUDGET])
-    return min(max(MAX_S, default_s), default_s * max(1.0, relative_points(d, given)))
+    default_s = grammar.seconds(BUDGET, d.parameter("budget").default)
+    return min(max(MAX_S, default_s), default_s * more(d, argv))
+
+
+def more(d: Description, argv: Sequence[str]) -> float:
+    """The factor by which the default budget grows: points over those of the default options, and memory."""
+    return max(1.0, relative_points(d, dict(itertools.pairwise(argv)))) * memory_scale(d, argv)
+
+
+def memory_scale(d: Description, argv: Sequence[str]) -> float:
+    """The size `memory` of a footprint over `USUAL_BYTES`, for which budgets are meant; 1 if smaller, or not an option.
+
+    It is several times the last-level caches, of which some hosts, guests among them, claim hundreds of MiB.
+    """
+    given = dict(itertools.pairwise(argv))
+    if not any(p.kind in {"size", "sizes"} and given.get(p.option, p.default) == "memory" for p in d.parameters):
+        return 1.0
+    try:
+        found = check(d.name, argv).get("memory_bytes")
+    except UsageError:
+        return 1.0  # the instrument will refuse the arguments
+    return max(1.0, found / USUAL_BYTES) if isinstance(found, int) else 1.0
 
 
 def relative_points(d: Description, given: Mapping[str, str]) -> float:

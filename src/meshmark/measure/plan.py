@@ -14,7 +14,7 @@ from pydantic import Field
 
 from meshmark.describe import Description, description
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.budget import BUDGET, budget_s
+from meshmark.measure.budget import BUDGET, budget_s, memory_scale
 from meshmark.measure.probe import arguments
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
@@ -169,6 +169,9 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
             options: Mapping[str, Any] = step.options
             if repetition and "seed" not in options:
                 options = {**options, "seed": repetition + 1}
+            scale = memory_scale(d, arguments(d, options))
+            if scale > 1 and "budget" in options:
+                options = {**options, "budget": f"{scale * seconds(BUDGET, str(options['budget'])):g}s"}
             named = ("--machine", machine) if machine else ()
             for run in launched(d, (*arguments(d, options), *named)):
                 count = 2 * repetition + run.turn if run.turn else repetition + 1

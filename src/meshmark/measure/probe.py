@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -37,8 +38,11 @@ def arguments(d: Description, options: Mapping[str, Any]) -> list[str]:
     return argv
 
 
-def check(instrument: str, argv: Sequence[str]) -> None:
+def check(instrument: str, argv: Sequence[str]) -> Mapping[str, Any]:
     """Check the arguments of an instrument with the native program, without measuring.
+
+    Returns:
+        `memory_bytes`, what the size `memory` means on this host, if an argument or its default is that size.
 
     Raises:
         UsageError: An argument is invalid; the message names the field, what was found and what is allowed.
@@ -59,6 +63,11 @@ def check(instrument: str, argv: Sequence[str]) -> None:
     if completed.returncode == UsageError.status:
         lines = completed.stderr.strip().splitlines() or ["a parameter is invalid"]
         raise UsageError(f"{instrument}: {lines[-1].partition('error: ')[2] or lines[-1]}")
+    try:
+        found = json.loads(completed.stdout or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _text(value: Any) -> str:

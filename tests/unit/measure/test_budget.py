@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from meshmark.describe import Description, Parameter, description
 from meshmark.measure import budget
-from meshmark.measure.budget import MAX_S, budget_s, relative_points
-from meshmark.measure.plan import launched, measurement
+from meshmark.measure.budget import MAX_S, budget_s, memory_scale, more, relative_points
+from meshmark.measure.plan import launched, make_plan, measurement
+from meshmark.measure.probe import check
+from meshmark.measure.spec import parse_spec
 
 
 def option(name: str, kind: str, default: str, maximum: float | None = None) -> Parameter:
@@ -61,15 +64,40 @@ def test_no_budget_is_scaled_without_limit() -> None:
     assert budget_s(long, ["--footprint", "1KiB..4GiB/64"]) == 900
 
 
+def test_budgets_grow_with_what_memory_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def answer(_: str, argv: Sequence[str]) -> dict[str, int]:
+        asked.append(tuple(argv))
+        return {"memory_bytes": 1920 << 20}
+
+    monkeypatch.setattr(budget, "check", answer)
+    of_memory = replace(MADE, parameters=(MADE.parameters[0], option("footprint", "sizes", "memory")))
+    assert budget_s(of_memory, []) == pytest.approx(37.5) == 10 * more(of_memory, [])
+    assert budget_s(of_memory, ["--budget", "3s"]) == 3
+    assert budget_s(of_memory, ["--footprint", "1GiB"]) == 10 and asked == [(), ()]
+    steps = make_plan(parse_spec('name="x"\n[[step]]\ninstrument="bandwidth"\noptions={budget="2s"}\n', "x")).steps
+    assert [s.budget_s for s in steps] == [7.5] and "7.5s" in steps[0].argv
+    fixed = 'name="x"\n[[step]]\ninstrument="bandwidth"\noptions={budget="2s", footprint="1MiB"}\n'
+    assert [s.budget_s for s in make_plan(parse_spec(fixed, "x")).steps] == [2]
+
+
+def test_the_instrument_says_what_memory_means() -> None:
+    found = check("bandwidth", ["--footprint", "memory"])["memory_bytes"]
+    assert found >= 64 << 20 and found % (1 << 20) == 0
+    assert check("bandwidth", ["--footprint", "1MiB"]) == {}
+
+
 def test_every_process_gets_its_share_of_a_scaled_budget() -> None:
     d = description("bandwidth")
     kernels = d.parameter("kernel")
     twice = ["--kernel", ",".join(dict.fromkeys([*kernels.choices]))]
     times = relative_points(d, dict(itertools.pairwise(twice)))
     plan = measurement(d, twice)
+    times *= memory_scale(d, twice)
     assert times > 1 and plan.budget_s == pytest.approx(min(budget.MAX_S, 10 * times))
     assert len({dict(itertools.pairwise(s.argv))["--budget"] for s in plan.steps}) == 1
     (run,) = launched(d, twice)
     assert run.argv[-2] == "--budget" and run.budget_s == pytest.approx(plan.budget_s)
-    (plain,) = launched(d, [])
-    assert plain.argv == ("bandwidth",), "the default is left to the instrument"
+    (plain,) = launched(d, ["--footprint", "1MiB"])
+    assert plain.argv == ("bandwidth", "--footprint", "1MiB"), "the default is left to the instrument"
