@@ -10,7 +10,7 @@ from typing import Any
 
 from meshmark.measure.repetitions import quality
 from meshmark.measure.suspicion import lines, suspicions
-from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
+from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent, why_no_figure
 from meshmark.report.drawing import Drawn, chart_page, condition_text, sized, write_charts
 from meshmark.report.html import (
     Cell,
@@ -185,7 +185,7 @@ def _tiles(
         if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
             continue
         if record is None:
-            tiles.append(Tile(title, absent=why_absent(records, absences, INSTRUMENT_OF[key])))
+            tiles.append(Tile(title, absent=why_no_figure(records, absences, key)))
             continue
         scale = scale_for(record.unit, record.value)
         best = "–" if record.best is None else number(record.best / scale.factor)

@@ -58,22 +58,21 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
     def triad(threads: float) -> Record | None:
         return _best(triads, lambda r: value_of(r, "threads") == threads)
 
-    def memory(small_pages: bool) -> Record | None:
+    def memory(key: str) -> Record | None:
         return _best(
             records,
             lambda r: (
                 r.metric == "level_latency"
                 and r.conditions.get("kind") == "memory"
-                and r.conditions.get("pages") is not None
-                and (r.conditions.get("pages") == "4KiB") == small_pages
+                and _MEMORY_PAGES[key](r.conditions.get("pages"))
             ),
         )
 
     return {
         "triad_all": (f"Triad bandwidth, {by(all_threads)}", triad(all_threads)),
         "triad_one": ("Triad bandwidth, one CPU", triad(1)),
-        "memory_latency": ("Memory latency, huge pages", memory(small_pages=False)),
-        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory(small_pages=True)),
+        "memory_latency": ("Memory latency, huge pages", memory("memory_latency")),
+        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory("memory_latency_small_pages")),
         "line_swap": (
             "Core-to-core latency, one way",
             _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
@@ -136,6 +135,15 @@ def _figure(record: Record) -> Figure:
     }
 
 
+def why_no_figure(records: Sequence[Record], absences: Sequence[Absence], key: str) -> str:
+    """The reason why a figure has no value here."""
+    if key in _MEMORY_PAGES:
+        curve = [r for r in records if r.metric == "load_latency" and _MEMORY_PAGES[key](r.conditions.get("pages"))]
+        if len({value_of(r, "footprint_bytes") for r in curve}) > 1:
+            return "the latency does not level off beyond the caches: measure larger footprints"
+    return why_absent(records, absences, INSTRUMENT_OF[key])
+
+
 def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrument: str) -> str:
     """The reason why an instrument has no result here."""
     if any(r.instrument == instrument for r in records):
@@ -144,6 +152,11 @@ def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrumen
     return reasons[0] if reasons else "not measured in this run"
 
 
+# Whether pages are those of the figure.
+_MEMORY_PAGES: Mapping[str, Callable[[object], bool]] = {
+    "memory_latency": lambda pages: pages not in {None, "4KiB"},
+    "memory_latency_small_pages": lambda pages: pages == "4KiB",
+}
 INSTRUMENT_OF = {
     "triad_all": "bandwidth",
     "triad_one": "bandwidth",
@@ -171,7 +184,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
         "started": run.started,
         "version": run.version,
         "figures": {
-            key: _figure(record) if record else {"absent": why_absent(records, absences, INSTRUMENT_OF[key])}
+            key: _figure(record) if record else {"absent": why_no_figure(records, absences, key)}
             for key, (_, record) in found.items()
         },
     }

@@ -207,6 +207,15 @@ def test_the_headline_names_the_modes(tmp_path: Path, capsys: pytest.CaptureFixt
     assert re.fullmatch(r"modes: bandwidth_net of .*threads 2: [\d.]+ or [\d.]+ GB/s, 2 and 1 of 3 runs", lines[0])
 
 
+def test_a_latency_that_does_not_level_off_says_so(tmp_path: Path) -> None:
+    small = [r for r in made_run.latency() if r.conditions["pages"] == "4KiB"]
+    records = [r for r in made_run.latency() if r not in small and r.conditions.get("kind") != "memory"]
+    card = machine_card(records, [], made_run.run_info())["figures"]
+    assert "larger footprints" in card["memory_latency"]["absent"]
+    assert card["memory_latency_small_pages"] == {"absent": "this run did not measure it"}
+    assert card["triad_all"] == {"absent": "not measured in this run"}
+
+
 def test_charts_mark_the_modes() -> None:
     records = two_modes()
     triads = [r for r in records if r.conditions["kernel"] == "triad" and r.metric == "bandwidth_net"]
