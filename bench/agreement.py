@@ -1,56 +1,66 @@
-"""Do two surveys of one machine agree? The share of metrics whose 95 % intervals overlap.
+"""Are surveys of one machine called different? They are not: the share of metrics that the verdict separates is false.
 
-    .venv/bin/python bench/agreement.py RUN_A RUN_B
+    .venv/bin/python bench/agreement.py RUN RUN…
 
-Metrics are matched by instrument, metric and identity; flagged ones are counted apart, since their flag says that
-they should not be relied on; values without an interval (fewer than 6 samples) are left out and counted.
+Every pair of runs is compared. Metrics are matched by instrument, metric and identity. Flagged ones, ones with modes,
+and ones without an interval or with one wider than ±10 % are not judged, and are counted.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections import Counter
 from pathlib import Path
 
-from meshmark.measure.repetitions import point_key
+from meshmark.measure.repetitions import measured, point_key
 from meshmark.measure.survey import load_run
+from meshmark.store.record import MODE, Record
+from meshmark.values.verdicts import ratio
 
 
-def main() -> int:
+def verdict(a: Record, b: Record) -> str:
+    if a.flags or b.flags:
+        return "flagged"
+    if {"run_modes"} & (a.conditions.keys() | b.conditions.keys()):
+        return "with modes"
+    if a.bounds is None or b.bounds is None or min(a.value, b.value) <= 0:
+        return "without interval"
+    found = ratio(measured(a), measured(b))
+    if measured(a).excluded or measured(b).excluded:
+        return "too wide"
+    return "called different" if found.differs else found.word
+
+
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs=2, type=Path)
-    parser.add_argument("--all", action="store_true", help="name every metric that disagrees, flagged ones too")
-    words = parser.parse_args()
-    first, second = ({point_key(r): r for r in load_run(run)[0]} for run in words.runs)
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--all", action="store_true", help="name every metric that is called different")
+    given = parser.parse_args()
+    surveys = [
+        {point_key(r): r for r in load_run(run)[0] if not r.metric.endswith(MODE) and r.better != "none"}
+        for run in given.runs
+    ]
     counts: Counter[str] = Counter()
-    by_instrument: dict[str, Counter[str]] = {}
-    for name in first.keys() & second.keys():
-        a, b = first[name], second[name]
-        if a.interval is None or b.interval is None:
-            counts["without interval"] += 1
-            continue
-        # A clock's grain comes out the same to a billionth, with an interval of no width: that is agreement.
-        grain = 1e-6 * abs(a.value)
-        overlap = a.interval[0] <= b.interval[1] + grain and b.interval[0] <= a.interval[1] + grain
-        flagged = "flagged" if a.flags | b.flags else "unflagged"
-        counts[f"{flagged} {'agree' if overlap else 'differ'}"] += 1
-        by_instrument.setdefault(a.instrument, Counter())[f"{flagged} {'agree' if overlap else 'differ'}"] += 1
-        if not overlap and (words.all or flagged == "unflagged"):
-            flags = " ".join(sorted(a.flags | b.flags))
-            print(f"{flagged}: {name}: {a.value:.4g} {a.interval} | {b.value:.4g} {b.interval} {a.unit} {flags}")
-    for instrument, found in sorted(by_instrument.items()):
-        print(f"{instrument}: {dict(found)}")
-    for word, n in sorted(counts.items()):
-        print(f"{word}: {n}")
-    print(f"only in one of the two: {len(first.keys() ^ second.keys())}")
-    sure = counts["unflagged agree"] + counts["unflagged differ"]
-    print(
-        f"agreement of unflagged metrics: {100 * counts['unflagged agree'] / sure:.1f} %"
-        if sure
-        else "nothing unflagged"
-    )
-    return 0
+    wrong: Counter[str] = Counter()
+    for first, second in itertools.combinations(surveys, 2):
+        for name in first.keys() & second.keys():
+            a, b = first[name], second[name]
+            word = verdict(a, b)
+            counts[word] += 1
+            if word == "called different":
+                wrong[a.instrument] += 1
+                if given.all:
+                    print(f"{name}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}")
+    judged = sum(counts[word] for word in ("tie", "not distinguishable", "called different"))
+    pairs = len(surveys) * (len(surveys) - 1) // 2
+    print(f"{pairs} pairs, {sum(counts.values())} comparisons, {judged} judged")
+    for word, n in counts.most_common():
+        print(f"  {word}: {n}")
+    if judged:
+        by = ", ".join(f"{name} {n}" for name, n in wrong.most_common())
+        print(f"called different: {100 * counts['called different'] / judged:.1f} %" + (f" ({by})" if by else ""))
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

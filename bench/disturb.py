@@ -82,9 +82,11 @@ def migration(cpus: list[int]) -> Disturbance:
         turn = iter(range(1 << 30))
 
         def move() -> None:
+            cpu = cpus[next(turn) % len(cpus)]
             for thread in threads_of(process):
-                os.sched_setaffinity(thread, {cpus[next(turn) % len(cpus)]})
+                os.sched_setaffinity(thread, {cpu})
 
+        time.sleep(0.05)  # before it has read its options, it would be refused the CPU that it no longer has
         return repeating(move, 0.02)
 
     return begin

@@ -95,40 +95,51 @@ def quality(records: Iterable[Record]) -> Quality:
 
 
 def shortfall(records: Iterable[Record], budget_s: float) -> str:
-    """Say which points have too few samples or too wide an interval, and which budget would probably do; "" if none.
+    """Say which points have too few samples or too wide an interval, and what would probably help; "" if none.
 
-    Half the width of an interval shrinks with the square root of the number of samples. Only results for which a width
-    was requested count. The width of flagged ones, and of those with modes, does not: more samples do not reduce it.
+    Half the width of the interval of samples shrinks with the square root of their number. If it is narrow enough, and
+    only the runs differ by more, more runs help. Only results for which a width was requested count; the width of
+    flagged ones, and of those with modes, does not.
 
     Args:
         budget_s: Of the whole measurement, s.
     """
     growth: dict[str, float] = {}  # of the sampling time of a point
+    apart: set[str] = set()  # points whose runs differ
     for r in records:
         if not r.interval_asked or r.metric.endswith(MODE):
             continue
         key = _place(r)
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
         steady = not r.flags and "run_modes" not in r.conditions
-        if steady and not r.converged and r.half_width is not None:
-            needed = max(needed, (r.half_width / r.interval_asked) ** 2)
+        if steady and not r.converged and r.interval is not None:
+            own = (r.interval[1] - r.interval[0]) / 2 / abs(r.value) / r.interval_asked
+            needed = max(needed, own**2)
+            if own <= 1:
+                apart.add(key)
         growth[key] = max(growth.get(key, 1.0), needed)
     short = sum(g > 1 for g in growth.values())
+    of = f"of {len(growth)} point{'s' * (len(growth) != 1)}"
+    texts = []
+    if differ := sum(growth[key] <= 1 for key in apart):
+        texts.append(f"the runs of {differ} {of} differ by more than the interval requested; more --repetitions help")
     if not short:
-        return ""
+        return "; ".join(texts)
     budget = budget_s * max(1.2, math.fsum(growth.values()) / len(growth))
     rounded = math.ceil(budget - 1e-6) if budget < 100 else 10 * math.ceil(budget / 10 - 1e-6)
-    return (
-        f"{short} of {len(growth)} point{'s' * (len(growth) != 1)} with fewer than {MIN_SAMPLES} samples or a wider "
-        f"interval than requested; --budget {rounded}s would probably do"
+    texts.insert(
+        0,
+        f"{short} {of} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; "
+        f"--budget {rounded}s would probably do",
     )
+    return "; ".join(texts)
 
 
 def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
     """One record per point, in the order of the first run, with the samples of all runs.
 
     Adds the conditions `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
-    `run_high`, the bounds of all runs' intervals, in the metric's unit. Flags are the union of the runs' flags.
+    `run_high`, see `run_bounds`, in the metric's unit. Flags are the union of the runs' flags.
 
     If runs do not meet, `run_modes` is the number of modes, and a record for each follows, lowest first: its metric has
     the suffix `_mode`, its samples are those of the runs at this mode, and `mode_runs` is their number.
@@ -179,27 +190,56 @@ def _pooled(same: Sequence[Record]) -> list[Record]:
         return [same[0]]
     medians = [r.value for r in same]
     spread = (max(medians) - min(medians)) / min(medians) if min(medians) > 0 else math.nan
-    bounds = [r.interval for r in same if r.interval is not None]
-    known = len(bounds) == len(same)
     levels = modes(same)
     conditions = {
         **same[0].conditions,
         "runs": len(same),
         "run_spread": None if math.isnan(spread) else spread,
-        "run_low": min(low for low, _ in bounds) if known else None,
-        "run_high": max(high for _, high in bounds) if known else None,
+        **_bound_conditions(same),
     }
     if len(levels) == 1:
         return [_joined(same, conditions)]
     conditions["run_modes"] = len(levels)
     each = [
         replace(
-            _joined(level, {**same[0].conditions, "runs": len(same), "run_mode": i, "mode_runs": len(level)}),
+            _joined(
+                level,
+                {
+                    **same[0].conditions,
+                    "runs": len(same),
+                    "run_mode": i,
+                    "mode_runs": len(level),
+                    **_bound_conditions(level),
+                },
+            ),
             metric=f"{same[0].metric}{MODE}",
         )
         for i, level in enumerate(levels, 1)
     ]
     return [_joined(same, conditions), *each]
+
+
+def run_bounds(runs: Sequence[Record]) -> tuple[float, float] | None:
+    """Where the median of another measurement is expected; None with fewer samples in all than an interval takes.
+
+    The samples of a run resemble each other more than those of another run, so the interval of all samples is too
+    narrow. From six runs on, their medians give an interval as samples do. Fewer runs do not: the hull of their own
+    intervals is widened by the distance of their medians, since another run lies beyond them half of the time.
+    """
+    if sum(len(r.samples) for r in runs) < MIN_SAMPLES:
+        return None
+    medians = [r.value for r in runs]
+    if (over := median_interval(medians)) is not None:
+        own = median_interval([s for r in runs for s in r.samples]) or over
+        return min(own[0], over[0]), max(own[1], over[1])
+    bounds = [r.interval or sorted(r.ends) for r in runs]
+    low, high, apart = min(b[0] for b in bounds), max(b[1] for b in bounds), max(medians) - min(medians)
+    return max(low - apart, min(low, 0.0)), high + apart
+
+
+def _bound_conditions(runs: Sequence[Record]) -> dict[str, Scalar]:
+    low, high = run_bounds(runs) or (None, None)
+    return {"run_low": low, "run_high": high}
 
 
 def _joined(runs: Sequence[Record], conditions: Mapping[str, Scalar]) -> Record:

@@ -177,7 +177,7 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     cpus = grammar.integers("cpus", options["cpus"], len(node_of) - 1, 0)
     line = int(machine.number("memory.line_bytes"))
     nodes = _memory_nodes(options, count)
-    process_counts = grammar.integers("processes", options["processes"], len(node_of))
+    process_counts = thread_counts(machine, "processes", options["processes"], len(node_of))
     patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
     strides = _sizes("latency", options, "stride")
     if wrong := [s for s in strides if s % 8]:
@@ -251,6 +251,23 @@ def _lines(machine: MachineFile, options: Options) -> list[Point]:
 FILLS: Final = ("cores", "spread", "compact")  # cores of a model have one CPU: cores and compact are the same
 
 
+def thread_counts(machine: MachineFile, field: str, text: str, cpus: int) -> list[int]:
+    """Numbers of threads or processes, each on a core of its own.
+
+    Raises:
+        UsageError: A number exceeds the cores. It says so if the machine has more threads than the model (SMT).
+    """
+    try:
+        return grammar.integers(field, text, cpus)
+    except UsageError as why:
+        threads = int(machine.number("cpu.smt", 1)) * cpus
+        if threads == cpus:
+            raise
+        raise UsageError(
+            f"{why}: {machine.name} has {threads} threads (SMT), but the model has one per core", why.hint
+        ) from why
+
+
 def fill_order(node_of: Sequence[int], how: str) -> list[int]:
     """Return the CPUs in the order of use: by number, or round-robin over the nodes."""
     cpus = list(range(len(node_of)))
@@ -273,7 +290,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
     homes: Any = _memory_nodes(options, count) or "local"
     points = []
     kernels = stream_kernels()
-    for threads in grammar.integers("threads", options["threads"], cpu_count):
+    for threads in thread_counts(machine, "threads", options["threads"], cpu_count):
         for kernel in grammar.choices("kernel", options["kernel"], tuple(kernels)):
             for store in grammar.choices("store", options["store"], ("ordinary", "streaming")):
                 for footprint in _sizes("bandwidth", options, "footprint"):
@@ -342,7 +359,7 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
     outstanding = int(machine.number("cpu.outstanding"))
     grammar.choices("mode", options["mode"], ("chains",))
     points = []
-    for threads in grammar.integers("threads", options["threads"], len(node_of)):
+    for threads in thread_counts(machine, "threads", options["threads"], len(node_of)):
         for chains in grammar.integers("chains", options["chains"], 1024):
             stream: dict[str, Any] = {"homes": homes, "random": True}
             run = trial(
@@ -369,7 +386,7 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
 def _gups(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
     points = []
-    for threads in grammar.integers("threads", options["threads"], len(node_of)):
+    for threads in thread_counts(machine, "threads", options["threads"], len(node_of)):
         run = gups(fill_order(node_of, "cores")[:threads], int(machine.number("cpu.outstanding")))
         conditions = {"threads": threads, "kernel": "plain", "memory_node": "all"}
         points.append(Point(run, conditions, lambda x: {"update_rate": x["groups"][0]["reads_per_s"]}))
@@ -410,7 +427,7 @@ def _peak(machine: MachineFile, options: Options) -> list[Point]:
         raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "add it to the machine file")
     return [
         Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [each * n]})  # type: ignore[misc]
-        for n in grammar.integers("threads", options["threads"], len(node_of))
+        for n in thread_counts(machine, "threads", options["threads"], len(node_of))
     ]
 
 

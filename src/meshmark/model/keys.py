@@ -112,6 +112,7 @@ class Node(Input):
 @dataclass(frozen=True, kw_only=True)
 class Cpu(Input):
     clock_ghz: Annotated[Above0, "(GHz)"] = None
+    smt: Annotated[Whole, "threads of a core of the machine; the model has one [1]"] = None
     outstanding: Annotated[Whole, "maximum outstanding misses of a core"] = None
     stream_outstanding: Annotated[
         Whole, "maximum outstanding misses of a regular stream, including prefetches [outstanding]"

@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError, quoted
 from meshmark.model.engine import Answer, ask, median_of
-from meshmark.model.instruments import POINTS, Point, fill_order, latency_and_rate, measure, nodes_and_cpus, simulate
+from meshmark.model.instruments import (
+    POINTS,
+    Point,
+    fill_order,
+    latency_and_rate,
+    measure,
+    nodes_and_cpus,
+    simulate,
+    thread_counts,
+)
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import Run, random_reads, trial
 from meshmark.store.files import open_regular
@@ -97,9 +106,9 @@ def points_of(machine: MachineFile, request: Request) -> list[Point]:
     return _MAKERS[request.workload](machine, request, node_of)
 
 
-def _teams(request: Request, node_of: Sequence[int]) -> list[list[int]]:
+def _teams(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[list[int]]:
     order = fill_order(node_of, "cores")
-    return [order[:n] for n in grammar.integers("--threads", request.threads, len(node_of))]
+    return [order[:n] for n in thread_counts(machine, "--threads", request.threads, len(node_of))]
 
 
 def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -109,7 +118,7 @@ def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
             {"chains": chains, "threads": len(cpus), "memory_node": 0},
             latency_and_rate,
         )
-        for cpus in _teams(request, node_of)
+        for cpus in _teams(machine, request, node_of)
         for chains in grammar.integers("--chains", request.chains, 1024)
     ]
 
@@ -121,7 +130,7 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
             {"chains": chains, "threads": len(cpus), "memory_node": "others"},
             latency_and_rate,
         )
-        for cpus in _teams(request, node_of)
+        for cpus in _teams(machine, request, node_of)
         for chains in grammar.integers("--chains", request.chains, 1024)
     ]
 
@@ -281,7 +290,7 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
             rate = 0.0
         if not 0 < rate < MAX_GB_PER_S:
             raise UsageError(f"--rate: found '{text.strip()}', needed: GB/s above 0, or a list of them")
-        for cpus in _teams(request, node_of):
+        for cpus in _teams(machine, request, node_of):
             programs = [Program(tuple(cpus), rate, request.write_share)]
             points += programs_points(machine, programs, request.in_step, {"threads": len(cpus)})
     return points

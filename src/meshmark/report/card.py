@@ -125,7 +125,7 @@ def _figure(record: Record) -> Figure:
     return {
         "value": record.value,
         "unit": record.unit,
-        "interval": list(record.interval) if record.interval else None,
+        "interval": list(record.bounds) if record.bounds else None,
         "best": record.best,
         "spread": None if math.isnan(record.spread) else record.spread,
         "samples": len(record.samples),

@@ -33,7 +33,7 @@ Input = ParamSpec("Input")  # of a chart: records, and for some charts the machi
 def row(record: Record, **more: Any) -> Row:
     """Data of a mark: value and interval in the metric's unit, the values of its modes (`levels`; none if all runs
     meet), and the texts of its tooltip."""
-    low, high = record.interval or (record.value, record.value)
+    low, high = record.bounds or (record.value, record.value)
     best, worst = record.ends
     modes = modes_of(_all_records.get(), record) if record.conditions.get("run_modes") else []
     return {
@@ -41,7 +41,7 @@ def row(record: Record, **more: Any) -> Row:
         "low": low,
         "high": high,
         "median": show(record.value, record.unit),
-        "interval": interval_text(record) if record.interval else NO_INTERVAL,
+        "interval": interval_text(record) if record.bounds else NO_INTERVAL,
         "best": show(best, record.unit),
         "worst": show(worst, record.unit),
         "spread": percent(record.spread),

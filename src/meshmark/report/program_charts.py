@@ -104,7 +104,7 @@ def _bars(
             texts = row(r, label=label, part=part, share=f"{100 * split.share(part):.1f} %")
             rows.append({**texts, "from": at, "to": at + r.value, "flagged": flagged})
             at += r.value
-        low, high = split.total.interval or (split.total.value,) * 2
+        low, high = split.total.bounds or (split.total.value,) * 2
         # A wide interval of few samples must not compress all bars.
         high = min(high, limit)
         other = split.parts.get("other")
@@ -152,7 +152,7 @@ def _bars(
 def _reach(splits: Sequence[Split]) -> float:
     """The end of the axis: the longest bar, or its interval if that is not much longer."""
     longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
-    return min(1.5 * longest, max([longest, *(s.total.interval[1] for s in splits if s.total.interval)]))
+    return min(1.5 * longest, max([longest, *(s.total.bounds[1] for s in splits if s.total.bounds)]))
 
 
 def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:

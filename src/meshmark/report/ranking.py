@@ -228,7 +228,7 @@ def clearest(same: Iterable[Record]) -> Record:
 
 def _uncertainty(r: Record) -> tuple[bool, bool, float]:
     low, high = bounds(r)
-    return bool(r.flags), r.interval is None, (high - low) / r.value
+    return bool(r.flags), r.bounds is None, (high - low) / r.value
 
 
 def stretches(ranking: Ranking) -> list[Stretch]:

@@ -150,6 +150,6 @@ def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
 
 def interval_text(record: Record) -> str:
     """`47.2 GB/s – 51.0 GB/s`, with the width reached and requested if it is wider; `–` without an interval."""
-    bounds = record.interval
+    bounds = record.bounds
     text = f"{show(bounds[0], record.unit)} – {show(bounds[1], record.unit)}" if bounds else "–"
     return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"

@@ -221,9 +221,9 @@ class Record:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        """The interval; of several runs, the bounds of all their intervals, because runs may differ by more than each.
+        """The interval of the samples; of several runs, `run_low` and `run_high`, because runs differ by more.
 
-        None with too few samples, or if the bounds do not hold the value.
+        Views show them, and verdicts use them. None with too few samples, or if the bounds do not hold the value.
         """
         if "run_low" not in self.conditions:
             return self.interval
@@ -234,8 +234,9 @@ class Record:
 
     @property
     def half_width(self) -> float | None:
-        """Half the interval over the value, dimensionless; None without an interval or for a value of 0."""
-        return (self.interval[1] - self.interval[0]) / 2 / abs(self.value) if self.interval and self.value else None
+        """Half the width of `bounds` over the value, dimensionless; None without bounds or for a value of 0."""
+        bounds = self.bounds
+        return (bounds[1] - bounds[0]) / 2 / abs(self.value) if bounds and self.value else None
 
     @property
     def interval_asked(self) -> float | None:

@@ -39,7 +39,7 @@ def print_records(records: list[Record]) -> None:
     table.add_column("flags", no_wrap=True)
     order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in columns])
     for r in sorted(order, key=lambda r: r.metric):
-        interval = f"{plain(r.interval[0], r.unit)} – {plain(r.interval[1], r.unit)}" if r.interval else "–"
+        interval = f"{plain(r.bounds[0], r.unit)} – {plain(r.bounds[1], r.unit)}" if r.bounds else "–"
         interval += f" ({wide})" if (wide := wide_text(r.half_width, r.interval_asked)) and not r.converged else ""
         spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from meshmark.measure.plan import Plan, Step
-from meshmark.measure.repetitions import Quality, modes, point_key, pool, pool_steps, quality, shortfall, unique
+from meshmark.measure.repetitions import (
+    Quality,
+    modes,
+    point_key,
+    pool,
+    pool_steps,
+    quality,
+    run_bounds,
+    shortfall,
+    unique,
+)
 from meshmark.store.record import MODE, Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run
@@ -42,7 +54,8 @@ def test_runs_that_do_not_meet_are_modes() -> None:
     ]
     assert low.value == pytest.approx(30e-9, rel=0.02) and low.flags == {"stolen"} and not high.flags
     assert sorted(high.samples) == sorted(runs[0][0].samples + runs[2][0].samples)
-    assert "run_low" not in high.conditions and all(Record.from_json(r.to_json()) == r for r in (whole, low, high))
+    assert high.bounds is not None and high.bounds[0] > 98e-9 > low.bounds[1]  # type: ignore[index]
+    assert all(Record.from_json(r.to_json()) == r for r in (whole, low, high))
 
 
 def at(low: float, value: float, high: float) -> Record:
@@ -75,16 +88,51 @@ def test_points_of_one_run_only_are_kept_as_they_are() -> None:
     assert point_key(alone) != point_key(other)
 
 
-def test_the_least_and_greatest_of_all_intervals_are_known_only_if_every_run_has_one() -> None:
+def test_few_runs_are_bounded_by_their_intervals_and_their_distance() -> None:
     a, b = line(100e-9), line(103e-9, seed=2)
     (both,) = pool([[a], [b]])
-    assert a.interval is not None
-    assert b.interval is not None
-    assert both.conditions["run_low"] == a.interval[0]
-    assert both.conditions["run_high"] == b.interval[1]
+    assert a.interval is not None and b.interval is not None
+    apart = b.value - a.value
+    assert both.bounds == pytest.approx((a.interval[0] - apart, b.interval[1] + apart))
+    assert both.bounds == (both.conditions["run_low"], both.conditions["run_high"])
+    assert both.half_width == pytest.approx((both.bounds[1] - both.bounds[0]) / 2 / both.value)
     few = replace(b, samples=b.samples[:3], value=median(b.samples[:3]), interval=None)
-    (unknown,) = pool([[a], [few]])
-    assert (unknown.conditions["run_low"], unknown.conditions["run_high"]) == (None, None)
+    low, high = run_bounds([a, few]) or (math.nan, math.nan)
+    apart = few.value - a.value
+    assert (low, high) == pytest.approx((a.interval[0] - apart, max(few.samples) + apart)), "the ends of its samples"
+    assert run_bounds([few]) is None and run_bounds([replace(few, samples=few.samples[:2])] * 2) is None
+    far = replace(b, value=400e-9, interval=(390e-9, 410e-9))
+    assert run_bounds([a, far])[0] == 0, "a time is not below 0"  # type: ignore[index]
+
+
+def test_six_runs_give_an_interval_as_samples_do() -> None:
+    runs = [line((100 + i) * 1e-9, seed=i) for i in range(6)]
+    assert run_bounds(runs) == (min(r.value for r in runs), max(r.value for r in runs))
+    many = [line((100 + i % 3) * 1e-9, seed=i) for i in range(30)]
+    low, high = run_bounds(many) or (math.nan, math.nan)
+    assert min(r.value for r in many) < low < high < max(r.value for r in many), "it narrows as runs grow"
+
+
+def test_bounds_hold_what_another_run_gives_more_often_than_the_samples_interval() -> None:
+    """Runs whose levels differ by 1 %, with a tight interval each: the case in which pooled samples mislead."""
+    dice = random.Random(5)
+
+    def run() -> Record:
+        level = dice.gauss(100e-9, 1e-9)
+        samples = tuple(dice.gauss(level, 0.2e-9) for _ in range(20))
+        return replace(line(1.0), samples=samples, value=median(samples), interval=median_interval(samples))
+
+    held = narrow = 0
+    for _ in range(400):
+        (both,) = (r for r in pool([[run()], [run()], [run()]]) if r.metric == "line_latency")
+        assert both.bounds is not None and both.interval is not None
+        held += both.bounds[0] <= 100e-9 <= both.bounds[1]
+        narrow += both.interval[0] <= 100e-9 <= both.interval[1]
+    assert held >= 0.95 * 400 and narrow < 0.8 * 400
+
+
+def test_runs_of_nothing_have_no_share_between_them() -> None:
+    a = line(100e-9)
     zero = replace(a, samples=(0.0,) * 9, value=0.0, interval=(0.0, 0.0))
     (without,) = pool([[zero], [zero]])
     assert without.conditions["run_spread"] is None, "of nothing there is no share"
@@ -171,4 +219,9 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
     # What more samples do not help:
     assert shortfall([replace(wide(0.2), flags=frozenset({"stolen"}))], 10) == ""
     assert shortfall([wide(0.2, run_modes=2)], 10) == ""
+    apart = wide(0.01, run_low=0.9, run_high=1.1)
+    text = shortfall([apart, wide(0.01, home_node=1)], 10)
+    assert text == "the runs of 1 of 2 points differ by more than the interval requested; more --repetitions help"
+    text = shortfall([apart, wide(0.04, home_node=1)], 10)
+    assert "--budget 25s" in text and "the runs of 1 of 2 points" in text
     assert shortfall([replace(line(1.0), interval=(0.5, 1.5))], 10) == ""  # no width was requested

@@ -1,0 +1,79 @@
+"""Can one measurement be relied on? The share of fresh ones whose bounds contain the pooled median of all.
+
+Each is a `meshmark measure` of its own. A measurement that reports modes has said that it cannot be relied on, and
+counts as right; flagged ones are counted apart as well.
+
+    .venv/bin/python bench/coverage.py --count 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
+    "triad": ("bandwidth", "--kernel", "triad", "--threads", "all", "--footprint", "512MiB", "--pages", "thp"),
+    "core to core": ("lines",),
+}
+MESHMARK: Final = str(Path(sys.executable).parent / "meshmark")
+
+
+def measured(argv: Sequence[str], budget: str) -> list[dict[str, Any]]:
+    """The results of one measurement, without those of single modes."""
+    done = subprocess.run(
+        [MESHMARK, "measure", *argv, "--budget", budget, "--no-store", "--json"],
+        check=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    return [r for r in found if r["interval"] and not r["metric"].endswith("_mode")]
+
+
+def bounds(r: dict[str, Any]) -> tuple[float, float]:
+    """What views show: of several runs, the bounds of another one."""
+    c = r["conditions"]
+    return (c["run_low"], c["run_high"]) if c.get("run_low") is not None else tuple(r["interval"])
+
+
+def point(r: dict[str, Any]) -> str:
+    c = r["conditions"]
+    return json.dumps([r["metric"], *(c.get(k) for k in ("store", "state", "from_cpu", "to_cpu", "home_node"))])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
+    parser.add_argument("--budget", default="10s", help="of each measurement [10s]")
+    given = parser.parse_args()
+    print(f"{'measured':14} {'results':>7} {'interval':>8} {'bounds':>7} {'modes':>6} {'right':>7}  unflagged; medians")
+    for name, argv in MEASUREMENTS.items():
+        runs: dict[str, list[dict[str, Any]]] = {}
+        for _ in range(given.count):
+            for r in measured(argv, given.budget):
+                runs.setdefault(point(r), []).append(r)
+        for key, same in runs.items():
+            pooled = median([s for r in same for s in r["samples"]])
+            contains = [low <= pooled <= high for low, high in map(bounds, same)]
+            narrow = [r["interval"][0] <= pooled <= r["interval"][1] for r in same]
+            modes = [bool(r["conditions"].get("run_modes")) for r in same]
+            right = [a or b for a, b in zip(contains, modes, strict=True)]
+            plain = [ok for ok, r in zip(right, same, strict=True) if not r["flags"]]
+            values = sorted(r["value"] for r in same)
+            print(
+                f"{name:14} {len(same):7d} {sum(narrow):8d} {sum(contains):7d} {sum(modes):6d} "
+                f"{100 * sum(right) / len(same):5.0f} %  "
+                f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {same[0]['unit']}  {key}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
