@@ -342,9 +342,9 @@ def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
 
 def test_threads_of_a_core_that_the_model_lacks_are_refused_by_name() -> None:
     for instrument, field in (("bandwidth", "threads"), ("loaded", "threads"), ("latency", "processes")):
-        with pytest.raises(UsageError, match="found '16'.*has 16 threads .SMT., but the model has one per core"):
+        with pytest.raises(UsageError, match=r"found '16'.*has 16 threads .SMT., but the model has one per core"):
             measure(instrument, find_machine("xeon5500"), {field: "16"})
-    with pytest.raises(UsageError, match="found '16'; allowed: 1 to 8$"):
+    with pytest.raises(UsageError, match=r"found '16'; allowed: 1 to 8$"):
         measure("bandwidth", find_machine("xeon5400"), {"threads": "16"})
 
 
