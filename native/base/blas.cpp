@@ -215,6 +215,10 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
   if (choices.empty())
     throw Absent("no BLAS library is installed (looked for " + which + ")",
                  "Debian and Ubuntu: libopenblas0-pthread; Fedora: openblas-threads; Spack: openblas");
+  if (kernel != "auto") {
+    std::erase_if(choices, [](const Choice& c) { return c.kernel.empty(); });
+    if (choices.empty()) throw UsageError("coretype", "found " + quote(kernel) + " without OpenBLAS", "auto");
+  }
   const bool forced = std::getenv("OPENBLAS_CORETYPE") != nullptr;
   if (kernel == "auto" && !forced)
     for (const Choice& c : std::vector<Choice>(choices))

@@ -79,6 +79,16 @@ def test_a_library_that_is_named_is_taken_as_it_is(tmp_path: Path) -> None:
         assert not [k for k in c if k.startswith("trial_")]
 
 
+def test_a_kernel_is_one_of_openblas(tmp_path: Path) -> None:
+    library(tmp_path, "libblis.so.4", NAIVE)
+    c = chosen(tmp_path, "--coretype", "Haswell")
+    assert (c["library"], c["library_kernel"], c["kernel_chosen_by"]) == ("OpenBLAS", "Haswell", "user")
+    argv = [find_native("meshmark-probe"), "dgemm", "--n", "64", "--coretype", "Haswell"]
+    argv += ["--library", str(tmp_path / "libblis.so.4")]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and "coretype: found 'Haswell' without OpenBLAS; allowed: auto" in done.stderr
+
+
 def test_systems_are_solved_by_a_library_that_can(tmp_path: Path) -> None:
     library(tmp_path, "libblis.so.4", NAIVE)
     source = tmp_path / "libblis.so.4.c"
