@@ -68,7 +68,8 @@ std::optional<double> exponent_of(const std::vector<double>& ratios, const std::
   std::vector<double> exponents;
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
-      if (const double apart = std::log(ratios[i] / ratios[j]); std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
+      if (const double apart = std::log(ratios[i] / ratios[j]);
+          std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
         exponents.push_back(std::log(values[i] / values[j]) / apart);
   if (exponents.size() < kMin) return std::nullopt;
   return median(exponents);
