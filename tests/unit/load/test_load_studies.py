@@ -308,9 +308,10 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
         options=ONCE,
     )
     (case,) = found.cases
-    assert case.serialisation_alone > 0.9
-    assert case.serialisation > 0.9
-    assert case.running < 1.1
+    # On a busy machine, both threads' times of one sampling period are not read at one time. Two CPUs would give 0 and 2.
+    assert case.serialisation_alone > 0.7
+    assert case.serialisation > 0.7
+    assert case.running < 1.3
     assert 0 < case.cpu_share <= 1
     assert all("oversubscribed" in r.flags for r in found.records)
     assert draw(found.records).keys() == {"omp_overload"}
