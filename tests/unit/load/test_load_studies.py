@@ -308,7 +308,7 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
         options=ONCE,
     )
     (case,) = found.cases
-    # On a busy machine, both threads' times of one sampling period are not read at one time. Two CPUs would give 0 and 2.
+    # On a busy machine, the times of both threads are not read at one time. Two CPUs would give 0 and 2.
     assert case.serialisation_alone > 0.7
     assert case.serialisation > 0.7
     assert case.running < 1.3
