@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -17,7 +18,7 @@ from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program, read_program
 from meshmark.load.result import Totals
 from meshmark.load.scenario import Member
-from meshmark.load.studies.bench import StudyOptions
+from meshmark.load.studies.bench import StudyOptions, memory_mib
 from meshmark.load.studies.cells import LEAD_S
 from meshmark.load.studies.curve import InterferenceCurve, interference_curve
 from meshmark.load.studies.interference import MEMORY_BOUND, interference_matrix, kernel_class
@@ -457,7 +458,7 @@ def test_programs_of_a_matrix_may_be_of_one_kernel_alone(
     assert file is not None
     asked = read_program(file).profile
     assert (asked.kernels, asked.least_kernels, asked.most_share, asked.name) == ((kernel,), 1, 1.0, kernel)
-    assert asked.memory_mib == TWICE.memory_mib
+    assert asked.memory_mib == memory_mib(variants)
 
 
 def test_the_seed_chooses_the_kernels_of_the_neighbours_that_check_a_curve(
@@ -545,3 +546,12 @@ def test_a_neighbour_that_checks_a_curve_has_all_kernels_if_half_of_them_do_not_
         without.add(program.profile.without)
     assert () in without
     assert all(one not in kernels for kernels in without)
+
+
+def test_two_of_the_largest_arrays_fit_a_program(variants: list[Variant]) -> None:
+    def of(*mib: int) -> list[Variant]:
+        return [dataclasses.replace(variants[0], volume_bytes=n << 20) for n in mib]
+
+    assert memory_mib(()) == memory_mib(of(1, 128)) == 512
+    assert memory_mib(of(8, 512)) == 2 * 512 + 64 > 1025
+    assert memory_mib(of(256)) == 2 * 256 + 64

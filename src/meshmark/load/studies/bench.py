@@ -44,7 +44,7 @@ class StudyOptions:
     seed: int = 0
     clock: Clock = "wall"
     rounds: int = 1  # calibration rounds of each synthesised program
-    memory_mib: float = MEMORY_MIB  # of each synthesised program
+    memory_mib: float = 0.0  # of each synthesised program; 0: `memory_mib`
     machine: str = ""  # machine of the calibration data
     timeout_s: float = 0.0  # limit of one run, which is then excluded; 0: none
     notify: Notify = silent
@@ -91,13 +91,14 @@ class Bench:
                 f"cpus: found {found(list(self.cpus))}; allowed: distinct CPUs of {format_list(self.here.cpus)}"
             )
         self.variants = variants
+        self.memory_mib = options.memory_mib or memory_mib(variants)
         self.parameters = {
             "cpus": format_list(self.cpus),
             "seed": options.seed,
             "clock": options.clock,
             "machine": options.machine,
             "rounds": options.rounds,
-            "memory_mib": options.memory_mib,
+            "memory_mib": self.memory_mib,
             "base": _calibration_key(variants),
             **parameters,
         }
@@ -122,7 +123,7 @@ class Bench:
         return TargetProfile(
             run_time_s=run_time_s,
             metrics=metrics or {},
-            **{"memory_mib": self.options.memory_mib, "seed": self.options.seed, **more},
+            **{"memory_mib": self.memory_mib, "seed": self.options.seed, **more},
         )
 
     def run(
@@ -253,6 +254,13 @@ def work_identity(work: Work) -> list[str] | str:
         return f"{work} {hashlib.sha256(read_bytes(work, MAX_PROGRAM_BYTES)).hexdigest()[:16]}"
     except UsageError:
         return str(work)  # `Bench.work` reports it
+
+
+def memory_mib(variants: Sequence[Variant]) -> float:
+    """Memory of a synthesised program by default, MiB: `MEMORY_MIB`, or enough for two of the largest arrays and for
+    small ones, where large last-level caches take large arrays."""
+    largest = max((v.volume_bytes for v in variants), default=0) / 2**20
+    return max(MEMORY_MIB, 2 * largest + MEMORY_MIB / 8 if largest > MEMORY_MIB / 4 else 0.0)
 
 
 def _calibration_key(variants: Sequence[Variant]) -> str:
