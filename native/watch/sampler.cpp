@@ -156,7 +156,7 @@ json Sampler::header() const {
   json head{{"type", "header"},
             {"format", 1},
             {"source", settings_.root.empty() ? "host" : "recording"},
-            {"machine", identity_of_tree(settings_.root).id()}};
+            {"machine", identity_of_tree(settings_.root, host_.machine).id()}};
   if (!settings_.root.empty()) head["root"] = settings_.root;
   head["kernel"] = kernel_release();
   head["started"] = started_;

@@ -81,9 +81,10 @@ std::string name_of(const std::string& root) {
 
 std::string Identity::id() const { return hash.empty() ? name : name + "-" + hash.substr(0, 8); }
 
-Identity identity_of_tree(const std::string& root) {
+Identity identity_of_tree(const std::string& root) { return identity_of_tree(root, machine_of_tree(root)); }
+
+Identity identity_of_tree(const std::string& root, const Machine& machine) {
   Identity found{for_file_names(name_of(root)), ""};
-  const Machine machine = machine_of_tree(root);
   if (machine.cpus.empty()) return found;
   Hash hash;
   for (const Cpu& cpu : machine.cpus)

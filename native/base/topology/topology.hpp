@@ -85,6 +85,7 @@ struct Identity {
 };
 /// The identity of the machine whose /proc and /sys are below `root`; "" is this host.
 Identity identity_of_tree(const std::string& root);
+Identity identity_of_tree(const std::string& root, const Machine& machine);  ///< `machine`: read from that tree already
 const std::string& machine_id();  ///< the id of this host, as in all records; read once
 
 /// Distances between nodes from a JSON file {"nodes": [ids], "unit": "s", "what": "measured latency", "values": [[…]]}.
