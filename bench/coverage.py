@@ -15,7 +15,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
+
+from meshmark.store.record import MODE, Record
 
 MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "triad": ("bandwidth", "--kernel", "triad", "--threads", "all", "--footprint", "512MiB", "--pages", "thp"),
@@ -24,7 +26,7 @@ MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
 MESHMARK: Final = str(Path(sys.executable).parent / "meshmark")
 
 
-def measured(argv: Sequence[str], budget: str) -> list[dict[str, Any]]:
+def measured(argv: Sequence[str], budget: str) -> list[Record]:
     """The results of one measurement, without those of single modes."""
     done = subprocess.run(
         [MESHMARK, "measure", *argv, "--budget", budget, "--no-store", "--json"],
@@ -33,19 +35,17 @@ def measured(argv: Sequence[str], budget: str) -> list[dict[str, Any]]:
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [r for r in found if r["interval"] and not r["metric"].endswith("_mode")]
+    found = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
+    return [r for r in found if r.interval and not r.metric.endswith(MODE)]
 
 
-def bounds(r: dict[str, Any]) -> tuple[float, float]:
-    """What views show: of several runs, the bounds of another one."""
-    c = r["conditions"]
-    return (c["run_low"], c["run_high"]) if c.get("run_low") is not None else tuple(r["interval"])
+def holds(interval: tuple[float, float] | None, value: float) -> bool:
+    return interval is not None and interval[0] <= value <= interval[1]
 
 
-def point(r: dict[str, Any]) -> str:
-    c = r["conditions"]
-    return json.dumps([r["metric"], *(c.get(k) for k in ("store", "state", "from_cpu", "to_cpu", "home_node"))])
+def point(r: Record) -> str:
+    keys = ("store", "state", "from_cpu", "to_cpu", "home_node")
+    return json.dumps([r.metric, *(r.conditions.get(k) for k in keys)])
 
 
 def main() -> None:
@@ -55,22 +55,22 @@ def main() -> None:
     given = parser.parse_args()
     print(f"{'measured':14} {'results':>7} {'interval':>8} {'bounds':>7} {'modes':>6} {'right':>7}  unflagged; medians")
     for name, argv in MEASUREMENTS.items():
-        runs: dict[str, list[dict[str, Any]]] = {}
+        runs: dict[str, list[Record]] = {}
         for _ in range(given.count):
             for r in measured(argv, given.budget):
                 runs.setdefault(point(r), []).append(r)
         for key, same in runs.items():
-            pooled = median([s for r in same for s in r["samples"]])
-            contains = [low <= pooled <= high for low, high in map(bounds, same)]
-            narrow = [r["interval"][0] <= pooled <= r["interval"][1] for r in same]
-            modes = [bool(r["conditions"].get("run_modes")) for r in same]
+            pooled = median([s for r in same for s in r.samples])
+            contains = [holds(r.bounds, pooled) for r in same]
+            narrow = [holds(r.interval, pooled) for r in same]
+            modes = [bool(r.conditions.get("run_modes")) for r in same]
             right = [a or b for a, b in zip(contains, modes, strict=True)]
-            plain = [ok for ok, r in zip(right, same, strict=True) if not r["flags"]]
-            values = sorted(r["value"] for r in same)
+            plain = [ok for ok, r in zip(right, same, strict=True) if not r.flags]
+            values = sorted(r.value for r in same)
             print(
                 f"{name:14} {len(same):7d} {sum(narrow):8d} {sum(contains):7d} {sum(modes):6d} "
                 f"{100 * sum(right) / len(same):5.0f} %  "
-                f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {same[0]['unit']}  {key}",
+                f"{sum(plain)} of {len(plain)}; {values[0]:.3g} to {values[-1]:.3g} {same[0].unit}  {key}",
                 flush=True,
             )
 

@@ -52,9 +52,7 @@ inline void describe_library(json& c, const Blas& blas) {
   c["library_kernel"] = blas.kernel.empty() ? json(nullptr) : json(blas.kernel);
   c["kernel_chosen_by"] = blas.chosen_by;
   for (const Blas::Trial& t : blas.trials) c["trial_" + t.name] = t.flop_rate;
-  std::string missing;
-  for (const std::string& name : blas.missing) missing += (missing.empty() ? "" : ", ") + name;
-  c["library_missing"] = missing;
+  c["library_missing"] = joined(blas.missing);
 }
 
 /// A likely cause and a remedy if a library stays far below the peak of the cores.

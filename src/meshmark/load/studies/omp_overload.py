@@ -49,7 +49,7 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
     """
     use = next(p for p in run.programs if (p.program, p.copy) == (program, copy))
     begin = use.released_s
-    end = begin + float(use.done.get("wall_s", use.wall_s))
+    end = begin + use.running_s
     step = float(run.header.get("sample_s", 0.1))
     bins = max(1, math.ceil((end - begin) / step - 1e-9))
     ran = [0.0] * bins

@@ -124,16 +124,15 @@ class Outcome:
 
 
 def _use(p: ProgramUse) -> Use:
-    own = float(p.done.get("wall_s", 0.0))
     counts = {k: float(v) for k, v in p.done.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     return Use(
         program=p.program,
         copy=p.copy,
         how=p.how,
-        wall_s=own or p.wall_s,
-        waiting_s=float(p.done["waiting_s"]) if own else p.waiting_s,
-        user_s=float(p.done["user_s"]) if own else p.user_s,
-        system_s=float(p.done["system_s"]) if own else p.system_s,
+        wall_s=p.running_s,
+        waiting_s=float(p.done["waiting_s"]) if p.synthetic else p.waiting_s,
+        user_s=float(p.done["user_s"]) if p.synthetic else p.user_s,
+        system_s=float(p.done["system_s"]) if p.synthetic else p.system_s,
         threads=max(1, p.threads),
         counts=counts,
     )
@@ -147,7 +146,7 @@ def outcome_of(
     bad = [p for p in ours if p.how != "ok"]
     others = [p for p in run.programs if p.program not in measured]
     # If a neighbour ended early, the measured program ran alone for a while.
-    last_s = max((p.released_s + float(p.done.get("wall_s", p.wall_s)) for p in ours if p.how == "ok"), default=0.0)
+    last_s = max((p.released_s + p.running_s for p in ours if p.how == "ok"), default=0.0)
     early = [p for p in others if p.how == "failed" or p.ended_s < last_s]
     reason = (
         f"program {bad[0].program}, copy {bad[0].copy}: {bad[0].reason}"
