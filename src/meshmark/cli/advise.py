@@ -153,7 +153,7 @@ def _keep_advice(
     """Writes the result to the folder and its records to the store, and prints both."""
     from importlib.metadata import version as installed
 
-    from meshmark.machine.boot import remember
+    from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
     from meshmark.place.advice import lines, records, to_json
     from meshmark.store.files import write_file
@@ -163,9 +163,7 @@ def _keep_advice(
     answer = to_json(advice, lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
     if not no_store and found:
-        kept = Store(store or data_home() / "store")
-        kept.add(run, "advise", found, (), found[0].machine)
-        remember(kept, found)
+        keep(Store(store or data_home() / "store"), run, "advise", found)
     if as_json:
         for record in found:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))

@@ -544,12 +544,10 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
 
     records, absences = records_of(result)
     if store is not None and records:
-        from meshmark.machine.boot import remember
+        from meshmark.machine.boot import keep
         from meshmark.store.store import Store, run_name
 
-        kept = Store(store)
-        kept.add(run_name("load"), "load", records, absences, records[0].machine)
-        remember(kept, records)
+        keep(Store(store), run_name("load"), "load", records, absences)
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))
     else:

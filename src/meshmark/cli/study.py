@@ -95,17 +95,13 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     Raises:
         MeshmarkError: A run is invalid; raised last.
     """
-    from meshmark.machine.boot import remember
+    from meshmark.machine.boot import keep
     from meshmark.report import studies
     from meshmark.report.drawing import write_charts
     from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
-        kept = Store(store)
-        kept.add(
-            run_name("study"), result.study, list(result.records), list(result.absences), result.records[0].machine
-        )
-        remember(kept, result.records)
+        keep(Store(store), run_name("study"), result.study, result.records, result.absences)
     drawn = [studies.write_study(result.folder)]
     drawn += [p for p in write_charts(studies.draw(result.records), result.folder) if p.suffix == ".png"]
     if as_json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from meshmark.machine.facts import host_facts, host_id, is_absent
 from meshmark.machine.tree import Tree
 from meshmark.store.machines import FACTS, add_machine
 from meshmark.store.record import Record
+from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
 
@@ -64,3 +65,13 @@ def remember(store: Store, records: Iterable[Record] = ()) -> None:
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     starts = (str(r.provenance.get("start", "")) for r in records)
     add_machine(store, host_id(), boot_facts(), min([now, *filter(None, starts)]))
+
+
+def keep(store: Store, run: str, step: str, records: Sequence[Record], absences: Sequence[Absence] = ()) -> None:
+    """Add results that this host just gave, at least one, and its facts.
+
+    Raises:
+        MeshmarkError: The store cannot be written.
+    """
+    store.add(run, step, records, absences, records[0].machine)
+    remember(store, records)
