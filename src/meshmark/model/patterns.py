@@ -49,6 +49,7 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 MAX_ACCESSES: Final = 5_000_000
 MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about 30 s; larger messages reach the same bandwidth
+_REPEATED: Final = 4_000_000  # accesses up to which messages are repeated
 _MAX_TRACE_LINE: Final = 1000
 BURST: Final = 256  # accesses per memory phase of a program: much longer than a latency, much shorter than a run
 CYCLES: Final = 66  # of the slowest program: six per batch
@@ -296,72 +297,123 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
     return points
 
 
-def message_points(
-    machine: MachineFile, partners: Mapping[int, Sequence[int]], block: int, more: Mapping[str, Any]
-) -> Point:
-    """Return a point in which the first CPU of each node repeatedly reads `block` bytes from each partner.
+Partners = Mapping[int, Sequence[int]]  # of each active CPU, the CPUs that it reads from
 
-    The time of a message is the transfer of its lines, plus the software overhead of the machine file, if any.
+
+def message_point(machine: MachineFile, partners: Partners, block: int, more: Mapping[str, Any]) -> Point:
+    """Return a point in which each CPU repeatedly reads `block` bytes from the node of each of its partners.
+
+    All CPUs do so at once and share the ports of their node. The time of a message is the transfer of its lines, plus
+    the software overhead of the machine file, if any. The bandwidth counts the bytes that arrive at all CPUs.
     """
     line = int(machine.number("memory.line_bytes"))
     _, node_of = nodes_and_cpus(machine)
-    first = {n: c for c, n in reversed(list(enumerate(node_of)))}
     lines = max(1, block // line)
     chains = int(machine.number("cpu.outstanding"))
-    rounds = max(1, min(8, 4096 // lines))
-    streams_in_all = sum(max(1, len(others)) for others in partners.values())
-    if lines * rounds * streams_in_all > MAX_MESSAGE_ACCESSES:
-        allowed = MAX_MESSAGE_ACCESSES // streams_in_all * line >> 10
+    messages = sum(map(len, partners.values()))
+    if lines * messages > MAX_MESSAGE_ACCESSES:
+        allowed = MAX_MESSAGE_ACCESSES // messages * line >> 10
         raise UsageError(f"--block: found {block} B; allowed: at most {allowed}KiB with this workload and machine")
-    actors = []
-    for node, others in partners.items():
-        streams = [{"op": "read", "homes": [o]} for o in others] or [{"op": "read", "homes": [node]}]
-        actors.append(
-            {"cpus": [first[node]], "chains": chains, "accesses": lines * len(streams) * rounds, "streams": streams}
-        )
+    rounds = max(1, min(8, 4096 // lines, _REPEATED // (lines * messages)))
+    actors = [
+        {
+            "cpus": [cpu],
+            "chains": chains,
+            "accesses": lines * len(others) * rounds,
+            "streams": [{"op": "read", "homes": [node_of[o]]} for o in others],
+        }
+        for cpu, others in partners.items()
+    ]
     run = trial(actors, warm_ns=0, measure_ns=0)
-    overhead = machine.number("messages.overhead_us", 0.0) * 1e-6
-    peers = max(len(o) for o in partners.values())
-    sent = block * peers
+    peers = max(map(len, partners.values()))
+    overhead = machine.number("messages.overhead_us", 0.0) * 1e-6 * peers
 
     def read(x: Answer) -> Mapping[str, Sequence[float]]:
-        elapsed = x["groups"][0]["ended_s"] / rounds + overhead * peers
-        return {"elapsed": [elapsed], "bandwidth_net": [sent / elapsed]}
+        elapsed = x["groups"][0]["ended_s"] / rounds + overhead
+        return {"elapsed": [elapsed], "bandwidth_net": [block * messages / elapsed]}
 
-    return Point(run, {"block_bytes": block, "partners": peers, **more}, read)
+    return Point(run, {"block_bytes": block, "threads": len(partners), "partners": peers, **more}, read)
 
 
-def _ring(count: int) -> dict[int, list[int]]:
-    return {n: sorted({(n - 1) % count, (n + 1) % count} - {n}) for n in range(count)}
+def _message_points(
+    machine: MachineFile,
+    request: Request,
+    node_of: Sequence[int],
+    partners_of: Callable[[int, Sequence[int]], Sequence[int]],
+    more: Mapping[str, Any],
+) -> list[Point]:
+    """Return the points of a workload in which CPUs exchange messages with CPUs of the same position on other nodes.
+
+    Args:
+        partners_of: The partners of a node among the nodes that have an active CPU of that position.
+
+    Raises:
+        UsageError: No CPU has a partner.
+    """
+    order = fill_order(node_of, "spread")
+    points = []
+    for threads in thread_counts(machine, "--threads", request.threads, len(node_of)):
+        rows: dict[int, dict[int, int]] = {}  # position within the node -> node -> CPU
+        at: dict[int, int] = {}
+        for cpu in order[:threads]:
+            position = at[node_of[cpu]] = at.get(node_of[cpu], -1) + 1
+            rows.setdefault(position, {})[node_of[cpu]] = cpu
+        partners = {
+            cpu: [row[n] for n in found]
+            for row in rows.values()
+            for node, cpu in row.items()
+            if (found := partners_of(node, list(row)))
+        }
+        if not partners:
+            nodes = max(node_of) + 1
+            raise UsageError(
+                f"--threads: found {threads}: no CPU has a partner on another node for {request.workload}; "
+                f"{machine.name} has {nodes} node{'s' * (nodes > 1)} and {len(node_of)} CPUs"
+            )
+        points += [message_point(machine, partners, b, more) for b in grammar.sizes("--block", request.block)]
+    return points
+
+
+def _ring(node: int, nodes: Sequence[int]) -> list[int]:
+    at = nodes.index(node)
+    return sorted({nodes[at - 1], nodes[(at + 1) % len(nodes)]} - {node})
 
 
 def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    count = max(node_of) + 1
-    return [message_points(machine, _ring(count), b, {}) for b in grammar.sizes("--block", request.block)]
+    return _message_points(machine, request, node_of, _ring, {})
 
 
 def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    count = max(node_of) + 1
-    everyone = {n: [m for m in range(count) if m != n] for n in range(count)}
-    return [message_points(machine, everyone, b, {}) for b in grammar.sizes("--block", request.block)]
+    order = fill_order(node_of, "spread")
+    points = []
+    for threads in thread_counts(machine, "--threads", request.threads, len(node_of)):
+        if threads < 2:
+            raise UsageError(f"--threads: found {threads}; allowed: 2 to {len(node_of)} with all_to_all")
+        everyone = {c: [o for o in order[:threads] if o != c] for c in order[:threads]}
+        points += [message_point(machine, everyone, b, {}) for b in grammar.sizes("--block", request.block)]
+    return points
 
 
 def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    shape = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
-    near = min((h for a, row in enumerate(shape) for b, h in enumerate(row) if a != b), default=0)
-    neighbours = {a: [b for b, h in enumerate(row) if b != a and h == near][:8] for a, row in enumerate(shape)}
-    del node_of
-    return [message_points(machine, neighbours, b, {}) for b in grammar.sizes("--block", request.block)]
+    hops = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
+    near = min((h for a, row in enumerate(hops) for b, h in enumerate(row) if a != b), default=0)
+
+    def neighbours(node: int, nodes: Sequence[int]) -> list[int]:
+        return [n for n in nodes if n != node and hops[node][n] == near][:8]
+
+    return _message_points(machine, request, node_of, neighbours, {})
 
 
 def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
-    count = max(node_of) + 1
-    # Nodes n and n xor distance exchange blocks, all pairs at once.
-    return [
-        message_points(machine, {n: [n ^ d] for n in range(count) if n ^ d < count}, b, {"distance": d})
-        for d in grammar.integers("--distance", request.distance, max(1, count - 1))
-        for b in grammar.sizes("--block", request.block)
-    ]
+    """Nodes n and n xor distance exchange blocks, all pairs at once."""
+    points = []
+    for distance in grammar.integers("--distance", request.distance, max(1, *node_of)):
+
+        def partner(node: int, nodes: Sequence[int], distance: int = distance) -> list[int]:
+            return [n for n in nodes if n == node ^ distance]
+
+        points += _message_points(machine, request, node_of, partner, {"distance": distance})
+    return points
 
 
 def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:

@@ -34,6 +34,7 @@ from support.cli import meshmark, start
 from support.paths import ROOT
 from support.waiting import until
 
+METRICS_OF_MESSAGES = ("elapsed", "bandwidth_net")
 GOOD = """
 format = 1
 title = "two nodes"
@@ -408,6 +409,30 @@ def test_every_workload_moves_bytes(workload: str) -> None:
     moved = [r for r in records if r.metric == "bandwidth_net"]
     assert moved
     assert all(1e7 < r.value < 2e11 for r in moved)
+
+
+def test_all_cpus_of_a_node_exchange_messages() -> None:
+    """Four processors of an X1 node share its memory ports: together they move more, and each less."""
+    request = Request("swap", threads="16,64", block="256KiB", distance="15")
+    records, _ = run_pattern(find_machine("cray-x1"), request, "test")
+    elapsed, rate = ({r.conditions["threads"]: r.value for r in records if r.metric == m} for m in METRICS_OF_MESSAGES)
+    assert elapsed[16] < elapsed[64] < 4 * elapsed[16]
+    for threads in (16, 64):
+        assert rate[threads] * elapsed[threads] == pytest.approx(threads * 256 * 1024)
+
+
+def test_messages_need_a_partner() -> None:
+    for workload, name, threads in (
+        ("exchange", "xeon5400", "all"),
+        ("swap", "gs1280-8", "1"),
+        ("all_to_all", "gs1280-8", "1"),
+        ("halo", "gs1280-8", "1"),
+    ):
+        with pytest.raises(UsageError, match=r"^--threads: found"):
+            run_pattern(find_machine(name), Request(workload, threads=threads), "test")
+    # A processor without a partner is idle; the others go on.
+    records, _ = run_pattern(find_machine("gs1280-8"), Request("swap", threads="3", block="4KiB"), "test")
+    assert {r.conditions["threads"] for r in records} == {2}
 
 
 def test_example_transcript_is_exact() -> None:
