@@ -16,10 +16,11 @@
 namespace mm {
 namespace {
 
-std::vector<int> distinct(std::vector<int> numbers) {
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
+template <typename T>
+std::vector<T> distinct(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
 }
 
 /// Reads back where the pages are and how large they are. Each query reads all mappings, so that only a few evenly
@@ -186,9 +187,7 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   conditions["load_1min"] = load_1min();
   conditions["shield"] = p.shielded ? (shield == "hold" ? "fifo+hold" : "fifo") : "none";
   for (std::string& flag : flags_of(p, percent, shares, other.elapsed_s())) flags.push_back(std::move(flag));
-  std::sort(flags.begin(), flags.end());
-  flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
-  return {conditions, flags};
+  return {conditions, distinct(std::move(flags))};
 }
 
 }  // namespace mm

@@ -413,7 +413,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     Raises:
         UsageError: A file in the folder was generated for another target profile.
     """
-    from meshmark.load.placing import notes_of, profile_difference
+    from meshmark.load.placing import compared
     from meshmark.load.scenario import about_program
 
     files: dict[str, Path] = {}
@@ -426,7 +426,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
             missing.append(p)
             continue
         with about_program(p.name):
-            differs, notes = profile_difference(file, p.profile), notes_of(file)
+            differs, notes = compared(file, p.profile)
         if differs:
             raise UsageError(
                 f"program {p.name}: {file} was generated for {differs}",

@@ -255,24 +255,19 @@ def run_time_of(path: Path) -> float:
     return _read_excerpt(path)[1].prescription.run_time_s
 
 
-def notes_of(path: Path) -> tuple[str, ...]:
-    """Where a program deviates from its target profile, one line each.
+def compared(path: Path, profile: TargetProfile) -> tuple[str, tuple[str, ...]]:
+    """Compare a program's file with the profile that is wanted.
+
+    Returns:
+        The first difference between the file's target profile and `profile`, such as `run_time_s = 6.0, now 7.0`, or
+        ""; and where the program deviates from its own target profile, one line each.
 
     Raises:
         UsageError: the file cannot be read, or is not a program.
     """
-    return _read_excerpt(path)[1].notes
-
-
-def profile_difference(path: Path, profile: TargetProfile) -> str:
-    """The first difference between the target profile of a program's file and `profile`, such as
-    `run_time_s = 6.0, now 7.0`; "" if they are equal.
-
-    Raises:
-        UsageError: the file cannot be read, or is not a program.
-    """
-    stored, requested = _read_excerpt(path)[0], profile.to_json()
+    stored, excerpt = _read_excerpt(path)
+    requested = profile.to_json()
     for key in {**requested, **stored}:
         if stored.get(key) != requested.get(key):
-            return f"{shown(key)} = {found(stored.get(key))}, now {found(requested.get(key))}"
-    return ""
+            return f"{shown(key)} = {found(stored.get(key))}, now {found(requested.get(key))}", excerpt.notes
+    return "", excerpt.notes

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshmark.measure import suspicion
 from meshmark.measure.repetitions import quality
-from meshmark.measure.suspicion import lines, suspicions
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent, why_no_figure
 from meshmark.report.drawing import Drawn, chart_page, condition_text, sized, write_charts
 from meshmark.report.html import (
@@ -110,7 +110,7 @@ def _page(
         verdict=_verdict(records, absences),
         run=run.run_id,
         tiles=_tiles(records, absences, requested, run),
-        suspicions=lines(suspicions(records, _facts(run, "topology").get("caches", []))),
+        suspicions=suspicion.lines(suspicion.suspicions(records, _facts(run, "topology").get("caches", []))),
         topology=topology_svg(_facts(run, "topology")) if run.host else "",
         no_topology=_no_topology(records, run),
         machine=_machine(records, run),
