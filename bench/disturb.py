@@ -1,9 +1,9 @@
 """Are disturbed measurements flagged, and quiet ones not? One row for each kind of disturbance that can be made here.
 
 Each measurement is a fresh process: a pointer chase and a triad on one CPU. Meanwhile something disturbs it, all the
-time. The machine should be quiet otherwise. Migration and pages need root. Not made here: a changing frequency, another
-guest that takes CPU time, page faults inside the timed region (no process can cause them in another without support of
-the kernel), and memory of a wrong node (`tests/guest/`).
+time. The machine should be quiet otherwise. Migration, pages and faults need root; faults also a file system that can
+hold a swap file. Not made here: a changing frequency, another guest that takes CPU time, and memory of a wrong node
+(`tests/guest/`).
 
 example: .venv/bin/python bench/disturb.py --count 40
 """
@@ -12,9 +12,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
+import itertools
 import json
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -30,6 +33,11 @@ MEASUREMENTS: Final = {
     "triad": ("bandwidth", "--kernel", "triad", "--threads", "1", "--footprint", "64MiB"),
 }
 THP: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+SWAP_BYTES: Final = 512 << 20
+PAGED_OUT: Final = 1 << 17  # bytes at a time
+PROCESS_MADVISE: Final = 440  # the system call, on every architecture
+MADV_PAGEOUT: Final = 21
+LIBC: Final = ctypes.CDLL(None, use_errno=True)
 Disturbance = Callable[[int], AbstractContextManager[None]]  # given the process that is measured
 
 
@@ -93,6 +101,36 @@ def migration(cpus: list[int]) -> Disturbance:
 
 
 @contextmanager
+def swapping() -> Iterator[None]:
+    """A swap file that is there until the block ends."""
+    with tempfile.NamedTemporaryFile(dir="/var/tmp", prefix="meshmark-swap-") as file:
+        os.posix_fallocate(file.fileno(), 0, SWAP_BYTES)
+        subprocess.run(["mkswap", "-q", file.name], check=True)
+        subprocess.run(["swapon", file.name], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["swapoff", file.name], check=True)
+
+
+def faults(process: int) -> AbstractContextManager[None]:
+    """Swaps out a part of each large mapping that a process writes to, another part each time."""
+    turns = itertools.count()
+    handle = os.pidfd_open(process)
+
+    def page_out() -> None:
+        at = next(turns) * PAGED_OUT
+        for line in map(str.split, Path(f"/proc/{process}/maps").read_text().splitlines()):
+            start, end = (int(address, 16) for address in line[0].split("-"))
+            parts = (end - start) // PAGED_OUT
+            if line[1] == "rw-p" and parts >= 32:
+                vector = (ctypes.c_size_t * 2)(start + at % (parts * PAGED_OUT), PAGED_OUT)
+                LIBC.syscall(PROCESS_MADVISE, handle, vector, 1, MADV_PAGEOUT, 0)
+
+    return repeating(page_out, 0.0005)
+
+
+@contextmanager
 def without_thp() -> Iterator[None]:
     chosen = THP.read_text().partition("[")[2].partition("]")[0]
     THP.write_text("never")
@@ -127,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20, help="measurements of each kind [20]")
     parser.add_argument("--budget", default="1s", help="of each measurement [1s]")
+    parser.add_argument("--only", nargs="+", metavar="KIND", help="kinds of disturbance, as printed [all]")
     given = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0))
     own, other = cpus[0], cpus[-1]
@@ -139,13 +178,17 @@ def main() -> None:
     }
     if root:
         kinds["moved to another CPU"] = (migration([own, other]), {"migrated"})
+        kinds["pages swapped out"] = (faults, {"faulted"})
     if root and THP.exists():
         kinds["pages of another size"] = (None, {"page_size"})
+    around = {"pages of another size": without_thp, "pages swapped out": swapping}
+    if given.only:
+        kinds = {kind: made for kind, made in kinds.items() if kind in given.only}
     print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
     for kind, (disturb, expected) in kinds.items():
         for name in MEASUREMENTS:
             found: list[set[str]] = []
-            with without_thp() if kind == "pages of another size" else contextlib.nullcontext():
+            with around.get(kind, contextlib.nullcontext)():
                 for _ in range(given.count):
                     found += flags_of(name, own, disturb, given.budget)
                     time.sleep(0.05)

@@ -17,7 +17,9 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,20 +151,19 @@ def ours(of: Setting, load: float) -> Result:
     return Result(latency, line["accepted"], line["packet_hops"], cpu)
 
 
-def saturation(binary: str, of: Setting) -> float:
-    """The highest load, to a hundredth, of which BookSim accepts 97 %."""
+def saturation(run: Callable[[float], Result]) -> float:
+    """The highest load, to 0.4 %, of which 97 % is accepted."""
     low, high = 0.0, 1.0
-    while high - low > 0.0101:
+    while high - low > 0.004:
         middle = (low + high) / 2
-        found = booksim(binary, of, middle, PACKETS // 4)
-        low, high = (middle, high) if found.accepted >= 0.97 * middle else (low, middle)
+        low, high = (middle, high) if run(middle).accepted >= 0.97 * middle else (low, middle)
     return low
 
 
 def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
     print("torus  channels flits pattern   load  booksim     ours   error  accepted       CPU µs a packet hop, factor")
     for of in settings:
-        limit = saturation(binary, of)
+        limit = saturation(partial(booksim, binary, of))
         for share in SHARES:
             theirs, mine = booksim(binary, of, share * limit), ours(of, share * limit)
             own = 1e6 * mine.cpu_s / mine.hops
@@ -173,8 +174,13 @@ def against_booksim(binary: str, settings: tuple[Setting, ...]) -> None:
                 f"{each:7.2f} {own:6.3f}  {each / own:5.1f} x",
                 flush=True,
             )
-        theirs, mine = booksim(binary, of, 1.0, PACKETS // 4), ours(of, 1.0)
-        print(f"{of}  1.000 accepted {theirs.accepted:.3f} and {mine.accepted:.3f}; saturation {limit:.2f}", flush=True)
+        own_limit = saturation(partial(ours, of))
+        theirs, mine = booksim(binary, of, 1.0), ours(of, 1.0)
+        print(
+            f"{of}  saturation {limit:.3f} and {own_limit:.3f}, {100 * (own_limit / limit - 1):+.1f} %; "
+            f"accepted of 1.000: {theirs.accepted:.3f} and {mine.accepted:.3f}",
+            flush=True,
+        )
 
 
 def against_exact() -> None:

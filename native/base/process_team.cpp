@@ -104,7 +104,7 @@ void ProcessTeam::serve(int rank, int line, const std::function<Work(int)>& prep
       me.end = ticks();
       getrusage(RUSAGE_SELF, &after);
       me.moved = sched_getcpu() != cpu;
-      me.faults = after.ru_minflt - before.ru_minflt;
+      me.faults = faults_of(after) - faults_of(before);
     }
   } catch (const std::exception& error) {
     std::strncpy(me.error, error.what(), sizeof me.error - 1);

@@ -118,7 +118,7 @@ void Team::State::member(int rank, int cpu, int size, std::atomic<int>& ready) {
     getrusage(RUSAGE_THREAD, &after);
     span.moved = sched_getcpu() != cpu;
     span.switched = after.ru_nivcsw - before.ru_nivcsw;
-    span.faults = after.ru_minflt - before.ru_minflt;
+    span.faults = faults_of(after) - faults_of(before);
     if (done.fetch_add(1) + 1 == size) done.notify_all();
   }
 }

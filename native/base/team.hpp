@@ -1,5 +1,7 @@
 #pragma once
 /// A team of pinned threads that start work together.
+#include <sys/resource.h>
+
 #include <functional>
 #include <memory>
 #include <vector>
@@ -16,6 +18,9 @@ void pin(int cpu);
 /// Binds the calling thread, and all threads that it creates later, to these CPUs.
 void bind_process(const std::vector<int>& cpus);
 
+/// Page faults, those that read from a disk (swapped pages) included.
+inline long faults_of(const rusage& use) { return use.ru_minflt + use.ru_majflt; }
+
 /// One thread per entry of `cpus`; repeat a CPU only if oversubscription is intended.
 class Team {
  public:
@@ -27,7 +32,7 @@ class Team {
   struct Span {
     Ticks begin, end;
     bool moved;             ///< the thread ended on another CPU than its own
-    long switched, faults;  ///< involuntary switches and minor page faults during the work
+    long switched, faults;  ///< involuntary switches and page faults during the work
   };
   /// Runs `work(rank)` on every thread, released together by a barrier; returns when all are done.
   const std::vector<Span>& run(const std::function<void(int)>& work);

@@ -1,11 +1,13 @@
 #include "base/process_team.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <sched.h>
-
 #include <csignal>
+#include <string>
 
 #include "base/error.hpp"
 #include "base/team.hpp"
@@ -38,6 +40,29 @@ TEST(ProcessTeam, EveryProcessWorksInItsOwnMemoryOnItsOwnCpu) {
     EXPECT_FALSE(processes.moved());
   }
   EXPECT_EQ(mine, 5);  // the processes changed their copies
+}
+
+TEST(Team, FaultsThatReadFromADiskCount) {
+  const std::string path = testing::TempDir() + "team_faults_" + std::to_string(getpid());
+  const int file = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  ASSERT_GE(file, 0);
+  ASSERT_EQ(unlink(path.c_str()), 0);
+  ASSERT_EQ(ftruncate(file, 4096), 0);
+  char byte = 1;
+  ASSERT_EQ(pwrite(file, &byte, 1, 0), 1);
+  ASSERT_EQ(fsync(file), 0);
+  const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  ASSERT_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+  close(file);
+  mm::Team team({two_cpus().front()});
+  char seen = 0;
+  const auto idle = [](int) {};
+  const auto touch = [&](int) { seen = *static_cast<const volatile char*>(page); };
+  team.run(idle);
+  EXPECT_EQ(team.run(idle)[0].faults, 0);
+  EXPECT_EQ(team.run(touch)[0].faults, 1);
+  EXPECT_EQ(seen, 1);
 }
 
 TEST(ProcessTeam, WhatAProcessThrowsIsSaid) {
