@@ -23,7 +23,7 @@ const mm::Description kKernels{
     .detail =
         "A load kernel consists of equal units with exact counts (floating-point and integer operations, bytes loaded "
         "and stored, cache lines touched and written, bytes of files, system calls), which are conditions of its "
-        "records; `meshmark list kernels` lists them. Threads share the units of a call; those of a team kernel do "
+        "records; `meshmark load kernels` lists them. Threads share the units of a call; those of a team kernel do "
         "each unit together. Every kernel verifies its result after the last sample: a wrong one sets the flag "
         "unverified.\n"
         "After the samples a separate pass counts events of the threads by the processor and the Linux kernel: "
@@ -78,7 +78,7 @@ std::vector<const mm::workloads::Entry*> selected(const mm::Run& run) {
     for (const mm::workloads::Entry& e : mm::workloads::kernels())
       if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
     if (found.size() == before)
-      run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name from `meshmark list kernels`");
+      run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name from `meshmark load kernels`");
   }
   return found;
 }

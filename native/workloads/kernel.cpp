@@ -64,7 +64,7 @@ const std::vector<Entry>& kernels() { return registry(); }
 const Entry& kernel(const std::string& name) {
   for (const Entry& e : registry())
     if (e.info.name == name) return e;
-  throw UsageError("kernel", "found " + quote(name), "a name from `meshmark list kernels`");
+  throw UsageError("kernel", "found " + quote(name), "a name from `meshmark load kernels`");
 }
 
 std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted) {

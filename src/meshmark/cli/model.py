@@ -182,7 +182,7 @@ def measure(
     name: MachineArgument,
     chains: Annotated[str, typer.Option("--chains", help="outstanding reads per CPU: a list or a range")] = "1..16",
     threads: Annotated[str, typer.Option("--threads", help="number of active CPUs: a list, a range, or all")] = "all",
-    distance: Annotated[str, typer.Option("--distance", help="swap: distance to the partner in nodes")] = "1",
+    distance: Annotated[str, typer.Option("--distance", help="swap: a node's partner is its number XOR this")] = "1",
     block: Annotated[str, typer.Option("--block", help="exchange, all_to_all, halo, swap: message size")] = "64KiB",
     rate: Annotated[str, typer.Option("--rate", help="throughput: bandwidth demand of each program in GB/s")] = "2",
     write_share: Annotated[
