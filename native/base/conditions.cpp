@@ -81,7 +81,10 @@ std::optional<double> exponent_of(const std::vector<double>& ratios, const std::
 bool clock_varied(const Progress& p, double percent) {
   const double share = p.share_marked(kSlowClock);
   if (share <= 0.1 || p.samples[0].size() != p.marks.size()) return false;
-  const auto exponent = exponent_of(p.reference_ratios, p.samples[0]);
+  // Samples of an earlier output have no ratios.
+  if (p.reference_ratios.size() > p.samples[0].size()) return share > 0.5;
+  const auto of_now = p.samples[0].end() - static_cast<std::ptrdiff_t>(p.reference_ratios.size());
+  const auto exponent = exponent_of(p.reference_ratios, {of_now, p.samples[0].end()});
   if (!exponent) return share > 0.5;
   return 100 * std::fabs(std::expm1(*exponent * std::log(median(p.reference_ratios)))) > percent;
 }

@@ -19,6 +19,7 @@ struct Progress {
   std::vector<double> reference_ratios;  ///< per sample: time of the reference loop over its best time
   std::string start;
   double spent_s = 0, overhead = 0;
+  std::vector<std::string> flags;  ///< of its results, once it is done
   bool done = false, shielded = false;
   bool wide = true;     ///< its interval is wider than requested
   bool inside = false;  ///< the burst runs on the only member's thread; otherwise it calls team->run itself

@@ -448,6 +448,12 @@ void Run::State::load_earlier(const std::string& path) {
       if (found.size() == j["values"].size())
         earlier.samples[j["point"]].emplace_back(
             std::move(found), j.contains("marks") && j["marks"].is_number_integer() ? j["marks"].get<int>() : 0);
+    } else if (type == "result" && j.contains("point") && j["point"].is_number_unsigned() && j.contains("flags") &&
+               j["flags"].is_array()) {
+      std::vector<std::string>& flags = earlier.flags[j["point"]];
+      flags.clear();
+      for (const json& f : j["flags"])
+        if (f.is_string()) flags.push_back(f);
     } else if (type == "point" && j.contains("index") && j["index"].is_number_unsigned()) {
       earlier.finished[j["index"]] = true;
     }

@@ -162,7 +162,7 @@ class Run {
 
   /// Reports a value derived from outcomes (a plateau, a knee).
   void derive(const std::string& metric, const std::vector<double>& samples, json conditions,
-              const std::vector<std::string>& flags, const std::string& derived_from);
+              std::vector<std::string> flags, const std::string& derived_from);
 
   // For instruments with their own loop, which sample on many processes at once (native/mpi).
   double left_s() const;  ///< of the budget

@@ -42,6 +42,7 @@ Progress Rounds::begin(Point point) {
         p.marks.push_back(marks);
       }
   p.done = state_.earlier.finished.contains(p.index) && !p.without_samples();
+  if (p.done) p.flags = state_.earlier.flags[p.index];
   state_.resumed += p.done ? 1 : 0;
   p.point = std::move(point);
   return p;
@@ -178,7 +179,7 @@ void Rounds::finish(Progress& p) {
     run_.absent(point.metrics.empty() ? "" : point.metrics[0], point.conditions, error.what(), error.enable);
     return;
   }
-  const auto [conditions, flags] = observed(p, shield_, percent_, other_);
+  auto [conditions, flags] = observed(p, shield_, percent_, other_);
   const json provenance = state_.provenance(p.start, p.spent_s);
   for (std::size_t m = 0; m < point.metrics.size(); ++m) {
     json line = state_.result(point.metrics[m], p.samples[m], conditions, flags, provenance);
@@ -186,6 +187,7 @@ void Rounds::finish(Progress& p) {
     ++state_.results;
     emit(line);
   }
+  p.flags = std::move(flags);
   run_.finish(p.index, conditions);
   state_.worst_overhead = std::max(state_.worst_overhead, p.overhead);
 }
@@ -194,12 +196,8 @@ std::vector<Outcome> Rounds::outcomes() const {
   std::vector<Outcome> outcomes;
   for (const Progress& p : points_)
     for (std::size_t m = 0; m < p.samples.size(); ++m)
-      if (!p.samples[m].empty()) {
-        Outcome o{p.point.conditions, p.point.metrics[m], p.samples[m], median(p.samples[m]), {}};
-        if (p.share_marked(kMoved) > 0) o.flags.emplace_back("migrated");
-        if (p.share_marked(kSwitched | kDisturbed) > 0.25) o.flags.emplace_back("disturbed");
-        outcomes.push_back(std::move(o));
-      }
+      if (!p.samples[m].empty())
+        outcomes.push_back({p.point.conditions, p.point.metrics[m], p.samples[m], median(p.samples[m]), p.flags});
   return outcomes;
 }
 

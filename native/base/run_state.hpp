@@ -29,6 +29,7 @@ struct Run::State {
   struct Earlier {
     std::map<std::size_t, std::vector<std::pair<Values, int>>> samples;  ///< values and sample marks
     std::map<std::size_t, bool> finished;
+    std::map<std::size_t, std::vector<std::string>> flags;  ///< of the results of a point
     json parameters;
     bool any = false;
   } earlier;

@@ -245,7 +245,9 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "mode", "footprint_bytes"})
       c[k] = points[0]->conditions[k];
     c["best_net"] = best;
-    run.derive("saturation_threads", {(*first)->conditions["threads"].get<double>()}, c, (*first)->flags,
+    std::vector<std::string> flags;
+    for (const auto* p : points) flags.insert(flags.end(), p->flags.begin(), p->flags.end());
+    run.derive("saturation_threads", {(*first)->conditions["threads"].get<double>()}, c, flags,
                "bandwidth_net over " + std::to_string(points.size()) + " thread counts");
   }
 }
@@ -282,10 +284,15 @@ void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const
     mm::StoreRates& rates = series[key];
     (o.conditions["store"] == "streaming" ? rates.streaming : rates.ordinary)[o.conditions["kernel"]] =
         mm::Rate{o.value, interval ? interval->first : 0, interval ? interval->second : 0};
+    rates.flags.insert(o.flags.begin(), o.flags.end());
   }
   std::vector<mm::StoreDiagnosis> each;
-  for (const auto& [key, rates] : series)
-    if (!rates.ordinary.empty() && !rates.streaming.empty()) each.push_back(mm::diagnose_stores(reported, rates));
+  std::set<std::string> flags;
+  for (const auto& [key, rates] : series) {
+    if (rates.ordinary.empty() || rates.streaming.empty()) continue;
+    each.push_back(mm::diagnose_stores(reported, rates));
+    flags.insert(rates.flags.begin(), rates.flags.end());
+  }
   const mm::StoreDiagnosis found = mm::common_diagnosis(each);
   json c{{"verdict", found.verdict}, {"reason", found.reason}, {"conditions_compared", each.size()}};
   for (const auto& [kernel, rate] : reported) c["reported_" + kernel] = rate;
@@ -295,8 +302,11 @@ void diagnose(mm::Run& run, const std::map<std::string, double>& reported, const
       c[std::string(name) + "_high"] = ratio.high;
     }
   if (found.other.value <= 0)
-    return run.absent("store_ratio", c, found.reason, "--diagnose with copy or scale, and add or triad");
-  run.derive("store_ratio", {found.other.value}, c, {}, "reported rates, beside our own with both kinds of stores");
+    return run.absent("store_ratio", c, found.reason,
+                      each.empty() ? "--store ordinary,streaming, and a larger --budget"
+                                   : "--diagnose with copy or scale, and add or triad");
+  run.derive("store_ratio", {found.other.value}, c, {flags.begin(), flags.end()},
+             "reported rates, beside our own with both kinds of stores");
 }
 
 /// The kernels to measure: those asked for, or those whose rates are to be compared.

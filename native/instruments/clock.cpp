@@ -134,7 +134,7 @@ void measure(mm::Run& run) {
       add("clock_resolution", c, [&source] { return resolution(source); }, cpu);
       if (name == "thread_cputime") continue;  // separate for every thread
       if (cpus.size() < 2) {
-        run.absent("clock_backward", c, "needs at min_step 2 CPUs, found 1", "--cpus with two or more");
+        run.absent("clock_backward", c, "needs at least 2 CPUs, found 1", "--cpus with two or more");
         continue;
       }
       mm::Point p;

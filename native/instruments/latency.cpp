@@ -324,8 +324,7 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
       std::vector<std::string> flags;
       for (std::size_t i = plateau.first; i <= plateau.last; ++i) {
         samples.insert(samples.end(), curve[i]->samples.begin(), curve[i]->samples.end());
-        for (const std::string& f : curve[i]->flags)
-          if (std::find(flags.begin(), flags.end(), f) == flags.end()) flags.push_back(f);
+        flags.insert(flags.end(), curve[i]->flags.begin(), curve[i]->flags.end());
       }
       const std::string from = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
       run.derive("level_latency", samples, c, flags, from);

@@ -183,9 +183,7 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup&
       if (o->value <= kKnee * idle->value && rate(o) > rate(knee)) knee = o;
     }
     std::vector<std::string> flags = idle->flags;
-    flags.insert(flags.end(), best->flags.begin(), best->flags.end());
-    std::sort(flags.begin(), flags.end());
-    flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
+    for (const auto* o : {best, knee}) flags.insert(flags.end(), o->flags.begin(), o->flags.end());
     const std::string from =
         "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
     const auto rates = [count = threads](const mm::Outcome* o, double factor) {

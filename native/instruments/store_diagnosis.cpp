@@ -45,20 +45,30 @@ StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, co
     return found;
   };
   StreamRates rates;
-  for (const auto& [kernel, rate] : reported) rates[kernel] = {rate, rate * (1 - kReported), rate * (1 + kReported)};
-  const auto other = ratio(rates, reported), ordinary = ratio(ours.ordinary, reported),
-             streaming = ratio(ours.streaming, reported);
-  if (!other) return doubt("needs the rates of copy or scale, and of add or triad");
+  std::map<std::string, double> common;  // kernels of all three
+  for (const auto& [kernel, rate] : reported) {
+    rates[kernel] = {rate, rate * (1 - kReported), rate * (1 + kReported)};
+    if (ours.ordinary.contains(kernel) && ours.streaming.contains(kernel)) common[kernel] = rate;
+  }
+  const auto all = ratio(rates, reported);
+  if (!all) return doubt("needs the rates of copy or scale, and of add or triad");
+  found.other = *all;
+  if (!ours.flags.empty()) {
+    std::string names;
+    for (const std::string& flag : ours.flags) names += (names.empty() ? "" : ", ") + flag;
+    return doubt("our own rates are flagged: " + names);
+  }
+  const auto other = ratio(rates, common);
+  if (!other) return doubt("our own rates lack copy and scale, or add and triad: a larger --budget");
   found.other = *other;
+  const auto ordinary = ratio(ours.ordinary, common), streaming = ratio(ours.streaming, common);
   if (!ordinary || !streaming) return doubt("too few samples of our own rates for an interval");
   found.ordinary = *ordinary;
   found.streaming = *streaming;
   if (overlap(*ordinary, *streaming)) return doubt("our own rates show no difference between the kinds of stores");
   const bool like_ordinary = overlap(*other, *ordinary), like_streaming = overlap(*other, *streaming);
   bool exceeds = false;
-  for (const auto& [kernel, rate] : reported)
-    if (const auto own = ours.ordinary.find(kernel); own != ours.ordinary.end())
-      exceeds = exceeds || rate > kExcess * own->second.high;
+  for (const auto& [kernel, rate] : common) exceeds = exceeds || rate > kExcess * ours.ordinary.at(kernel).high;
   if (like_ordinary && like_streaming) return doubt("the reported ratio is between those of both kinds of stores");
   if (!like_ordinary && !like_streaming) return doubt("the reported ratio is that of neither kind of stores");
   if (like_ordinary && exceeds)

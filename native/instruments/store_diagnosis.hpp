@@ -1,6 +1,7 @@
 #pragma once
 /// Whether another binary used ordinary or streaming stores, from the rates of STREAM kernels that it reported.
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ using StreamRates = std::map<std::string, Rate>;  ///< by kernel: copy, scale, a
 
 /// Our net rates under one set of conditions, with both kinds of stores.
 struct StoreRates {
-  std::string where;  ///< the conditions, such as "8 threads"
   StreamRates ordinary, streaming;
+  std::set<std::string> flags;  ///< of any of these rates
 };
 
 /// A ratio with bounds: the rate of copy and scale over that of add and triad.

@@ -17,7 +17,7 @@ std::map<std::string, double> reported(double copy, double scale, double add, do
 }
 
 /// A memory of 48 GB/s: ordinary stores leave two of three and three of four operands.
-const StoreRates kOurs{"2 threads", rates(32, 36), rates(48, 48)};
+const StoreRates kOurs{rates(32, 36), rates(48, 48), {}};
 
 TEST(StoreDiagnosis, TheRatioDecidesHoweverFastTheOtherRunWas) {
   for (const double speed : {0.3, 1.0}) {
@@ -34,7 +34,7 @@ TEST(StoreDiagnosis, TheRatioDecidesHoweverFastTheOtherRunWas) {
 TEST(StoreDiagnosis, FourEqualRatesAreNotOrdinaryStores) {
   EXPECT_NE(diagnose_stores(reported(12.0, 12.0, 12.1, 12.0), kOurs).verdict, "ordinary stores");
   // Where our own rates are alike with both kinds of stores, it cannot be told.
-  const StoreRates alike{"1 thread", rates(12, 12), rates(12.05, 12)};
+  const StoreRates alike{rates(12, 12), rates(12.05, 12), {}};
   const auto found = diagnose_stores(reported(12.0, 12.0, 12.1, 12.0), alike);
   EXPECT_EQ(found.verdict, "cannot tell");
   EXPECT_NE(found.reason.find("no difference"), std::string::npos);
@@ -51,11 +51,11 @@ TEST(StoreDiagnosis, RatesAboveThoseOfOrdinaryStoresAreEvidence) {
 
 TEST(StoreDiagnosis, WhatIsBetweenOrBesideBothCannotBeTold) {
   EXPECT_NE(diagnose_stores(reported(20, 20, 40, 40), kOurs).reason.find("neither"), std::string::npos);
-  const StoreRates wide{"2 threads", rates(32, 36, 0.025), rates(48, 48, 0.025)};
+  const StoreRates wide{rates(32, 36, 0.025), rates(48, 48, 0.025), {}};
   const auto between = diagnose_stores(reported(37.8, 37.8, 40, 40), wide);
   EXPECT_EQ(between.verdict, "cannot tell");
   EXPECT_NE(between.reason.find("between"), std::string::npos) << between.reason;
-  const StoreRates wider{"2 threads", rates(32, 36, 0.05), rates(48, 48, 0.05)};
+  const StoreRates wider{rates(32, 36, 0.05), rates(48, 48, 0.05), {}};
   EXPECT_NE(diagnose_stores(reported(32, 32, 36, 36), wider).reason.find("no difference"), std::string::npos);
 }
 
@@ -67,6 +67,23 @@ TEST(StoreDiagnosis, NeedsAKernelOfEitherKindAndSamples) {
   EXPECT_NE(diagnose_stores(reported(32, 32, 36, 36), few).reason.find("too few"), std::string::npos);
   few.streaming.clear();
   EXPECT_EQ(diagnose_stores(reported(32, 32, 36, 36), few).verdict, "cannot tell");
+}
+
+TEST(StoreDiagnosis, FlaggedRatesDecideNothing) {
+  StoreRates flagged = kOurs;
+  flagged.flags = {"disturbed", "stolen"};
+  const auto found = diagnose_stores(reported(32, 32, 36, 36), flagged);
+  EXPECT_EQ(found.verdict, "cannot tell");
+  EXPECT_EQ(found.reason, "our own rates are flagged: disturbed, stolen");
+}
+
+// The budget may end before some kernels: the same kernels are compared on all sides.
+TEST(StoreDiagnosis, KernelsThatWeDidNotMeasureDoNotCount) {
+  StoreRates fewer = kOurs;
+  fewer.streaming.erase("scale");
+  EXPECT_EQ(diagnose_stores(reported(32, 99, 36, 36), fewer).verdict, "ordinary stores");
+  fewer.ordinary.erase("copy");
+  EXPECT_NE(diagnose_stores(reported(32, 32, 36, 36), fewer).reason.find("lack"), std::string::npos);
 }
 
 TEST(StoreDiagnosis, AllConditionsMustAgree) {

@@ -63,7 +63,8 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
     """
     points: dict[str, dict[str, list[Record]]] = {}
     for name, _, record in rows:
-        if name != run and record.source == "host" and not record.metric.endswith(MODE):
+        # Flagged results are no evidence, here as in all verdicts.
+        if name != run and record.source == "host" and not record.flags and not record.metric.endswith(MODE):
             points.setdefault(point_key(record), {}).setdefault(name, []).append(record)
     found = []
     for record in records:
@@ -77,7 +78,7 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
         low, high = alike(MARGIN)
         if judge(interval, (0, high), high) == "higher" or judge(interval, (low, math.inf), low) == "lower":
             found.append(Departure(record, earlier, _start(latest[0])))
-    return sorted(found, key=lambda d: max(d.ratio, 1 / d.ratio), reverse=True)
+    return sorted(found, key=lambda d: max(d.ratio, 1 / d.ratio if d.ratio > 0 else math.inf), reverse=True)
 
 
 def _start(same: Sequence[Record]) -> str:

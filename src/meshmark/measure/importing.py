@@ -147,6 +147,8 @@ def _add_reading(found: Imported, reading: Reading) -> None:
     found.others += reading.invalid_lines
     if reading.records:
         found.parts.append(Part(reading.records, reading.absences))
+    else:
+        found.others += len(reading.absences)  # without a result, nothing tells which run they are of
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
@@ -246,6 +248,7 @@ class _Contents:
         self._store = store
         self._readable = store.steps()
         self._planned: dict[tuple[str, str], Part] = {}
+        self._stored: dict[str, dict[str, list[Record]]] = {}  # of the runs that were asked for, by step
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for of, step in self._planned if of == run}
@@ -255,7 +258,11 @@ class _Contents:
         if (run, step) in self._planned:
             return _content(self._planned[run, step].records)
         if step in self._readable.get(run, ()):
-            return _content(self._store.query(run=run, step=step))
+            if run not in self._stored:  # at once, since each query opens all files of the store
+                steps = self._stored[run] = {}
+                for _, name, record in self._store.rows(run=run):
+                    steps.setdefault(name, []).append(record)
+            return _content(self._stored[run].get(step, []))
         return "" if self._store.has_file(run, step) else None
 
     def plan(self, run: str, step: str, part: Part) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import pool_steps, unique
-from meshmark.measure.runner import STATE, Report, run_plan, save_state
+from meshmark.measure.runner import STATE, Report, StepResult, run_plan, save_state
 from meshmark.measure.spec import load_spec
 from meshmark.store.files import held, read_json
 from meshmark.store.lines import whole_lines
@@ -117,6 +117,7 @@ def _run_steps(
             "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
             "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
             "message": r.message,
+            **_absence_state(r, old.get(r.step.id, {})),
         }
         for r in results
     ]
@@ -124,6 +125,15 @@ def _run_steps(
     failed = [r for r in results if r.status == "failed"]
     if not any(r.reading.records for r in results):
         raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
+
+
+def _absence_state(result: StepResult, old: Mapping[str, Any]) -> dict[str, Any]:
+    """Why a step that did not start, and so has no journal, is absent."""
+    if result.status == "resumed":
+        return {"absent": old["absent"]} if "absent" in old else {}
+    if result.status != "absent" or result.reading.header:
+        return {}
+    return {"absent": [{"reason": a.reason, "enable": a.enable} for a in result.reading.absences]}
 
 
 def _load_state(folder: Path) -> dict[str, Any]:
@@ -176,7 +186,7 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
     absences: list[Absence] = []
     headers: list[dict[str, Any]] = []
     machine = ""
-    messages = {s["id"]: s.get("message", "") for s in state.get("steps", [])}
+    states = {s["id"]: s for s in state.get("steps", [])}
     for step in plan.steps:
         reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
         runs.append((step, reading.records))
@@ -184,7 +194,11 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         if reading.header:
             headers.append(reading.header)
             machine = str(reading.header.get("machine", machine))
-        reason = messages.get(step.id) or ("" if reading.ended else "this step is incomplete")
+        known = states.get(step.id, {})
+        if not_started := known.get("absent"):
+            absences += [Absence(instrument=step.instrument, step=step.id, **a) for a in not_started]
+            continue
+        reason = known.get("message") or ("" if reading.ended else "this step is incomplete")
         if invalid := reading.invalid_lines + len(reading.invalid_records):
             reason = reason or f"{invalid} lines of its journal are invalid"
         if reason:

@@ -204,6 +204,8 @@ def _tiles(
         threads = found["triad_all"][0].partition(", ")[2]
         big = f"{peak.value / triad.value:.2f} flop/byte"
         lines = [f"fp64 peak over triad, {threads}", f"triad of {sized(triad, 'footprint_bytes')}"]
+        if any(modes_of(records, r) for r in pair):
+            lines.append("of medians; there are modes")
         tiles.append(Tile("Balance", big, lines, flags=peak.flags | triad.flags))
     return tiles
 
@@ -259,16 +261,23 @@ def _span(value: Any, unit: str = "") -> Span:
     return Span(str(value))
 
 
+def _flags_text(flags: Collection[str]) -> str:
+    return f" ({', '.join(sorted(flags))})" if flags else ""
+
+
 def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     if not run.host:
         return _clock_fact(records) + _levels(records, {})
     cpu, memory = _facts(run, "cpu"), _facts(run, "memory")
-    isa = [i for i in cpu.get("isa", []) if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]
+    isa = cpu.get("isa")
+    if isinstance(isa, list):
+        isa = [i for i in isa if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]
     peak = memory.get("peak_bytes_per_s")
     bandwidth = [_span(peak, "B/s")]
     triad = figures(records)["triad_all"][1]
     if isinstance(peak, int | float) and peak > 0 and triad:
-        bandwidth.append(Span(f"; triad reaches {percent(triad.value / peak)}"))
+        of = f"; triad of {sized(triad, 'footprint_bytes')} reaches {percent(triad.value / peak)}"
+        bandwidth.append(Span(of + _flags_text(triad.flags)))
     facts = [
         Fact("Processor", [_span(cpu.get("model"))]),
         Fact("Vector instructions", [_span(isa)]),
@@ -285,10 +294,11 @@ def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
 
 
 def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[Fact]:
-    clocks = [r.value for r in records if r.metric == "core_frequency"]
-    if not clocks and claimed is None:
+    found = [r for r in records if r.metric == "core_frequency"]
+    if not found and claimed is None:
         return []
-    measured = " – ".join(show(f(clocks), "Hz") for f in (min, max)) if clocks else ""
+    ends = [f(r.value for r in found) for f in (min, max)] if found else []
+    measured = " – ".join(show(end, "Hz") for end in ends) + _flags_text(frozenset().union(*(r.flags for r in found)))
     text = Span(f"measured {measured}") if measured else Span("not measured", "absent")
     return [Fact("Clock", [text], [Span("claimed "), claimed] if claimed is not None else [])]
 
@@ -301,8 +311,9 @@ def _settings(run: RunInfo) -> list[Fact]:
         defrag = [Span("defrag "), _span(pages.get("thp_defrag"))]
         facts.append(Fact("Transparent huge pages", [_span(pages.get("thp"))], defrag))
         huge = pages.get("huge")
-        pools = [f"{size(float(p['size_bytes']))}: {p['total']}" for p in huge] if isinstance(huge, list) else []
-        facts.append(Fact("Explicit huge pages", [Span(", ".join(pools)) if pools else Span("none", "absent")]))
+        if isinstance(huge, list):
+            huge = [f"{size(float(p['size_bytes']))}: {p['total']}" for p in huge]
+        facts.append(Fact("Explicit huge pages", [_span(huge)]))
     for key, title in (
         ("governor", "Governor"),
         ("boost", "Boost"),
@@ -328,7 +339,10 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
         for c in caches:
             if isinstance(c, Mapping) and c.get("kind") != "instruction":
                 shared = f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else ""
-                claims.append(f"L{c['level']} {size(float(c['size_bytes']))}{shared}")
+                claimed = c.get("size_bytes")
+                claims.append(
+                    f"L{c['level']} {size(claimed) if isinstance(claimed, int) else 'of unknown size'}{shared}"
+                )
         facts.append(Fact("Caches, claimed", [Span(", ".join(claims))]))
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):

@@ -1,7 +1,8 @@
 """Builds the machine card: key figures of a machine, each with its interval.
 
 Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "flags", "conditions"}` or
-`{"absent": reason}`, in SI units, with the keys of `figures`.
+`{"absent": reason}`, in SI units, with the keys of `figures`. Where runs did not meet, `modes` has the value, the
+interval and the number of runs of each level.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from meshmark.report.charts import in_memory
 from meshmark.report.drawing import condition_text
-from meshmark.report.selection import cleaned, value_of
+from meshmark.report.selection import cleaned, modes_of, value_of
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 
@@ -21,8 +22,9 @@ Figure = dict[str, Any]
 
 
 def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
-    """The best of the records to keep, by the direction of their metric."""
-    found = [r for r in records if keep(r)]
+    """The best of the records to keep, by the direction of their metric; one with a flag only if all have."""
+    kept = [r for r in records if keep(r)]
+    found = [r for r in kept if not r.flags] or kept
     if not found:
         return None
     return (min if found[0].better == "lower" else max)(found, key=lambda r: r.value)
@@ -82,7 +84,8 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
             _best(
                 records,
                 lambda r: (
-                    r.instrument == "peak"
+                    r.metric == "flop_rate"
+                    and r.instrument == "peak"
                     and r.conditions.get("type") == "fp64"
                     and value_of(r, "threads") == peak_threads
                 ),
@@ -100,7 +103,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         "linpack": ("linpack", _best(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
         "gups": (
             "Random updates" + (", largest table" if largest_table else ""),
-            _best(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") >= 0.45 * largest_table),
+            _best(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") == largest_table),
         ),
         "memory_parallelism": (
             "Outstanding loads, one core",
@@ -121,8 +124,8 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
     }
 
 
-def _figure(record: Record) -> Figure:
-    return {
+def _figure(record: Record, modes: Sequence[Record]) -> Figure:
+    figure = {
         "value": record.value,
         "unit": record.unit,
         "interval": list(record.bounds) if record.bounds else None,
@@ -133,6 +136,12 @@ def _figure(record: Record) -> Figure:
         "conditions": dict(record.conditions),
         "command": record.provenance.get("command"),
     }
+    if modes:
+        figure["modes"] = [
+            {"value": m.value, "interval": list(m.bounds) if m.bounds else None, "runs": m.conditions.get("mode_runs")}
+            for m in modes
+        ]
+    return figure
 
 
 def why_no_figure(records: Sequence[Record], absences: Sequence[Absence], key: str) -> str:
@@ -184,7 +193,9 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
         "started": run.started,
         "version": run.version,
         "figures": {
-            key: _figure(record) if record else {"absent": why_no_figure(records, absences, key)}
+            key: _figure(record, modes_of(records, record))
+            if record
+            else {"absent": why_no_figure(records, absences, key)}
             for key, (_, record) in found.items()
         },
     }
@@ -201,7 +212,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     same = ("level", "pages", "memory_node", "cpu", "stride_bytes")
     capacities = {tuple(r.conditions.get(k) for k in same): r.value for r in records if r.metric == "level_capacity"}
     card["levels"] = [
-        {**_figure(r), "capacity": capacities.get(tuple(r.conditions.get(k) for k in same))}
+        {**_figure(r, modes_of(records, r)), "capacity": capacities.get(tuple(r.conditions.get(k) for k in same))}
         for r in records
         if r.metric == "level_latency"
     ]

@@ -103,6 +103,11 @@ class Ranking:
         """The verdict about the protocols at a size."""
         return verdicts.rank({p: measured(r) for p in self.protocols if (r := self.cells.get((p, size)))})
 
+    def decided(self, size: int) -> bool:
+        """Whether no protocol that cannot be judged may be the fastest at a size."""
+        found = self.ranked(size)
+        return not set(found.best) & set(found.excluded)
+
     def best(self, size: int) -> Record | None:
         """The fastest protocol that can be judged at a size; None if there is none."""
         found = self.ranked(size)
@@ -139,10 +144,18 @@ class Comparison(NamedTuple):
 
     @property
     def best(self) -> dict[int, Ratio]:
-        """By size, the ratio of the best protocols of both; without sizes at which none of a library can be judged."""
-        sizes = sorted(set(self.a.sizes) & set(self.b.sizes))
-        both = ((s, self.b.best(s), self.a.best(s)) for s in sizes)
-        return {s: ratio_of(one, other) for s, one, other in both if one and other}
+        """By size, the ratio of the best protocols of both; without sizes at which none of a library can be judged.
+
+        No library is faster where a protocol that cannot be judged may be the best of one.
+        """
+        found = {}
+        for size in sorted(set(self.a.common) & set(self.b.common)):
+            one, other = self.b.best(size), self.a.best(size)
+            if one and other:
+                ratio = ratio_of(one, other)
+                decided = self.a.decided(size) and self.b.decided(size)
+                found[size] = ratio if decided else replace(ratio, word="not distinguishable")
+        return found
 
     def of(self, name: str) -> dict[int, Ratio]:
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from meshmark.values.units import plain, wide_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from meshmark.store.record import Record
 
 _HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # in addition to observed conditions
@@ -24,13 +26,9 @@ def print_records(records: list[Record]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from meshmark.report.selection import modes_of, modes_texts
-    from meshmark.store.record import MODE, set_conditions, varying
-
-    everything, records = records, [r for r in records if not r.metric.endswith(MODE)]
-    keys = [k for k in set_conditions(records) if k not in _HIDDEN]
-    columns = varying(keys, records)
-    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in columns]
+    everything = records
+    records, columns = _columns(everything)
+    common = [f"{k} {records[0].conditions.get(k)}" for k in _keys(records) if k not in columns]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("metric", *columns):
         table.add_column(name, overflow="fold")
@@ -56,11 +54,33 @@ def print_records(records: list[Record]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
     console.print(table)
-    for r in records:
-        if modes := modes_of(everything, r):
+    print_modes(everything)
+
+
+def _keys(records: Sequence[Record]) -> list[str]:
+    from meshmark.store.record import set_conditions
+
+    return [k for k in set_conditions(records) if k not in _HIDDEN]
+
+
+def _columns(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
+    """The records that are not modes of others, and the conditions in which they differ."""
+    from meshmark.store.record import MODE, varying
+
+    points = [r for r in records if not r.metric.endswith(MODE)]
+    return points, varying(_keys(points), points)
+
+
+def print_modes(records: Sequence[Record]) -> None:
+    """Print the modes of each point that has several, a line each."""
+    from meshmark.report.selection import modes_of, modes_texts
+
+    points, columns = _columns(records)
+    for r in points:
+        if r.conditions.get("run_modes") and (modes := modes_of(records, r)):
             values, counts = modes_texts(modes)
             where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in columns if r.conditions.get(k) is not None)
-            console.print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}", soft_wrap=True)
+            print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}")
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:

@@ -9,7 +9,7 @@ from meshmark.report.programs import PROGRAMS, print_programs
 from meshmark.report.ranking import print_comparisons, print_rankings
 from meshmark.report.selection import cleaned
 from meshmark.store.record import Record
-from meshmark.terminal.records import print_records
+from meshmark.terminal.records import print_modes, print_records
 
 
 def print_tables(records: Sequence[Record]) -> None:
@@ -24,5 +24,7 @@ def print_tables(records: Sequence[Record]) -> None:
         selected = [r for r in records if r.instrument == instrument]
         if instrument not in tables or not tables[instrument](selected):
             print_records(selected)
+        else:
+            print_modes(selected)
         print_comparisons(selected)
         print_contention(selected)

@@ -46,7 +46,7 @@ def alike(margin: float) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A positive median with the bounds of its 95 % interval, in any unit.
+    """A median with the bounds of its 95 % interval, in any unit. Only those above 0 are judged.
 
     Attributes:
         bounds: None if there are too few samples.
@@ -64,6 +64,8 @@ class Measured:
             return self.doubt
         if self.bounds is None or not all(map(math.isfinite, self.bounds)):
             return "too few samples"
+        if self.value <= 0:
+            return "not above 0"
         half = (self.bounds[1] - self.bounds[0]) / 2 / self.value
         return f"±{100 * half:.0f} %" if half > WIDE else ""
 
@@ -88,7 +90,8 @@ def ratio(one: Measured, other: Measured, margin: float = MARGIN) -> Ratio:
     if one.bounds is not None and other.bounds is not None and min(one.bounds[0], other.bounds[0]) > 0:
         interval = one.bounds[0] / other.bounds[1], one.bounds[1] / other.bounds[0]
     usable = not one.excluded and not other.excluded
-    return Ratio(one.value / other.value, interval, judge(interval if usable else None, alike(margin)))
+    value = one.value / other.value if other.value else math.nan
+    return Ratio(value, interval, judge(interval if usable else None, alike(margin)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,20 @@ def test_flagged_and_few_samples_are_not_judged() -> None:
     assert departures([few], rows, "now") == []
 
 
+def test_flagged_results_are_no_history() -> None:
+    clean = history(90e9, 92e9)
+    flagged = [(f"bad-{i}", "bandwidth", triad(54e9, ("disturbed",), start=f"2026-12-0{i}")) for i in (1, 2)]
+    assert len(departures([triad(54e9)], clean + flagged, "now")) == 1, "they do not make it usual"
+    assert departures([triad(90e9)], flagged, "now") == [], "nor anything unusual"
+
+
+def test_a_value_of_zero_departs_most() -> None:
+    zero = replace(triad(1.0), samples=(0.0,) * 9, value=0.0, interval=(0.0, 0.0))
+    rows = history(90e9, 91e9) + history(90e9, 91e9, threads=1)
+    found = departures([triad(50e9, threads=1), zero], rows, "now")
+    assert [d.ratio > 0 for d in found] == [False, True] and len(lines(found, [zero])) == 2
+
+
 def test_runs_of_which_one_is_as_before_do_not_depart() -> None:
     rows = history(90e9, 92e9)
     pooled = pool([[triad(50e9)], [triad(91e9)], [triad(50e9)]])

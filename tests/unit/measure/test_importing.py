@@ -189,6 +189,9 @@ def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) ->
     file.write_text(wrong)
     found = read_output(file)
     assert (len(found.parts[0].records), len(found.refused), found.others) == (1, 1, 2)
+    absent = '{"type": "absent", "instrument": "gups", "metric": "update_rate", "reason": "none", "enable": ""}\n'
+    file.write_text(wrong + absent)
+    assert read_output(file).others == 3
     file.write_text(bare(result(conditions={"a": "\ud800"})))
     with pytest.raises(MeshmarkError, match="conditions"):
         read_output(file)

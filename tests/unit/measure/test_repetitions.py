@@ -71,8 +71,10 @@ def test_modes_are_apart_by_a_twentieth_between_their_intervals() -> None:
     wide = at(0.5, 1.05, 1.5)
     assert modes([b, wide, a]) == [[a, wide, b]]
     assert modes([at(1, 1, 1), at(1, 1, 1)]) == [[at(1, 1, 1), at(1, 1, 1)]]
-    lone = replace(b, interval=None, value=2.0)
+    lone = replace(b, interval=None, value=2.0, samples=(2.1, 2.0, 1.9))
     assert modes([lone, a]) == [[a], [lone]]
+    scattered = replace(lone, samples=(1.1, 2.0, 2.1))  # too few for an interval: its samples
+    assert modes([scattered, a]) == [[a, scattered]]
     (zero,) = modes([at(0, 0, 0), at(0, 0, 0)])
     assert len(zero) == 2
 
@@ -92,14 +94,16 @@ def test_few_runs_are_bounded_by_their_intervals_and_their_distance() -> None:
     a, b = line(100e-9), line(103e-9, seed=2)
     (both,) = pool([[a], [b]])
     assert a.interval is not None and b.interval is not None
-    apart = b.value - a.value
+    apart = 1.5 * (b.value - a.value)
     assert both.bounds == pytest.approx((a.interval[0] - apart, b.interval[1] + apart))
     assert both.bounds == (both.conditions["run_low"], both.conditions["run_high"])
     assert both.half_width == pytest.approx((both.bounds[1] - both.bounds[0]) / 2 / both.value)
     few = replace(b, samples=b.samples[:3], value=median(b.samples[:3]), interval=None)
     low, high = run_bounds([a, few]) or (math.nan, math.nan)
-    apart = few.value - a.value
+    apart = 1.5 * (few.value - a.value)
     assert (low, high) == pytest.approx((a.interval[0] - apart, max(few.samples) + apart)), "the ends of its samples"
+    third = line(101e-9, seed=3)
+    assert run_bounds([a, b, third])[1] == pytest.approx(b.interval[1] + b.value - a.value)  # type: ignore[index]
     assert run_bounds([few]) is None and run_bounds([replace(few, samples=few.samples[:2])] * 2) is None
     far = replace(b, value=400e-9, interval=(390e-9, 410e-9))
     assert run_bounds([a, far])[0] == 0, "a time is not below 0"  # type: ignore[index]

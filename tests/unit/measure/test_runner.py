@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.measure import runner, survey
 from meshmark.measure.plan import Plan, Step, make_plan
 from meshmark.measure.runner import Runner, run_plan
 from meshmark.measure.spec import load_spec, parse_spec
@@ -246,3 +247,27 @@ except MeshmarkError as why:
     assert max(Counter(fake.read_text().splitlines()).values()) == 1
     third = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
     assert third.stdout == "" and max(Counter(fake.read_text().splitlines()).values()) == 1
+
+
+def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no journal, and is no failure: neither at once nor after a run that resumed the survey."""
+    begin = runner._program
+
+    def program(step: Step) -> list[str]:
+        if step.id.startswith("02"):
+            raise AbsentError("MPICH is not installed", "apt install mpich")
+        return begin(step)
+
+    monkeypatch.setattr(runner, "_program", program)
+    spec = tmp_path / "my.toml"
+    spec.write_text('name = "s"\n[[step]]\ninstrument = "fake"\n[[step]]\ninstrument = "fake"\nname = "other"\n')
+    folder = tmp_path / "run"
+    for resume in (False, True):
+        survey.run_survey(
+            str(spec), folder, tmp_path, tmp_path / "store", resume, "c", lambda _: lambda *_: None, lambda _: None
+        )
+        records, absences, info = survey.load_run(folder)
+        assert len(records) == 4 and [s["status"] for s in info.steps] == ["ok", "absent"]
+        assert [(a.kind, a.reason, a.enable) for a in absences] == [
+            ("absent", "MPICH is not installed", "apt install mpich")
+        ]

@@ -120,6 +120,39 @@ def test_the_card_says_what_the_records_say() -> None:
     json.dumps(card)
 
 
+def test_a_headline_has_the_modes_of_its_point() -> None:
+    def peak(value: float) -> Record:
+        return made_run.record("peak", "flop_rate", value, type="fp64", isa="avx2", threads=1, cpus="0")
+
+    records = pool([[peak(v * 1e9)] for v in (50, 100, 50)])
+    found = machine_card(records, [], made_run.run_info())["figures"]["peak_fp64"]
+    assert found["value"] == pytest.approx(50e9, rel=0.05)
+    assert [(m["value"] > 90e9, m["runs"]) for m in found["modes"]] == [(False, 2), (True, 1)]
+    (alone,) = pool([[peak(50e9)]])
+    assert "modes" not in machine_card([alone], [], made_run.run_info())["figures"]["peak_fp64"]
+
+
+def test_a_flagged_result_is_the_headline_only_if_all_are_flagged() -> None:
+    def triad(store: str, value: float, *flags: str) -> Record:
+        c = {**made_run.bandwidth()[0].conditions, "kernel": "triad", "footprint_bytes": 2**29, "threads": 1}
+        return made_run.record("bandwidth", "bandwidth_net", value, flags, **{**c, "store": store})
+
+    clean, flagged = triad("ordinary", 40e9), triad("streaming", 60e9, "unverified")
+    assert figures([clean, flagged])["triad_all"][1] == clean
+    assert figures([triad("ordinary", 40e9, "disturbed"), flagged])["triad_all"][1] == flagged
+
+
+def test_facts_that_could_not_be_read_are_absent(tmp_path: Path) -> None:
+    unread = {"absent": "no such file"}
+    host = {
+        "caches": [{"level": 1, "kind": "data", "size_bytes": unread, "shared_by": 1}],
+        "cpu": {"isa": unread},
+        "pages": {"huge": unread},
+    }
+    page = write_report(made_run.latency(), [], made_run.run_info(host), tmp_path).html.read_text()
+    assert "L1 of unknown size" in page and page.count("absent: no such file") == 2
+
+
 def test_of_two_measurements_of_one_point_the_clearer_is_drawn() -> None:
     def peak(flags: list[str], value: float) -> Record:
         return made_run.record("peak", "flop_rate", value, flags, type="fp64", isa="avx2", threads=1, cpus="0")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from meshmark.measure.repetitions import run_bounds
 from meshmark.store.record import median, median_interval
 from meshmark.values.verdicts import Measured, alike, judge, rank, ratio
+from support import made_run
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,13 @@ def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
     assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
     assert ratio(near(1.001), near(1)).word == "tie"
     assert ratio(near(1.1), near(1), margin=0.2).word == "tie"
+
+
+def test_what_is_not_above_zero_has_no_ratio() -> None:
+    zero = Measured(0, (0, 0))
+    assert zero.excluded == "not above 0" and math.isnan(ratio(near(1), zero).value)
+    assert {ratio(near(1), zero).word, ratio(zero, near(1)).word, ratio(zero, zero).word} == {"not distinguishable"}
+    assert rank({"a": near(1), "b": zero}).word == "not distinguishable"
 
 
 def test_what_is_flagged_or_wide_is_not_judged_but_its_ratio_is_known() -> None:
@@ -111,6 +121,7 @@ def test_one_alone_is_no_winner() -> None:
 
 Sampler = Callable[[np.random.Generator], np.ndarray]
 RUNS, SAMPLES, TRIALS = 3, 15, 400
+POINT = made_run.record("lines", "line_latency", 1.0)
 
 
 def heavy(rng: np.random.Generator) -> np.ndarray:
@@ -137,19 +148,28 @@ def drifting(rng: np.random.Generator) -> np.ndarray:
     return (1 + 0.1 * rng.random()) * (1 + 0.1 * rng.normal() * np.linspace(0, 1, SAMPLES))
 
 
-def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0) -> Measured:
-    """A point of several runs, with bounds that cover the interval of each, as pooled records have them."""
-    runs = [factor * sampler(rng) for _ in range(RUNS)]
-    intervals = [i for r in runs if (i := median_interval(r.tolist()))]
-    bounds = min(low for low, _ in intervals), max(high for _, high in intervals)
-    return Measured(median(np.concatenate(runs).tolist()), bounds)
+def varying_runs(rng: np.random.Generator) -> np.ndarray:
+    """Samples of a process hardly vary, but each process has a level of its own."""
+    return rng.normal(1, 0.02) * rng.lognormal(0, 1e-4, SAMPLES)
 
 
-@pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting])
-def test_equals_are_rarely_called_different(sampler: Sampler) -> None:
+def observed(rng: np.random.Generator, sampler: Sampler, factor: float = 1.0, runs: int = RUNS) -> Measured:
+    """A point of several runs, with the bounds of pooled records."""
+    each = [(factor * sampler(rng)).tolist() for _ in range(runs)]
+    records = [replace(POINT, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in each]
+    return Measured(median([s for r in each for s in r]), run_bounds(records))
+
+
+@pytest.mark.parametrize("runs", [2, 3])
+@pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting, varying_runs])
+def test_equals_are_rarely_called_different(sampler: Sampler, runs: int) -> None:
+    if sampler is two_modes and runs == 2:
+        pytest.skip("one of eight pairs of two runs is at one mode and at the other: no evidence against it")
     rng = np.random.default_rng(19)
-    words = Counter(ratio(observed(rng, sampler), observed(rng, sampler)).word for _ in range(TRIALS))
-    assert words["lower"] + words["higher"] <= 0.05 * TRIALS, words
+    words = Counter(
+        ratio(observed(rng, sampler, 1, runs), observed(rng, sampler, 1, runs)).word for _ in range(3 * TRIALS)
+    )
+    assert words["lower"] + words["higher"] <= 0.05 * 3 * TRIALS, words
 
 
 @pytest.mark.parametrize("sampler", [heavy, skewed, two_modes, two_modes_inside, drifting])
@@ -166,12 +186,14 @@ def test_those_that_differ_by_a_twentieth_are_rarely_called_a_tie(sampler: Sampl
     assert words["tie"] <= 0.05 * TRIALS, words
 
 
-@pytest.mark.parametrize(("sampler", "factor"), [(heavy, 1.06), (skewed, 1.15)])
-def test_what_differs_clearly_is_found(sampler: Sampler, factor: float) -> None:
-    """Power: four of five such differences, with three runs of fifteen samples each."""
+@pytest.mark.parametrize(
+    ("sampler", "factor", "power"), [(heavy, 1.1, 0.8), (skewed, 1.2, 0.6), (varying_runs, 1.2, 0.8)]
+)
+def test_what_differs_clearly_is_found(sampler: Sampler, factor: float, power: float) -> None:
+    """Power with three runs of fifteen samples each. What is missed at `skewed` is wider than ±10 %, so not judged."""
     rng = np.random.default_rng(31)
     words = Counter(ratio(observed(rng, sampler, factor), observed(rng, sampler)).word for _ in range(TRIALS))
-    assert words["higher"] >= 0.8 * TRIALS, words
+    assert words["higher"] >= power * TRIALS, words
 
 
 def test_what_is_steady_and_equal_is_called_a_tie() -> None:
