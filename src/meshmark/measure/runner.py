@@ -48,7 +48,7 @@ class StepResult:
     reading: Reading = field(default_factory=Reading)
 
 
-def _program(step: Step) -> list[str]:
+def program_of(step: Step) -> list[str]:
     """The program and launcher arguments that precede the step's own arguments.
 
     Raises:
@@ -88,7 +88,7 @@ class Runner:
         try:
             journal.parent.mkdir(parents=True, exist_ok=True)
             cut_torn_end(journal)
-            argv = [*_program(step), *step.argv]
+            argv = [*program_of(step), *step.argv]
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
             with journal.open("ab") as sink:

@@ -251,14 +251,14 @@ except MeshmarkError as why:
 
 def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has no journal, and is no failure: neither at once nor after a run that resumed the survey."""
-    begin = runner._program
+    begin = runner.program_of
 
     def program(step: Step) -> list[str]:
         if step.id.startswith("02"):
             raise AbsentError("MPICH is not installed", "apt install mpich")
         return begin(step)
 
-    monkeypatch.setattr(runner, "_program", program)
+    monkeypatch.setattr(runner, "program_of", program)
     spec = tmp_path / "my.toml"
     spec.write_text('name = "s"\n[[step]]\ninstrument = "fake"\n[[step]]\ninstrument = "fake"\nname = "other"\n')
     folder = tmp_path / "run"
