@@ -16,13 +16,6 @@
 namespace mm {
 namespace {
 
-template <typename T>
-std::vector<T> distinct(std::vector<T> values) {
-  std::sort(values.begin(), values.end());
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  return values;
-}
-
 /// Reads back where the pages are and how large they are. Each query reads all mappings, so that only a few evenly
 /// spaced arenas are checked.
 void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& conditions,

@@ -110,9 +110,8 @@ json Run::State::identity(const json& conditions) const {
 void Run::derive(const std::string& metric, const std::vector<double>& samples, json conditions,
                  std::vector<std::string> flags, const std::string& derived_from) {
   conditions["derived_from"] = derived_from;
-  std::sort(flags.begin(), flags.end());
-  flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
-  const json line = state_.result(metric, samples, std::move(conditions), flags, state_.provenance(utc_now(), 0));
+  const json line = state_.result(metric, samples, std::move(conditions), distinct(std::move(flags)),
+                                  state_.provenance(utc_now(), 0));
   ++state_.results;
   emit(line);
 }

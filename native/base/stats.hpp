@@ -1,5 +1,6 @@
 #pragma once
 /// Order statistics of samples. No sample is removed: outliers are samples too.
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -7,6 +8,14 @@
 #include <vector>
 
 namespace mm {
+
+/// Each value once, ascending.
+template <typename T>
+std::vector<T> distinct(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
 
 double median(std::span<const double> samples);  ///< Pre: not empty.
 

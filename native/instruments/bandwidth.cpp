@@ -113,11 +113,9 @@ void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers,
 void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& observed) {
   const auto huge = processes.run(mm::stream::order_of(Op::huge_share, job, 0));
   const auto nodes = processes.run(mm::stream::order_of(Op::node, job, 0));
-  std::vector<int> distinct(nodes.begin(), nodes.end());
-  std::sort(distinct.begin(), distinct.end());
-  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  const auto on = mm::distinct(std::vector<int>(nodes.begin(), nodes.end()));
   observed["huge_share"] = *std::min_element(huge.begin(), huge.end());
-  observed["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
+  observed["observed_node"] = on.size() == 1 ? json(on.front()) : json(mm::cpu_list(on));
   observed["observed_cpus"] = mm::cpu_list(cpus);
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <optional>
 
+#include "base/options.hpp"
+
 namespace mm {
 namespace {
 
@@ -53,11 +55,7 @@ StoreDiagnosis diagnose_stores(const std::map<std::string, double>& reported, co
   const auto all = ratio(rates, reported);
   if (!all) return doubt("needs the rates of copy or scale, and of add or triad");
   found.other = *all;
-  if (!ours.flags.empty()) {
-    std::string names;
-    for (const std::string& flag : ours.flags) names += (names.empty() ? "" : ", ") + flag;
-    return doubt("our own rates are flagged: " + names);
-  }
+  if (!ours.flags.empty()) return doubt("our own rates are flagged: " + joined({ours.flags.begin(), ours.flags.end()}));
   const auto other = ratio(rates, common);
   if (!other) return doubt("our own rates lack copy and scale, or add and triad: a larger --budget");
   found.other = *other;

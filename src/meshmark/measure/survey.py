@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +117,7 @@ def _run_steps(
             "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
             "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
             "message": r.message,
-            **_absence_state(r, old.get(r.step.id, {})),
+            **_absence_state(r),
         }
         for r in results
     ]
@@ -127,10 +127,8 @@ def _run_steps(
         raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
 
 
-def _absence_state(result: StepResult, old: Mapping[str, Any]) -> dict[str, Any]:
+def _absence_state(result: StepResult) -> dict[str, Any]:
     """Why a step that did not start, and so has no journal, is absent."""
-    if result.status == "resumed":
-        return {"absent": old["absent"]} if "absent" in old else {}
     if result.status != "absent" or result.reading.header:
         return {}
     return {"absent": [{"reason": a.reason, "enable": a.enable} for a in result.reading.absences]}

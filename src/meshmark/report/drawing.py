@@ -35,7 +35,7 @@ def row(record: Record, **more: Any) -> Row:
     meet), and the texts of its tooltip."""
     low, high = record.bounds or (record.value, record.value)
     best, worst = record.ends
-    modes = modes_of(_all_records.get(), record) if record.conditions.get("run_modes") else []
+    modes = modes_of(_all_records.get(), record)
     return {
         "value": record.value,
         "low": low,

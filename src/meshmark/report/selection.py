@@ -130,6 +130,8 @@ def skipped_text(skipped: dict[int, tuple[str, ...]]) -> str:
 
 def modes_of(records: Iterable[Record], of: Record) -> list[Record]:
     """The records of the levels at which runs of a point were found, lowest first; none if all runs meet."""
+    if not of.conditions.get("run_modes"):
+        return []
     same = {k: v for k, v in of.conditions.items() if k not in OBSERVED}
     found = [
         r

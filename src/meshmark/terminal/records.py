@@ -77,7 +77,7 @@ def print_modes(records: Sequence[Record]) -> None:
 
     points, columns = _columns(records)
     for r in points:
-        if r.conditions.get("run_modes") and (modes := modes_of(records, r)):
+        if modes := modes_of(records, r):
             values, counts = modes_texts(modes)
             where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in columns if r.conditions.get(k) is not None)
             print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}")
