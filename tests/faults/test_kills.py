@@ -29,6 +29,8 @@ from meshmark.load.journal import JOURNAL, read_run
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan
 from meshmark.store.lines import whole_lines
+from meshmark.store.record import MODE, Record
+from meshmark.store.run import Absence
 from meshmark.store.store import MEASURING, Store
 from meshmark.watch.recording import Recording
 from support.mpi_here import needed
@@ -48,15 +50,22 @@ options = { kernel = "daxpy", volume = "L2", stride = "1", threads = "1", budget
 """
 
 
+def point_of(step: str, of: Record | Absence) -> tuple[str, ...]:
+    return (step, *(f"{k} {of.conditions[k]}" for k in POINTS if k in of.conditions))
+
+
 def stored(place: Place) -> Found:
-    """The points in the store, which is whole, and its runs. A busy host makes some points absent: they count."""
+    """The points in the store, which is whole, and its runs. A busy host makes some points absent: they count.
+
+    It also makes some runs differ; a record of a mode is no point of its own.
+    """
     store = Store(place.folder / "store")
     assert [(p.name, why) for p, why in store.verify() if why] == []
     rows = store.rows()
-    points = [(step, *(f"{k} {r.conditions[k]}" for k in POINTS if k in r.conditions)) for _, step, r in rows]
-    results = Counter((run, r.metric, p) for (run, _, r), p in zip(rows, points, strict=True))
+    results = Counter((run, r.metric, r.conditions.get("run_mode"), point_of(step, r)) for run, step, r in rows)
     assert not results or max(results.values()) == 1, "a result is there twice"
-    points += [(a.step, *(f"{k} {a.conditions[k]}" for k in POINTS if k in a.conditions)) for a in store.absences()]
+    points = [point_of(step, r) for _, step, r in rows if not r.metric.endswith(MODE)]
+    points += [point_of(a.step, a) for a in store.absences()]
     assert not store.broken
     return Counter({**dict.fromkeys(points, 1), "runs": len({run for run, _, _ in rows})})
 
@@ -249,7 +258,8 @@ def _printed(place: Place) -> Found:
     """A busy host makes some points absent, each of two results, which is said; of each kernel there is one."""
     out, err = ((place.folder / f"{place.log}.{place.started}.{kind}").read_text() for kind in ("out", "err"))
     assert not (place.folder / "data").exists()
-    kernels = [json.loads(x)["conditions"]["kernel"] for x in out.splitlines()]
+    records = [json.loads(x) for x in out.splitlines()]
+    kernels = [r["conditions"]["kernel"] for r in records if not r["metric"].endswith(MODE)]
     assert len(kernels) + 2 * err.count("absent: ") == 16
     return Counter(set(kernels))
 

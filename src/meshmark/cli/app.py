@@ -280,7 +280,7 @@ def _instrument_help(d: Description) -> str:
 )
 def measure(
     context: typer.Context,
-    instrument: Annotated[str, typer.Argument(help="instrument, see meshmark list instruments")] = "",
+    instrument: Annotated[str | None, typer.Argument(help="instrument, see meshmark list instruments")] = None,
     on: Annotated[str, typer.Option("--on", help="host, or a modelled machine")] = "host",
     as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
     stores: Annotated[
@@ -309,14 +309,14 @@ def measure(
 
     extra = list(context.args)
     help_wanted = {"-h", "--help"} & {instrument, *extra}
-    if instrument in {"-h", "--help"} or not (instrument or (resume and not help_wanted)):
+    if instrument in {"-h", "--help"} or (instrument is None and (help_wanted or not resume)):
         known = ", ".join(descriptions())
         print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]")
         print("       meshmark measure [INSTRUMENT] --resume [--store DIR] [--json]\n")
         print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
         print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
         raise SystemExit(0 if help_wanted else UsageError.status)
-    d = description(instrument) if instrument else None
+    d = None if instrument is None else description(instrument)
     if d and help_wanted:
         print(_instrument_help(d))
         return
@@ -327,7 +327,7 @@ def measure(
             raise UsageError(
                 "--resume: found with other options; allowed: --store and --json; the original options apply"
             )
-        _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
+        _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument or "", as_json)
         return
     assert d is not None
     # `--store streaming` is a kind of stores for instruments with that option; a folder needs a path, ./streaming.

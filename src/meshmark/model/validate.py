@@ -116,13 +116,14 @@ def value_at(of: MachineFile, key: str) -> Any:
 
 
 def assumed_numbers(of: MachineFile) -> list[Assumed]:
-    """Return the assumed numbers of a machine, without zeros."""
+    """Return the assumed numbers of a machine, without zeros and without shares of 1, which assume nothing."""
     found = []
     for key, origin in of.origins.items():
         if origin.kind == "assumed" and key != FRAMING:
             value = value_at(of, key)
             each = enumerate(value) if isinstance(value, list) else [(-1, value)]
-            found += [Assumed(key, i, float(v)) for i, v in each if isinstance(v, int | float) and v > 0]
+            numbers = [(i, float(v)) for i, v in each if isinstance(v, int | float) and v > 0]
+            found += [Assumed(key, i, v) for i, v in numbers if not (key.endswith("_share") and v == 1)]
     return found
 
 

@@ -43,6 +43,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
+        (["measure", "", "--on", "gs1280-4", "--no-store"], 2, "instrument: found ''; allowed: bandwidth"),
         (["measure", "bogus"], 2, "latency"),
         (["measure", "latency", "--footprint", "-4KiB"], 2, "footprint_bytes: found '-4KiB'"),
         (["measure", "latency", "--footprint", "9999999TiB"], 2, "footprint_bytes"),

@@ -52,6 +52,7 @@ def test_a_list_is_varied_by_its_elements() -> None:
     strongest = row.depends[0]
     assert (strongest.machine, strongest.key) == ("xeon5500", "memory.node_share[0]")
     assert strongest.elasticity < -4  # the loss is one minus the share
+    assert "memory.node_share[1]" not in {d.key for d in row.depends}  # a share of 1 assumes nothing
 
 
 def test_checks_leave_no_changed_number_behind() -> None:
