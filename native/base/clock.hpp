@@ -59,27 +59,30 @@ inline double wall_s() { return static_cast<double>(kernel_ns(CLOCK_MONOTONIC)) 
 /// ISO 8601 UTC with milliseconds.
 std::string utc_now();
 
-/// A chain of `adds` dependent additions: one clock cycle each on all known processors. Returns the sum, so that the
-/// compiler keeps the chain.
+/// A chain of `adds` dependent additions of a register, one clock cycle each. Additions of a constant would not do:
+/// processors since Golden Cove execute several of them per cycle, when they rename registers. Returns the sum, so that
+/// the compiler keeps the chain.
 inline std::uint64_t dependent_adds(std::uint64_t adds) noexcept {
-  std::uint64_t x = adds;
+  std::uint64_t x = adds, step = 3;
 #if defined(__x86_64__)
-  // One addition per cycle: the register is both source and destination.
   for (std::uint64_t i = adds / 16; i != 0; --i)
     asm volatile(
-        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
-        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
-        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
-        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0"
-        : "+r"(x)::"cc");
+        "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\t"
+        "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\t"
+        "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\t"
+        "add %1, %0\n\tadd %1, %0\n\tadd %1, %0\n\tadd %1, %0"
+        : "+r"(x)
+        : "r"(step)
+        : "cc");
 #elif defined(__aarch64__)
   for (std::uint64_t i = adds / 8; i != 0; --i)
     asm volatile(
-        "add %0, %0, #1\n\tadd %0, %0, #3\n\tadd %0, %0, #1\n\tadd %0, %0, #3\n\t"
-        "add %0, %0, #1\n\tadd %0, %0, #3\n\tadd %0, %0, #1\n\tadd %0, %0, #3"
-        : "+r"(x)::"cc");
+        "add %0, %0, %1\n\tadd %0, %0, %1\n\tadd %0, %0, %1\n\tadd %0, %0, %1\n\t"
+        "add %0, %0, %1\n\tadd %0, %0, %1\n\tadd %0, %0, %1\n\tadd %0, %0, %1"
+        : "+r"(x)
+        : "r"(step));
 #else
-  for (std::uint64_t i = adds; i != 0; --i) asm volatile("" : "+r"(++x));
+  for (std::uint64_t i = adds; i != 0; --i) asm volatile("" : "+r"(x += step) : "r"(step));
 #endif
   return x;
 }

@@ -135,11 +135,17 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
             if number > 1 and "--seed" not in given:
                 own += ["--seed", str(number)]
         for run in launched(d, own):
-            turn = 2 * (number - 1) + run.turn if run.turn else number if count > 1 else 0
-            target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
-            id_ = f"{d.name}{target}" + (f".r{turn}" if turn else "")
+            id_ = d.name + _suffix(run, number, count)
             steps.append(Step(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi))
     return Plan("measure", tuple(steps))
+
+
+def _suffix(run: Launch, repetition: int, repetitions: int) -> str:
+    """What tells a run from the others of its instrument: library, ranks, and number from 1; turns count twice."""
+    target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
+    if not run.turn and repetitions == 1:
+        return target
+    return f"{target}.r{2 * (repetition - 1) + run.turn if run.turn else repetition}"
 
 
 def _replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
@@ -174,9 +180,6 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
                 options = {**options, "budget": f"{scale * seconds(BUDGET, str(options['budget'])):g}s"}
             named = ("--machine", machine) if machine else ()
             for run in launched(d, (*arguments(d, options), *named)):
-                count = 2 * repetition + run.turn if run.turn else repetition + 1
-                suffix = f".r{count}" if run.turn or step.repetitions > 1 else ""
-                target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
-                name_ = f"{len(steps) + 1:02d}-{name}{target}{suffix}"
-                steps.append(Step(name_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
+                id_ = f"{len(steps) + 1:02d}-{name}" + _suffix(run, repetition + 1, step.repetitions)
+                steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
     return Plan(spec.name, tuple(steps))

@@ -20,6 +20,7 @@ from meshmark.values.verdicts import ratio
 
 PAGE: Final = 4096  # prefetchers do not cross a page of this size; bytes
 ENOUGH_OF_PEAK: Final = 0.8  # share of the measured peak below which a BLAS library is not the machine's limit
+FASTEST_CLOCK: Final = 10e9  # no processor has a faster one; Hz
 FALL: Final = 0.1  # of a curve that should not fall, as a share
 _MEMORY: Final = {"bandwidth": "footprint_bytes", "loaded": "footprint_bytes", "gups": "table_bytes"}
 # Curves that should not fall, by instrument and metric: the condition along which they are taken.
@@ -63,7 +64,7 @@ def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = 
         for c in caches
         if isinstance(c, Mapping) and isinstance(c.get("size_bytes"), int) and c.get("kind") != "instruction"
     ]
-    return [*_cached(own, known), *_prefetched(own, known), *_falling(own), *_slow_blas(own)]
+    return [*_cached(own, known), *_prefetched(own, known), *_falling(own), *_slow_blas(own), *_fast_clock(own)]
 
 
 def _whole(record: Record, condition: str) -> int | None:
@@ -203,3 +204,16 @@ def _slow_blas(records: Sequence[Record]) -> list[Suspicion]:
             )
         )
     return found
+
+
+def _fast_clock(records: Iterable[Record]) -> list[Suspicion]:
+    """Core clocks that no processor has, so that the timed additions cannot have taken a cycle each."""
+    return [
+        Suspicion(
+            r,
+            "no core has such a clock, so this processor executes several dependent additions per cycle",
+            "do not use it, and report the processor to the authors of Meshmark",
+        )
+        for r in records
+        if r.metric == "core_frequency" and r.value > FASTEST_CLOCK
+    ]

@@ -92,3 +92,8 @@ def test_conditions_of_an_odd_kind_are_no_reason_to_fail(odd: object) -> None:
     for instrument, metric in (("latency", "load_latency"), ("bandwidth", "bandwidth_net"), ("gups", "update_rate")):
         assert texts(record(instrument, metric, 1.0, table_bytes=odd, **conditions)) == []
     assert suspicions([triad(24 << 20)], [{"level": 3}, {"level": 3, "size_bytes": None}]) == []
+
+
+def test_a_clock_that_no_core_has() -> None:
+    (found,) = texts(record("clock", "core_frequency", 21.8e9, cpu=0), record("clock", "core_frequency", 4.1e9, cpu=1))
+    assert found.startswith("clock core_frequency 21.80 GHz: no core has such a clock")
