@@ -1,0 +1,80 @@
+"""Time that the hypervisor gives to another guest: a guest sees it in /proc/stat alone, which is replaced here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from namespace import NAMESPACE
+
+from support.paths import ROOT
+
+PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
+TICKS = os.sysconf("SC_CLK_TCK")
+STEAL = 8  # field of a line of /proc/stat, after the name of the CPU
+
+
+def with_steal(lines: list[str], stolen_s: float) -> str:
+    """The lines of the CPUs with this steal time, the others unchanged. All have the same length at any time."""
+    changed = []
+    for line in lines:
+        fields = line.split()
+        if fields[0].startswith("cpu"):
+            fields[STEAL] = f"{round(stolen_s * TICKS):012d}"
+        changed.append(" ".join(fields))
+    return "\n".join(changed) + "\n"
+
+
+@contextlib.contextmanager
+def stealing(path: Path, share: float) -> Iterator[None]:
+    """A copy of /proc/stat in which a share of the time goes to another guest, and nothing else happens."""
+    lines = Path("/proc/stat").read_text().splitlines()
+    begun_s = time.monotonic()
+    path.write_text(with_steal(lines, 0))
+    ended = threading.Event()
+
+    def loop() -> None:
+        with path.open("r+b", buffering=0) as file:
+            while not ended.wait(0.002):
+                os.pwrite(file.fileno(), with_steal(lines, share * (time.monotonic() - begun_s)).encode(), 0)
+
+    writer = threading.Thread(target=loop)
+    writer.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        writer.join()
+
+
+def chase(stat: Path) -> list[dict[str, Any]]:
+    probe = [str(PROBE), "latency", "--footprint", "16KiB", "--cpus", "0", "--budget", "1s", "--interval", "0.01"]
+    done = subprocess.run(
+        [*NAMESPACE, "sh", "-c", 'mount --bind "$0" /proc/stat && exec "$@"', str(stat), *probe],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "mount: " in done.stderr or "unshare: " in done.stderr:
+        pytest.skip(f"no namespace of file systems here: {done.stderr.strip()}")
+    assert done.returncode == 0, done.stderr
+    return [r for r in map(json.loads, done.stdout.splitlines()) if r.get("type") == "result"]
+
+
+@pytest.mark.parametrize(("share", "flagged"), [(0.0, False), (0.002, False), (0.3, True), (0.9, True)])
+def test_time_of_another_guest_is_a_flag(tmp_path: Path, share: float, flagged: bool) -> None:
+    with stealing(tmp_path / "stat", share):
+        results = chase(tmp_path / "stat")
+    assert results
+    for r in results:
+        assert ("stolen" in r["flags"]) == flagged, (r["flags"], r["conditions"]["steal_share"])
+        assert (r["conditions"]["steal_share"] > 0.02) == flagged
