@@ -1,0 +1,231 @@
+"""Runs the commands of the documentation and writes what they print into it.
+
+A transcript is a fenced block of the kind `console`: lines that begin with `$ ` are commands (a line that ends with a
+backslash goes on in the next), other lines are their output. A comment in the line before a block sets options:
+
+    <!-- transcript: status=2 head=6 tail=2 slow background -->
+
+* `status`: the exit status that is right [0].
+* `head`, `tail`: how many lines of each output to keep at either end [all].
+* `slow`: it takes minutes, so `make test` leaves it out.
+* `background`: it runs on beside the commands that follow, and is terminated at the end of the page.
+
+`<!-- file: bus.toml -->` before any fenced block writes the block to that file. The blocks of a page run in order, in
+one empty folder, with an empty home.
+
+example: .venv/bin/python docs/transcripts.py docs/tutorial/first-halo.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DOCS: Final = Path(__file__).resolve().parent
+ROOT: Final = DOCS.parent
+COLUMNS: Final = 100
+LIMIT_S: Final = 900  # of one command
+ELISION: Final = "…"
+OPTIONS: Final = {"status", "head", "tail", "slow", "background"}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page that is a transcript or a file.
+
+    Attributes:
+        first, last: Indices of the lines between the fences, `last` exclusive.
+        file: The name of the file, or "".
+    """
+
+    first: int
+    last: int
+    lines: tuple[str, ...]
+    options: dict[str, str]
+    file: str = ""
+
+    def number(self, option: str, default: int) -> int:
+        return int(self.options.get(option, default))
+
+    @property
+    def commands(self) -> list[str]:
+        """Each with its continuation lines."""
+        found: list[str] = []
+        continues = False
+        for line in self.lines:
+            if continues:
+                found[-1] += f"\n{line}"
+            elif line.startswith("$ "):
+                found.append(line[2:])
+            else:
+                continue
+            continues = line.endswith("\\")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A command that ran: `right` is whether its exit status is the documented one."""
+
+    line: int  # of the block in the page, from 1
+    command: str
+    status: int
+    expected: int
+    output: str
+
+    @property
+    def right(self) -> bool:
+        return self.status == self.expected
+
+
+def blocks(page: str) -> Iterator[Block]:
+    """The blocks of a page that run or become files.
+
+    Raises:
+        ValueError: An option is unknown.
+    """
+    lines = page.splitlines()
+    at = 0
+    while at < len(lines):
+        fence = re.fullmatch(r"```(\S*)", lines[at])
+        if not fence:
+            at += 1
+            continue
+        end = lines.index("```", at + 1)
+        before = lines[at - 1] if at else ""
+        named = re.fullmatch(r"<!-- file: (\S+) -->", before)
+        if named or fence[1] == "console":
+            given = re.fullmatch(r"<!-- transcript: (.*) -->", before)
+            options = dict(word.partition("=")[::2] for word in shlex.split(given[1])) if given else {}
+            if unknown := options.keys() - OPTIONS:
+                raise ValueError(f"line {at}: found option {min(unknown)!r}; allowed: {', '.join(sorted(OPTIONS))}")
+            yield Block(at + 1, end, tuple(lines[at + 1 : end]), options, named[1] if named else "")
+        at = end + 1
+
+
+def shortened(output: str, head: int, tail: int) -> list[str]:
+    """The lines of an output, without those in the middle; 0 and 0 keep all."""
+    lines = [line.rstrip() for line in output.splitlines()]
+    if not (head or tail) or len(lines) <= head + tail:
+        return lines
+    return [*lines[:head], ELISION, *lines[len(lines) - tail :]]
+
+
+def environment(home: Path) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
+    path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+    return {**kept, "HOME": str(home), "PATH": path, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+
+
+def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
+    """Exit status and output of a command, both streams in one."""
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        cwd=folder,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout.replace(f"{folder}/", "").replace(str(home), "~")
+
+
+def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
+    """Run the commands of a page and return the page with what they printed.
+
+    Args:
+        slow: Also those that take minutes; else their blocks stay as they are.
+    """
+    text = page.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    written: list[tuple[Block, list[str]]] = []
+    with ExitStack() as at_end, tempfile.TemporaryDirectory(prefix="meshmark-docs-") as name:
+        folder, home = Path(name) / "work", Path(name) / "home"
+        folder.mkdir()
+        home.mkdir()
+        for block in blocks(text):
+            if block.file:
+                (folder / block.file).write_text("\n".join(block.lines) + "\n", encoding="utf-8")
+                continue
+            if "slow" in block.options and not slow:
+                continue
+            if "background" in block.options:
+                for command in block.commands:
+                    at_end.callback(terminate, begin(command, folder, home))
+                continue
+            new: list[str] = []
+            for command in block.commands:
+                status, output = ran(command, folder, home)
+                report(Done(block.first, command, status, block.number("status", 0), output))
+                new += [*f"$ {command}".splitlines()]
+                new += shortened(output, block.number("head", 0), block.number("tail", 0))
+            written.append((block, new))
+    for block, new in reversed(written):
+        lines[block.first : block.last] = new
+    return "\n".join(lines) + "\n"
+
+
+def begin(command: str, folder: Path, home: Path) -> subprocess.Popen[str]:
+    """Start a command in the background, and wait for its first line of output."""
+    child = subprocess.Popen(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=environment(home),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    return child
+
+
+def terminate(child: subprocess.Popen[str]) -> None:
+    os.killpg(child.pid, signal.SIGTERM)
+    child.communicate(timeout=LIMIT_S)
+
+
+def pages() -> list[Path]:
+    """All pages with a transcript."""
+    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+    return [p for p in found if any(not b.file for b in blocks(p.read_text(encoding="utf-8")))]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to run and write [all]")
+    given = parser.parse_args()
+    wrong = 0
+
+    def report(done: Done) -> None:
+        nonlocal wrong
+        wrong += not done.right
+        print(f"{'ok ' if done.right else 'BAD'} {done.status:3} line {done.line}: {done.command}", flush=True)
+        if not done.right:
+            print(done.output)
+
+    for page in given.pages or pages():
+        print(page)
+        new = run_page(page, True, report)
+        page.write_text(new, encoding="utf-8")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""The commands of the documentation run, and end as they are shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from support.paths import ROOT
+
+
+def _transcripts() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("transcripts", ROOT / "docs" / "transcripts.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["transcripts"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+transcripts = _transcripts()
+PAGES = [p.relative_to(ROOT) for p in transcripts.pages()]
+
+
+def wrong(page: Path, slow: bool) -> list[str]:
+    found: list[str] = []
+
+    def report(done: transcripts.Done) -> None:
+        if not done.right or "Traceback" in done.output:
+            found.append(f"{page}:{done.line}: {done.command!r} ended with {done.status}:\n{done.output[-2000:]}")
+
+    transcripts.run_page(ROOT / page, slow, report)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_the_quick_commands_of_a_page_work(page: Path) -> None:
+    assert wrong(page, False) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_all_commands_of_a_page_work(page: Path) -> None:
+    assert wrong(page, True) == []
+
+
+PAGE = """text
+
+<!-- file: a.txt -->
+```text
+hello
+```
+
+<!-- transcript: head=1 tail=1 -->
+```console
+$ seq 3 && \\
+  cat a.txt
+old
+```
+
+<!-- transcript: status=3 -->
+```console
+$ exit 3
+```
+
+<!-- transcript: slow -->
+```console
+$ echo later
+before
+```
+
+```console
+$ false
+```
+"""
+
+
+def test_what_a_command_prints_replaces_what_is_there(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    found: list[tuple[str, bool]] = []
+    new = transcripts.run_page(page, False, lambda done: found.append((done.command, done.right)))
+    assert found == [("seq 3 && \\\n  cat a.txt", True), ("exit 3", True), ("false", False)]
+    assert new == PAGE.replace("\nold\n", "\n1\n…\nhello\n")
+    assert "\nlater\n" in transcripts.run_page(page, True, lambda _: None)
+
+
+def test_an_unknown_option_of_a_transcript_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="line 1: found option 'quick'"):
+        list(transcripts.blocks("<!-- transcript: quick -->\n```console\n$ true\n```\n"))
