@@ -96,7 +96,7 @@ class Description:
         for p in self.parameters:
             if key in (p.word, p.name):
                 return p
-        known = ", ".join(p.word for p in self.parameters)
+        known = ", ".join(p.option if word.startswith("--") else p.word for p in self.parameters)
         raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}")
 
 

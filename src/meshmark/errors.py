@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class MeshmarkError(Exception):
     """An operation failed. Exit status 1."""
@@ -33,3 +35,11 @@ def quoted(what: object, max_length: int = 100) -> str:
         text = f"a {type(what).__name__} too long to print"
     text = "".join(c if c.isprintable() else " " for c in text)
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
+def near(text: object, allowed: Collection[str]) -> str:
+    """`did you mean X?`, or an empty string."""
+    import difflib
+
+    close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
+    return f"did you mean {close[0]}?" if close else ""

@@ -13,16 +13,13 @@ import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
 
 from meshmark.cli.console import say
 from meshmark.errors import AbsentError, UsageError
 from meshmark.values.paths import data_home
-
-if TYPE_CHECKING:
-    pass
 
 _FORWARDED: Final[dict[str, Any]] = {
     "allow_extra_args": True,

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshmark.cli.console import print_rows, say, say_broken
 from meshmark.cli.options import StoreOption
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, near, quoted
 from meshmark.values.paths import data_home
 
-app = typer.Typer(help="List, export, import and verify records.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from meshmark.store.store import Store
+
+app = typer.Typer(help="List, export, import, verify and remove records.", no_args_is_help=True)
+
+
+def existing(folder: Path | None) -> Store:
+    """The store of a command that reads. The default store may not be there yet; one that is named must be."""
+    from meshmark.store.store import Store
+
+    if folder is not None and not folder.exists():
+        raise UsageError(f"--store: {quoted(folder)}: No such file or directory")
+    return Store(folder or data_home() / "store")
 
 
 @app.command("list")
@@ -25,9 +37,7 @@ def store_list(
 
     example: meshmark store list --json
     """
-    from meshmark.store.store import Store
-
-    kept = Store(store or data_home() / "store")
+    kept = existing(store)
     rows = kept.runs()
     say_broken(kept)
     print_rows(rows, as_json)
@@ -45,9 +55,8 @@ def store_machines(
     example: meshmark store machines --json
     """
     from meshmark.store.machines import machines
-    from meshmark.store.store import Store
 
-    kept = Store(store or data_home() / "store")
+    kept = existing(store)
     rows = machines(kept)
     say_broken(kept)
     if as_json:
@@ -74,14 +83,15 @@ def store_export(
     """
     from meshmark.store.export import to_csv, to_jsonl
     from meshmark.store.files import write_file
-    from meshmark.store.store import Store
 
     if form not in {"jsonl", "csv", "table"}:
         raise UsageError(f"format: found '{form}'; allowed: jsonl, csv, table")
     if form == "table" and out is not None:
         raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
     chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
-    kept = Store(store or data_home() / "store")
+    kept = existing(store)
+    if run and run not in (known := [r["run"] for r in kept.runs()]):
+        raise UsageError(f"--run: found no run '{run}'", near(run, known) or "meshmark store list")
     rows = kept.rows(**chosen)
     say_broken(kept)
     if form == "table":
@@ -135,10 +145,8 @@ def store_verify(store: StoreOption = None) -> None:
 
     example: meshmark store verify
     """
-    from meshmark.store.store import Store
-
     bad = good = 0
-    for path, problem in Store(store or data_home() / "store").verify():
+    for path, problem in existing(store).verify():
         if problem:
             bad += 1
             print(f"{path.name}: {problem}")
@@ -147,3 +155,47 @@ def store_verify(store: StoreOption = None) -> None:
     say(f"{good} files OK, {bad} corrupt")
     if bad:
         raise SystemExit(1)
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+@app.command("rm")
+def store_rm(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="names, see store list", show_default=False)],
+    store: StoreOption = None,
+) -> None:
+    """Remove runs from the store. Their run folders and reports stay.
+
+    example: meshmark store rm measure-20261125T064908-ae4ab4e8
+    """
+    kept = existing(store)
+    known = [row["run"] for row in kept.runs()]
+    if unknown := [run for run in runs if run not in known]:
+        raise UsageError(f"run: found no run '{unknown[0]}'", near(unknown[0], known) or "meshmark store list")
+    files = sum(map(kept.remove, dict.fromkeys(runs)))
+    say(f"removed {_runs(len({*runs}))} ({files} files)")
+
+
+@app.command("prune")
+def store_prune(
+    days: Annotated[float, typer.Option("--older-than", min=0, help="days since the start of a run", metavar="DAYS")],
+    yes: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only listed")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Remove old runs from the store. Without --yes, list them.
+
+    example: meshmark store prune --older-than 90
+    """
+    from datetime import UTC, datetime, timedelta
+
+    kept = existing(store)
+    limit = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
+    old = [row for row in kept.runs() if row["start"] and row["start"] < limit]
+    if not yes:
+        print_rows(old, False)
+        say(f"{_runs(len(old))}; remove with --yes")
+        return
+    files = sum(kept.remove(row["run"]) for row in old)
+    say(f"removed {_runs(len(old))} ({files} files)")

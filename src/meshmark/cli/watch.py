@@ -382,7 +382,7 @@ def record(
 
 def replay(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="recording, complete or interrupted (NAME.part)")],
+    file: Annotated[Path, typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part)")],
     web: WebOption = False,
     page: Annotated[
         Path | None,
@@ -392,6 +392,7 @@ def replay(
         Path | None,
         typer.Option(
             "--against",
+            exists=True,
             help="baseline recording: show the change from it to FILE as a table or a map",
             show_default=False,
         ),
@@ -481,11 +482,16 @@ def _replay_change(
 
 def plot(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="recording, complete or interrupted (NAME.part)")],
+    file: Annotated[Path, typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part)")],
     out: Annotated[Path, typer.Option("--out", help="folder to write the pictures to")] = Path("plots"),
     against: Annotated[
         Path | None,
-        typer.Option("--against", help="baseline recording: draw the change from it to FILE", show_default=False),
+        typer.Option(
+            "--against",
+            exists=True,
+            help="baseline recording: draw the change from it to FILE",
+            show_default=False,
+        ),
     ] = None,
     low: LowOption = 0.0,
     high: HighOption = 100.0,

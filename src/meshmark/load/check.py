@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from meshmark.errors import AbsentError, UsageError, quoted
+from meshmark.errors import AbsentError, UsageError, near, quoted
 from meshmark.load.placing import Here, check_here, place_copies, threads_of
 from meshmark.load.scenario import Member, Scenario, about_program
-from meshmark.values.inputs import found, near
+from meshmark.values.inputs import found
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:

@@ -24,11 +24,11 @@ from typing import Annotated, Any, Final
 import numpy as np
 from pydantic import Field
 
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, near
 from meshmark.load.native import described_columns
 from meshmark.load.variants import COLUMNS, Table, Variant, Vector
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import PRINTABLE, Input, checked, near, shown
+from meshmark.values.inputs import PRINTABLE, Input, checked, shown
 
 _MAX_FORMULA: Final = 500  # characters
 _MAX_DEPTH: Final = 40

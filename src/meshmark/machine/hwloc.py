@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from xml.parsers import expat
 
-from meshmark.errors import AbsentError
+from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.topology import MAX_NODES, Cache, Node, Topology, assemble
 from meshmark.machine.tree import MAX_CPUS, MachineError, parse_integer
 
@@ -262,8 +262,9 @@ def from_synthetic(description: str) -> Topology:
 def synthetic_xml(description: str) -> bytes:
     """hwloc XML of a synthetic description; errors as for `from_synthetic`."""
     if not is_synthetic(description):
-        raise MachineError(
-            f"machine '{description[:80]}': neither a file nor a synthetic description such as 'pack:2 core:4 pu:2'",
+        raise UsageError(
+            f"machine: found '{description[:80]}'; allowed: a file, or a synthetic description such as "
+            "'pack:2 core:4 pu:2'",
             hint="meshmark machine show --help",
         )
     cpus = math.prod(int(n) for n in re.findall(r"(?:^|[:\s])([0-9]{1,9})(?=[\s(]|$)", description))

@@ -160,7 +160,7 @@ def find_run(name: str, runs: Path) -> Path:
     """The folder of a run: `latest`, a path, or a name in `runs`.
 
     Raises:
-        MeshmarkError: The run does not exist; the hint lists recent runs.
+        UsageError: The run does not exist; the hint lists recent runs.
     """
     if name == "latest":
         return last_run(runs)
@@ -168,7 +168,7 @@ def find_run(name: str, runs: Path) -> Path:
         if (folder / "plan.json").exists():
             return folder
     known = sorted(p.name for p in runs.glob("*"))[-5:]
-    raise MeshmarkError(f"found no run '{name}'", "recent runs: " + (", ".join(known) or "none"))
+    raise UsageError(f"found no run '{name}'", "recent runs: " + (", ".join(known) or "none"))
 
 
 def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:

@@ -52,6 +52,11 @@ def lines(found: Iterable[Suspicion]) -> list[str]:
     return texts
 
 
+def suspicious(records: Sequence[Record], topology: Mapping[str, Any]) -> list[str]:
+    """The lines about the suspicious results of a run of the host with this topology."""
+    return [f"suspicious: {line}" for line in lines(suspicions(records, topology.get("caches", ())))]
+
+
 def suspicions(records: Sequence[Record], caches: Iterable[Mapping[str, Any]] = ()) -> list[Suspicion]:
     """Return the suspicious results of a run of a host, at most one for each series.
 

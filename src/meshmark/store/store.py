@@ -360,6 +360,22 @@ class Store:
             found.setdefault(row["run"], set()).add(row["step"])
         return found
 
+    def remove(self, run: str) -> int:
+        """Remove the files of a run, and return their number. The rows about its machine stay.
+
+        Raises:
+            StoreError: A file cannot be removed.
+        """
+        stem = f"{_file_name(run)}--"
+        with self.exclusively():
+            found = [p for kind in ("records", "absent") for p in self.files(kind) if p.name.startswith(stem)]
+            for path in found:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as why:
+                    raise StoreError(f"store {self.folder}: cannot remove {path.name}: {why.strerror}") from why
+        return len(found)
+
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Check every file. Yields each path and its problem, "" if there is none."""
         import pyarrow.parquet as pq

@@ -7,7 +7,6 @@ was found and what is allowed; what is allowed comes from the JSON Schema of the
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, Strict, TypeAdapter, ValidationError
 from pydantic_core import core_schema
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import MeshmarkError, UsageError, near, quoted
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -120,12 +119,6 @@ def shown(key: object) -> str:
 def unknown_key(key: object, allowed: Collection[str]) -> str:
     """The message for an unknown key, with the nearest known key or all of them."""
     return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed: ' + ', '.join(allowed)}"
-
-
-def near(text: object, allowed: Collection[str]) -> str:
-    """`did you mean X?`, or an empty string."""
-    close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
-    return f"did you mean {close[0]}?" if close else ""
 
 
 def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:

@@ -9,10 +9,13 @@ import signal
 import stat
 import subprocess
 from collections import Counter
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import typer
 
+from meshmark.cli.app import SECTIONS, app
 from meshmark.describe import descriptions, find_probe
 from support.cli import meshmark, start
 
@@ -45,12 +48,12 @@ def home(tmp_path: Path) -> dict[str, str]:
     [
         (["measure", "", "--on", "gs1280-4", "--no-store"], 2, "instrument: found ''; allowed: bandwidth"),
         (["measure", "bogus"], 2, "latency"),
-        (["measure", "latency", "--footprint", "-4KiB"], 2, "footprint_bytes: found '-4KiB'"),
-        (["measure", "latency", "--footprint", "9999999TiB"], 2, "footprint_bytes"),
-        (["measure", "latency", "--footprint", "4KiX"], 2, "footprint_bytes: found '4KiX'"),
+        (["measure", "latency", "--footprint", "-4KiB"], 2, "latency: --footprint: found '-4KiB'"),
+        (["measure", "latency", "--footprint", "9999999TiB"], 2, "--footprint"),
+        (["measure", "latency", "--footprint", "4KiX"], 2, "latency: --footprint: found '4KiX'"),
         (["measure", "latency", "--cpus", "99999"], 2, "99999"),
         (["measure", "latency", "--cpus", "3-1"], 2, "cpus"),
-        (["measure", "latency", "--wrong", "1"], 2, "allowed: footprint, stride"),
+        (["measure", "latency", "--wrong", "1"], 2, "allowed: --footprint, --stride"),
         (["measure", "latency", "--budget", "soon"], 2, "budget"),
         (["measure", "latency", "--footprint"], 2, "one is required"),
         (["measure", "latency", "--on", "atlantis"], 2, "found unknown 'atlantis'"),
@@ -60,7 +63,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (["survey", "--spec", "/proc/nonexistent.toml"], 2, "nonexistent"),
         (["survey", "--quick", "--spec", "x.toml"], 2, "--quick"),
         (["survey", "--resume"], 2, "found no run"),
-        (["report", "no-such-run"], 1, "found no run 'no-such-run'"),
+        (["report", "no-such-run"], 2, "found no run 'no-such-run'"),
         (["report"], 2, "found no run"),
         (["store", "import", "/proc/nonexistent"], 2, "cannot read /proc/nonexistent: No such file"),
         (["store", "export", "--format", "xml"], 2, "jsonl, csv"),
@@ -291,3 +294,34 @@ def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path:
     stores = {json.loads(line)["conditions"].get("store") for line in done.stdout.splitlines()}
     assert "streaming" in stores and "ordinary" not in stores
     assert (tmp_path / "kept").is_dir() and not (tmp_path / "streaming").exists()
+
+
+@pytest.mark.parametrize("words", [["-V"], ["--version"]])
+def test_the_version_is_printed(home: dict[str, str], words: list[str]) -> None:
+    done = meshmark(*words, env=home)
+    assert (done.returncode, done.stdout) == (0, f"meshmark {version('meshmark')}\n")
+
+
+@pytest.mark.parametrize("words", [["measure", "latency"], ["model", "show"], ["run"], ["survey"], []])
+def test_help_is_a_command_too(home: dict[str, str], words: list[str]) -> None:
+    done = meshmark("help", *words, env=home)
+    assert done.returncode == 0 and done.stdout == meshmark(*words, "--help", env=home).stdout
+
+
+def test_every_command_is_in_one_section_of_the_help() -> None:
+    names = [name for section in SECTIONS.values() for name in section]
+    assert sorted(names) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["measure", "latncy"], "latency"),
+        (["measure", "latency", "--footprnt", "4KiB"], "--footprint"),
+        (["measure", "latency", "--pattern", "randm", "--no-store"], "random"),
+        (["list", "metric"], "metrics"),
+    ],
+)
+def test_an_error_names_what_was_probably_meant(home: dict[str, str], words: list[str], meant: str) -> None:
+    done = meshmark(*words, env=home)
+    assert done.returncode == 2 and done.stderr.endswith(f"hint: did you mean {meant}?\n"), done.stderr

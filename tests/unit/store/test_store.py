@@ -20,6 +20,7 @@ from meshmark.store.files import write_file
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
 from meshmark.store.store import Store, StoreError
+from support.cli import meshmark
 
 
 def record(metric: str = "load_latency", n: int = 0) -> Record:
@@ -220,3 +221,29 @@ def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:
         ("good", "2026-11-21T00:00:00Z"),
     ]
     assert len(store.query()) == 1 and len(store.broken) == 1
+
+
+def test_a_removed_run_takes_its_files_along_and_no_others(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for run in ("r", "r-1", "r--a"):
+        store.add(run, "a", [record()], [Absence(instrument="io", reason="no fio", enable="fio")])
+        store.add(run, "b", [record(n=1)])
+    assert store.remove("r") == 3
+    assert [r["run"] for r in store.runs()] == ["r--a", "r-1"] and len(store.absences()) == 2
+    assert store.remove("r") == 0
+
+
+def test_old_runs_are_listed_and_then_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.add("old", "a", [record()])
+    store.add("future", "a", [replace(record(), provenance={"start": "2999-01-01T00:00:00Z"})])
+    words = ("store", "prune", "--older-than", "1", "--store", store.folder)
+    listed = meshmark(*words)
+    assert (
+        "old" in listed.stdout and "future" not in listed.stdout and "1 run; remove with --yes" in listed.stderr
+    )
+    assert len(store.runs()) == 2
+    assert "removed 1 run (1 files)" in meshmark(*words, "--yes").stderr
+    assert [r["run"] for r in store.runs()] == ["future"]
+    assert "removed 1 run (1 files)" in meshmark("store", "rm", "future", "--store", store.folder).stderr
+    assert store.runs() == []

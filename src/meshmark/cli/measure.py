@@ -1,0 +1,307 @@
+"""`meshmark measure`: one instrument, on this host or on a modelled machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli.console import counted, interruptible, progress, say
+from meshmark.cli.options import SetOption
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.terminal.records import print_records
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.describe import Description
+    from meshmark.measure.plan import Plan
+    from meshmark.measure.unfinished import Unfinished
+
+
+def register(app: typer.Typer) -> None:
+    app.command(
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+    )(measure)
+
+
+def _instrument_help(d: Description) -> str:
+    from meshmark.model.instruments import POINTS
+
+    lines = [
+        f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]",
+        "",
+        d.summary[:1].upper() + d.summary[1:] + ".",
+        "",
+    ]
+    width = max(len(p.option) for p in d.parameters)
+    modelled = POINTS[d.name][1] if d.name in POINTS else {}
+    for p in d.parameters:
+        if p.option == "--resume":  # takes a file; the option of `meshmark measure` takes no value
+            continue
+        unit = f" ({p.unit})" if p.unit else ""
+        choices = f": {', '.join(p.choices)}" if p.choices else ""
+        default = f" [{p.default}]" if p.default else ""
+        if modelled.get(p.word, p.default) != p.default and modelled[p.word]:
+            default = f" [{p.default or 'none'}; of a model {modelled[p.word]}]"
+        lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
+    taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
+    lines += [
+        "",
+        "  --on MACHINE   host, or a modelled machine (meshmark model list)"
+        + (f", which accepts {taken}" if modelled else "; not available on modelled machines")
+        + " [host]",
+        "  --repetitions N",
+        "                 fresh processes, which share the budget: results are pooled, and levels that differ are told",
+        "                 apart as modes [3; 1 for ranks, and if each had less than 1 s]",
+        "  Without --budget, more points than by default get proportionally more time.",
+        "  --set KEY=VAL  override one value of a modelled machine",
+        "  --json         print one record per line",
+        "  --store DIR    store folder; --no-store stores nothing",
+        "  --resume       resume the last interrupted run with its original options",
+    ]
+    example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
+    example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
+    lines += ["", example.replace("meshmark-probe", "meshmark measure")]
+    return "\n".join(lines)
+
+
+def measure(
+    context: typer.Context,
+    instrument: Annotated[str | None, typer.Argument(help="instrument, see meshmark list instruments")] = None,
+    on: Annotated[str, typer.Option("--on", help="host, or a modelled machine")] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
+    stores: Annotated[
+        list[str] | None, typer.Option("--store", help="store folder; for some instruments also the kinds of stores")
+    ] = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="store nothing; the run cannot be resumed")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="resume the last interrupted run (of INSTRUMENT, if given)")
+    ] = False,
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            "--repetitions",
+            min=0,
+            max=100,
+            help="fresh processes, which share the budget; 0: 3, or 1 if each had less than 1 s",
+        ),
+    ] = 0,
+    settings: SetOption = None,
+) -> None:
+    """Run one instrument. For its options: meshmark measure INSTRUMENT --help.
+
+    example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
+    """
+    from meshmark.describe import description, descriptions
+
+    extra = list(context.args)
+    help_wanted = {"-h", "--help"} & {instrument, *extra}
+    if instrument in {"-h", "--help"} or (instrument is None and (help_wanted or not resume)):
+        known = ", ".join(descriptions())
+        print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]")
+        print("       meshmark measure [INSTRUMENT] --resume [--store DIR] [--json]\n")
+        print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
+        print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
+        raise SystemExit(0 if help_wanted else UsageError.status)
+    d = None if instrument is None else description(instrument)
+    if d and help_wanted:
+        print(_instrument_help(d))
+        return
+    if repetitions and on != "host":
+        raise UsageError("--repetitions: found with --on, allowed on the host only: a model repeats itself exactly")
+    if resume:
+        if extra or len(stores or []) > 1 or no_store or settings or repetitions or on != "host":
+            raise UsageError(
+                "--resume: found with other options; allowed: --store and --json; the original options apply"
+            )
+        _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument or "", as_json)
+        return
+    assert d is not None
+    # `--store streaming` is a kind of stores for instruments with that option; a folder needs a path, ./streaming.
+    store_kinds = next((p.choices for p in d.parameters if p.option == "--store"), ())
+    store: Path | None = None
+    for word in stores or []:
+        if {*word.split(",")} <= {*store_kinds}:
+            extra += ["--store", word]
+        elif store_kinds and "/" not in word and not Path(word).is_dir():
+            raise UsageError(
+                f"--store: found '{word}'; allowed: {', '.join(store_kinds)}, or the path of a folder, ./{word}"
+            )
+        else:
+            store = Path(word)
+    if on != "host":
+        from meshmark.machine.reference import publications
+
+        if on.removeprefix("paper:") in {p.name for p in publications()}:
+            raise AbsentError(
+                f"{on} is a publication: its values are published, not measured", "meshmark list machines"
+            )
+        _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
+        return
+    if settings:
+        raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
+    _measure_host(
+        d, _checked_argv(d, extra), repetitions, None if no_store else store or data_home() / "store", as_json
+    )
+
+
+def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path | None, as_json: bool) -> None:
+    """Measure on this host, in fresh processes. With a store, an interrupted run can be resumed."""
+    import tempfile
+
+    from meshmark.machine.facts import host_id
+    from meshmark.measure import unfinished
+    from meshmark.measure.budget import BUDGET
+    from meshmark.measure.plan import measurement
+    from meshmark.store.store import Store, run_name
+    from meshmark.values import grammar
+
+    machine = host_id()
+    if "--machine" not in argv:
+        argv += ["--machine", machine]
+    plan, run_id = measurement(d, argv, repetitions), run_name("measure")
+    default = d.parameter("budget").default
+    if BUDGET not in argv and not d.ranks and plan.budget_s > grammar.seconds(BUDGET, default):
+        say(f"note: budget {plan.budget_s:.0f}s instead of {default}, for its points and memory; change it by --budget")
+    if store is None:
+        with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+            _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)
+        return
+    Store(store)  # raises early if the folder is not a store
+    _run_and_remove(unfinished.begin(store, run_id, plan, machine), as_json)
+
+
+def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
+    """Resume an interrupted run."""
+    from meshmark.machine.facts import host_id
+    from meshmark.measure.unfinished import newest
+
+    found = newest(store, host_id(), instrument)
+    say(f"meshmark: resuming {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
+    _run_and_remove(found, as_json)
+
+
+def _run_and_remove(what: Unfinished, as_json: bool) -> None:
+    """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
+    default = what.store == data_home() / "store"
+    again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
+    try:
+        with interruptible(f"completed points are kept; resume with {again}"):
+            _run_and_print(what.plan, what.folder, what.store, what.run_id, as_json)
+    except _PartlyError as why:
+        raise MeshmarkError(str(why), f"measure the rest with {again}") from why
+    except MeshmarkError:
+        what.remove()
+        raise
+    what.remove()
+
+
+class _PartlyError(MeshmarkError):
+    """A step failed after points were measured."""
+
+
+def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
+    """Run the steps and print their records and absences.
+
+    Raises:
+        UsageError: A step rejected its options.
+        AbsentError: Nothing could be measured.
+        MeshmarkError: A step failed.
+    """
+    from meshmark.describe import description
+    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.measure.history import in_store
+    from meshmark.measure.repetitions import pool_steps, shortfall, unique
+    from meshmark.measure.runner import run_plan
+    from meshmark.measure.suspicion import suspicious
+    from meshmark.store.store import Store
+    from meshmark.terminal.tables import print_tables
+
+    with progress(plan.budget_s) as report:
+        results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None)
+    records = pool_steps((result.step, result.reading.records) for result in results)
+    absences = unique(absence for result in results for absence in result.reading.absences)
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json:
+        print_tables(records)
+    for absence in absences:
+        if absence.kind == "absent":
+            say(
+                f"absent: {absence.metric or absence.instrument}: {absence.reason}"
+                + (f" (to enable: {absence.enable})" if absence.enable else "")
+            )
+    if text := shortfall(records, plan.budget_s):
+        say(f"note: {text}")
+    for line in [*suspicious(records, from_sysfs().to_dict()), *in_store(records, Store(store), run_id)]:
+        say(line)
+    d = description(plan.steps[0].instrument)
+    for result in results:
+        if result.status == "failed":
+            field, _, rest = result.message.partition(":")
+            option = next((p.option for p in d.parameters if p.name == field), "")
+            if option or field in {"options", "fill"}:
+                raise UsageError(f"{d.name}: {option or field}:{rest}")
+            kind = _PartlyError if records else MeshmarkError
+            raise kind(f"{result.step.id}: {result.message}")
+    if not records:
+        reasons = [a.reason for a in absences]
+        raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _measure_model(
+    on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
+) -> None:
+    from meshmark.cli.model import keep, note_assumptions
+    from meshmark.model.instruments import measure as measure_model
+    from meshmark.model.machine import find_machine
+    from meshmark.model.published import misses, with_published
+
+    machine = find_machine(on, settings)
+    argv = iter(_checked_argv(d, extra))
+    options: dict[str, str] = {}
+    for option in argv:
+        parameter = d.parameter(option)
+        options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
+    seed = options.get("seed", "1")
+    if not re.fullmatch("[0-9]{1,18}", seed):
+        raise UsageError(f"{d.name}: --seed: found '{seed}'; allowed: an integer")
+    with counted(f"{d.name} on {machine.name}") as progress:
+        changed = [word for setting in settings or [] for word in ("--set", setting)]
+        command = shlex.join([d.name, "--on", on, *changed, *extra])
+        records = measure_model(d.name, machine, options, command=command, seed=int(seed), progress=progress)
+    if not records:
+        raise AbsentError(f"{d.name}: {machine.path.name} lacks values that this instrument needs")
+    records = with_published(records)
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json:
+        print_records(records)
+    keep(store, records, d.name)
+    for line in misses(records):
+        say(line)
+    note_assumptions(machine)
+
+
+def _checked_argv(d: Description, extra: list[str]) -> list[str]:
+    """The options as arguments of the native program; raises UsageError for an unknown option."""
+    argv: list[str] = []
+    words = iter(extra)
+    for word in words:
+        if not word.startswith("--"):
+            raise UsageError(f"{d.name}: found '{word}'; allowed: options", f"meshmark measure {d.name} --help")
+        name, equals, value = word.partition("=")
+        parameter = d.parameter(name)
+        if parameter.kind == "flag":
+            argv.append(parameter.option)
+            continue
+        if not equals:
+            value = next(words, "")
+            if not value:
+                raise UsageError(f"{d.name}: {name}: found no value, one is required")
+        argv += [parameter.option, value]
+    return argv

@@ -1,0 +1,95 @@
+"""`meshmark survey` and `meshmark report`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from meshmark.cli.console import interruptible, progress_of_plan, say
+from meshmark.cli.options import StoreOption
+from meshmark.errors import UsageError
+from meshmark.values.paths import data_home
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(survey)
+    app.command()(report)
+
+
+def survey(
+    quick: Annotated[bool, typer.Option("--quick", help="take 2 minutes instead of 10")] = False,
+    spec: Annotated[
+        str | None, typer.Option("--spec", help="file with the steps to run (TOML)", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="folder for this run", show_default=False)] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="resume an interrupted run (in --out, or the last one)")
+    ] = False,
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
+) -> None:
+    """Measure this machine and write a report.
+
+    example: meshmark survey --quick --out survey-of-n042
+    """
+    from meshmark.measure.history import in_store
+    from meshmark.measure.repetitions import quality
+    from meshmark.measure.survey import last_run, load_run, run_survey
+    from meshmark.measure.suspicion import suspicious
+    from meshmark.report.build import write_report
+    from meshmark.store.store import Store
+
+    if quick and spec is not None:
+        raise UsageError("--quick: found with --spec; allowed: one of them")
+    folder = out or (last_run(data_home() / "runs") if resume else None)
+    again = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
+    with interruptible(f"completed measurements are kept; resume with {again}"), progress_of_plan("survey") as made:
+        folder = run_survey(
+            spec=spec if spec is not None else "quick" if quick else "full",
+            folder=folder,
+            runs=data_home() / "runs",
+            store_folder=store or data_home() / "store",
+            resume=resume,
+            command="meshmark survey " + " ".join(sys.argv[2:]),
+            progress=made,
+            notify=say,
+        )
+    records, absences, info = load_run(folder)
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    paths = write_report(records, absences, info, folder)
+    topology: Any = info.host.get("topology", {})
+    earlier = in_store(records, Store(store or data_home() / "store"), info.run_id)
+    for line in [*suspicious(records, topology), *earlier]:
+        say(line)
+    say(
+        f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "
+        f"{info.elapsed_s:.0f} s"
+    )
+    if not as_json:
+        print(paths.html)
+        print(paths.card)
+
+
+def report(
+    run: Annotated[str, typer.Argument(help="folder or name of a run, or latest")] = "latest",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
+    ] = None,
+) -> None:
+    """Write the report of a survey again.
+
+    example: meshmark report latest --out report
+    """
+    from meshmark.measure.survey import find_run, load_run
+    from meshmark.report.build import write_report
+
+    folder = find_run(run, data_home() / "runs")
+    records, absences, info = load_run(folder)
+    paths = write_report(records, absences, info, out or folder)
+    print(paths.html)
