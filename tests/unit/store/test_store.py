@@ -239,9 +239,7 @@ def test_old_runs_are_listed_and_then_removed(tmp_path: Path) -> None:
     store.add("future", "a", [replace(record(), provenance={"start": "2999-01-01T00:00:00Z"})])
     words = ("store", "prune", "--older-than", "1", "--store", store.folder)
     listed = meshmark(*words)
-    assert (
-        "old" in listed.stdout and "future" not in listed.stdout and "1 run; remove with --yes" in listed.stderr
-    )
+    assert "old" in listed.stdout and "future" not in listed.stdout and "1 run; remove with --yes" in listed.stderr
     assert len(store.runs()) == 2
     assert "removed 1 run (1 files)" in meshmark(*words, "--yes").stderr
     assert [r["run"] for r in store.runs()] == ["future"]
