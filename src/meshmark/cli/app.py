@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from meshmark.cli.advise import register as register_advise
+from meshmark.cli.completion import register as register_completion
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.load import app as load_app
@@ -31,13 +32,14 @@ from meshmark.values.paths import find_home
 
 _MEMORY_BYTES: Final = 1 << 30
 
+LISTS: Final = ("instruments", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
 SECTIONS: Final = {
     "Measure": ("survey", "measure", "report", "list", "machine", "doctor", "check-os"),
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
-    "Results and help": ("store", "version", "help"),
+    "Results and help": ("store", "completion", "version", "help"),
 }
 
 
@@ -61,7 +63,7 @@ app = typer.Typer(
     cls=Sections,
     help="Measure, watch, load, place and model the processors and memories of NUMA machines and small clusters.",
     no_args_is_help=True,
-    add_completion=True,
+    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -72,6 +74,7 @@ app.add_typer(model_app, name="model")
 app.add_typer(load_app, name="load")
 register_measure(app)
 register_survey(app)
+register_completion(app)
 register_watch(app)
 register_serve(app)
 register_doctor(app)
@@ -228,7 +231,7 @@ def help_(
 
 @app.command("list")
 def list_(
-    what: Annotated[str, typer.Argument(help="instruments, kernels, machines, policies, metrics")] = "instruments",
+    what: Annotated[str, typer.Argument(help=", ".join(LISTS), autocompletion=lambda: list(LISTS))] = "instruments",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
     """List instruments, kernels, machines, policies or metrics.
@@ -287,5 +290,5 @@ def list_(
         rows += [{"machine": n, "source": "model", "title": find_machine(n).title} for n in machine_names()]
         rows += [{"machine": f"paper:{p.name}", "source": "paper", "title": p.title} for p in publications()]
     else:
-        raise UsageError(f"list: found '{what}'; allowed: instruments, kernels, machines, policies, metrics")
+        raise UsageError(f"list: found '{what}'; allowed: {', '.join(LISTS)}")
     print_rows(rows, as_json)

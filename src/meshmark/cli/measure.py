@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshmark.cli.completion import OfInstrument, instruments, machines_and_host
 from meshmark.cli.console import counted, interruptible, progress, say
 from meshmark.cli.options import SetOption
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     app.command(
+        cls=OfInstrument,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )(measure)
 
@@ -71,8 +73,12 @@ def _instrument_help(d: Description) -> str:
 
 def measure(
     context: typer.Context,
-    instrument: Annotated[str | None, typer.Argument(help="instrument, see meshmark list instruments")] = None,
-    on: Annotated[str, typer.Option("--on", help="host, or a modelled machine")] = "host",
+    instrument: Annotated[
+        str | None, typer.Argument(help="instrument, see meshmark list instruments", autocompletion=instruments)
+    ] = None,
+    on: Annotated[
+        str, typer.Option("--on", help="host, or a modelled machine", autocompletion=machines_and_host)
+    ] = "host",
     as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
     stores: Annotated[
         list[str] | None, typer.Option("--store", help="store folder; for some instruments also the kinds of stores")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.cli.completion import instruments, machines, runs, workloads
 from meshmark.cli.console import counted, interruptible, print_rows, say
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, time_option
 from meshmark.errors import UsageError
@@ -26,7 +27,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-MachineArgument = Annotated[str, typer.Argument(help="name of a modelled machine, or a machine file")]
+MachineArgument = Annotated[
+    str, typer.Argument(help="name of a modelled machine, or a machine file", autocompletion=machines)
+]
 
 
 def keep(store: Path | None, records: list[Record], step: str) -> None:
@@ -147,7 +150,10 @@ def _value_of(machine: MachineFile, dotted: str) -> str:
 
 @app.command("compare")
 def compare(
-    names: Annotated[list[str], typer.Argument(help="two or more modelled machines; the first is the baseline")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="two or more modelled machines; the first is the baseline", autocompletion=machines),
+    ],
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -176,7 +182,8 @@ def measure(
     workload: Annotated[
         str,
         typer.Argument(
-            help="hot_spot, random_reads, throughput, programs, exchange, all_to_all, halo, swap, trace; an instrument"
+            help="hot_spot, random_reads, throughput, programs, exchange, all_to_all, halo, swap, trace; an instrument",
+            autocompletion=workloads,
         ),
     ],
     name: MachineArgument,
@@ -259,7 +266,9 @@ def sweep(
             "--vary", help="values to sweep: table.key=A,B,C, or table.key=A..B/N for N steps; may be repeated"
         ),
     ],
-    instrument: Annotated[str, typer.Option("--instrument", help="instrument to run at each point")] = "loaded",
+    instrument: Annotated[
+        str, typer.Option("--instrument", help="instrument to run at each point", autocompletion=instruments)
+    ] = "loaded",
     options: Annotated[
         list[str] | None,
         typer.Option("--option", help="option of the instrument: name=value; may be repeated", show_default=False),
@@ -386,7 +395,7 @@ def validate_(
 
 @app.command("fit")
 def fit_(
-    run: Annotated[str, typer.Argument(help="folder or name of a survey, or latest")] = "latest",
+    run: Annotated[str, typer.Argument(help="folder or name of a survey, or latest", autocompletion=runs)] = "latest",
     out: Annotated[
         Path | None, typer.Option("--out", help="machine file to write [./HOST.toml]", show_default=False)
     ] = None,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from meshmark.cli.completion import runs
 from meshmark.cli.console import interruptible, progress_of_plan, say
 from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
@@ -77,7 +78,7 @@ def survey(
 
 
 def report(
-    run: Annotated[str, typer.Argument(help="folder or name of a run, or latest")] = "latest",
+    run: Annotated[str, typer.Argument(help="folder or name of a run, or latest", autocompletion=runs)] = "latest",
     out: Annotated[
         Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.cli.completion import machines
 from meshmark.cli.console import say
 from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
 from meshmark.errors import UsageError
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames per second (Hz)")]
 OnOption = Annotated[
-    str | None, typer.Option("--on", help="watch a simulated machine instead of this one", show_default=False)
+    str | None,
+    typer.Option(
+        "--on",
+        help="watch a simulated machine instead of this one",
+        show_default=False,
+        autocompletion=machines,
+    ),
 ]
 WorkloadOption = Annotated[
     str, typer.Option("--workload", help="workload of the simulated machine: hot_spot, random_reads, throughput, …")

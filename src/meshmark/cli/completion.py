@@ -1,0 +1,161 @@
+"""Shell completion: of commands and options, and of instruments, machines, policies and what else has names.
+
+The shell runs `meshmark` for every suggestion, so each function imports what it needs and no more. A suggestion that
+fails is none: nothing is printed into the line that a user types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+import typer.completion
+
+from meshmark.cli.console import say
+from meshmark.errors import MeshmarkError, UsageError
+
+if TYPE_CHECKING:
+    from meshmark.describe import Parameter
+
+VARIABLE: Final = "_MESHMARK_COMPLETE"  # set by the shell
+# Where each shell looks for the script.
+SHELLS: Final = {
+    "bash": "~/.local/share/bash-completion/completions/meshmark",
+    "zsh": "~/.zfunc/_meshmark (and fpath+=~/.zfunc before compinit in ~/.zshrc)",
+    "fish": "~/.config/fish/completions/meshmark.fish",
+}
+
+Suggestions = list[tuple[str, str]]  # word and help
+Suggest = Callable[[str], Suggestions]
+
+# Typer does not declare what it exports.
+_completion: Any = typer.completion
+_core: Any = typer.core
+
+_completion.completion_init()
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(completion)
+
+
+def completion(
+    shell: Annotated[str, typer.Argument(help="bash, zsh or fish", autocompletion=lambda: list(SHELLS))],
+) -> None:
+    """Print the completion script of a shell.
+
+    example: meshmark completion bash > ~/.local/share/bash-completion/completions/meshmark
+    """
+    if shell not in SHELLS:
+        raise UsageError(f"shell: found '{shell}'; allowed: {', '.join(SHELLS)}")
+    print(_completion.get_completion_script(prog_name="meshmark", complete_var=VARIABLE, shell=shell))
+    say(f"note: {shell} finds it as {SHELLS[shell]}")
+
+
+def beginning(words: Mapping[str, str] | Iterable[str], incomplete: str) -> Suggestions:
+    """Those that begin with what was typed."""
+    helps = words if isinstance(words, Mapping) else dict.fromkeys(words, "")
+    return [(word, text) for word, text in helps.items() if word.startswith(incomplete)]
+
+
+def _quietly(found: Callable[[], Mapping[str, str] | Iterable[str]]) -> Suggest:
+    def suggest(incomplete: str) -> Suggestions:
+        try:
+            return beginning(found(), incomplete)
+        except (MeshmarkError, OSError):
+            return []
+
+    return suggest
+
+
+def _instruments() -> Mapping[str, str]:
+    from meshmark.describe import descriptions
+
+    return {name: d.summary for name, d in descriptions().items()}
+
+
+def _machines() -> Iterable[str]:
+    from meshmark.model.machine import machine_names
+
+    return machine_names()
+
+
+def _machines_and_host() -> Iterable[str]:
+    return ["host", *_machines()]
+
+
+def _workloads() -> Iterable[str]:
+    from meshmark.model.instruments import POINTS
+    from meshmark.model.patterns import PATTERNS
+
+    return [*PATTERNS, *POINTS]
+
+
+def _policies() -> Mapping[str, str]:
+    from meshmark.place.native import vocabulary
+
+    return {name.partition("=")[0]: text for name, text in vocabulary().policies.items()}
+
+
+def _runs() -> Iterable[str]:
+    from meshmark.values.paths import data_home
+
+    return ["latest", *sorted(p.parent.name for p in (data_home() / "runs").glob("*/plan.json"))]
+
+
+instruments = _quietly(_instruments)
+machines = _quietly(_machines)
+machines_and_host = _quietly(_machines_and_host)
+workloads = _quietly(_workloads)
+policies = _quietly(_policies)
+runs = _quietly(_runs)
+
+
+class OfInstrument(typer.core.TyperCommand):
+    """`meshmark measure`, which passes the options of an instrument on: they are those of its description."""
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        own = super().shell_complete(ctx, incomplete)
+        parameters = _parameters(ctx.params.get("instrument"))
+        last = ctx.args[-1] if ctx.args else ""
+        if last in parameters and parameters[last].choices and not incomplete.startswith("-"):
+            found = _of_list(parameters[last].choices, incomplete)
+        else:
+            found = beginning({name: p.help for name, p in parameters.items()}, incomplete)
+        taken = {item.value for item in own}
+        return [*own, *(_core.CompletionItem(word, help=text) for word, text in found if word not in taken)]
+
+
+def _parameters(instrument: str | None) -> dict[str, Parameter]:
+    from meshmark.describe import description
+
+    try:
+        return {p.option: p for p in description(instrument).parameters} if instrument else {}
+    except MeshmarkError:
+        return {}
+
+
+def _of_list(choices: Iterable[str], incomplete: str) -> Suggestions:
+    """Choices, of which an option takes several with commas between."""
+    before, comma, last = incomplete.rpartition(",")
+    return [(f"{before}{comma}{word}", text) for word, text in beginning(choices, last)]
+
+
+class OfPlacer(typer.core.TyperCommand):
+    """A command of the native placer, whose help lists its options."""
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        from meshmark.place.native import ask
+
+        last = ctx.args[-1] if ctx.args else ""
+        try:
+            if last in {"--bind", "--policy"}:
+                return [_core.CompletionItem(word, help=text) for word, text in policies(incomplete)]
+            lines = ask([{"place": "plan"}.get(self.name or "", self.name or ""), "--help"]).splitlines()
+        except (MeshmarkError, OSError):
+            return []
+        found = [m.groups() for line in lines if (m := re.match(r"\s+(?:-\w,)?(--[\w-]+)(.*)", line))]
+        options = {name: rest.split("  ")[-1].strip() for name, rest in found}
+        return [_core.CompletionItem(word, help=text) for word, text in beginning(options, incomplete)]

@@ -1,0 +1,78 @@
+"""What the shells are offered for a line that is being typed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from meshmark.cli.completion import SHELLS
+from support.cli import meshmark
+from support.paths import ROOT
+
+
+def offered(line: str) -> list[str]:
+    """The suggestions of bash; a line that ends with a space begins a new word."""
+    words = line.split()
+    at = len(words) if line.endswith(" ") else len(words) - 1
+    env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(at)}
+    done = meshmark(env=env)
+    assert done.returncode == 0 and done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "some"),
+    [
+        ("meshmark mea", {"measure"}),
+        ("meshmark measure la", {"latency"}),
+        ("meshmark measure latency --p", {"--pattern", "--pages", "--policy"}),
+        ("meshmark measure latency --j", {"--json"}),
+        ("meshmark measure latency --pattern ", {"random", "stride"}),
+        ("meshmark measure bandwidth --kernel copy,tr", {"copy,triad"}),
+        ("meshmark measure latency --on gs1280-", {"gs1280-4", "gs1280-64"}),
+        ("meshmark model show xeon", {"xeon5400", "xeon5500"}),
+        ("meshmark model measure h", {"hot_spot", "halo"}),
+        ("meshmark model sweep gs1280-4 --instrument g", {"gups"}),
+        ("meshmark watch --on gs", {"gs1280-16"}),
+        ("meshmark run --", {"--bind", "--verify", "--pages"}),
+        ("meshmark run -n 2 --bind sc", {"scatter"}),
+        ("meshmark place --policy p", {"pack"}),
+        ("meshmark list ", {"instruments", "policies"}),
+        ("meshmark completion ", set(SHELLS)),
+    ],
+)
+def test_the_word_that_was_begun_is_completed(line: str, some: set[str]) -> None:
+    found = offered(line)
+    begun = "" if line.endswith(" ") else line.rsplit(maxsplit=1)[-1]
+    assert some <= {*found} and all(word.startswith(begun) for word in found), found
+
+
+@pytest.mark.parametrize("line", ["meshmark measure nosuch --p", "meshmark model show nosuch"])
+def test_what_is_unknown_has_no_suggestions(line: str) -> None:
+    assert [w for w in offered(line) if w != "--pages"] == []
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_shell_reads_its_script(shell: str) -> None:
+    done = meshmark("completion", shell)
+    assert done.returncode == 0 and SHELLS[shell].split()[0] in done.stderr
+    if (program := shutil.which(shell)) is None:
+        pytest.skip(f"no {shell} here")
+    subprocess.run([program, "-n"], input=done.stdout, text=True, check=True, timeout=60)
+
+
+def test_bash_completes_with_the_script() -> None:
+    lines = (
+        f'PATH="{ROOT}/.venv/bin:$PATH"; source <(meshmark completion bash 2>/dev/null)\n'
+        "COMP_WORDS=(meshmark measure gu); COMP_CWORD=2\n"
+        '_meshmark_completion meshmark; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split() == ["gups"], done.stderr
+
+
+def test_an_unknown_shell_is_refused() -> None:
+    done = meshmark("completion", "tcsh")
+    assert done.returncode == 2 and done.stdout == "" and "allowed: bash, zsh, fish" in done.stderr
