@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli.console import interruptible, print_rows, progress_of_plan, say
+from meshmark.cli.init import register as register_init
 from meshmark.cli.load_base import base_variants, cpus_of
 from meshmark.cli.load_live import Live
 from meshmark.cli.load_watch import WatchOption, watched
@@ -36,6 +37,13 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(study_app, name="study")
+register_init(
+    app,
+    "meshmark.load",
+    "a scenario",
+    "scenario.toml",
+    "meshmark load make FILE; meshmark load run FILE --programs programs",
+)
 
 BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them
 BaseOption = Annotated[

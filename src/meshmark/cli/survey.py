@@ -12,17 +12,23 @@ import typer
 
 from meshmark.cli.completion import runs
 from meshmark.cli.console import interruptible, progress_of_plan, say
+from meshmark.cli.init import register as register_init
 from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
+survey_app = typer.Typer(invoke_without_command=True, subcommand_metavar="[init [FILE]]")
+register_init(survey_app, "meshmark.measure", "a survey", "survey.toml", "meshmark survey --spec FILE")
+
 
 def register(app: typer.Typer) -> None:
-    app.command()(survey)
+    app.add_typer(survey_app, name="survey")
     app.command()(report)
 
 
+@survey_app.callback()
 def survey(
+    context: typer.Context,
     quick: Annotated[bool, typer.Option("--quick", help="take 2 minutes instead of 10")] = False,
     spec: Annotated[
         str | None, typer.Option("--spec", help="file with the steps to run (TOML)", show_default=False)
@@ -38,6 +44,8 @@ def survey(
 
     example: meshmark survey --quick --out survey-of-n042
     """
+    if context.invoked_subcommand is not None:
+        return
     from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import quality
     from meshmark.measure.survey import last_run, load_run, run_survey
