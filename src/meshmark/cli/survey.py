@@ -51,6 +51,7 @@ def survey(
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.measure.suspicion import suspicious
     from meshmark.report.build import write_report
+    from meshmark.report.findings import sentences
     from meshmark.store.store import Store
 
     if quick and spec is not None:
@@ -76,6 +77,8 @@ def survey(
     earlier = in_store(records, Store(store or data_home() / "store"), info.run_id)
     for line in [*suspicious(records, topology), *earlier]:
         say(line)
+    for sentence in sentences(records, len(topology.get("cpus", ()))):
+        say(str(sentence))
     say(
         f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "
         f"{info.elapsed_s:.0f} s"

@@ -20,6 +20,7 @@ from meshmark.store.run import Absence
 from meshmark.values.verdicts import Measured
 
 MIN_SAMPLES: Final = 6  # fewer give no 95 % interval of the median
+PLATEAU: Final = ("from_bytes", "to_bytes")  # the footprints of a level of a curve
 MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 _TWO_RUNS: Final = 1.5  # times the distance of two runs: with 1, 6 % of equals would be called different, with this 4 %
 
@@ -51,7 +52,7 @@ def _point(record: Record) -> list[Any]:
     known = descriptions().get(record.instrument)
     keys = known.identity if known else [k for k in record.conditions if k not in OBSERVED]
     requested = {k: record.conditions.get(k) for k in keys}
-    derived = {k: record.conditions.get(k) for k in ("level", "kind") if k in record.conditions}
+    derived = {k: record.conditions.get(k) for k in ("level", "kind", *PLATEAU) if k in record.conditions}
     return [record.instrument, requested, derived]
 
 
@@ -146,10 +147,65 @@ def pool(runs: Sequence[Sequence[Record]]) -> list[Record]:
     the suffix `_mode`, its samples are those of the runs at this mode, and `mode_runs` is their number.
     """
     points: dict[str, list[Record]] = {}
-    for run in runs:
+    for run in same_plateaus(runs):
         for record in run:
             points.setdefault(point_key(record), []).append(record)
     return [r for same in points.values() for r in _pooled(same)]
+
+
+def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
+    """The runs, where levels that have footprints in common get the common range of footprints, so that they pool.
+
+    The third level of one run may be another plateau than that of the next. Only footprints tell.
+    """
+    shared: dict[str, list[_Level]] = {}
+    for run in runs:
+        for record in run:
+            if (span := _span(record)) is None:
+                continue
+            levels = shared.setdefault(_series(record), [])
+            if (level := _meeting(levels, span)) is None:
+                levels.append(_Level(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
+            else:
+                level.low, level.high = max(level.low, span[0]), min(level.high, span[1])
+
+    def common(record: Record) -> Record:
+        span = _span(record)
+        level = None if span is None else _meeting(shared[_series(record)], span)
+        if level is None:
+            return record
+        plateau = dict(zip(PLATEAU, (level.low, level.high), strict=True))
+        return replace(record, conditions={**record.conditions, **level.conditions, **plateau})
+
+    return [[common(record) for record in run] for run in runs]
+
+
+_OF_A_LEVEL: Final = ("level", "kind", "claimed_bytes")
+
+
+@dataclass(slots=True)
+class _Level:
+    """The footprints that the plateaus of some runs have in common, and what the first of them is called."""
+
+    low: float
+    high: float
+    conditions: dict[str, Any]
+
+
+def _meeting(levels: Iterable[_Level], span: tuple[float, float]) -> _Level | None:
+    return next((x for x in levels if x.low <= span[1] and span[0] <= x.high), None)
+
+
+def _span(record: Record) -> tuple[float, float] | None:
+    """The footprints of a level; None for other records."""
+    low, high = (record.conditions.get(k) for k in PLATEAU)
+    return (low, high) if isinstance(low, int | float) and isinstance(high, int | float) else None
+
+
+def _series(record: Record) -> str:
+    """Key of the curve and the metric of a level."""
+    left_out = {*_OF_A_LEVEL, "next_bytes", "derived_from", *PLATEAU} | OBSERVED
+    return json.dumps([record.metric, {k: v for k, v in record.conditions.items() if k not in left_out}], default=str)
 
 
 def modes(runs: Sequence[Record]) -> list[list[Record]]:

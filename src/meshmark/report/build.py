@@ -10,8 +10,18 @@ from typing import Any
 
 from meshmark.measure import suspicion
 from meshmark.measure.repetitions import quality
-from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent, why_no_figure
+from meshmark.report.card import (
+    INSTRUMENT_OF,
+    MEMORY_PAGES,
+    balance,
+    farthest,
+    figures,
+    machine_card,
+    why_absent,
+    why_no_figure,
+)
 from meshmark.report.drawing import Drawn, chart_page, condition_text, sized, write_charts
+from meshmark.report.findings import sentences, trust
 from meshmark.report.html import (
     Cell,
     Cells,
@@ -107,6 +117,8 @@ def _page(
         drawn,
         title=run.machine,
         subtitle=_subtitle(run),
+        about=_about(run),
+        findings=sentences(records, _cpus(run)),
         verdict=_verdict(records, absences),
         run=run.run_id,
         tiles=_tiles(records, absences, requested, run),
@@ -159,11 +171,23 @@ def _subtitle(run: RunInfo) -> str:
     return " · ".join(texts)
 
 
+def _about(run: RunInfo) -> str:
+    """When and how the run was made."""
+    release = _facts(run, "kernel").get("release")
+    texts = (
+        run.started[:16].replace("T", " ") + " UTC" if run.started else "",
+        f"survey {run.spec_name}" if run.spec_name else "",
+        f"Meshmark {run.version}" if run.version else "",
+        f"Linux {release}" if isinstance(release, str) else "",
+    )
+    return " · ".join(t for t in texts if t)
+
+
 def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     errors = sum(1 for a in absences if a.kind == "error")
     of = len({r.instrument for r in records})
     parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
-    parts.append(f"{quality(records)}.")
+    parts.append(trust(records) or f"{quality(records)}.")
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see the absent results.")
     return " ".join(parts)
@@ -180,10 +204,13 @@ def _tiles(
 ) -> list[Tile]:
     found = figures(records, _cpus(run))
     tiles = []
-    for key, (title, record) in found.items():
+    for key, (figure, of) in found.items():
+        title, record = figure, of
         # The section on clocks lists the frequency of every core.
         if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
             continue
+        if record is None and key in MEMORY_PAGES and (record := farthest(records, key)) is not None:
+            title = title.replace("Memory latency", f"Latency at {size(value_of(record, 'footprint_bytes'))}")
         if record is None:
             tiles.append(Tile(title, absent=why_no_figure(records, absences, key)))
             continue

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from meshmark.measure.repetitions import PLATEAU
 from meshmark.report.charts import in_memory
 from meshmark.report.drawing import condition_text
 from meshmark.report.selection import cleaned, modes_of, value_of
@@ -66,7 +67,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
             lambda r: (
                 r.metric == "level_latency"
                 and r.conditions.get("kind") == "memory"
-                and _MEMORY_PAGES[key](r.conditions.get("pages"))
+                and MEMORY_PAGES[key](r.conditions.get("pages"))
             ),
         )
 
@@ -124,6 +125,21 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
     }
 
 
+def farthest(records: Sequence[Record], key: str) -> Record | None:
+    """The latency at the largest footprint, for a figure of memory whose curve does not level off; None if none is."""
+    curve = [
+        r
+        for r in records
+        if r.metric == "load_latency"
+        and r.instrument == "latency"
+        and r.conditions.get("pattern", "random") == "random"
+        and value_of(r, "processes", 1) == 1
+        and MEMORY_PAGES[key](r.conditions.get("pages"))
+    ]
+    sizes = {value_of(r, "footprint_bytes") for r in curve}
+    return _best(curve, lambda r: value_of(r, "footprint_bytes") == max(sizes)) if len(sizes) > 1 else None
+
+
 def _figure(record: Record, modes: Sequence[Record]) -> Figure:
     figure = {
         "value": record.value,
@@ -146,8 +162,8 @@ def _figure(record: Record, modes: Sequence[Record]) -> Figure:
 
 def why_no_figure(records: Sequence[Record], absences: Sequence[Absence], key: str) -> str:
     """The reason why a figure has no value here."""
-    if key in _MEMORY_PAGES:
-        curve = [r for r in records if r.metric == "load_latency" and _MEMORY_PAGES[key](r.conditions.get("pages"))]
+    if key in MEMORY_PAGES:
+        curve = [r for r in records if r.metric == "load_latency" and MEMORY_PAGES[key](r.conditions.get("pages"))]
         if len({value_of(r, "footprint_bytes") for r in curve}) > 1:
             return "the latency does not level off beyond the caches: measure larger footprints"
     return why_absent(records, absences, INSTRUMENT_OF[key])
@@ -162,7 +178,7 @@ def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrumen
 
 
 # Whether pages are those of the figure.
-_MEMORY_PAGES: Mapping[str, Callable[[object], bool]] = {
+MEMORY_PAGES: Mapping[str, Callable[[object], bool]] = {
     "memory_latency": lambda pages: pages not in {None, "4KiB"},
     "memory_latency_small_pages": lambda pages: pages == "4KiB",
 }
@@ -209,7 +225,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
         }
     else:
         card["figures"]["balance"] = {"absent": "requires peak and bandwidth with the same number of threads"}
-    same = ("level", "pages", "memory_node", "cpu", "stride_bytes")
+    same = ("level", *PLATEAU, "pages", "memory_node", "cpu", "stride_bytes")
     capacities = {tuple(r.conditions.get(k) for k in same): r.value for r in records if r.metric == "level_capacity"}
     card["levels"] = [
         {**_figure(r, modes_of(records, r)), "capacity": capacities.get(tuple(r.conditions.get(k) for k in same))}

@@ -229,3 +229,28 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
     text = shortfall([apart, wide(0.04, home_node=1)], 10)
     assert "--budget 25s" in text and "the runs of 1 of 2 points" in text
     assert shortfall([replace(line(1.0), interval=(0.5, 1.5))], 10) == ""  # no width was requested
+
+
+def level(number: int, low: int, high: int, value: float, metric: str = "level_latency") -> Record:
+    where = {"pages": "thp", "memory_node": 0, "cpu": 0, "pattern": "random", "stride_bytes": 64, "kind": "cache"}
+    return made_run.record(
+        "latency", metric, value, **where, level=number, from_bytes=low, to_bytes=high, claimed_bytes=2**28, count=7
+    )
+
+
+def test_levels_pool_by_their_footprints_and_not_by_their_number() -> None:
+    first = [level(2, 2**16, 2**19, 4e-9), level(3, 2**22, 2**23, 44e-9), level(4, 2**27, 2**28, 166e-9)]
+    second = [level(2, 2**16, 2**20, 4e-9), level(3, 2**26, 2**29, 162e-9)]
+    found = [r for r in pool([first, second]) if not r.metric.endswith(MODE)]
+    shown = [tuple(r.conditions.get(k) for k in ("level", "from_bytes", "to_bytes", "runs")) for r in found]
+    assert shown == [(2, 2**16, 2**19, 2), (3, 2**22, 2**23, None), (4, 2**27, 2**28, 2)]
+    assert found[1].value == pytest.approx(44e-9, rel=0.02)
+    assert all("run_modes" not in r.conditions for r in found)
+    assert len({point_key(r) for r in found}) == 3
+
+
+def test_the_capacity_of_a_level_pools_as_its_latency_does() -> None:
+    first, second = level(3, 2**22, 2**25, 2.0**25, "level_capacity"), level(3, 2**23, 2**24, 2.0**24, "level_capacity")
+    whole, *each = pool([[first], [second]])
+    assert (whole.conditions["from_bytes"], whole.conditions["to_bytes"]) == (2**23, 2**24)
+    assert whole.conditions["run_modes"] == 2 and len(each) == 2

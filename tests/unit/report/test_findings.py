@@ -1,0 +1,98 @@
+"""The sentences at the top of a report: made from records, with their flags, and left out where records are missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshmark.report.findings import REMEDIES, sentences, trust
+from meshmark.store.record import FLAGS, Record
+from support import made_run
+from support.made_run import record
+
+NBSP = "\u00a0"
+
+
+def texts(records: list[Record], cpus: int = 2) -> list[str]:
+    return [str(s).replace(NBSP, " ") for s in sentences(records, cpus)]
+
+
+def triad(threads: int, value: float, flags: tuple[str, ...] = ()) -> Record:
+    where = {"kernel": "triad", "store": "streaming", "footprint_bytes": 2**31, "cpus": f"0-{threads - 1}"}
+    return record("bandwidth", "bandwidth_net", value, flags, threads=threads, **where)
+
+
+def chase(footprint: int, value: float, pages: str = "thp") -> Record:
+    where = {"pages": pages, "pattern": "random", "cpu": 0, "memory_node": 0, "processes": 1}
+    return record("latency", "load_latency", value, footprint_bytes=footprint, **where)
+
+
+def plateau(level: int, to: int, claimed: int | None, value: float, kind: str = "cache") -> Record:
+    where = {"pages": "thp", "pattern": "random", "cpu": 0, "memory_node": 0, "kind": kind, "from_bytes": 2048}
+    return record("latency", "level_latency", value, level=level, to_bytes=to, claimed_bytes=claimed, **where)
+
+
+def peak(threads: int, value: float) -> Record:
+    return record("peak", "flop_rate", value, type="fp64", isa="avx2", threads=threads, cpus="0-1")
+
+
+def test_the_memory_is_described_by_one_cpu_all_cpus_and_the_latency() -> None:
+    records = [triad(1, 25e9), triad(2, 47e9), plateau(4, 2**30, None, 110e-9, "memory")]
+    (text,) = texts(records)
+    assert text.startswith(("Triad moves 25.", "Triad moves 24."))
+    assert "GB/s from one CPU and 4" in text and "GB/s from 2 CPUs; a load from memory takes 1" in text
+    assert text.endswith("ns (huge pages).")
+
+
+def test_without_a_plateau_of_memory_the_largest_footprint_is_named() -> None:
+    (text,) = texts([chase(2**20, 20e-9), chase(2**30, 240e-9)])
+    assert text.startswith("A load within 1 GiB takes 2") and "memory" not in text
+    assert texts([chase(2**30, 240e-9)]) == [], "one footprint is no curve"
+
+
+def test_caches_are_described_by_their_fastest_plateau() -> None:
+    records = [
+        plateau(1, 2**15, 48 << 10, 1.2e-9),
+        plateau(3, 2**23, 480 << 20, 44e-9),
+        plateau(4, 2**28, 480 << 20, 160e-9),
+    ]
+    (text,) = texts(records)
+    assert text.startswith("Caches, measured of claimed: 32 KiB of 48 KiB at 1.2") and "8 MiB of 480 MiB at 4" in text
+    assert "256 MiB" not in text
+
+
+def test_load_and_arithmetic_are_put_beside_what_limits_them() -> None:
+    knee = record("loaded", "knee_bandwidth", 12e9, threads=2, mode="chains", pages="thp")
+    dgemm = record("dgemm", "flop_rate", 75e9, n=2000, threads=2, library="x")
+    found = texts([triad(2, 48e9), peak(2, 100e9), knee, dgemm])
+    assert "up to 12.0 GB/s of 2 CPUs, 25 % of triad's rate." in found[1] or "up to 11.9" in found[1]
+    assert "of which dgemm reaches 75 %" in found[2] and "flop per byte of triad" in found[2]
+    (alone,) = texts([knee])
+    assert "triad" not in alone
+
+
+def test_a_sentence_carries_the_flags_of_what_it_rests_on() -> None:
+    (found,) = sentences([triad(1, 25e9, ("disturbed",)), triad(2, 47e9, ("stolen",))], 2)
+    assert found.flags == ("disturbed", "stolen") and str(found).endswith(". (disturbed, stolen)")
+
+
+def test_trust_names_what_helps() -> None:
+    quiet = [triad(n, 1e9 * n) for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)]
+    assert trust(quiet) == "No point is flagged; every interval is as narrow as requested."
+    one = [*quiet[:9], triad(10, 1e10, ("stolen",))]
+    assert trust(one) == f"1 of 10 points is flagged: {REMEDIES['stolen']}."
+    many = [*quiet[:6], *(triad(n, 1e9, ("disturbed",)) for n in (7, 8, 9, 10))]
+    assert trust(many).startswith("Do not rely on this run: 4 of 10 points are flagged: other programs ran")
+    assert trust([replace(r, source="model") for r in quiet]) == ""
+
+
+def test_most_flags_have_a_remedy() -> None:
+    assert {*REMEDIES} <= FLAGS
+
+
+@pytest.mark.parametrize(
+    "records", [[], [triad(1, 0.0)], [made_run.record("gups", "update_rate", 1e8, table_bytes=2**20)]]
+)
+def test_nothing_is_said_without_records(records: list[Record]) -> None:
+    assert all("nan" not in t for t in texts(records, 0))
