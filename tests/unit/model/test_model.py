@@ -442,7 +442,9 @@ def test_example_transcript_is_exact() -> None:
     assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == shown
     shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
     done = meshmark("model", "compare", "gs1280-8", "es80")
-    assert [line.rstrip() for line in (done.stdout + done.stderr).splitlines()] == [line.rstrip() for line in shown.splitlines()]
+    assert [line.rstrip() for line in (done.stdout + done.stderr).splitlines()] == [
+        line.rstrip() for line in shown.splitlines()
+    ]
 
 
 def test_programs_on_one_bus_slow_each_other_down() -> None:
