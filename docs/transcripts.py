@@ -124,14 +124,14 @@ def shortened(output: str, head: int, tail: int) -> list[str]:
 
 def environment(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
-    path = f"{ROOT / '.venv' / 'bin'}:{os.environ['PATH']}"
+    path = f"{ROOT / '.venv' / 'bin'}:{ROOT / 'build' / 'release' / 'bin'}:{os.environ['PATH']}"
     return {**kept, "HOME": str(home), "PATH": path, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
 
 
 def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
     """Exit status and output of a command, both streams in one."""
     done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command],
+        ["bash", "-c", command],
         cwd=folder,
         env=environment(home),
         stdin=subprocess.DEVNULL,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from typing import Annotated, Any, Final, NoReturn
 
@@ -31,6 +32,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import find_home
 
 _MEMORY_BYTES: Final = 1 << 30
+_CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # as of a program that head ends
 
 LISTS: Final = ("instruments", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
@@ -113,9 +115,10 @@ def main() -> None:
         os._exit(1)
     # A full disk or a closed pipe may be noticed only now.
     if (why := flushed()) is not None:
-        if status == 0 and not isinstance(why, BrokenPipeError):
+        closed = isinstance(why, BrokenPipeError)
+        if status == 0 and not closed:
             say(f"meshmark: error: standard output: {why.strerror or why}")
-        status = status or 1
+        status = status or (_CLOSED_PIPE if closed else 1)
     leave(status)
 
 
@@ -125,6 +128,8 @@ def _status() -> int:
         code = _dispatch()
         return code if isinstance(code, int) else 0
     except SystemExit as ended:
+        if type(sys.stdout).__name__ == "PacifyFlushWrapper":  # the parser caught the error of a closed pipe
+            return _CLOSED_PIPE
         if isinstance(ended.code, str):
             say(ended.code)
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
@@ -152,7 +157,7 @@ def _dispatch() -> Any:
         say(f"meshmark: {text}")
         raise SystemExit(status) from None
     except BrokenPipeError:
-        raise SystemExit(1) from None
+        raise SystemExit(_CLOSED_PIPE) from None
     except OSError as why:
         where = f"{quoted(why.filename)}: " if why.filename else "standard output: " if flushed() else ""
         missing = isinstance(why, FileNotFoundError) and str(why.filename) in argv

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import meshmark
-from support.cli import COMMAND, python, start
+from support.cli import COMMAND, command, python, start
 from support.waiting import until
 
 # Python would make UTF-8 of these by itself.
@@ -149,6 +149,14 @@ def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
     )
     done = python(program)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly() -> None:
+    lines = f"{shlex.join(command('list', 'metrics', '--json'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", f"for i in 1 2 3; do {lines}; done"], capture_output=True, text=True, check=True
+    )
+    assert done.stderr == "" and {*done.stdout.splitlines()[1::2]} <= {"0", "141"}, "all fits into the pipe, or not"
 
 
 def test_a_user_without_a_home_is_one_line() -> None:
