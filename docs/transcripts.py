@@ -35,7 +35,7 @@ from typing import Final
 DOCS: Final = Path(__file__).resolve().parent
 ROOT: Final = DOCS.parent
 COLUMNS: Final = 100
-LIMIT_S: Final = 900  # of one command
+LIMIT_S: Final = 500  # of one command
 ELISION: Final = "…"
 OPTIONS: Final = {"status", "head", "tail", "slow", "background"}
 
@@ -125,7 +125,16 @@ def shortened(output: str, head: int, tail: int) -> list[str]:
 def environment(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
     path = f"{ROOT / '.venv' / 'bin'}:{ROOT / 'build' / 'release' / 'bin'}:{os.environ['PATH']}"
-    return {**kept, "HOME": str(home), "PATH": path, "COLUMNS": str(COLUMNS), "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    own = {"MESHMARK_LEDGER": str(home / "ledger")}  # other programs of this host have claims of their own
+    return {
+        **kept,
+        **own,
+        "HOME": str(home),
+        "PATH": path,
+        "COLUMNS": str(COLUMNS),
+        "NO_COLOR": "1",
+        "LC_ALL": "C.UTF-8",
+    }
 
 
 def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
@@ -153,7 +162,7 @@ def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
     text = page.read_text(encoding="utf-8")
     lines = text.splitlines()
     written: list[tuple[Block, list[str]]] = []
-    with ExitStack() as at_end, tempfile.TemporaryDirectory(prefix="meshmark-docs-") as name:
+    with tempfile.TemporaryDirectory(prefix="meshmark-docs-") as name, ExitStack() as at_end:
         folder, home = Path(name) / "work", Path(name) / "home"
         folder.mkdir()
         home.mkdir()
@@ -222,8 +231,10 @@ def main() -> int:
 
     for page in given.pages or pages():
         print(page)
+        before = wrong
         new = run_page(page, True, report)
-        page.write_text(new, encoding="utf-8")
+        if wrong == before:
+            page.write_text(new, encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -56,7 +56,18 @@ def stealing(path: Path, share: float) -> Iterator[None]:
 
 
 def chase(stat: Path) -> list[dict[str, Any]]:
-    probe = [str(PROBE), "latency", "--footprint", "16KiB", "--cpus", "0", "--budget", "1s", "--interval", "0.01"]
+    probe = [
+        str(PROBE),
+        "latency",
+        "--footprint",
+        "16KiB",
+        "--cpus",
+        str(min(os.sched_getaffinity(0))),
+        "--budget",
+        "1s",
+        "--interval",
+        "0.01",
+    ]
     done = subprocess.run(
         [*NAMESPACE, "sh", "-c", 'mount --bind "$0" /proc/stat && exec "$@"', str(stat), *probe],
         capture_output=True,

@@ -29,6 +29,8 @@ def wrong(page: Path, slow: bool) -> list[str]:
     found: list[str] = []
 
     def report(done: transcripts.Done) -> None:
+        if done.status == 77:
+            pytest.skip(f"{done.command}: {done.output[-200:]}")
         if not done.right or "Traceback" in done.output:
             found.append(f"{page}:{done.line}: {done.command!r} ended with {done.status}:\n{done.output[-2000:]}")
 

@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -105,6 +106,17 @@ int unconnected_srun_tasks() {
 }
 
 int status_at_end = 0;
+int launcher_socket = -1;  // of PMI, by which MPICH's launcher started this rank
+
+/// Says that this rank ends as intended, as MPI_Finalize does at last. Otherwise MPICH's launcher kills the other ranks
+/// as soon as the first one exits, and one that is a moment later ends with SIGKILL instead of its status. For signal
+/// handlers, too. Source: PMI 1, the simple wire protocol.
+void leave_launcher() {
+  constexpr std::string_view kFinalize = "cmd=finalize\n";
+  char answer[64];
+  if (launcher_socket >= 0 && write(launcher_socket, kFinalize.data(), kFinalize.size()) > 0) [[maybe_unused]]
+    const ssize_t acknowledged = read(launcher_socket, answer, sizeof answer);
+}
 
 }  // namespace
 
@@ -187,13 +199,18 @@ int World::end(int status) {
     // MPICH 4.0 may hang in MPI_Finalize, as four ranks over UCX's TCP on two CPUs do in half of all runs: a rank waits
     // for answers of ranks that no longer progress (pmodels/mpich 6596). All output is written, so exit normally.
     status_at_end = status;
-    std::signal(SIGALRM, [](int) { _exit(status_at_end); });
+    if (const char* socket = std::getenv("PMI_FD")) launcher_socket = std::atoi(socket);
+    std::signal(SIGALRM, [](int) {
+      leave_launcher();
+      _exit(status_at_end);
+    });
     alarm(kEnd_s);
   }
   for (auto finish = finish_.rbegin(); finish != finish_.rend(); ++finish) (*finish)();
   // MPICH 4.0 over UCX aborts in MPI_Finalize if a window was not freed; its launcher accepts ranks that just exit.
   if (kept_ && kind_ == "mpich") {
     std::fflush(nullptr);
+    leave_launcher();
     _exit(status);
   }
   int over = 0;  // OpenSHMEM or co-arrays may have ended MPI too

@@ -120,7 +120,7 @@ class OfInstrument(typer.core.TyperCommand):
         own = super().shell_complete(ctx, incomplete)
         parameters = _parameters(ctx.params.get("instrument"))
         last = ctx.args[-1] if ctx.args else ""
-        if last in parameters and parameters[last].choices and not incomplete.startswith("-"):
+        if last in parameters and parameters[last].kind != "flag" and not incomplete.startswith("-"):
             found = _of_list(parameters[last].choices, incomplete)
         else:
             found = beginning({name: p.help for name, p in parameters.items()}, incomplete)
@@ -151,6 +151,8 @@ class OfPlacer(typer.core.TyperCommand):
 
         last = ctx.args[-1] if ctx.args else ""
         try:
+            if not incomplete.startswith("-") and last not in {"--bind", "--policy"}:
+                return []  # a value, or the command: the shell completes files
             if last in {"--bind", "--policy"}:
                 return [_core.CompletionItem(word, help=text) for word, text in policies(incomplete)]
             lines = ask([{"place": "plan"}.get(self.name or "", self.name or ""), "--help"]).splitlines()

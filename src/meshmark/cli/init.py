@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +34,7 @@ def register(app: typer.Typer, package: str, what: str, default: str, then: str)
             raise UsageError(f"file: {quoted(file)} exists; allowed: a new file, or --force")
         write_file(file, resources.files(package).joinpath("template.toml").read_bytes())
         print(file)
-        say(f"next: {then.replace('FILE', str(file))}")
+        say(f"next: {then.replace('FILE', shlex.quote(str(file) if '/' in str(file) or file.suffix else f'./{file}'))}")
 
     command = package.removeprefix("meshmark.").replace("measure", "survey")
     init.__doc__ = f"Write {what} with comments, to begin with.\n\nexample: meshmark {command} init mine.toml"

@@ -42,7 +42,7 @@ register_init(
     "meshmark.load",
     "a scenario",
     "scenario.toml",
-    "meshmark load make FILE; meshmark load run FILE --programs programs",
+    "meshmark load base --quick (once a machine); meshmark load make FILE; meshmark load run FILE --programs programs",
 )
 
 BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them

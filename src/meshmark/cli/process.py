@@ -95,7 +95,8 @@ _limit = ""  # why no thread can be started: OpenBLAS, part of NumPy, raises SIG
 def end_by_signals() -> None:
     """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored.
 
-    While a module is imported, the exception waits: C++ libraries abort if one leaves their initialization.
+    While a module is imported, the exception waits: C++ libraries abort if one leaves their initialization. If a
+    destructor or a callback of the interpreter swallows it, it is raised again.
     """
 
     owner = os.getpid()
@@ -116,6 +117,14 @@ def end_by_signals() -> None:
         else:
             raise KeyboardInterrupt
 
+    def swallowed(what: sys.UnraisableHookArgs) -> None:
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(what)
+            return
+        signal.signal(signal.SIGALRM, finish)
+        signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
+
+    sys.unraisablehook = swallowed
     for number in _ENDING:
         if signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
             signal.signal(number, end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -161,6 +162,10 @@ def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count} files"
+
+
 @app.command("rm")
 def store_rm(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="names, see store list", show_default=False)],
@@ -172,15 +177,18 @@ def store_rm(
     """
     kept = existing(store)
     known = [row["run"] for row in kept.runs()]
+    say_broken(kept)
     if unknown := [run for run in runs if run not in known]:
         raise UsageError(f"run: found no run '{unknown[0]}'", near(unknown[0], known) or "meshmark store list")
     files = sum(map(kept.remove, dict.fromkeys(runs)))
-    say(f"removed {_runs(len({*runs}))} ({files} files)")
+    say(f"removed {_runs(len({*runs}))} ({_files(files)})")
 
 
 @app.command("prune")
 def store_prune(
-    days: Annotated[float, typer.Option("--older-than", min=0, help="days since the start of a run", metavar="DAYS")],
+    days: Annotated[
+        float, typer.Option("--older-than", min=0, max=36500, help="days since the start of a run", metavar="DAYS")
+    ],
     yes: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only listed")] = False,
     store: StoreOption = None,
 ) -> None:
@@ -192,10 +200,11 @@ def store_prune(
 
     kept = existing(store)
     limit = (datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
-    old = [row for row in kept.runs() if row["start"] and row["start"] < limit]
+    old = [row for row in kept.runs() if re.match(r"\d{4}-\d\d-\d\dT", row["start"] or "") and row["start"] < limit]
+    say_broken(kept)
     if not yes:
         print_rows(old, False)
         say(f"{_runs(len(old))}; remove with --yes")
         return
     files = sum(kept.remove(row["run"]) for row in old)
-    say(f"removed {_runs(len(old))} ({files} files)")
+    say(f"removed {_runs(len(old))} ({_files(files)})")

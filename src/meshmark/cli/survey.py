@@ -45,14 +45,17 @@ def survey(
     example: meshmark survey --quick --out survey-of-n042
     """
     if context.invoked_subcommand is not None:
+        if quick or spec or out or resume or store or as_json:
+            raise UsageError("survey init: found an option of survey before init; allowed: those of init")
         return
     from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import quality
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.measure.suspicion import suspicious
     from meshmark.report.build import write_report
-    from meshmark.report.findings import sentences
+    from meshmark.report.findings import sentences, trust
     from meshmark.store.store import Store
+    from meshmark.values.units import NBSP
 
     if quick and spec is not None:
         raise UsageError("--quick: found with --spec; allowed: one of them")
@@ -78,7 +81,8 @@ def survey(
     for line in [*suspicious(records, topology), *earlier]:
         say(line)
     for sentence in sentences(records, len(topology.get("cpus", ()))):
-        say(str(sentence))
+        say(str(sentence).replace(NBSP, " "))
+    say(trust(records))
     say(
         f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "
         f"{info.elapsed_s:.0f} s"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from meshmark.measure.repetitions import point_key
+from meshmark.measure.repetitions import point_key, same_plateaus
 from meshmark.store.machines import changes, machines
 from meshmark.store.record import MODE, Record, set_conditions, varying
 from meshmark.store.store import Store
@@ -61,10 +61,15 @@ def departures(records: Iterable[Record], rows: Iterable[tuple[str, str, Record]
         rows: Run, step and record of the store, of this host.
         run: The name of this run, which is not part of the history.
     """
-    points: dict[str, dict[str, list[Record]]] = {}
+    by_run: dict[str, list[Record]] = {}
     for name, _, record in rows:
         # Flagged results are no evidence, here as in all verdicts.
         if name != run and record.source == "host" and not record.flags and not record.metric.endswith(MODE):
+            by_run.setdefault(name, []).append(record)
+    records, *earlier_runs = same_plateaus([list(records), *by_run.values()])
+    points: dict[str, dict[str, list[Record]]] = {}
+    for name, same_run in zip(by_run, earlier_runs, strict=True):
+        for record in same_run:
             points.setdefault(point_key(record), {}).setdefault(name, []).append(record)
     found = []
     for record in records:

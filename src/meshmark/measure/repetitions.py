@@ -180,7 +180,7 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
     return [[common(record) for record in run] for run in runs]
 
 
-_OF_A_LEVEL: Final = ("level", "kind", "claimed_bytes")
+_OF_A_LEVEL: Final = ("level", "claimed_bytes")
 
 
 @dataclass(slots=True)

@@ -119,7 +119,7 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     levels = _need(records, "latency", "level_latency", kind="cache")
     pages = "thp" if any(r.conditions.get("pages") == "thp" for r in levels) else levels[0].conditions.get("pages")
     caches = [r for r in levels if r.conditions.get("pages") == pages]
-    caches.sort(key=lambda r: float(str(r.conditions["level"])))
+    caches.sort(key=lambda r: float(str(r.conditions["to_bytes"])))
     one = _best(_need(records, "loaded", "load_latency", mode="chains", chains=1, threads=1))
     parallel = _where(records, "loaded", "memory_parallelism", threads=1)
     deepest = max(_need(records, "loaded", "bandwidth_net", mode="chains", threads=1), key=lambda r: r.value)

@@ -374,7 +374,7 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
         of = []
-        for r in levels:
+        for r in sorted(levels, key=lambda r: value_of(r, "from_bytes")):
             if text_of(r, "pages") != pages:
                 continue
             to, since = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))

@@ -134,6 +134,7 @@ def farthest(records: Sequence[Record], key: str) -> Record | None:
         and r.instrument == "latency"
         and r.conditions.get("pattern", "random") == "random"
         and value_of(r, "processes", 1) == 1
+        and value_of(r, "locality_bytes") == 0
         and MEMORY_PAGES[key](r.conditions.get("pages"))
     ]
     sizes = {value_of(r, "footprint_bytes") for r in curve}

@@ -7,7 +7,7 @@ flagged records says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from meshmark.measure.repetitions import quality
@@ -31,15 +31,15 @@ class Sentence:
 
 
 MANY: Final = 0.2  # share of flagged points above which the run as a whole is doubted
-# What helps against a flag, by how much it says about the machine as a whole.
+# What a flag says, and what helps.
 REMEDIES: Final = {
     "stolen": "the hypervisor gave time to other guests; measure at another time, or on a host of your own",
-    "disturbed": "other programs ran; stop them and measure again",
+    "disturbed": "samples were interrupted, or other programs ran; stop other programs and measure again",
     "clock_varied": "the clock of the CPUs varied; set the governor to performance, or measure on a quieter host",
     "page_size": "pages had another size than requested; free memory, or allow transparent huge pages",
     "misplaced": "memory was on another node than requested; free memory there",
-    "faulted": "memory was read from a disk; leave more of it free",
-    "migrated": "threads moved to other CPUs; let Meshmark bind them",
+    "faulted": "pages were allocated or read from a disk during samples; leave more memory free",
+    "migrated": "something moved threads away from their CPUs; stop what binds other processes' threads",
     "oversubscribed": "more threads than CPUs ran; use fewer",
 }
 
@@ -50,8 +50,13 @@ def sentences(records: Sequence[Record], cpus: int = 0) -> list[Sentence]:
     Args:
         cpus: Number of CPUs of the host; 0: unknown.
     """
+    if len({(r.machine, r.source) for r in records}) != 1:
+        return []  # of several machines, or of none
     found = figures(records, cpus)
-    return [found_one for make in _SUBJECTS if (found_one := make(records, found)) is not None]
+    made = [one for make in _SUBJECTS if (one := make(records, found)) is not None]
+    if records[0].source == "host":
+        return made
+    return [replace(one, text=f"Modelled: {one.text[:1].lower()}{one.text[1:]}") for one in made]
 
 
 def trust(records: Sequence[Record]) -> str:
@@ -62,14 +67,17 @@ def trust(records: Sequence[Record]) -> str:
     helps = ""
     if q.flags:
         most = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
-        helps = f": {REMEDIES[most]}" if most in REMEDIES else f": mostly {most}"
-    wide = f"{q.wide} of {q.points} points have a wider interval than requested, which a larger --budget narrows"
+        helps = f" ({most}): {REMEDIES[most]}" if most in REMEDIES else f": mostly {most}"
+    wide = (
+        f"{q.wide} of {q.points} points {'has' if q.wide == 1 else 'have'} a wider interval than requested, "
+        "which a larger --budget narrows"
+    )
     flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{helps}"
     if q.flagged > MANY * q.points:
         return f"Do not rely on this run: {flagged}."
     if q.flagged:
-        return f"{flagged}; {wide}." if q.wide else f"{flagged}."
-    return f"No point is flagged; {wide if q.wide else 'every interval is as narrow as requested'}."
+        return f"{flagged}." + (f" {wide}." if q.wide else "")
+    return f"No point is flagged. {wide}." if q.wide else "No point is flagged or has a wider interval than requested."
 
 
 def _value(records: Sequence[Record], record: Record) -> str:
@@ -89,30 +97,33 @@ def _caches(records: Sequence[Record], _: Found) -> Sentence | None:
         claimed = value_of(r, "claimed_bytes", 0)
         if r.metric != "level_latency" or r.conditions.get("kind") != "cache" or not claimed:
             continue
-        if claimed not in levels or r.value < levels[claimed].value:
+        if value_of(r, "to_bytes") > claimed:
+            continue  # a level between was not found, so this one is not the cache with this claim
+        if claimed not in levels or (bool(r.flags), r.value) < (bool(levels[claimed].flags), levels[claimed].value):
             levels[claimed] = r
     parts = []
     for claimed, r in sorted(levels.items()):
-        parts.append(f"{size(value_of(r, 'to_bytes'))} of {size(claimed)} at {show(r.value, r.unit)}")
-    return _sentence(f"Caches, measured of claimed: {_series(parts)}", *levels.values()) if parts else None
+        parts.append(f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}")
+    return _sentence(f"Caches hold at least (claimed): {_series(parts)}", *levels.values()) if parts else None
 
 
 def _memory(records: Sequence[Record], found: Found) -> Sentence | None:
     one, both = found["triad_one"][1], found["triad_all"][1]
     parts = []
     if one is not None and both is not None and one is not both:
-        parts.append(f"{_value(records, one)} from one CPU and {_value(records, both)} from {_threads(both)}")
+        parts.append(f"{_value(records, one)} on one CPU and {_value(records, both)} on {_threads(both)}")
     elif (triad := both or one) is not None:
-        parts.append(f"{_value(records, triad)} from {_threads(triad)}")
-    rates = f"Triad moves {parts[0]}" if parts else ""
-    key = next((k for k in MEMORY_PAGES if found[k][1] is not None or farthest(records, k) is not None), "")
-    latency = found[key][1] or farthest(records, key) if key else None
+        parts.append(f"{_value(records, triad)} on {_threads(triad)}")
+    rates = f"Triad reaches {parts[0]}" if parts else ""
+    latency = next((r for k in MEMORY_PAGES if (r := found[k][1]) is not None), None)
+    latency = latency or next((r for k in MEMORY_PAGES if (r := farthest(records, k)) is not None), None)
     if latency is None:
         return _sentence(rates, one, both) if rates else None
     pages = "4 KiB pages" if latency.conditions.get("pages") == "4KiB" else "huge pages"
-    where = (
-        "from memory" if latency.metric == "level_latency" else f"within {size(value_of(latency, 'footprint_bytes'))}"
-    )
+    where = f"within {size(value_of(latency, 'footprint_bytes'))}"
+    if latency.metric == "level_latency":
+        nodes = {r.conditions.get("memory_node") for r in records if r.metric == "level_latency"}
+        where = "from the nearest memory" if len(nodes) > 1 else "from memory"
     load = f"a load {where} takes {_value(records, latency)} ({pages})"
     text = f"{rates}; {load}" if rates else load[:1].upper() + load[1:]
     return _sentence(text, one, both, latency)
@@ -127,9 +138,9 @@ def _under_load(records: Sequence[Record], found: Found) -> Sentence | None:
     share = ""
     if triad is not None and triad.conditions.get("threads") == knee.conditions.get("threads") and triad.value > 0:
         share = f", {percent(knee.value / triad.value)} of triad's rate"
-    text = (
-        f"Latency stays below 1.25 times its idle value up to {show(knee.value, knee.unit)} of {_threads(knee)}{share}"
-    )
+    rate = f"{show(knee.value, knee.unit)} on {_threads(knee)}"
+    most = " (the most that was measured)" if str(knee.conditions.get("reached")).startswith("no") else ""
+    text = f"Latency stays below 1.25 times its idle value up to {rate}{share}{most}"
     return _sentence(text, knee, triad if share else None)
 
 

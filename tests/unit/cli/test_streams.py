@@ -151,6 +151,24 @@ def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
     assert (done.returncode, done.stderr) == (0, "") and done.stdout
 
 
+def test_a_signal_in_a_destructor_is_not_lost() -> None:
+    program = """
+import os, signal, sys, time
+import meshmark.store.store
+class Ended:
+    def __del__(self): os.kill(os.getpid(), signal.SIGTERM)
+def runs(self):
+    Ended()
+    time.sleep(60)
+meshmark.store.store.Store.runs = runs
+sys.argv = ["meshmark", "store", "list"]
+from meshmark.cli.app import main
+main()
+"""
+    done = python(program)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
+
+
 def test_a_reader_that_has_enough_ends_the_command_quietly() -> None:
     lines = f"{shlex.join(command('list', 'metrics', '--json'))} | head -n 1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(

@@ -235,13 +235,14 @@ def test_a_removed_run_takes_its_files_along_and_no_others(tmp_path: Path) -> No
 
 def test_old_runs_are_listed_and_then_removed(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
-    store.add("old", "a", [record()])
+    store.add("old", "a", [replace(record(), provenance={"start": "2001-01-01T00:00:00Z"})])
+    store.add("epoch", "a", [replace(record(), provenance={"start": "1000000"})])
     store.add("future", "a", [replace(record(), provenance={"start": "2999-01-01T00:00:00Z"})])
     words = ("store", "prune", "--older-than", "1", "--store", store.folder)
     listed = meshmark(*words)
     assert "old" in listed.stdout and "future" not in listed.stdout and "1 run; remove with --yes" in listed.stderr
-    assert len(store.runs()) == 2
-    assert "removed 1 run (1 files)" in meshmark(*words, "--yes").stderr
-    assert [r["run"] for r in store.runs()] == ["future"]
-    assert "removed 1 run (1 files)" in meshmark("store", "rm", "future", "--store", store.folder).stderr
-    assert store.runs() == []
+    assert len(store.runs()) == 3
+    assert "removed 1 run (1 file)" in meshmark(*words, "--yes").stderr
+    assert [r["run"] for r in store.runs()] == ["epoch", "future"], "a start that is no time is not old"
+    assert "removed 1 run (1 file)" in meshmark("store", "rm", "future", "--store", store.folder).stderr
+    assert [r["run"] for r in store.runs()] == ["epoch"]
