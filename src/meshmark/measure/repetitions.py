@@ -25,16 +25,15 @@ MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 _TWO_RUNS: Final = 1.5  # times the distance of two runs: with 1, 6 % of equals would be called different, with this 4 %
 
 
-def point_key(record: Record, without: str = "") -> str:
+def point_key(record: Record, *without: str) -> str:
     """Key of a record's point and metric: instrument, metric, and the conditions that tell the points apart.
 
     Args:
-        without: A condition to leave out, so that the points of a curve along it have one key.
+        without: Conditions to leave out, so that the points of a curve along them have one key.
     """
-    instrument, requested, derived = _point(record)
-    return json.dumps(
-        [record.metric, instrument, {k: v for k, v in requested.items() if k != without}, derived], sort_keys=True
-    )
+    instrument, *conditions = _point(record)
+    kept = [{k: v for k, v in of.items() if k not in without} for of in conditions]
+    return json.dumps([record.metric, instrument, *kept], sort_keys=True)
 
 
 def measured(record: Record) -> Measured:
@@ -163,7 +162,7 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
         for record in run:
             if (span := _span(record)) is None:
                 continue
-            levels = shared.setdefault(_series(record), [])
+            levels = shared.setdefault(_curve(record), [])
             if (level := _meeting(levels, span)) is None:
                 levels.append(_Level(*span, {k: record.conditions.get(k) for k in _OF_A_LEVEL}))
             else:
@@ -171,7 +170,7 @@ def same_plateaus(runs: Sequence[Sequence[Record]]) -> list[list[Record]]:
 
     def common(record: Record) -> Record:
         span = _span(record)
-        level = None if span is None else _meeting(shared[_series(record)], span)
+        level = None if span is None else _meeting(shared[_curve(record)], span)
         if level is None:
             return record
         plateau = dict(zip(PLATEAU, (level.low, level.high), strict=True))
@@ -196,16 +195,15 @@ def _meeting(levels: Iterable[_Level], span: tuple[float, float]) -> _Level | No
     return next((x for x in levels if x.low <= span[1] and span[0] <= x.high), None)
 
 
+def _curve(record: Record) -> str:
+    """Key of the curve that a level belongs to, and of its metric."""
+    return point_key(record, "level", *PLATEAU)
+
+
 def _span(record: Record) -> tuple[float, float] | None:
     """The footprints of a level; None for other records."""
     low, high = (record.conditions.get(k) for k in PLATEAU)
     return (low, high) if isinstance(low, int | float) and isinstance(high, int | float) else None
-
-
-def _series(record: Record) -> str:
-    """Key of the curve and the metric of a level."""
-    left_out = {*_OF_A_LEVEL, "next_bytes", "derived_from", *PLATEAU} | OBSERVED
-    return json.dumps([record.metric, {k: v for k, v in record.conditions.items() if k not in left_out}], default=str)
 
 
 def modes(runs: Sequence[Record]) -> list[list[Record]]:

@@ -82,7 +82,7 @@ def _series(records: Iterable[Record], condition: str) -> list[list[Record]]:
     groups: dict[str, list[Record]] = {}
     for record in records:
         if _whole(record, condition) is not None:
-            groups.setdefault(point_key(record, without=condition), []).append(record)
+            groups.setdefault(point_key(record, condition), []).append(record)
     return [sorted(g, key=lambda r: _whole(r, condition) or 0) for g in groups.values()]
 
 

@@ -122,3 +122,16 @@ def test_what_changed_on_the_machine_is_told_with_a_departure(tmp_path: Path) ->
     *_, last = in_store([now], store, "now")
     assert last == f"changed on {now.machine} since the first of those runs: kernel 6.1 → 6.12"
     assert in_store([triad(91e9)], store, "now") == []
+
+
+def test_levels_of_other_runs_are_found_by_their_footprints() -> None:
+    def level(value: float, number: int, low: int, high: int) -> Record:
+        where = {"pages": "thp", "memory_node": 0, "cpu": 0, "stride_bytes": 64, "pattern": "random", "kind": "cache"}
+        made = made_run.record("latency", "level_latency", value, **where, level=number, from_bytes=low, to_bytes=high)
+        return replace(made, provenance={**made.provenance, "start": f"2026-11-{high.bit_length():02d}"})
+
+    rows = [(f"run-{high}", "latency", level(20e-9, 3, 2**20, high)) for high in (2**22, 2**23, 2**24, 2**25, 2**26)]
+    (now,) = pool([[level(40e-9, 4, 2**21, 2**23)], [level(40.1e-9, 3, 2**21, 2**24)]])
+    (found,) = departures([now], rows, "now")
+    assert found.ratio == pytest.approx(2, abs=0.1) and len(found.earlier) == 5
+    assert departures([level(40e-9, 3, 2**27, 2**28)], rows, "now") == [], "another plateau"
