@@ -51,17 +51,19 @@ TEST(Team, FaultsThatReadFromADiskCount) {
   char byte = 1;
   ASSERT_EQ(pwrite(file, &byte, 1, 0), 1);
   ASSERT_EQ(fsync(file), 0);
-  const void* page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
+  void* const page = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, file, 0);
   ASSERT_NE(page, MAP_FAILED);
-  ASSERT_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
-  close(file);
   mm::Team team({two_cpus().front()});
   char seen = 0;
   const auto idle = [](int) {};
   const auto touch = [&](int) { seen = *static_cast<const volatile char*>(page); };
   team.run(idle);
+  team.run(touch);  // from now on, its code and what a sanitizer keeps about the page are in memory
+  ASSERT_EQ(madvise(page, 4096, MADV_DONTNEED), 0);
+  ASSERT_EQ(posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED), 0);
+  close(file);
   EXPECT_EQ(team.run(idle)[0].faults, 0);
-  EXPECT_GE(team.run(touch)[0].faults, 1);  // the code of a sanitizer may be read from the disk, too
+  EXPECT_EQ(team.run(touch)[0].faults, 1);
   EXPECT_EQ(seen, 1);
 }
 

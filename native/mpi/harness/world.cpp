@@ -114,8 +114,8 @@ int launcher_socket = -1;  // of PMI, by which MPICH's launcher started this ran
 void leave_launcher() {
   constexpr std::string_view kFinalize = "cmd=finalize\n";
   char answer[64];
-  if (launcher_socket >= 0 && write(launcher_socket, kFinalize.data(), kFinalize.size()) > 0) [[maybe_unused]]
-    const ssize_t acknowledged = read(launcher_socket, answer, sizeof answer);
+  if (launcher_socket < 0 || write(launcher_socket, kFinalize.data(), kFinalize.size()) < 0) return;
+  [[maybe_unused]] const ssize_t acknowledged = read(launcher_socket, answer, sizeof answer);
 }
 
 }  // namespace
