@@ -125,10 +125,9 @@ def shortened(output: str, head: int, tail: int) -> list[str]:
 def environment(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
     path = f"{ROOT / '.venv' / 'bin'}:{ROOT / 'build' / 'release' / 'bin'}:{os.environ['PATH']}"
-    own = {"MESHMARK_LEDGER": str(home / "ledger")}  # other programs of this host have claims of their own
     return {
         **kept,
-        **own,
+        "MESHMARK_LEDGER": str(home / "ledger"),  # other programs of this host have claims of their own
         "HOME": str(home),
         "PATH": path,
         "COLUMNS": str(COLUMNS),
@@ -137,9 +136,9 @@ def environment(home: Path) -> dict[str, str]:
     }
 
 
-def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
-    """Exit status and output of a command, both streams in one."""
-    done = subprocess.run(
+def started(command: str, folder: Path, home: Path) -> subprocess.Popen[str]:
+    """A command in a session of its own, both outputs in one pipe."""
+    return subprocess.Popen(
         ["bash", "-c", command],
         cwd=folder,
         env=environment(home),
@@ -147,10 +146,19 @@ def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=LIMIT_S,
-        check=False,
+        start_new_session=True,
     )
-    return done.returncode, done.stdout.replace(f"{folder}/", "").replace(str(home), "~")
+
+
+def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
+    """Exit status and output of a command."""
+    child = started(command, folder, home)
+    try:
+        output, _ = child.communicate(timeout=LIMIT_S)
+    except BaseException:
+        terminate(child)
+        raise
+    return child.returncode, output.replace(f"{folder}/", "").replace(str(home), "~")
 
 
 def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
@@ -190,16 +198,7 @@ def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
 
 def begin(command: str, folder: Path, home: Path) -> subprocess.Popen[str]:
     """Start a command in the background, and wait for its first line of output."""
-    child = subprocess.Popen(
-        ["bash", "-c", command],
-        cwd=folder,
-        env=environment(home),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    child = started(command, folder, home)
     assert child.stdout is not None
     child.stdout.readline()
     return child

@@ -6,13 +6,13 @@ import contextlib
 import json
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from disturb import repeating
 from namespace import NAMESPACE
 
 from support.paths import ROOT
@@ -39,20 +39,13 @@ def stealing(path: Path, share: float) -> Iterator[None]:
     lines = Path("/proc/stat").read_text().splitlines()
     begun_s = time.monotonic()
     path.write_text(with_steal(lines, 0))
-    ended = threading.Event()
+    with path.open("r+b", buffering=0) as file:
 
-    def loop() -> None:
-        with path.open("r+b", buffering=0) as file:
-            while not ended.wait(0.002):
-                os.pwrite(file.fileno(), with_steal(lines, share * (time.monotonic() - begun_s)).encode(), 0)
+        def write() -> None:
+            os.pwrite(file.fileno(), with_steal(lines, share * (time.monotonic() - begun_s)).encode(), 0)
 
-    writer = threading.Thread(target=loop)
-    writer.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        writer.join()
+        with repeating(write, every_s=0.002):
+            yield
 
 
 def chase(stat: Path) -> list[dict[str, Any]]:

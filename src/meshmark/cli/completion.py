@@ -151,10 +151,10 @@ class OfPlacer(typer.core.TyperCommand):
 
         last = ctx.args[-1] if ctx.args else ""
         try:
-            if not incomplete.startswith("-") and last not in {"--bind", "--policy"}:
-                return []  # a value, or the command: the shell completes files
             if last in {"--bind", "--policy"}:
                 return [_core.CompletionItem(word, help=text) for word, text in policies(incomplete)]
+            if not incomplete.startswith("-"):
+                return []  # a value, or the command: the shell completes files
             lines = ask([{"place": "plan"}.get(self.name or "", self.name or ""), "--help"]).splitlines()
         except (MeshmarkError, OSError):
             return []

@@ -29,6 +29,13 @@ def existing(folder: Path | None) -> Store:
     return Store(folder or data_home() / "store")
 
 
+def check_runs(kept: Store, field: str, runs: list[str]) -> None:
+    """Raise UsageError if one of the runs is not in the store."""
+    known = [row["run"] for row in kept.runs()]
+    if unknown := [run for run in runs if run not in known]:
+        raise UsageError(f"{field}: found no run '{unknown[0]}'", near(unknown[0], known) or "meshmark store list")
+
+
 @app.command("list")
 def store_list(
     store: StoreOption = None,
@@ -91,9 +98,9 @@ def store_export(
         raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
     chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
     kept = existing(store)
-    if run and run not in (known := [r["run"] for r in kept.runs()]):
-        raise UsageError(f"--run: found no run '{run}'", near(run, known) or "meshmark store list")
     rows = kept.rows(**chosen)
+    if run and not rows:
+        check_runs(kept, "--run", [run])
     say_broken(kept)
     if form == "table":
         from meshmark.terminal.tables import print_tables
@@ -158,12 +165,8 @@ def store_verify(store: StoreOption = None) -> None:
         raise SystemExit(1)
 
 
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+def _removed(runs: int, files: int) -> str:
+    return f"removed {runs} run{'s' * (runs != 1)} ({files} file{'s' * (files != 1)})"
 
 
 @app.command("rm")
@@ -176,12 +179,10 @@ def store_rm(
     example: meshmark store rm measure-20261125T064908-ae4ab4e8
     """
     kept = existing(store)
-    known = [row["run"] for row in kept.runs()]
+    check_runs(kept, "run", runs)
     say_broken(kept)
-    if unknown := [run for run in runs if run not in known]:
-        raise UsageError(f"run: found no run '{unknown[0]}'", near(unknown[0], known) or "meshmark store list")
     files = sum(map(kept.remove, dict.fromkeys(runs)))
-    say(f"removed {_runs(len({*runs}))} ({_files(files)})")
+    say(_removed(len({*runs}), files))
 
 
 @app.command("prune")
@@ -204,7 +205,7 @@ def store_prune(
     say_broken(kept)
     if not yes:
         print_rows(old, False)
-        say(f"{_runs(len(old))}; remove with --yes")
+        say(f"{len(old)} run{'s' * (len(old) != 1)}; remove with --yes")
         return
     files = sum(kept.remove(row["run"]) for row in old)
-    say(f"removed {_runs(len(old))} ({_files(files)})")
+    say(_removed(len(old), files))

@@ -53,6 +53,7 @@ def survey(
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.measure.suspicion import suspicious
     from meshmark.report.build import write_report
+    from meshmark.report.card import figures
     from meshmark.report.findings import sentences, trust
     from meshmark.store.store import Store
     from meshmark.values.units import NBSP
@@ -80,7 +81,7 @@ def survey(
     earlier = in_store(records, Store(store or data_home() / "store"), info.run_id)
     for line in [*suspicious(records, topology), *earlier]:
         say(line)
-    for sentence in sentences(records, len(topology.get("cpus", ()))):
+    for sentence in sentences(records, figures(records, len(topology.get("cpus", ())))):
         say(str(sentence).replace(NBSP, " "))
     say(trust(records))
     say(

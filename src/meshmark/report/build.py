@@ -13,6 +13,7 @@ from meshmark.measure.repetitions import quality
 from meshmark.report.card import (
     INSTRUMENT_OF,
     MEMORY_PAGES,
+    Figures,
     balance,
     farthest,
     figures,
@@ -109,6 +110,7 @@ def _page(
 ) -> str:
     # Every requested instrument has results or absences.
     requested = {*(r.instrument for r in records), *(a.instrument for a in absences)}
+    found = figures(records, _cpus(run))
     shown = [s for s in SECTIONS if s.is_shown(requested, s.name in drawn)]
     sections = [_part(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown]
     known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
@@ -118,10 +120,10 @@ def _page(
         title=run.machine,
         subtitle=_subtitle(run),
         about=_about(run),
-        findings=sentences(records, _cpus(run)),
+        findings=sentences(records, found),
         verdict=_verdict(records, absences),
         run=run.run_id,
-        tiles=_tiles(records, absences, requested, run),
+        tiles=_tiles(records, absences, requested, found),
         suspicions=suspicion.lines(suspicion.suspicions(records, _facts(run, "topology").get("caches", []))),
         topology=topology_svg(_facts(run, "topology")) if run.host else "",
         no_topology=_no_topology(records, run),
@@ -200,20 +202,22 @@ def _cpus(run: RunInfo) -> int:
 
 
 def _tiles(
-    records: Sequence[Record], absences: Sequence[Absence], requested: Collection[str], run: RunInfo
+    records: Sequence[Record],
+    absences: Sequence[Absence],
+    requested: Collection[str],
+    found: Figures,
 ) -> list[Tile]:
-    found = figures(records, _cpus(run))
     tiles = []
-    for key, (figure, of) in found.items():
-        title, record = figure, of
+    for key, (title, figure) in found.items():
         # The section on clocks lists the frequency of every core.
         if key == "core_frequency" or INSTRUMENT_OF[key] not in requested:
             continue
-        if record is None and key in MEMORY_PAGES and (record := farthest(records, key)) is not None:
-            title = title.replace("Memory latency", f"Latency at {size(value_of(record, 'footprint_bytes'))}")
+        record = farthest(records, key) if figure is None and key in MEMORY_PAGES else figure
         if record is None:
             tiles.append(Tile(title, absent=why_no_figure(records, absences, key)))
             continue
+        at = f"Latency at {size(value_of(record, 'footprint_bytes'))}"
+        name = title.replace("Memory latency", at) if figure is None else title
         scale = scale_for(record.unit, record.value)
         best = "–" if record.best is None else number(record.best / scale.factor)
         lines = [
@@ -225,7 +229,7 @@ def _tiles(
         if modes := modes_of(records, record):
             big, counts = modes_texts(modes)
             lines.insert(0, f"{counts}; median {show(record.value, record.unit)}")
-        tiles.append(Tile(title, big, lines, command_of(record), _strip(record), record.flags))
+        tiles.append(Tile(name, big, lines, command_of(record), _strip(record), record.flags))
     if (pair := balance(found)) is not None:
         peak, triad = pair
         threads = found["triad_all"][0].partition(", ")[2]

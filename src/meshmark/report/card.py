@@ -20,6 +20,7 @@ from meshmark.store.run import Absence, RunInfo
 
 SCHEMA = 1
 Figure = dict[str, Any]
+Figures = Mapping[str, tuple[str, Record | None]]  # title and record by key
 
 
 def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
@@ -35,7 +36,7 @@ def _max_threads(records: Sequence[Record], instrument: str) -> float:
     return max((value_of(r, "threads") for r in records if r.instrument == instrument), default=1)
 
 
-def balance(found: Mapping[str, tuple[str, Record | None]]) -> tuple[Record, Record] | None:
+def balance(found: Figures) -> tuple[Record, Record] | None:
     """Fp64 peak and triad with the same number of threads; None if there is no such pair."""
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]
     if peak and triad and triad.value > 0 and peak.conditions.get("threads") == triad.conditions.get("threads"):

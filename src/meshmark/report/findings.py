@@ -6,17 +6,15 @@ flagged records says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from meshmark.measure.repetitions import quality
-from meshmark.report.card import MEMORY_PAGES, balance, farthest, figures
+from meshmark.report.card import MEMORY_PAGES, Figures, balance, farthest
 from meshmark.report.selection import modes_of, modes_texts, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import number, percent, show, size
-
-Found = Mapping[str, tuple[str, Record | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +42,14 @@ REMEDIES: Final = {
 }
 
 
-def sentences(records: Sequence[Record], cpus: int = 0) -> list[Sentence]:
+def sentences(records: Sequence[Record], found: Figures) -> list[Sentence]:
     """What the machine does, one sentence a subject.
 
     Args:
-        cpus: Number of CPUs of the host; 0: unknown.
+        found: The figures of the records, see `card.figures`.
     """
     if len({(r.machine, r.source) for r in records}) != 1:
         return []  # of several machines, or of none
-    found = figures(records, cpus)
     made = [one for make in _SUBJECTS if (one := make(records, found)) is not None]
     if records[0].source == "host":
         return made
@@ -90,7 +87,7 @@ def _sentence(text: str, *used: Record | None) -> Sentence:
     return Sentence(f"{text}.", tuple(sorted({f for r in used if r for f in r.flags})))
 
 
-def _caches(records: Sequence[Record], _: Found) -> Sentence | None:
+def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
     """What the curve of latency finds of each claimed cache: where its fastest plateau ends."""
     levels: dict[float, Record] = {}
     for r in records:
@@ -101,20 +98,20 @@ def _caches(records: Sequence[Record], _: Found) -> Sentence | None:
             continue  # a level between was not found, so this one is not the cache with this claim
         if claimed not in levels or (bool(r.flags), r.value) < (bool(levels[claimed].flags), levels[claimed].value):
             levels[claimed] = r
-    parts = []
-    for claimed, r in sorted(levels.items()):
-        parts.append(f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}")
+    parts = [
+        f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}"
+        for claimed, r in sorted(levels.items())
+    ]
     return _sentence(f"Caches hold at least (claimed): {_series(parts)}", *levels.values()) if parts else None
 
 
-def _memory(records: Sequence[Record], found: Found) -> Sentence | None:
+def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
     one, both = found["triad_one"][1], found["triad_all"][1]
-    parts = []
+    rates = ""
     if one is not None and both is not None and one is not both:
-        parts.append(f"{_value(records, one)} on one CPU and {_value(records, both)} on {_threads(both)}")
+        rates = f"Triad reaches {_value(records, one)} on one CPU and {_value(records, both)} on {_threads(both)}"
     elif (triad := both or one) is not None:
-        parts.append(f"{_value(records, triad)} on {_threads(triad)}")
-    rates = f"Triad reaches {parts[0]}" if parts else ""
+        rates = f"Triad reaches {_value(records, triad)} on {_threads(triad)}"
     latency = next((r for k in MEMORY_PAGES if (r := found[k][1]) is not None), None)
     latency = latency or next((r for k in MEMORY_PAGES if (r := farthest(records, k)) is not None), None)
     if latency is None:
@@ -129,7 +126,7 @@ def _memory(records: Sequence[Record], found: Found) -> Sentence | None:
     return _sentence(text, one, both, latency)
 
 
-def _under_load(records: Sequence[Record], found: Found) -> Sentence | None:
+def _under_load(records: Sequence[Record], found: Figures) -> Sentence | None:
     knees = [r for r in records if r.metric == "knee_bandwidth" and r.value > 0]
     if not knees:
         return None
@@ -144,7 +141,7 @@ def _under_load(records: Sequence[Record], found: Found) -> Sentence | None:
     return _sentence(text, knee, triad if share else None)
 
 
-def _compute(records: Sequence[Record], found: Found) -> Sentence | None:
+def _compute(records: Sequence[Record], found: Figures) -> Sentence | None:
     peak, pair = found["peak_fp64"][1], balance(found)
     if peak is None:
         return None
@@ -169,5 +166,5 @@ def _series(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-_Subject = Callable[[Sequence[Record], Found], Sentence | None]
+_Subject = Callable[[Sequence[Record], Figures], Sentence | None]
 _SUBJECTS: Final[tuple[_Subject, ...]] = (_memory, _caches, _under_load, _compute)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from meshmark.report.card import figures
 from meshmark.report.findings import REMEDIES, sentences, trust
 from meshmark.store.record import FLAGS, Record
 from support import made_run
@@ -15,7 +16,7 @@ NBSP = "\u00a0"
 
 
 def texts(records: list[Record], cpus: int = 2) -> list[str]:
-    return [str(s).replace(NBSP, " ") for s in sentences(records, cpus)]
+    return [str(s).replace(NBSP, " ") for s in sentences(records, figures(records, cpus))]
 
 
 def triad(threads: int, value: float, flags: tuple[str, ...] = ()) -> Record:
@@ -77,7 +78,8 @@ def test_load_and_arithmetic_are_put_beside_what_limits_them() -> None:
 
 
 def test_a_sentence_carries_the_flags_of_what_it_rests_on() -> None:
-    (found,) = sentences([triad(1, 25e9, ("disturbed",)), triad(2, 47e9, ("stolen",))], 2)
+    records = [triad(1, 25e9, ("disturbed",)), triad(2, 47e9, ("stolen",))]
+    (found,) = sentences(records, figures(records, 2))
     assert found.flags == ("disturbed", "stolen") and str(found).endswith(". (disturbed, stolen)")
 
 

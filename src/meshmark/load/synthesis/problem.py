@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, near
 from meshmark.load.metrics import Linear, Metric, Metrics
 from meshmark.load.profile import TargetProfile
 from meshmark.load.program import spinning
@@ -164,10 +164,7 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
     for key in ("kernels", "without"):
         for k in getattr(target, key):
             if k not in known:
-                import difflib
-
-                near = difflib.get_close_matches(k, sorted(known), 1, 0.5)
-                also = f"did you mean {near[0]}?" if near else f"the calibration data have {', '.join(sorted(known))}"
+                also = near(k, known) or f"the calibration data have {', '.join(sorted(known))}"
                 raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {also}")
     needed = frozenset().union(*(metrics[m].names for m in target.metrics)) if target.metrics else frozenset()
     missing = sorted(needed - table.columns.keys())
