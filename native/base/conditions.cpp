@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <span>
 
 #include "clock.hpp"
 #include "options.hpp"
@@ -50,36 +50,32 @@ constexpr double kOthers = 0.05;     // share of the CPUs' time that other proce
 constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
 
 /// The exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by over 1 %
-/// (Theil and Sen); none if the ratios of the samples are too few or too close for one.
-std::optional<double> exponent_of(const std::vector<double>& ratios, const std::vector<double>& values) {
+/// (Theil and Sen). Too few samples show none: then the value is taken to be as slow as the clock.
+double exponent_of(const std::vector<double>& ratios, std::span<const double> values) {
   constexpr std::size_t kMin = 4;
-  constexpr double kSpread = 1.05;
-  if (values.size() < kMin || ratios.size() != values.size()) return std::nullopt;
-  std::vector<double> sorted = ratios;
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t tenth = sorted.size() / 10;
-  if (sorted[sorted.size() - 1 - tenth] < kSpread * sorted[tenth]) return std::nullopt;
+  if (values.size() < kMin) return 1;
   std::vector<double> exponents;
   for (std::size_t i = 0; i < values.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (const double apart = std::log(ratios[i] / ratios[j]);
           std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
         exponents.push_back(std::log(values[i] / values[j]) / apart);
-  if (exponents.size() < kMin) return std::nullopt;
-  return median(exponents);
+  return exponents.empty() ? 1 : median(exponents);
 }
 
-/// Whether fixed work took longer than at its best beside a part of the samples, and the value depends on it by more
-/// than the interval may be wide. If the samples do not show that, the value may depend on it if that part is most.
+/// Whether the clock changed from sample to sample, and the value follows it by more than the interval may be wide. A
+/// clock that is the same during all samples is a condition of the value: processors choose it by the kind of work.
 bool clock_varied(const Progress& p, double percent) {
-  const double share = p.share_marked(kSlowClock);
-  if (share <= 0.1 || p.samples[0].size() != p.marks.size()) return false;
+  constexpr double kSpread = 1.05;
   // Samples of an earlier output have no ratios.
-  if (p.reference_ratios.size() > p.samples[0].size()) return share > 0.5;
-  const auto of_now = p.samples[0].end() - static_cast<std::ptrdiff_t>(p.reference_ratios.size());
-  const auto exponent = exponent_of(p.reference_ratios, {of_now, p.samples[0].end()});
-  if (!exponent) return share > 0.5;
-  return 100 * std::fabs(std::expm1(*exponent * std::log(median(p.reference_ratios)))) > percent;
+  const std::size_t n = p.clock_ratios.size();
+  if (n < 2 || n > p.samples[0].size()) return false;
+  std::vector<double> sorted = p.clock_ratios;
+  std::sort(sorted.begin(), sorted.end());
+  const double spread = sorted[n - 1 - n / 10] / sorted[n / 10];
+  if (spread < kSpread) return false;
+  const double exponent = exponent_of(p.clock_ratios, std::span(p.samples[0]).last(n));
+  return 100 * std::fabs(std::expm1(exponent * std::log(spread))) / 2 > percent;
 }
 
 std::vector<std::string> flags_of(const Progress& p, double percent, const OtherUse::Shares& other, double elapsed_s) {
@@ -178,7 +174,7 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   conditions["steal_share"] = shares.stolen;
   conditions["others_share"] = shares.others;
   if (!point.once) conditions["interval_asked"] = percent / 100;
-  conditions["canary_ratio"] = p.reference_ratios.empty() ? json(nullptr) : json(median(p.reference_ratios));
+  conditions["canary_ratio"] = p.clock_ratios.empty() ? json(nullptr) : json(median(p.clock_ratios));
   conditions["disturbed_share"] = p.share_marked(kSwitched | kDisturbed);
   conditions["load_1min"] = load_1min();
   conditions["shield"] = p.shielded ? (shield == "hold" ? "fifo+hold" : "fifo") : "none";

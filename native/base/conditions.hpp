@@ -16,7 +16,7 @@ struct Progress {
   std::size_t index = 0;
   std::vector<std::vector<double>> samples;  ///< per metric
   std::vector<int> marks;
-  std::vector<double> reference_ratios;  ///< per sample: time of the reference loop over its best time
+  std::vector<double> clock_ratios;  ///< per sample: time of the reference loop over its best time, the shorter of two
   std::string start;
   double spent_s = 0, overhead = 0;
   std::vector<std::string> flags;  ///< of its results, once it is done

@@ -8,7 +8,6 @@ enum Mark : int {
   kMoved = 1,       ///< a thread changed its CPU
   kSwitched = 2,    ///< a thread waited for its CPU or was preempted
   kFaulted = 4,     ///< a thread had page faults
-  kSlowClock = 8,   ///< the reference loop was slow before and after the sample: a lower clock frequency
   kDisturbed = 16,  ///< the reference loop was slow before or after the sample
   kLate = 32,       ///< a rank missed the scheduled start
   kStolen = 64,     ///< a hypervisor took the CPU: the thread neither ran nor waited

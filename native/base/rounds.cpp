@@ -11,8 +11,7 @@ namespace mm {
 namespace {
 
 constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work without memory accesses
-constexpr double kSlow =
-    1.05;  // ratio to the best time of the reference loop above which the clock or the CPU was slow
+constexpr double kDisturbedRatio = 1.5;             // no clock is that much slower during work of the same kind
 constexpr int kMaxSamples = 400;
 
 }  // namespace
@@ -91,7 +90,7 @@ void Rounds::visit(Progress& p) {
       point.prepare();
   }
   const Sample sample = take_sample(p);
-  p.reference_ratios.push_back(sample.reference_ratio);
+  p.clock_ratios.push_back(sample.clock_ratio);
   p.shielded = p.shielded || sample.real_time_s > 0;
   if (sample.values.size() != point.metrics.size())
     throw std::logic_error("a burst returned the wrong number of values");
@@ -132,9 +131,8 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
       if (span.switched > 0) sample.marks |= kSwitched;
       if (span.faults > 0) sample.marks |= kFaulted;
     }
-  if (before > kSlow && after > kSlow) sample.marks |= kSlowClock;
-  sample.reference_ratio = std::max(before, after);
-  if (sample.reference_ratio > 1.5) sample.marks |= kDisturbed;
+  if (std::max(before, after) > kDisturbedRatio) sample.marks |= kDisturbed;
+  sample.clock_ratio = std::min(before, after);  // an interruption of one of them is not the clock
   return sample;
 }
 

@@ -24,7 +24,7 @@ class Rounds {
   struct Sample {
     Values values;
     int marks = 0;
-    double reference_ratio = 1;  ///< the larger of before and after the burst
+    double clock_ratio = 1;  ///< reference_ratio() before or after the burst, the smaller
     double burst_s = 0;
     double real_time_s = 0;  ///< time of the team at real-time priority; 0: none
   };

@@ -333,10 +333,8 @@ TEST(Conditions, SamplesThatDifferMuchAreNoFlag) {
 
 /// A point whose samples had these values while fixed work took so much longer than at its best.
 Progress clocked(const std::vector<double>& ratios, const std::vector<double>& values) {
-  std::vector<int> marks;
-  for (const double ratio : ratios) marks.push_back(ratio > 1.05 ? kSlowClock : 0);
-  Progress p = progress(marks);
-  p.reference_ratios = ratios;
+  Progress p = progress(std::vector<int>(ratios.size(), 0));
+  p.clock_ratios = ratios;
   p.samples = {values};
   return p;
 }
@@ -347,22 +345,33 @@ TEST(Conditions, AClockThatVariedIsAFlagWhereItChangedTheValue) {
   EXPECT_EQ(flags_of(clocked(half, {2, 2, 2, 2, 2, 2, 2, 2})), Flags{}) << "the slow samples are like the others";
   EXPECT_EQ(flags_of(clocked(half, {1.05, 1.05, 1.05, 1.05, 1, 1, 1, 1})), varied);
   EXPECT_EQ(flags_of(clocked(half, {0.95, 0.95, 0.95, 0.95, 1, 1, 1, 1})), varied);
-  EXPECT_EQ(flags_of(clocked(half, {1.03, 1.03, 1.03, 1.03, 1, 1, 1, 1})), Flags{}) << "moves the median by 1.5 %";
-  // All are slow, to different extents.
+  EXPECT_EQ(flags_of(clocked(half, {1.03, 1.03, 1.03, 1.03, 1, 1, 1, 1})), Flags{}) << "1.5 % from the middle";
   const std::vector<double> all{1.1, 1.4, 1.15, 1.35, 1.2, 1.3, 1.25};
   EXPECT_EQ(flags_of(clocked(all, all)), varied) << "as the clock";
   EXPECT_EQ(flags_of(clocked(all, {2.01, 1.99, 2, 2.02, 2, 1.98, 2})), Flags{}) << "whatever the clock";
-  // The median is as it would be without them.
-  EXPECT_EQ(flags_of(clocked({1.2, 1.2, 1, 1, 1, 1, 1, 1}, {9, 9, 2, 2, 2, 2, 2, 2})), Flags{});
 }
 
-TEST(Conditions, WithoutACommonCourseAClockThatWasMostlySlowIsAFlag) {
+TEST(Conditions, AClockThatDidNotVaryIsNoFlag) {
+  const std::vector<double> falling{6, 5, 4, 3, 2, 1};
+  EXPECT_EQ(flags_of(clocked({1.3, 1.3, 1.31, 1.3, 1.3, 1.3}, falling)), Flags{}) << "other work has another clock";
+  EXPECT_EQ(flags_of(clocked({1, 1.01, 1.02, 1.03, 1.04, 1.04}, falling)), Flags{});
+  EXPECT_EQ(flags_of(clocked({1, 1, 1, 1, 1.4, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1.4, 1, 1, 1, 1, 1})), Flags{})
+      << "one of ten samples";
+}
+
+TEST(Conditions, AClockThatVariedIsAFlagWhereSamplesDoNotShowItsEffect) {
   const Flags varied{"clock_varied"};
-  EXPECT_EQ(flags_of(clocked({1.2, 1}, {2, 2})), Flags{});
-  EXPECT_EQ(flags_of(clocked({1.2, 1.2, 1}, {2, 2, 2})), varied) << "few samples";
-  EXPECT_EQ(flags_of(clocked({1.3, 1.3, 1.31, 1.3, 1.3, 1.3}, {2, 2, 2, 2, 2, 2})), varied) << "always alike";
+  EXPECT_EQ(flags_of(clocked({1.2}, {2})), Flags{});
+  EXPECT_EQ(flags_of(clocked({1.04, 1.08}, {2, 2})), Flags{});
+  EXPECT_EQ(flags_of(clocked({1.2, 1}, {2, 2})), varied) << "few samples";
   EXPECT_EQ(flags_of(clocked({1.1, 1.4, 1.1, 1.4, 1.1, 1.4}, {0, 0, 0, 0, 0, 0})), varied) << "no ratios of values";
-  EXPECT_EQ(flags_of(clocked({1.04, 1.04, 1.04, 1.04, 1.04, 1.04}, {1, 2, 3, 4, 5, 6})), Flags{});
+}
+
+TEST(Conditions, SamplesOfAnEarlierOutputSayNothingOfTheClock) {
+  Progress p = clocked({1, 1, 1.2, 1.2}, {9, 9, 9, 9, 2, 2, 2.4, 2.4});
+  EXPECT_EQ(flags_of(p), Flags{"clock_varied"}) << "the last four are of now";
+  p.samples = {{9, 9, 2, 2, 9, 9, 9, 9}};
+  EXPECT_EQ(flags_of(p), Flags{});
 }
 
 TEST(Conditions, TwoThreadsOnOneCpuAreOversubscribed) {
@@ -386,7 +395,7 @@ TEST(Conditions, AreThoseOfThePointAndWhatWasObserved) {
   EXPECT_FALSE(conditions.contains("huge_share"));
   EXPECT_EQ(conditions.at("interval_asked"), 0.02);
   EXPECT_GE(conditions.at("others_share"), 0);
-  p.reference_ratios = {1, 1.25, 3};
+  p.clock_ratios = {1.24, 1.25, 1.26};
   p.shielded = true;
   p.point.observe = [] { return json{{"observed_cpus", "9"}, {"k", 2}}; };
   p.point.check = [] { return Flags{"z", "migrated", "a"}; };

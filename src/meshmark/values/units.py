@@ -20,7 +20,7 @@ _SYMBOL: Final = {"B/s": "B/s", "flop/s": "FLOP/s", "op/s": "op/s", "Hz": "Hz"}
 FLAG_TEXT: Final = {
     "migrated": "a thread left the CPU it was placed on",
     "stolen": "the hypervisor took CPU time away",
-    "clock_varied": "the CPU ran slower than at its best, and the value follows it, or was measured only then",
+    "clock_varied": "the clock changed from sample to sample, and the value with it",
     "disturbed": "other work used the CPUs, interrupted a quarter of the samples, or slowed the canary down",
     "stopped": "the program was stopped, or ran out of time",
     "oversubscribed": "more threads than CPUs",
