@@ -11,7 +11,7 @@ namespace mm {
 namespace {
 
 constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work without memory accesses
-constexpr double kDisturbedRatio = 1.5;             // no clock is that much slower during work of the same kind
+constexpr double kDisturbedRatio = 1.5;            // no clock is that much slower during work of the same kind
 constexpr int kMaxSamples = 400;
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "source.hpp"
 #include "sys/files.hpp"
+#include "sys/words.hpp"
 
 namespace mm::watch {
 
@@ -46,10 +47,37 @@ void add_links(const Host& host, Board& board) {
                            {"kind", "by distance"}});
 }
 
+/// Data and unified caches, of the sizes that the kernel states. Each is read from its first CPU only.
+void add_caches(const Host& host, Board& board) {
+  constexpr int kMaxCaches = 16;  // of a CPU
+  std::map<int, std::size_t> component;
+  for (std::size_t i = 0; i < host.cpus.size(); ++i) component.emplace(host.cpus[i], i);
+  for (const int cpu : host.cpus)
+    for (int k = 0; k < kMaxCaches; ++k) {
+      const std::string at =
+          host.root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(k) + "/";
+      const std::vector<int> sharers = ids_of(first_line(at + "shared_cpu_list"));
+      if (sharers.empty()) break;
+      if (sharers.front() != cpu || first_line(at + "type") == "Instruction") continue;
+      const std::string size = first_line(at + "size");
+      const std::uint64_t unit = size.ends_with('M') ? 1 << 20 : size.ends_with('K') ? 1 << 10 : 1;
+      const std::int64_t level = number_in(at + "level", -1);
+      if (level <= 0 || leading_number(size) == 0) continue;
+      json cpus = json::array();
+      for (const int sharer : sharers)
+        if (const auto known = component.find(sharer); known != component.end()) cpus.push_back(known->second);
+      board.add("cache", {{"name", "L" + std::to_string(level) + " of CPU " + id_list(sharers)},
+                          {"level", level},
+                          {"size_bytes", unit * leading_number(size)},
+                          {"cpus", std::move(cpus)}});
+    }
+}
+
 }  // namespace
 
 void complete_host(const Host& host, Board& board) {
   add_memories(host, board);
+  add_caches(host, board);
   if (board.components("link") == 0) add_links(host, board);
 }
 

@@ -11,7 +11,8 @@ from axe import Screen, screens, violations
 from map_page import attentive, colours_match, go_to, known, open_raster, served
 
 from meshmark.watch.difference import Difference
-from meshmark.watch.frames import Header
+from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.rates import rates
 from meshmark.web.hub import Past
 from support.cli import start as start_command
 from support.waiting import listening, until
@@ -257,3 +258,88 @@ def test_axe_finds_no_violations(
     assert violations(page) == []
     assert wrong == []
     page.close()
+
+
+def small(seq: int) -> tuple[Header, Frame]:
+    """A machine with room for rates, and a frame of it."""
+    header = Header(
+        "host",
+        "small",
+        "",
+        0.1,
+        {
+            "node": ({"name": "node 0", "number": 0},),
+            "cpu": tuple({"name": f"CPU {i}", "number": i, "node": 0} for i in range(2)),
+            "memory": ({"name": "memory 0", "node": 0},),
+            "io": ({"name": "vda", "kind": "disk"}, {"name": "eth0", "kind": "network"}),
+            "cache": ({"name": "L3", "level": 3, "size_bytes": 2**25, "cpus": [0, 1]},),
+        },
+        tuple(Metric(f"{kind}.busy", "1", "busy", "time") for kind in ("cpu", "memory", "io")),
+    )
+    values: dict[str, list[float | None]] = {
+        "cpu.busy": [0.5, 0.999],
+        "cpu.user": [0.25, 0.0],
+        "cpu.system": [0.25, 0.999],
+        "memory.busy": [None],
+        "node.used": [1.2345e9 * seq],
+        "node.total": [2.0**34],
+        "io.busy": [0.01, None],
+        "io.in": [1.2e3 * seq, 0.0],
+        "io.out": [4.56e9, 0.7],
+    }
+    return header, Frame(seq, 0.1 * seq, 0.1, values, at=1.7e9 + seq)
+
+
+def test_a_small_machine_shows_names_shares_and_rates_together(browser: Any) -> None:
+    header, _ = small(1)
+    frames = [small(n)[1] for n in range(1, 4)]
+    page, wrong = attentive(browser)
+    page.goto(served(Past(header, 3, lambda begin, count: frames[begin : begin + count])))
+    page.locator("#state", has_text="3 frames").wait_for()
+    go_to(page, 2)
+    shown = page.locator("#map text").all_text_contents()
+    assert {"CPU 0", "50 %", "CPU 1", "100 %", "memory 0", "vda", "eth0"} <= {*shown}
+    assert "L3 32\u00a0MiB, shared by 2 CPUs" in shown
+    for kind in ("cpu", "memory", "io"):  # the same texts as in the terminal
+        for i in range(header.count(kind)):
+            assert rates(header, frames[2], kind, i) in shown, (kind, i)
+    page.locator('[data-component="memory:0"]').hover()
+    page.locator("#told", has_text="GiB used").wait_for()
+    page.locator("#numbers").uncheck()
+    page.wait_for_timeout(80)
+    assert "50 %" not in page.locator("#map text").all_text_contents()
+    assert wrong == []
+    page.close()
+
+
+def test_names_stay_when_numbers_are_switched_on(page: Any) -> None:
+    page.locator("#numbers").check()
+    go_to(page, 0)
+    texts = page.locator("#map text").all_text_contents()
+    assert {"1", "20"} <= {*texts}  # CPU 1, which is 20 % busy
+
+
+def test_the_map_can_be_zoomed_and_moved(page: Any) -> None:
+    def view() -> list[float]:
+        return [float(v) for v in page.locator("#map svg").get_attribute("viewBox").split()]
+
+    whole = view()
+    page.locator("#closer").click()
+    page.locator("#closer").click()
+    x, y, w, h = view()
+    assert w == pytest.approx(whole[2] / 2.25) and h == pytest.approx(whole[3] / 2.25)
+    assert x + w / 2 == pytest.approx(whole[2] / 2) and y + h / 2 == pytest.approx(whole[3] / 2)
+    box = page.locator("#map svg").bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + 100)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 150, box["y"] + 80)
+    page.mouse.up()
+    assert view()[0] > x and view()[1] > y and view()[2:] == [pytest.approx(w), pytest.approx(h)]
+    page.locator('[data-component="cpu:0"]').focus()
+    page.keyboard.press("0")
+    assert view() == pytest.approx(whole)
+    page.keyboard.press("+")
+    assert view()[2] < whole[2]
+    page.keyboard.press("-")
+    page.keyboard.press("-")  # never farther than the whole map
+    assert view() == pytest.approx(whole)

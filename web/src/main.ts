@@ -10,6 +10,7 @@ import { PALETTES, STEPS, inkOn, stepOf } from "./palette";
 import { TimePlot } from "./plot";
 import type { Cell } from "./raster";
 import { Raster } from "./raster";
+import { rates } from "./rates";
 import "./style.css";
 import type { ComponentClass, Frame, Header } from "./types";
 import { CLASSES, isEstimated, useMetric, valueOf } from "./types";
@@ -46,6 +47,9 @@ class Page {
     get("narrow").addEventListener("click", () => this.range(1, 10));
     get("full").addEventListener("click", () => this.range(0, 100));
     get<HTMLInputElement>("numbers").addEventListener("change", () => this.paint());
+    get("closer").addEventListener("click", () => this.map?.zoom.by(1.5));
+    get("farther").addEventListener("click", () => this.map?.zoom.by(1 / 1.5));
+    get("fit").addEventListener("click", () => this.map?.zoom.fit());
     get("play").addEventListener("click", () => this.toggle());
     get("back").addEventListener("click", () => this.jump(this.at - 1));
     get("on").addEventListener("click", () => this.jump(this.at + 1));
@@ -136,6 +140,7 @@ class Page {
     get("source").textContent = { host: "this machine", model: "simulated", recording: "recorded" }[source] ?? source;
     this.estimated = new Set(CLASSES.filter((kind) => isEstimated(header, kind)));
     this.map = new MeshMap(header, get("map"));
+    get<HTMLInputElement>("numbers").checked = header.map.roomy === true && !header.change;
     this.absent(header);
     if (header.change) return;
     this.view(header);
@@ -291,7 +296,8 @@ class Page {
     const share = valueOf(frame, useMetric(this.header!, kind), index);
     const likely = this.estimated.has(kind) && share !== null;
     const text = `${likely ? "~" : ""}${percent(share)}`;
-    return { step: stepOf(share, ...this.bounds), text, mark: likely ? "estimated" : "" };
+    const detail = this.map!.numbers ? rates(this.header!, frame, kind, index) : "";
+    return { step: stepOf(share, ...this.bounds), text, detail, mark: likely ? "estimated" : "" };
   }
 
   /** Who is busy, where it ran, and where its memory lies. */
@@ -350,7 +356,8 @@ class Page {
     const name = this.map.nameOf(kind, index);
     const share = this.toldCell ? this.toldCell.use : valueOf(frame, useMetric(this.header, kind), index);
     const use = share === null || share === undefined ? `not known: ${this.why(kind, index)}` : "";
-    let text = `${name}: ${use || useText(this.header, frame, kind, index, share!)}`;
+    const absolute = rates(this.header, frame, kind, index);
+    let text = `${name}: ${use || useText(this.header, frame, kind, index, share!)}${absolute ? `; ${absolute}` : ""}`;
     if (this.toldCell) {
       const { from_s, to_s } = this.toldCell;
       const { period_s } = this.header;

@@ -1,6 +1,7 @@
 /** The machine as SVG; a frame only changes classes of what changed. */
 
-import type { ComponentClass, Header } from "./types";
+import type { ComponentClass, Header, MapBox } from "./types";
+import { Zoom } from "./zoom";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,18 +9,28 @@ interface Piece {
   kind: ComponentClass;
   index: number;
   shapes: SVGElement[];
-  text: SVGTextElement | null;
+  texts: Texts | null;
   label: string;
   x: number;
   y: number;
   look: string;
   shown: string;
+  raised: boolean;
 }
 
-/** How a component looks: a step of colour (-1: not known), the number in it, and whether the number is only likely. */
+/** Texts of a box: its name, its number, and its rates where there is room; `wide` is the room in characters. */
+interface Texts {
+  name: SVGTextElement;
+  number: SVGTextElement;
+  detail: SVGTextElement | null;
+  wide: number;
+}
+
+/** How a component looks: a step of colour (-1: not known), the number in it, its rates, and whether the number is only likely. */
 export interface Look {
   step: number;
   text: string;
+  detail?: string;
   mark: "" | "estimated" | "unsure";
 }
 
@@ -34,6 +45,12 @@ function make<K extends keyof SVGElementTagNameMap>(
   return element;
 }
 
+const CHARACTER = 4.3; // width of a small letter, in units of the map
+
+function fitted(text: string, characters: number): string {
+  return text.length <= characters ? text : `${text.slice(0, Math.max(1, Math.floor(characters) - 1))}…`;
+}
+
 export function percent(share: number | null): string {
   if (share === null) return "?";
   const value = 100 * share;
@@ -46,6 +63,7 @@ export class MeshMap {
   private byKey = new Map<string, Piece>();
   private current = 0;
   private rings: SVGGElement;
+  readonly zoom: Zoom;
   numbers = false;
   onTold: (kind: ComponentClass, index: number) => void = () => {};
 
@@ -75,18 +93,36 @@ export class MeshMap {
       this.add("link", line.index, shape, null, (a[0] + b[0]) / 2, (a[1] + b[1]) / 2);
     }
     for (const s of map.switches) make("circle", { cx: s.x, cy: s.y, r: 8, class: "switch" }, this.svg);
+    for (const plate of map.plates ?? []) {
+      make("rect", { x: plate.x, y: plate.y, width: plate.w, height: plate.h, rx: 2, class: "plate" }, this.svg);
+      const at = { x: plate.x + plate.w / 2, y: plate.y + plate.h / 2 + 3, class: "plate-name" };
+      make("text", at, this.svg).textContent = fitted(plate.label, plate.w / CHARACTER);
+    }
     for (const box of map.boxes) {
       const shape = make("rect", { x: box.x, y: box.y, width: box.w, height: box.h, rx: 2, class: "box" }, this.svg);
-      const text =
-        box.w >= 17
-          ? make("text", { x: box.x + box.w / 2, y: box.y + box.h / 2 + 3.4, class: "label" }, this.svg)
-          : null;
-      if (text) text.textContent = box.label;
-      this.add(box.class, box.index, shape, text, box.x + box.w / 2, box.y + box.h / 2, box.label);
+      const texts = box.w >= 17 ? this.texts(box) : null;
+      this.add(box.class, box.index, shape, texts, box.x + box.w / 2, box.y + box.h / 2, box.label);
     }
     if (this.pieces[0]) this.pieces[0].shapes[0]!.setAttribute("tabindex", "0");
     this.svg.addEventListener("keydown", (event) => this.onKey(event));
+    this.zoom = new Zoom(this.svg, map.width, map.height);
     place.replaceChildren(this.svg);
+  }
+
+  private texts(box: MapBox): Texts {
+    if (this.header.map.roomy) {
+      const put = (x: number, y: number, anchor: string) => make("text", { x, y, class: `label ${anchor}` }, this.svg);
+      const [left, right] = [box.x + 7, box.x + box.w - 7];
+      const texts = { name: put(left, box.y + 13, "left"), number: put(right, box.y + 13, "right"), detail: put(left, box.y + box.h - 8, "left small") };
+      texts.name.textContent = box.label;
+      return { ...texts, wide: (box.w - 12) / CHARACTER };
+    }
+    const middle = box.x + box.w / 2;
+    const name = make("text", { x: middle, y: box.y + box.h / 2 + 3.4, class: "label" }, this.svg);
+    const number = make("text", { x: middle, y: box.y + box.h * (box.label ? 0.9 : 0.5) + (box.label ? 0 : 3.4), class: "label" }, this.svg);
+    if (box.label) number.style.fontSize = `${Math.min(9, 0.5 * box.h)}px`;
+    name.textContent = box.label;
+    return { name, number, detail: null, wide: 0 };
   }
 
   private hatch(): void {
@@ -100,13 +136,13 @@ export class MeshMap {
     make("line", { x1: 0, y1: 0, x2: 0, y2: 6, class: "hatch-line" }, pattern);
   }
 
-  private add(kind: ComponentClass, index: number, shape: SVGElement, text: SVGTextElement | null, x: number, y: number, label = ""): void {
+  private add(kind: ComponentClass, index: number, shape: SVGElement, texts: Texts | null, x: number, y: number, label = ""): void {
     const key = `${kind}:${index}`;
     let piece = this.byKey.get(key);
     if (piece) {
       piece.shapes.push(shape); // the other end of a link that goes round
     } else {
-      piece = { kind, index, shapes: [shape], text, label, x, y, look: "", shown: label };
+      piece = { kind, index, shapes: [shape], texts, label, x, y, look: "", shown: "", raised: false };
       this.byKey.set(key, piece);
       this.pieces.push(piece);
       shape.setAttribute("role", "img");
@@ -148,6 +184,7 @@ export class MeshMap {
     if (!best) return;
     from.shapes[0]!.setAttribute("tabindex", "-1");
     best.shapes[0]!.setAttribute("tabindex", "0");
+    this.zoom.reveal(best.x, best.y);
     best.shapes[0]!.focus();
   }
 
@@ -168,23 +205,35 @@ export class MeshMap {
   /** Colours everything; what has not changed is left alone. */
   show(lookOf: (kind: ComponentClass, index: number) => Look): void {
     for (const piece of this.pieces) {
-      const { step, text, mark } = lookOf(piece.kind, piece.index);
+      const { step, text, detail = "", mark } = lookOf(piece.kind, piece.index);
       const ink = step < 0 || mark === "unsure" ? "" : ` i${step}`;
       const look = `${mark === "unsure" ? "unsure" : step < 0 ? "unknown" : `s${step}`}${mark === "estimated" && step >= 0 ? " estimated" : ""}`;
+      const { texts } = piece;
       if (look !== piece.look) {
         // A bus is a link that is drawn as a box.
         for (const shape of piece.shapes)
           shape.setAttribute("class", `${shape.tagName === "polyline" ? "link" : "box"} ${look}`);
-        piece.text?.setAttribute("class", `label${ink}${mark === "unsure" ? " on-unsure" : ""}`);
+        const added = `${ink}${mark === "unsure" ? " on-unsure" : step < 0 ? " on-unknown" : ""}`;
+        for (const one of texts ? [texts.name, texts.number, texts.detail] : [])
+          if (one) one.setAttribute("class", `${one.getAttribute("class")!.replace(/ (i\d|on-unsure|on-unknown)/g, "")}${added}`);
         piece.look = look;
       }
-      if (piece.text) {
-        const shown = this.numbers ? text : piece.label;
-        if (shown !== piece.shown) {
-          piece.text.textContent = shown;
-          piece.shown = shown;
-        }
-      }
+      if (!texts) continue;
+      const shown = this.numbers ? `${text}\n${detail}` : "";
+      if (shown === piece.shown) continue;
+      piece.shown = shown;
+      texts.number.textContent = this.numbers ? (texts.detail ? (step < 0 ? "" : `${text} %`) : text) : "";
+      if (texts.detail) texts.detail.textContent = this.numbers ? fitted(detail, texts.wide) : "";
+      else if (piece.label && piece.raised !== this.numbers) raise(piece, this.numbers);
     }
   }
+}
+
+/** Moves the name of a box up and makes it smaller while its number is below it. */
+function raise(piece: Piece, raised: boolean): void {
+  const [box, name] = [piece.shapes[0]!, piece.texts!.name];
+  const [y, h] = [Number(box.getAttribute("y")), Number(box.getAttribute("height"))];
+  name.setAttribute("y", String(raised ? y + 0.38 * h : y + h / 2 + 3.4));
+  name.style.fontSize = raised ? `${Math.min(7, 0.36 * h)}px` : "";
+  piece.raised = raised;
 }

@@ -18,7 +18,9 @@ export interface MapBox {
 export interface MachineMap {
   width: number;
   height: number;
+  roomy?: boolean; // boxes have room for names, shares and rates
   boxes: MapBox[];
+  plates?: { x: number; y: number; w: number; h: number; label: string }[]; // shared caches
   lines: { index: number; points: [number, number][] }[];
   outlines: { x: number; y: number; w: number; h: number; label: string }[];
   switches: { x: number; y: number; label: string }[];

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+
+from meshmark.errors import UsageError, quoted
 
 # Options renamed in 0.1.0: command, old name, new name and renamed values. The old names will be removed in 0.2.0.
 # `Arguments::renamed` has those of the native placer's commands.
@@ -60,6 +63,17 @@ RootOption = Annotated[
         show_default=False,
     ),
 ]
+
+
+def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Callback of an option that names a file to write: its folder must exist, as a mistyped one is not to be made.
+
+    Raises:
+        UsageError: The folder does not exist.
+    """
+    if value is not None and not os.path.isdir(value.parent):  # noqa: PTH112 (which raises for long names)
+        raise UsageError(f"{param.opts[0]}: found no folder {quoted(value.parent)}", f"mkdir -p {value.parent}")
+    return value
 
 
 def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf"), default: str = "") -> Any:

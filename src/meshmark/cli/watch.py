@@ -14,7 +14,7 @@ import typer
 
 from meshmark.cli.completion import machines
 from meshmark.cli.console import say
-from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
+from meshmark.cli.options import RootOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[
 
 
 def record(
-    out: Annotated[Path, typer.Option("--out", help="file to write (Parquet)")],
+    out: Annotated[Path, typer.Option("--out", help="file to write (Parquet)", callback=in_folder)],
     rate: RateOption = 1.0,
     duration: Annotated[float, time_option("--duration", "stop after this time [at Ctrl-C]")] = 0.0,
     on: OnOption = None,
@@ -393,7 +393,16 @@ def replay(
     web: WebOption = False,
     page: Annotated[
         Path | None,
-        typer.Option("--html", help="write one self-contained page", show_default=False),
+        typer.Option("--html", help="write one self-contained page", show_default=False, callback=in_folder),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            help="write a trace for Perfetto or chrome://tracing (JSON; compressed as NAME.gz)",
+            show_default=False,
+            callback=in_folder,
+        ),
     ] = None,
     against: Annotated[
         Path | None,
@@ -417,15 +426,18 @@ def replay(
 ) -> None:
     """Replay a recording, or show the change between two.
 
-    example: meshmark replay night.parquet --web; meshmark replay night.parquet --html night.html
+    example: meshmark replay night.parquet --web; meshmark replay night.parquet --trace night.json.gz
     """
     from meshmark.watch.recording import Recording
 
     bounds = _bounds(low, high, palette)
     address = _address(web, host, port, token, token_file, no_token)
-    given = [name for name, value in (("--web", web), ("--html", page), ("--json", as_json)) if value]
+    forms = {"--web": web, "--html": page, "--trace": trace, "--json": as_json}
+    given = [name for name, value in forms.items() if value]
     if len(given) > 1:
-        raise UsageError(f"{given[1]}: found with {given[0]}; allowed: one of --web, --html, --json")
+        raise UsageError(f"{given[1]}: found with {given[0]}; allowed: one of {', '.join(forms)}")
+    if trace is not None and against is not None:
+        raise UsageError("--trace: found with --against; allowed: a trace of one recording")
     if page is not None:
         from meshmark.web.page import check_out
 
@@ -436,6 +448,12 @@ def replay(
     viewed = _viewed(recording.header, ctx)
     if against is not None:
         _replay_change(Recording(against), recording, page, web, as_json, address)
+    elif trace is not None:
+        from meshmark.watch.trace import write_trace
+
+        count = write_trace(recording, trace)
+        print(trace)
+        say(f"{count} events; open it with https://ui.perfetto.dev or chrome://tracing")
     elif as_json:
         _print_frames(recording.header, recording.frames())
     elif page is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from datetime import datetime
 from typing import ClassVar
 
 from rich.console import Group
@@ -15,6 +16,8 @@ from textual.widgets import Footer, Static
 
 from meshmark.errors import MeshmarkError
 from meshmark.terminal.map import draw, scale_text
+from meshmark.terminal.panels import HISTORY, activity, processes
+from meshmark.values.units import duration
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
@@ -36,7 +39,7 @@ class MeshApp(App[None]):
     """
 
     TITLE = "Meshmark"
-    CSS = "VerticalScroll { padding: 0 1; } #spots { color: $error; }"
+    CSS = "VerticalScroll { padding: 0 1; } #spots { color: $error; } #activity, #processes { margin-top: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
         Binding("space", "hold", "pause"),
@@ -66,8 +69,10 @@ class MeshApp(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="title")
         with VerticalScroll():
-            yield Static(id="map")
             yield Static(id="spots")
+            yield Static(id="map")
+            yield Static(id="activity")
+            yield Static(id="processes")
             yield Static(id="absent")
         yield Footer()
 
@@ -107,11 +112,19 @@ class MeshApp(App[None]):
         frame, spots = self._kept[self._at]
         low, high = self._bounds
         state = self._ended or ("live" if self._follows else f"paused, {len(self._kept) - 1 - self._at} frames back")
-        title = Text(f"{self.header.machine}  {self.header.source}  {frame.t_s:.6g} s  {state}", "bold", no_wrap=True)
+        title = Text(f"{self.header.machine}  {self.header.source}  {self._time(frame)}  {state}", "bold", no_wrap=True)
         self.query_one("#title", Static).update(Group(title, scale_text(low, high, self._palette)))
         picture = draw(self.header, self._map, frame, low, high, self._palette, self._numbers)
         self.query_one("#map", Static).update(picture)
         self.query_one("#spots", Static).update(Text("\n".join(str(s) for s in spots)))
+        shown = [frame for frame, _ in self._kept[max(0, self._at + 1 - HISTORY) : self._at + 1]]
+        self.query_one("#activity", Static).update(activity(self.header, shown))
+        self.query_one("#processes", Static).update(processes(frame) or "")
+
+    def _time(self, frame: Frame) -> str:
+        """Time since the start, and of the day if the source has a clock."""
+        since = duration(frame.t_s) if frame.t_s >= 60 or frame.t_s < 1e-3 else f"{frame.t_s:.1f} s"
+        return f"{since}  {datetime.fromtimestamp(frame.at):%H:%M:%S}" if frame.at > 0 else since
 
     def action_hold(self) -> None:
         """Pause at the current frame, or continue with the newest."""

@@ -9,11 +9,12 @@ from rich.style import Style
 from rich.text import Text
 
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.layout import Map
+from meshmark.watch.layout import Box, Map, Plate
 from meshmark.watch.palette import PALETTES, STEPS
 
 ACROSS: Final = 8.5  # pixels of the map per character, horizontally and vertically
 DOWN: Final = 15.0
+ROOMY_DOWN: Final = 27.0  # where boxes have three lines in the browser
 UNKNOWN: Final = "░"
 DIM: Final = "#57636f"  # colour of links with unknown utilisation
 
@@ -89,7 +90,7 @@ def draw(
         low: Share at which the lowest colour begins, 0 to 1.
         high: Share at which the highest colour ends, 0 to 1.
         palette: Name of the colour palette.
-        numbers: Write percentages instead of names into the boxes.
+        numbers: Write percentages into the boxes, beside the names where there is room, else in their place.
     """
     colours = PALETTES[palette]
     use_of = header.use
@@ -97,7 +98,7 @@ def draw(
     # The distance between nodes is a whole number of characters, so that all nodes of a grid look alike.
     across, down = (
         step / max(1, round(step / usual)) if step else usual
-        for step, usual in zip(machine_map.step, (ACROSS, DOWN), strict=True)
+        for step, usual in zip(machine_map.step, (ACROSS, ROOMY_DOWN if machine_map.roomy else DOWN), strict=True)
     )
     canvas = Canvas(int(machine_map.width / across) + 2, int(machine_map.height / down) + 2)
 
@@ -137,7 +138,8 @@ def draw(
         canvas.put(column(x), round(y / down - 0.4), "◆", dim)
     rows_of: dict[tuple[float, float], int] = {}  # by the corner of a box
     for x, y, w, h, label in machine_map.outlines:
-        inside = [b for b in machine_map.boxes if x <= b.x < x + w and y <= b.y < y + h]
+        all_boxes: list[Box | Plate] = [*machine_map.boxes, *machine_map.plates]
+        inside = [b for b in all_boxes if x <= b.x < x + w and y <= b.y < y + h]
         top = round(y / down)
         tops = sorted({b.y for b in inside})
         for b in inside:
@@ -145,6 +147,12 @@ def draw(
         for row in range(top, top + 1 + len(tops)):
             canvas.put(column(x), row, " " * (column(x + w) - column(x)), None)
         canvas.put(column(x + 4), top, label, dim)
+    for plate in machine_map.plates:
+        left = column(plate.x)
+        wide = max(1, column(plate.x + plate.w) - left)
+        row = rows_of.get((plate.x, plate.y), round((plate.y + 2) / down))
+        text = plate.label if len(plate.label) <= wide else plate.label[:wide]
+        canvas.put(left, row, text.center(wide, "─"), dim)
     for box in machine_map.boxes:
         use = share(box.component_class, box.index)
         step = step_of(use, low, high)
@@ -153,12 +161,14 @@ def draw(
         row = rows_of.get((box.x, box.y), round((box.y + 2) / down))
         mark = "~" if use is not None and use_of[box.component_class] in estimated else ""
         text = mark + percent(use) if numbers else box.label
-        shown = text if len(text) <= wide else ""
+        named = f"{box.label} {text}" if numbers and box.label else text
+        shown = named if len(named) <= wide else text if len(text) <= wide else ""
         if step >= 0:
             canvas.put(left, row, shown.center(wide), Style(color=_ink(colours[step]), bgcolor=colours[step]))
             continue
         canvas.put(left, row, UNKNOWN * wide, dim)
-        if not numbers and shown:
+        if box.label and len(box.label) + 2 <= wide:
+            shown = f" {box.label} "
             canvas.put(left + (wide - len(shown)) // 2, row, shown, dim)
     return canvas.text()
 

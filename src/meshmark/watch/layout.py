@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meshmark.values.units import size
 from meshmark.watch.frames import Header
 
 Point = tuple[float, float]
@@ -18,11 +19,40 @@ Point = tuple[float, float]
 PAD: Final = 14.0
 GAP: Final = 46.0  # between adjacent boxes: room for two lines and a label
 STUB: Final = 26.0  # length of each half of a wrap-around link
-CELL: Final = (34.0, 24.0)
-SMALL_CELL: Final = (20.0, 16.0)  # for nodes with many CPUs
-BAR: Final = 13.0
 LABEL: Final = 15.0
+CACHE: Final = 16.0  # height of the box of a shared cache
 SIDE: Final = 4.5  # half the distance between the two directions of a link
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """Sizes of boxes: of a CPU, of a bar across a node, and of a component without a node."""
+
+    cell: Point
+    bar: float
+    loose: Point
+
+    @staticmethod
+    def of(nodes: int, max_cpus: int) -> _Sizes:
+        """Small machines have room for rates beside the shares."""
+        if nodes <= 2 and max_cpus <= 16:
+            return ROOMY
+        return _Sizes((34.0, 24.0) if max_cpus <= 16 else (20.0, 16.0), 13.0, (80.0, 22.0))
+
+
+ROOMY: Final = _Sizes((100.0, 40.0), 34.0, (164.0, 36.0))
+ROOMY_WIDTH: Final = 330.0  # at least, of the content of a node: two components without a node beside each other
+
+
+@dataclass(frozen=True, slots=True)
+class Plate:
+    """A box with a text that never changes: a shared cache."""
+
+    x: float
+    y: float
+    w: float
+    h: float
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +81,12 @@ class Map:
     width: float = 0.0
     height: float = 0.0
     boxes: list[Box] = field(default_factory=list)
+    plates: list[Plate] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     outlines: list[tuple[float, float, float, float, str]] = field(default_factory=list)  # x, y, w, h, label: nodes
     switches: list[tuple[float, float, str]] = field(default_factory=list)
     step: tuple[float, float] = (0.0, 0.0)  # distance between adjacent nodes of a grid
+    roomy: bool = False  # boxes have room for names, shares and rates
 
     def to_json(self) -> dict[str, Any]:
         def n(value: float) -> float:
@@ -63,6 +95,7 @@ class Map:
         return {
             "width": n(self.width),
             "height": n(self.height),
+            "roomy": self.roomy,
             "boxes": [
                 {
                     "class": b.component_class,
@@ -75,6 +108,7 @@ class Map:
                 }
                 for b in self.boxes
             ],
+            "plates": [{"x": n(p.x), "y": n(p.y), "w": n(p.w), "h": n(p.h), "label": p.label} for p in self.plates],
             "lines": [{"index": one.index, "points": [[n(x), n(y)] for x, y in one.points]} for one in self.lines],
             "outlines": [
                 {"x": n(x), "y": n(y), "w": n(w), "h": n(h), "label": label} for x, y, w, h, label in self.outlines
@@ -149,17 +183,23 @@ def map_of(header: Header) -> Map:
                 buses[home].append(i)
 
     max_cpus = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
-    cell = CELL if max_cpus <= 16 else SMALL_CELL
-    columns = max(1, math.ceil(math.sqrt(max_cpus * 1.3)))
+    sizes = _Sizes.of(len(router_of), max_cpus)
+    cell = sizes.cell
+    made.roomy = roomy = sizes is ROOMY
+    columns = math.ceil(math.sqrt(max_cpus * 1.3))
+    if roomy:  # rows of up to six
+        columns = math.ceil(max_cpus / math.ceil(max_cpus / 6))
+    columns = max(1, columns)
     rows = max(1, math.ceil(max_cpus / columns))
-    inner = max(columns * cell[0], 2 * CELL[0])
+    caches = _shared_caches(header) if roomy else {}
+    inner = max(columns * cell[0], ROOMY_WIDTH if roomy else 68.0)
     bars = [
         kind
         for kind, some in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
         if any(k >= 0 for k in some)
     ]
     width = inner + 12.0
-    height = LABEL + rows * cell[1] + len(bars) * (BAR + 3.0) + 9.0
+    height = LABEL + rows * cell[1] + len(bars) * (sizes.bar + 3.0) + bool(caches) * (CACHE + 3.0) + 9.0
     step = made.step = (width + GAP, height + GAP)
 
     hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
@@ -172,7 +212,7 @@ def map_of(header: Header) -> Map:
         x, y = places[router]
         return (PAD + edge + (x - left) * step[0] + width / 2, PAD + edge + (y - top) * step[1] + height / 2)
 
-    _draw_nodes(made, header, centre, (width, height, inner), cell, columns, bars, by_node, buses, router_of)
+    _draw_nodes(made, header, centre, (width, height, inner), sizes, columns, bars, by_node, buses, router_of, caches)
     for r, name in enumerate(header.components.get("router", ())):
         if not is_bus[r] and r not in node_at:
             x, y = centre(r)
@@ -193,60 +233,95 @@ def map_of(header: Header) -> Map:
     made.width, made.height = max(xs, default=0) + PAD + edge, max(ys, default=0) + PAD + edge
     # Components without a node (devices, offline CPUs) are at the bottom.
     loose = [(kind, i) for kind in ("cpu", "memory", "io") for i in by_node[kind].get(-1, [])]
-    per_row = max(1, int((made.width - 2 * PAD + 6) // 86))
+    wide, high = sizes.loose
+    per_row = max(1, int((made.width - 2 * PAD + 6) // (wide + 6)))
     for k, (kind, i) in enumerate(loose):
         label = str(header.components[kind][i].get("name", i))
-        x, y = PAD + k % per_row * 86.0, made.height + k // per_row * 30.0
-        made.boxes.append(Box(kind, i, x, y, 80.0, 22.0, label))
+        x, y = PAD + k % per_row * (wide + 6), made.height + k // per_row * (high + 8)
+        made.boxes.append(Box(kind, i, x, y, wide, high, label))
     if loose:
-        made.height += 30.0 * math.ceil(len(loose) / per_row) + PAD
-        made.width = max(made.width, PAD + 80.0 + PAD)
+        made.height += (high + 8) * math.ceil(len(loose) / per_row) + PAD
+        made.width = max(made.width, PAD + min(per_row, len(loose)) * (wide + 6) - 6 + PAD)
     return made
+
+
+def _shared_caches(header: Header) -> dict[int, list[tuple[str, list[int]]]]:
+    """The last-level caches of each node: a text and the CPUs that share the cache."""
+    cpus = header.components.get("cpu", ())
+    caches = header.components.get("cache", ())
+    last = max((int(c["level"]) for c in caches), default=0)
+    found: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
+    for c in caches:
+        mine = [int(i) for i in c.get("cpus", ()) if 0 <= int(i) < len(cpus)]
+        if int(c["level"]) == last and mine:
+            found[int(cpus[mine[0]].get("node", -1))].append((f"L{last} {size(float(c['size_bytes']))}", mine))
+    return dict(found)
+
+
+def _own_caches(header: Header, cpus: Set[int]) -> str:
+    """The caches below the last level: `L1 32 KiB, L2 1 MiB` of each core; "" if unknown."""
+    caches = header.components.get("cache", ())
+    last = max((int(c["level"]) for c in caches), default=0)
+    found: dict[int, set[float]] = defaultdict(set)
+    for c in caches:
+        if int(c["level"]) < last and not cpus.isdisjoint(c.get("cpus", ())):
+            found[int(c["level"])].add(float(c["size_bytes"]))
+    return ", ".join(
+        f"L{level} {' or '.join(size(b) for b in sorted(sizes))}" for level, sizes in sorted(found.items())
+    )
 
 
 def _draw_nodes(
     made: Map,
     header: Header,
     centre: Any,
-    size: tuple[float, float, float],
-    cell: tuple[float, float],
+    size_of: tuple[float, float, float],
+    sizes: _Sizes,
     columns: int,
     bars: Sequence[str],
     by_node: Mapping[str, Mapping[int, list[int]]],
     buses: Mapping[int, list[int]],
     router_of: Sequence[int],
+    caches: Mapping[int, Sequence[tuple[str, list[int]]]],
 ) -> None:
-    width, height, inner = size
+    width, height, inner = size_of
+    cell, bar = sizes.cell, sizes.bar
+    below = sum(bar + 3.0 for b in bars if b in {"link", "memory"}) + bool(caches) * (CACHE + 3.0)
     for n, router in enumerate(router_of):
         cx, cy = centre(router)
         x0, y0 = cx - width / 2, cy - height / 2
         about = header.components["node"][n]
-        made.outlines.append((x0, y0, width, height, str(about.get("number", n))))
+        label = str(about.get("number", n))
+        if sizes is ROOMY:
+            own = _own_caches(header, set(by_node["cpu"].get(n, [])))
+            label = f"node {label}" + (f"; each core: {own}" if own else "")
+        made.outlines.append((x0, y0, width, height, label))
         y = y0 + LABEL
-        for kind in ("io", "cpu", "link", "memory"):
+        for kind in ("io", "cpu", "cache", "link", "memory"):
+            if kind == "cache":
+                mine_caches = caches.get(n, ())
+                for k, (text, sharers) in enumerate(mine_caches):
+                    wide = inner / len(mine_caches)
+                    of = f", shared by {len(sharers)} CPUs" if len(sharers) > 1 else ""
+                    made.plates.append(Plate(x0 + 6 + k * wide, y, wide - 2, CACHE, text + of))
+                y += bool(caches) * (CACHE + 3.0)
+                continue
             mine = buses.get(n, []) if kind == "link" else by_node[kind].get(n, [])
             if kind == "cpu":
                 wide = inner / max(1, min(columns, len(mine) or 1))
                 wide = max(cell[0], wide) if len(mine) <= columns else inner / columns
                 for k, i in enumerate(mine):
-                    name = header.components["cpu"][i].get("number", i)
-                    made.boxes.append(
-                        Box(
-                            "cpu",
-                            i,
-                            x0 + 6 + k % columns * wide,
-                            y + k // columns * cell[1],
-                            wide - 2,
-                            cell[1] - 2,
-                            str(name),
-                        )
-                    )
-                y = y0 + height - 6 - sum(BAR + 3.0 for b in bars if b in {"link", "memory"})
+                    name = str(header.components["cpu"][i].get("number", i))
+                    at = (x0 + 6 + k % columns * wide, y + k // columns * cell[1])
+                    label = f"CPU {name}" if sizes is ROOMY else name
+                    made.boxes.append(Box("cpu", i, *at, wide - 2, cell[1] - 2, label))
+                y = y0 + height - 6 - below
             elif kind in bars:
                 for k, i in enumerate(mine):
                     wide = inner / len(mine)
-                    made.boxes.append(Box(kind, i, x0 + 6 + k * wide, y, wide - 2, BAR))
-                y += BAR + 3.0
+                    name = str(header.components[kind][i].get("name", i)) if sizes is ROOMY else ""
+                    made.boxes.append(Box(kind, i, x0 + 6 + k * wide, y, wide - 2, bar, name))
+                y += bar + 3.0
 
 
 def _is_grid(header: Header, places: Sequence[Point]) -> bool:

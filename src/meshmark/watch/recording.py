@@ -119,7 +119,6 @@ class Recorder:
         self._waiting: list[tuple[float, str]] = []
         self._flushed_s = 0.0
         try:
-            out.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.part.open("xb")
         except FileExistsError:
             raise RecordingError(

@@ -80,3 +80,26 @@ def test_places_of_nodes_that_say_none() -> None:
     ]
     assert node_places(12, torus)[5] == (1.0, 1.0)
     assert node_places(2, [{1}, {0}]) == [(0.0, 0.0), (1.0, 0.0)]
+
+
+def test_a_small_machine_has_room_for_rates_and_shows_its_caches() -> None:
+    cpus = tuple({"name": f"CPU {i}", "number": i, "node": 0} for i in range(8))
+    caches = [{"name": f"L2 {i}", "level": 2, "size_bytes": 2**20, "cpus": [i]} for i in range(8)]
+    caches += [{"name": f"L3 {i}", "level": 3, "size_bytes": 2**25, "cpus": [*range(4 * i, 4 * i + 4)]} for i in (0, 1)]
+    parts: dict[str, Any] = {
+        "node": ({"name": "node 0", "number": 0},),
+        "cpu": cpus,
+        "memory": ({"name": "memory 0", "node": 0},),
+        "io": ({"name": "vda", "kind": "disk"}, {"name": "eth0", "kind": "network"}),
+        "cache": tuple(caches),
+    }
+    h = Header("host", "test", "", 1.0, parts, ())
+    m = map_of(h)
+    whole(h, m)
+    assert m.roomy and len(m.plates) == 2
+    assert [p.label for p in m.plates] == ["L3 32\u00a0MiB, shared by 4 CPUs"] * 2
+    assert m.outlines[0][4] == "node 0; each core: L2 1\u00a0MiB"
+    for p in m.plates:  # between the CPUs and the memory, on no box
+        assert all(p.y >= b.y + b.h or p.y + p.h <= b.y for b in m.boxes)
+    many = {**parts, "cpu": tuple({**cpus[0], "number": i} for i in range(40))}
+    assert not map_of(Header("host", "test", "", 1.0, many, ())).roomy
