@@ -58,7 +58,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         models=[ModelRow(n, f"the machine {n}, as its makers described it") for n in ("gs1280-4", "gs1280-8", "p690")],
         workloads=["hot_spot", "swap"],
         simulate=lambda machine, workload: simulated(machine, workload, None, 20, 500e-9),
-        runs=lambda: [RunRow("survey-1", "n042", "2026-11-21T07:15:28Z", 412, ["latency", "bandwidth", "lines"])],
+        runs=lambda: [
+            RunRow("survey", "survey-1", "n042", "2026-11-21T07:15:28Z", 412, ["latency", "bandwidth", "lines"])
+        ],
         report=lambda _: REPORT,
         loads=LoadFolders((loads,)),
     )

@@ -97,7 +97,7 @@ class Site:
             "recordings": folder,
             "models": [ModelRow("m1", "one"), ModelRow("m2", "two")],
             "workloads": ["hot_spot", "swap"],
-            "runs": lambda: [RunRow("run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
+            "runs": lambda: [RunRow("survey", "run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
             "simulate": simulate,
             "report": report,
             "idle_s": 0.4,

@@ -234,7 +234,7 @@ def test_a_model_that_fails_is_one_line_and_is_tried_again(folder: Path) -> None
 
 
 def test_a_report_is_made_once_and_stands_alone(folder: Path) -> None:
-    site = Site(folder, runs=lambda: [RunRow("r1", "n042", "", 1, ["latency"], 1)])
+    site = Site(folder, runs=lambda: [RunRow("survey", "r1", "n042", "", 1, ["latency"], 1)])
     for _ in range(2):
         status, body, headers = site.get("report/r1")
         assert status == 200 and b"the report" in body

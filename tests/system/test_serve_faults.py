@@ -46,7 +46,7 @@ def test_names_that_are_no_text_are_listed_without_an_address(folder: Path, tmp_
         (loads / name).mkdir(parents=True)
         (loads / name / load_run.JOURNAL).write_text("{}\n")
     bad = os.fsdecode(b"run\xff")
-    site = Site(folder, loads=LoadFolders([loads]), runs=lambda: [RunRow(bad, "n\ud800", "", 1, ["latency"])])
+    site = Site(folder, loads=LoadFolders([loads]), runs=lambda: [RunRow("survey", bad, "n\ud800", "", 1, ["latency"])])
     status, body, _ = site.get("")
     text = body.decode()
     assert status == 200 and "night.parquet/" in text  # the others are as before

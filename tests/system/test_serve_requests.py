@@ -222,7 +222,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> list[ASGIApp]:
         models=[ModelRow("m1", "one")],
         workloads=["swap"],
         simulate=lambda name, _: (header(name), [frame(n) for n in range(1, 4)]),
-        runs=lambda: [RunRow("run 1/α", "n042", "", 7, ["latency"], 1)],
+        runs=lambda: [RunRow("survey", "run 1/α", "n042", "", 7, ["latency"], 1)],
         report=lambda _: b"<p>",
         loads=LoadFolders([folder]),
     )

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.cli.process import ended
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from meshmark.store.store import Store
+
+WRAPS: Final = 28  # columns of a table that need this many characters or more may wrap
 
 
 def say(text: str) -> None:
@@ -39,6 +43,7 @@ def interruptible(after: str) -> Iterator[None]:
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print objects as JSON Lines, or as a table, in blocks if it is wider than the terminal."""
     if as_json:
         for row in rows:
             print(json.dumps(row, default=str))
@@ -46,15 +51,43 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     if not rows:
         return
     from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 200
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    texts = [{k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in row.items()} for row in rows]
+    for number, names in enumerate(_blocks(texts, console.width)):
+        if number:
+            console.print()
+        console.print(_block(texts, names))
+
+
+def _widths(texts: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    """The width that each column needs."""
+    return {k: min(WRAPS, max(len(k), *(len(row.get(k, "")) for row in texts))) for k in texts[0]}
+
+
+def _blocks(texts: Sequence[Mapping[str, str]], width: int) -> list[list[str]]:
+    """The columns of tables below each other that fit the width; each begins with the first column."""
+    needs = _widths(texts)
+    first, *others = needs
+    blocks = [[first]]
+    for name in others:
+        if len(blocks[-1]) > 1 and sum(needs[k] + 2 for k in (*blocks[-1], name)) - 2 > width:
+            blocks.append([first])
+        blocks[-1].append(name)
+    return blocks
+
+
+def _block(texts: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in rows[0]:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
-    width = None if sys.stdout.isatty() else 200
-    Console(width=width, highlight=False, markup=False, emoji=False).print(table)
+    needs = _widths(texts)
+    for name in names:
+        table.add_column(name, min_width=needs[name], no_wrap=needs[name] < WRAPS)
+    for row in texts:
+        table.add_row(*(row.get(name, "") for name in names))
+    return table
 
 
 class counted:  # noqa: N801 (used like a function)

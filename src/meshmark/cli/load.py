@@ -6,19 +6,18 @@ import contextlib
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from meshmark.cli.console import interruptible, print_rows, progress_of_plan, say
 from meshmark.cli.init import register as register_init
-from meshmark.cli.load_base import base_variants, cpus_of
+from meshmark.cli.load_base import base_variants, check_idle, cpus_of
 from meshmark.cli.load_live import Live
 from meshmark.cli.load_watch import WatchOption, watched
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, in_folder
 from meshmark.cli.study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values import grammar
@@ -45,7 +44,6 @@ register_init(
     "meshmark load base --quick (once a machine); meshmark load make FILE; meshmark load run FILE --programs programs",
 )
 
-BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them
 BaseOption = Annotated[
     str, typer.Option("--base", help="run with calibration data [the newest of this machine]", show_default=False)
 ]
@@ -58,25 +56,6 @@ MetricsOption = Annotated[
     Path | None, typer.Option("--metrics", help="file with additional metrics (TOML)", show_default=False)
 ]
 ScenarioArgument = Annotated[Path, typer.Argument(help="scenario file (TOML)", show_default=False)]
-
-
-def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
-    """Busy share of these CPUs, 0 to 1, measured while this process sleeps."""
-
-    def cpu_ticks() -> tuple[int, int]:
-        busy = total = 0
-        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
-            name, _, rest = line.partition(" ")
-            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
-                ticks = [int(x) for x in rest.split()[:8]]
-                total += sum(ticks)
-                busy += sum(ticks) - ticks[3] - ticks[4]
-        return busy, total
-
-    before = cpu_ticks()
-    time.sleep(seconds)
-    after = cpu_ticks()
-    return (after[0] - before[0]) / max(1, after[1] - before[1])
 
 
 @app.command("kernels")
@@ -165,14 +144,7 @@ def base(
     from meshmark.measure.survey import load_run, run_survey
 
     steps = base_spec(quick, spec)
-    busy = _others_busy(tuple(sorted(os.sched_getaffinity(0))))
-    if busy > BUSY:
-        busy_text = f"load base: other processes use {100 * busy:.0f} % of the CPUs; allowed: {100 * BUSY:.0f} %"
-        if not force:
-            raise MeshmarkError(
-                busy_text, "stop them, restrict this command to idle CPUs (taskset -c 4-7 meshmark …), or use --force"
-            )
-        say(f"warning: {busy_text}; programs generated from these data will be too short on an idle machine")
+    check_idle(force)
     runs = data_home() / "runs"
     folder = out or (last_base(runs, host_id()) if resume else None)
     if resume and folder is None:
@@ -311,6 +283,9 @@ def run(
         typer.Option("--repetitions", min=1, max=100, help="repetitions of every run; intervals with --alone need 4"),
     ] = 1,
     seed: Annotated[int, typer.Option("--seed", help="seed for the order of runs")] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="take missing calibration data on a busy machine too; they are flagged")
+    ] = False,
     watch: WatchOption = False,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
@@ -345,8 +320,14 @@ def run(
     check_scenario(found, here, files)
     kept = None if no_store else store or data_home() / "store"
     if missing:
-        with interruptible("completed programs are kept"):
-            files |= _made(found, missing, programs or folder / "programs", base_name, on, rounds, trial_s, store)
+        made_in = programs or folder / "programs"
+        _take_base(base_name, force, store)
+        trials = f"up to {rounds} trials of {trial_s:g} s for each" if rounds else "without trials"
+        say(f"meshmark: generating {len(missing)} programs in {made_in}, {trials}")
+        with interruptible(
+            f"completed programs are in {made_in}; the same command with --programs {made_in} uses them"
+        ):
+            files |= _made(found, missing, made_in, base_name, on, rounds, trial_s)
     if compared:
         _compared(found, folder, files, here, alone, repetitions, seed, as_json, kept)
     else:
@@ -366,7 +347,9 @@ def _single(
 
     try:
         with (
-            interruptible(f"the partial run is in {folder}"),
+            interruptible(
+                f"the partial run is kept: meshmark load show {folder}; to run it again, choose another --out"
+            ),
             watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
         ):
@@ -446,6 +429,27 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     return files, missing
 
 
+def _take_base(base_name: str, force: bool, store: Path | None) -> None:
+    """Measure quick calibration data if this machine has none; an interrupted quick run is resumed.
+
+    Raises:
+        MeshmarkError: The machine is busy.
+    """
+    from meshmark.load.base import SPECS, base_run, base_runs
+    from meshmark.machine.facts import host_id
+
+    runs, machine = data_home() / "runs", host_id()
+    if base_name or base_run(runs, machine) is not None:
+        return
+    newest = next(iter(base_runs(runs, machine)), None)
+    begun = newest is not None and newest.spec == SPECS[True]
+    say(
+        "meshmark: this machine has no calibration data; "
+        + ("resuming the interrupted quick ones" if begun else "measuring quick ones first, once, about 2 minutes")
+    )
+    base(quick=True, resume=begun, force=force, store=store)
+
+
 def _made(
     scenario: Scenario,
     missing: list[Member],
@@ -454,17 +458,10 @@ def _made(
     cpus: tuple[int, ...],
     rounds: int,
     trial_s: float,
-    store: Path | None,
 ) -> dict[str, Path]:
-    """Generate these programs, from quick calibration data if there are none."""
+    """Generate these programs."""
     from dataclasses import replace
 
-    from meshmark.load.base import base_run
-    from meshmark.machine.facts import host_id
-
-    if not base_name and base_run(data_home() / "runs", host_id()) is None:
-        say("meshmark: this machine has no calibration data; measuring quick ones first")
-        base(quick=True, force=True, store=store)
     todo = replace(scenario, programs=tuple(missing))
     return {p.profile.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
 
@@ -514,7 +511,10 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="RUN_A", help="run as for load show, or a folder of repeated runs")],
     second: Annotated[str, typer.Argument(metavar="RUN_B", help="likewise")],
     html: Annotated[
-        Path | None, typer.Option("--html", help="write a page with both charts on one time axis", show_default=False)
+        Path | None,
+        typer.Option(
+            "--html", help="write a page with both charts on one time axis", show_default=False, callback=in_folder
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

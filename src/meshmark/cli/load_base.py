@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from meshmark.cli.console import say
 from meshmark.errors import MeshmarkError, UsageError
@@ -12,6 +14,44 @@ from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.load.variants import Variant
+
+BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them
+
+
+def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
+    """Busy share of these CPUs, 0 to 1, measured while this process sleeps."""
+
+    def cpu_ticks() -> tuple[int, int]:
+        busy = total = 0
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
+            name, _, rest = line.partition(" ")
+            if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+                ticks = [int(x) for x in rest.split()[:8]]
+                total += sum(ticks)
+                busy += sum(ticks) - ticks[3] - ticks[4]
+        return busy, total
+
+    before = cpu_ticks()
+    time.sleep(seconds)
+    after = cpu_ticks()
+    return (after[0] - before[0]) / max(1, after[1] - before[1])
+
+
+def check_idle(force: bool) -> None:
+    """Calibration data of a busy machine are refused, or with `force` taken with a warning.
+
+    Raises:
+        MeshmarkError: Other processes use the CPUs.
+    """
+    busy = _others_busy(tuple(sorted(os.sched_getaffinity(0))))
+    if busy <= BUSY:
+        return
+    text = f"calibration data: other processes use {100 * busy:.0f} % of the CPUs; allowed: {100 * BUSY:.0f} %"
+    if not force:
+        raise MeshmarkError(
+            text, "stop them, restrict this command to idle CPUs (taskset -c 4-7 meshmark …), or use --force"
+        )
+    say(f"warning: {text}; programs generated from these data will be too short on an idle machine")
 
 
 def cpus_of(text: str) -> tuple[int, ...]:

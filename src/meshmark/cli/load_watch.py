@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from meshmark.cli.console import say
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.native import end_with_parent
 
 WatchOption = Annotated[
@@ -43,6 +43,10 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
         return
     if (folder / JOURNAL).exists():
         raise UsageError(f"{folder}: contains a run already", "name another folder with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise MeshmarkError(f"--watch: {quoted(folder)}: {why.strerror or why}") from why
     out = folder / RECORDING
     part = out.with_name(out.name + ".part")
     argv = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]

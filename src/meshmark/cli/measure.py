@@ -228,7 +228,7 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
     from meshmark.terminal.tables import print_tables
 
     with progress(plan.budget_s) as report:
-        results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None)
+        results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None, stops_at_refusal=True)
     records = pool_steps((result.step, result.reading.records) for result in results)
     absences = unique(absence for result in results for absence in result.reading.absences)
     for record in records if as_json else ():

@@ -14,7 +14,7 @@ import typer
 from meshmark.cli.completion import instruments, machines, runs, workloads
 from meshmark.cli.console import counted, interruptible, print_rows, say
 from meshmark.cli.init import register as register_init
-from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
 from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
@@ -45,17 +45,18 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
     Store(store).add(run_name("model"), step, records, (), records[0].machine)
 
 
-def note_assumptions(machine: MachineFile) -> None:
-    """Print how many values of the machine file are assumptions."""
+def note_assumptions(*machines: MachineFile) -> None:
+    """Print how many values of each machine file are assumptions."""
     from meshmark.model.machine import FOLDER
 
-    assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
-    if assumed or machine.unknown:
-        again = machine.name if machine.path.parent == FOLDER else machine.path
-        say(
-            f"note: {assumed} values of {machine.name} are assumed and {len(machine.unknown)} are unknown; predictions "
-            f"that depend on them are uncertain: meshmark model show {again} --origins"
-        )
+    for m in {m.name: m for m in machines}.values():
+        assumed = sum(1 for o in m.origins.values() if o.kind == "assumed")
+        if assumed or m.unknown:
+            again = m.name if m.path.parent == FOLDER else m.path
+            say(
+                f"note: {m.name}: {assumed} values assumed, {len(m.unknown)} unknown; predictions that depend on them "
+                f"are uncertain: meshmark model show {again} --origins"
+            )
 
 
 @app.command("list")
@@ -90,7 +91,8 @@ def show(
     settings: SetOption = None,
     origins: Annotated[bool, typer.Option("--origins", help="print the origin of every value")] = False,
     svg: Annotated[
-        Path | None, typer.Option("--svg", help="also write a drawing of the mesh", show_default=False)
+        Path | None,
+        typer.Option("--svg", help="also write a drawing of the mesh", show_default=False, callback=in_folder),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -175,10 +177,21 @@ def compare(
     machines = [find_machine(names[0])] + [find_machine(n, settings) for n in names[1:]]
     with counted("compare") as progress:
         rows = comparison(machines, progress)
-    print_rows(rows, as_json)
+    print_rows(rows if as_json else [_with_gains(row) for row in rows], as_json)
     if not as_json:
-        for m in {m.name: m for m in machines}.values():
-            note_assumptions(m)
+        print(f"in brackets: gain (+) or loss (-) against {machines[0].label}")
+        note_assumptions(*machines)
+
+
+def _with_gains(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of a comparison with each gain beside its value."""
+    gain = ", gain"
+    shown = {}
+    for key, value in row.items():
+        if not key.endswith(gain):
+            found = row.get(key + gain, "-")
+            shown[key] = value if found == "-" else f"{value} ({found})"
+    return shown
 
 
 @app.command("measure")
@@ -401,7 +414,8 @@ def validate_(
 def fit_(
     run: Annotated[str, typer.Argument(help="folder or name of a survey, or latest", autocompletion=runs)] = "latest",
     out: Annotated[
-        Path | None, typer.Option("--out", help="machine file to write [./HOST.toml]", show_default=False)
+        Path | None,
+        typer.Option("--out", help="machine file to write [./HOST.toml]", show_default=False, callback=in_folder),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

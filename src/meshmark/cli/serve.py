@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 FRAMES: Final = 200
 WINDOW_S: Final = 500e-9
 MAX_LOADS: Final = 200  # listed, the newest first
+KINDS: Final = ("measure", "load", "study", "advise", "model", "sweep")  # first words of names of runs
 NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
 
 
@@ -131,7 +132,15 @@ class Runs:
             raise MeshmarkError(f"{self.store}: {str(why).splitlines()[0][:120]}", "meshmark store verify") from why
         stamp = max((p.stat().st_mtime_ns for p in self.store.glob("*.parquet")), default=0) if found else 0
         rows = [
-            RunRow(str(r["run"]), str(r["machine"]), str(r["start"] or ""), int(r["records"]), r["instruments"], stamp)
+            RunRow(
+                _kind(str(r["run"])),
+                str(r["run"]),
+                str(r["machine"]),
+                str(r["start"] or ""),
+                int(r["records"]),
+                r["instruments"],
+                stamp,
+            )
             for r in found
         ]
         return sorted(rows, key=lambda r: (r.started, r.name), reverse=True)
@@ -162,11 +171,19 @@ class Runs:
             machine=", ".join(dict.fromkeys(r.machine for r in records)),
             started=min(starts, default=""),
             elapsed_s=0.0,
-            spec_name="none: records of the store",
+            spec_name="",
             version="",
             command=commands if len(commands) <= 500 else f"{commands[:500]} …",
         )
         return records, absences, info
+
+
+def _kind(run: str) -> str:
+    """What made a run, by its name."""
+    if re.search(r"-\d{8}T\d{6}Z-[0-9a-f]+$", run):
+        return "survey"
+    first = run.partition("-")[0]
+    return first if first in KINDS else "import"
 
 
 class LoadFolders:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import print_rows, say, say_broken
-from meshmark.cli.options import StoreOption
+from meshmark.cli.options import StoreOption, in_folder
 from meshmark.errors import UsageError, near, quoted
 from meshmark.values.paths import data_home
 
@@ -78,7 +78,8 @@ def store_machines(
 @app.command("export")
 def store_export(
     out: Annotated[
-        Path | None, typer.Option("--out", help="file to write [standard output]", show_default=False)
+        Path | None,
+        typer.Option("--out", help="file to write [standard output]", show_default=False, callback=in_folder),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="output format: jsonl, csv, table")] = "jsonl",
     run: Annotated[str, typer.Option("--run", help="export only this run")] = "",

@@ -34,18 +34,24 @@ STATE = "run.json"  # in the run folder: metadata of the run
 SILENCE_S = 60.0  # maximum time without output, in addition to the step's budget
 OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the budget excludes preparation
 STDERR_KEPT = 4096
+_USAGE = 2  # exit status of a program that does not accept its options
 Report = Callable[[Step, Mapping[str, Any]], None]
 
 
 @dataclass
 class StepResult:
-    """Result of one step. The status is `ok`, `absent`, `failed` or `resumed` (already complete)."""
+    """Result of one step. The status is `ok`, `absent`, `failed` or `resumed` (already complete).
+
+    Attributes:
+        refused: the program did not accept its options.
+    """
 
     step: Step
     status: str
     elapsed_s: float = 0.0
     message: str = ""
     reading: Reading = field(default_factory=Reading)
+    refused: bool = False
 
 
 def program_of(step: Step) -> list[str]:
@@ -103,7 +109,9 @@ class Runner:
         elapsed = time.monotonic() - began
         reading = read_journal(whole_lines(journal), step.id)
         message = _failure(status, problem, reading)
-        return self._result(step, "absent" if reading.ended == "absent" else "ok", elapsed, message, reading)
+        result = self._result(step, "absent" if reading.ended == "absent" else "ok", elapsed, message, reading)
+        result.refused = status == _USAGE and not reading.records
+        return result
 
     @staticmethod
     def _result(step: Step, status: str, elapsed_s: float, message: str, reading: Reading) -> StepResult:
@@ -246,10 +254,15 @@ def run_plan(
     run_id: str,
     report: Report | None = None,
     notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    *,
+    stops_at_refusal: bool = False,
 ) -> list[StepResult]:
     """Run all steps and add the records of each to the store. A failed step does not affect the others.
 
     If the store cannot be written, the step fails; its results stay in the journal.
+
+    Args:
+        stops_at_refusal: end at a step that did not accept its options, and store nothing of it.
     """
     runner = Runner(folder, report)
     results = []
@@ -260,6 +273,8 @@ def run_plan(
     for step in plan.steps:
         result = runner.run_step(step)
         results.append(result)
+        if result.refused and stops_at_refusal:
+            break
         if result.status == "failed":
             notify(f"meshmark: {step.id}: {result.message}")
         store_error = ""

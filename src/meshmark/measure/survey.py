@@ -13,7 +13,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import pool_steps, unique
-from meshmark.measure.runner import STATE, Report, StepResult, run_plan, save_state
+from meshmark.measure.runner import STATE, Report, Runner, StepResult, run_plan, save_state
 from meshmark.measure.spec import load_spec
 from meshmark.store.files import held, read_json
 from meshmark.store.lines import whole_lines
@@ -78,8 +78,12 @@ def run_survey(
             _no_run_in(folder)  # another process may have started a run since the first check
             save_state(folder, state)
             plan.save(folder / "plan.json")  # last, because plan.json marks the folder as a run
-        notify(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
-        _run_steps(plan, folder, store, state, began, progress, notify)
+        todo = [step for step in plan.steps if Runner(folder).finished(step) is None]
+        budget_s = sum(step.budget_s for step in todo)
+        done = f"{len(plan.steps) - len(todo)} of " if resume else ""
+        steps = f"{done}{len(plan.steps)} steps{' are complete' if resume else ''}"
+        notify(f"meshmark: {steps}, at most about {budget_s:.0f} s{' left' if resume else ''}; run folder {folder}")
+        _run_steps(plan, folder, store, state, began, progress(budget_s), notify)
     return folder
 
 
@@ -94,7 +98,7 @@ def _run_steps(
     store: Store,
     state: dict[str, Any],
     began: float,
-    progress: Callable[[float], Report],
+    report: Report,
     notify: Callable[[str], None],
 ) -> None:
     """Run the unfinished steps and record the status of each in `run.json`.
@@ -106,7 +110,7 @@ def _run_steps(
         MeshmarkError: No step produced a record, or the folder cannot be written.
     """
     state |= _load_state(folder)  # read again now that the folder is locked
-    results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), notify)
+    results = run_plan(plan, folder, store, state["run_id"], report, notify)
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
     old = {s["id"]: s for s in state.get("steps", [])}
     state["steps"] = [

@@ -124,6 +124,7 @@ def make_record(
     seed: int,
 ) -> Record:
     """Create a record with source `model`. Its provenance counts the assumed and unknown numbers."""
+    from datetime import UTC, datetime
     from importlib.metadata import version
 
     return Record.of(
@@ -136,6 +137,7 @@ def make_record(
         provenance={
             "build": version("meshmark"),
             "command": command,
+            "start": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seed": seed,
             "machine_file": machine.path.name,
             "assumed_numbers": len(machine.uncertain_keys()),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.measure import suspicion
 from meshmark.measure.repetitions import quality
@@ -28,6 +28,7 @@ from meshmark.report.html import (
     Cells,
     Fact,
     Level,
+    Listed,
     Span,
     Strip,
     Table,
@@ -36,6 +37,7 @@ from meshmark.report.html import (
     flag_counts,
     numbers,
 )
+from meshmark.report.listing import result_tables
 from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import (
     cleaned,
@@ -43,7 +45,6 @@ from meshmark.report.selection import (
     interval_text,
     modes_of,
     modes_texts,
-    number_in,
     selected,
     skipped_text,
     text_of,
@@ -51,11 +52,11 @@ from meshmark.report.selection import (
 )
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.files import write_file, write_text
-from meshmark.store.record import Record, set_conditions, varying
+from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.values.units import NBSP, number, percent, scale_for, seconds, show, size
 
-MAX_ROWS = 2000  # per table, so that the page opens quickly even for hundreds of CPUs
+MAX_ROWS = 2000  # per section, so that the page opens quickly even for hundreds of CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _page(
         sections=[*sections, *_others(records), *_clock(records)],
         absent=absent_table(absences),
         requests_known=bool(run.steps),  # imported runs lack their list of steps
-        not_requested=", ".join(i for i in [*known, "clock"] if i not in requested),
+        not_requested=[i for i in [*known, "clock"] if i not in requested],
         flag_counts=flag_counts(records),
         records=len(records),
         provenance=_provenance(records, run),
@@ -412,8 +413,10 @@ class _Part:
         note: the records that the chart skips.
         details: rendered text below the chart.
         absent: why there is no chart.
-        results: number of results; the table may show fewer.
-        open: whether the table is expanded.
+        offer: the command that would fill it; "" if there is none.
+        shared: the conditions that all results share.
+        results: number of results; the tables may show fewer.
+        open: whether the tables are expanded.
     """
 
     title: str
@@ -424,7 +427,9 @@ class _Part:
     note: str = ""
     details: str = ""
     absent: str = ""
-    table: Table | None = None
+    offer: str = ""
+    shared: str = ""
+    tables: Sequence[Listed] = ()
     results: int = 0
     open: bool = False
     commands: str = ""
@@ -437,6 +442,8 @@ def _part(
     # Only the first section of an instrument contains its table.
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     mine = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
+    shared, tables = result_tables(mine, _HIDDEN, MAX_ROWS)
+    modelled = bool(records) and all(r.source == "model" for r in records)
     return _Part(
         section.title,
         section.instrument,
@@ -446,13 +453,15 @@ def _part(
         note,
         details=section.details(records, *topology) if section.details else "",
         absent=note or why_absent(records, absences, section.instrument),
-        table=_table(mine) if mine else None,
+        offer="" if note or modelled else f"meshmark measure {section.instrument}",
+        shared=shared,
+        tables=tables,
         results=len(mine),
         commands=_commands(records, section.instrument, *section.more),
     )
 
 
-_HIDDEN = {"page_bytes", "cpus", "fill"}
+_HIDDEN: Final = frozenset({"page_bytes", "cpus", "fill"})
 
 
 def _others(records: Sequence[Record]) -> list[_Part]:
@@ -462,39 +471,12 @@ def _others(records: Sequence[Record]) -> list[_Part]:
     for r in records:
         if r.instrument not in known:
             others.setdefault(r.instrument, []).append(r)
-    return [
-        _Part(name, name, table=_table(mine), results=len(mine), commands=_commands(mine, name))
-        for name, mine in others.items()
-    ]
-
-
-def _table(mine: Sequence[Record]) -> Table:
-    keys = [k for k in set_conditions(mine) if k not in _HIDDEN and not k.startswith(("library_", "trial_"))]
-    keys = varying(keys, mine)
-    head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
-    rows: list[Cells] = [
-        [
-            r.metric,
-            *(_cell(k, r.conditions.get(k)) for k in keys),
-            *numbers(
-                show(r.value, r.unit),
-                interval_text(r),
-                "–" if r.best is None else show(r.best, r.unit),
-                percent(r.spread),
-                str(len(r.samples)),
-            ),
-            Cell("", flags=r.flags),
-        ]
-        for r in mine[:MAX_ROWS]
-    ]
-    return Table(head, rows)
-
-
-def _cell(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    bytes_ = number_in(value) if key.endswith("_bytes") else None
-    return str(value) if bytes_ is None else size(bytes_)
+    made = []
+    for name, mine in others.items():
+        shared, tables = result_tables(mine, _HIDDEN, MAX_ROWS)
+        commands = _commands(mine, name)
+        made.append(_Part(name, name, shared=shared, tables=tables, results=len(mine), commands=commands))
+    return made
 
 
 def _clock(records: Sequence[Record]) -> list[_Part]:
@@ -519,7 +501,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             "clock",
             "clocks",
             caption,
-            table=table,
+            tables=[Listed("", table)],
             results=len(mine),
             open=True,
             commands=_commands(records, "clock"),

@@ -7,7 +7,7 @@ hollow and tooltips show the distribution of the samples.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -27,15 +27,17 @@ from meshmark.report.drawing import (
     level_marks,
     linear_axis,
     log_axis,
+    marked_x,
     natural,
     row,
     several,
     sized,
     tooltip,
 )
+from meshmark.report.render import render
 from meshmark.report.selection import listed, number, selected, text_of, value_of
 from meshmark.store.record import Record
-from meshmark.values.units import show, size
+from meshmark.values.units import percent, show, size
 
 
 def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
@@ -64,8 +66,8 @@ def _walks(records: Sequence[Record]) -> list[Record]:
 
 
 @drawing
-def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency by footprint, log-log, with the detected levels."""
+def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
+    """Latency by footprint, log-log, with the detected levels and the claimed sizes of the caches."""
     curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
@@ -87,7 +89,20 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
                 x="from:Q", y=y("value"), text="label:N"
             ),
         )
-    return chart
+    claims = claimed_caches(topology)
+    low, high = (pick(r["x"] for r in rows) for pick in (min, max))
+    return marked_x(chart, [(at, f"{name} {size(at)}") for name, at in claims if low <= at <= high])
+
+
+def claimed_caches(topology: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Names and sizes in bytes of the data caches, as the system claims them, ascending."""
+    caches = topology.get("caches")
+    found = {
+        (f"L{c['level']}", float(c["size_bytes"]))
+        for c in (caches if isinstance(caches, list) else [])
+        if isinstance(c, Mapping) and c.get("kind") != "instruction" and isinstance(c.get("size_bytes"), int)
+    }
+    return sorted(found, key=lambda claim: claim[1])
 
 
 @drawing
@@ -306,13 +321,57 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         )
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="total bandwidth", axis=alt.Axis(labelExpr=GB, tickCount=8))
-    return layered(rows, x, linear_axis("time per load", NS), "series", ["rate", "chains", "pause"])
+    chart = layered(rows, x, linear_axis("time per load", NS), "series", ["rate", "chains", "pause"])
+    marks = [(r.value, f"knee, {condition_text('threads', r.conditions['threads'])}") for r in knees(records)]
+    triad = most_triad(records)
+    if triad and triad.value < 1.3 * max(r["bandwidth"] for r in rows):  # a distant one would squeeze the curves
+        marks.append((triad.value, f"triad, {condition_text('threads', triad.conditions['threads'])}"))
+    return marked_x(chart, marks)
+
+
+def knees(records: Sequence[Record]) -> list[Record]:
+    """The knee of each number of threads, if the latency rose enough for one."""
+    found = selected(records, "loaded", "knee_bandwidth", positive=("threads",), above_zero=True)
+    found = [r for r in found if not text_of(r, "reached").startswith("no")]
+    best = {value_of(r, "threads"): r for r in sorted(found, key=lambda r: (not r.flags, r.value))}
+    return [best[n] for n in sorted(best)]
+
+
+def most_triad(records: Sequence[Record]) -> Record | None:
+    """The triad in memory with the most threads; of several, the fastest that is not flagged."""
+    found = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
+    return max(found, key=lambda r: (value_of(r, "threads"), not r.flags, r.value), default=None)
+
+
+def loaded_details(records: Sequence[Record]) -> str:
+    """Whether the loads reach the machine's bandwidth, and if not, why."""
+    triad = most_triad(records)
+    rates = selected(records, "loaded", "bandwidth_net", positive=("threads", "chains"), above_zero=True)
+    rates = [r for r in rates if triad is not None and r.conditions["threads"] == triad.conditions["threads"]]
+    if triad is None or not rates:
+        return ""
+    top = max(rates, key=lambda r: r.value)
+    share = top.value / triad.value
+    text = f"The highest bandwidth of the chains is {show(top.value, 'B/s')}, {percent(share)} of triad's."
+    if share < _REACHED:
+        most = max(value_of(r, "chains") for r in rates)
+        before = max((r.value for r in rates if value_of(r, "chains") < most), default=0.0)
+        rising = top.conditions["chains"] == most and before < _REACHED * top.value
+        text += (
+            f" It was still rising with {most:g} chains per CPU, the most that were measured."
+            if rising
+            else " It no longer rises with more chains. Prefetchers cannot foresee these loads, unlike those of triad, "
+            "which also writes."
+        )
+    return render("parts/sentence.html", text=text)
 
 
 def _point(r: Record) -> str:
     keys = ("mode", "chains", "threads", "read_share", "pause", "pages", "memory_node", "footprint_bytes")
     return str([r.conditions.get(k) for k in keys])
 
+
+_REACHED = 0.95  # of a bandwidth: the rest is within what runs differ by
 
 _GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
 

@@ -24,6 +24,7 @@ PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 # Sixteen distinguishable colours: the palette and darker ones.
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
+_LABEL_ROWS = 3  # of labels of vertical lines
 MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
 NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
@@ -165,6 +166,21 @@ def level_marks(rows: Sequence[Row], base: alt.Chart, y: alt.Y, tips: Sequence[s
     marks: alt.Chart = base.copy()
     marks.data = chart_of(levels).data
     return [marks.mark_point(shape="stroke", size=200, strokeWidth=2.5).encode(y=y, tooltip=tooltip(*tips, "modes"))]
+
+
+def marked_x(chart: alt.LayerChart | alt.FacetChart, marks: Sequence[tuple[float, str]]) -> alt.TopLevelMixin:
+    """The chart with a labelled vertical line at each of these values of its x; labels of close ones do not overlap."""
+    if not marks:
+        return chart
+    rows = [{"x": at, "text": text, "row": i % _LABEL_ROWS} for i, (at, text) in enumerate(sorted(marks))]
+    base = chart_of(rows).encode(x="x:Q")
+    labels = [
+        base.transform_filter(f"datum.row == {i}")
+        .mark_text(align="left", baseline="top", dx=4, fontSize=11, opacity=0.8)
+        .encode(y=alt.value(2 + 14 * i), text="text:N")
+        for i in range(min(_LABEL_ROWS, len(rows)))
+    ]
+    return alt.layer(chart, base.mark_rule(strokeDash=[2, 4], opacity=0.7), *labels)
 
 
 FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))

@@ -40,6 +40,18 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A table below what its rows share."""
+
+    heading: str
+    table: Table
+
+    @property
+    def rows(self) -> int:
+        return len(self.table.rows)
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """A key figure; `absent` is the reason if there is none."""
 

@@ -43,8 +43,10 @@ SECTIONS = (
         "Latency by footprint",
         "latency",
         "Load-to-use latency of dependent loads that follow a random cycle over the footprint. Steps are levels of the "
-        "memory hierarchy; bold values are the detected levels. The band is the 95 % interval.",
+        "memory hierarchy; bold values are the detected levels. Dotted: sizes of the caches as the system claims them. "
+        "The band is the 95 % interval.",
         charts.latency,
+        needs_topology=True,
     ),
     Section(
         "strides",
@@ -89,9 +91,10 @@ SECTIONS = (
         "Latency under load",
         "loaded",
         "Latency against total bandwidth. Chains: each CPU has that many independent loads in flight. Paced: one CPU "
-        "measures latency beside CPUs that stream at a limited rate. The memory saturates where the curve rises "
-        "steeply.",
+        "measures latency beside CPUs that stream at a limited rate. Dotted: the knee, the highest bandwidth with a "
+        "latency below 1.25 times the idle one, and the rate of triad.",
         charts.loaded,
+        details=charts.loaded_details,
     ),
     Section(
         "gups",

@@ -150,8 +150,16 @@ def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
     return f"{' or '.join(values)}{NBSP}{scale.symbol}", f"{counts} of {value_of(modes[0], 'runs'):.0f} runs"
 
 
+def bounds_text(record: Record, precision: int = 3) -> str:
+    """`47.2 – 51.0 GB/s`; `–` without an interval."""
+    if not record.bounds:
+        return "–"
+    scale = scale_for(record.unit, record.value)
+    low, high = (show(b, record.unit, scale, precision) for b in record.bounds)
+    return f"{low.removesuffix(f'{NBSP}{scale.symbol}')} – {high}"
+
+
 def interval_text(record: Record) -> str:
-    """`47.2 GB/s – 51.0 GB/s`, with the width reached and requested if it is wider; `–` without an interval."""
-    bounds = record.bounds
-    text = f"{show(bounds[0], record.unit)} – {show(bounds[1], record.unit)}" if bounds else "–"
+    """`47.2 – 51.0 GB/s`, with the width reached and requested if it is wider; `–` without an interval."""
+    text = bounds_text(record)
     return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"

@@ -1,98 +1,133 @@
-"""Prints records as a table."""
+"""Prints records as tables."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
-from meshmark.values.units import plain, wide_text
+from meshmark.values.units import percent, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshmark.report.listing import Listing
     from meshmark.store.record import Record
 
-_HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # in addition to observed conditions
+_PIPE_COLUMNS: Final = 220  # width if standard output is not a terminal
+_MORE: Final = ("best", "spread", "n")  # columns after the conditions
 
 
 def print_records(records: list[Record]) -> None:
-    """Print one table. Conditions that vary become columns; common ones are in the title. Prints nothing if empty.
+    """Print a table for each set of conditions. Prints nothing if empty.
 
+    Value, interval and flags come first, then the conditions in which the results differ; what they share stands above.
     Modes of runs that do not meet follow as lines.
     """
     if not records:
         return
     from rich.console import Console
+
+    from meshmark.report.listing import conditions_text, listings, title
+
+    # No markup, because conditions such as topologies may contain brackets.
+    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False, markup=False, emoji=False)
+    shared, tables = listings(records)
+    common = conditions_text(shared, records[0])
+    about = f"{records[0].machine}: {records[0].instrument}"
+    console.print(f"{about} ({common})" if common else about, style="dim")
+    left_out = dict.fromkeys(name for one in tables for name in _print_listing(console, one))
+    asked = {f"{100 * r.interval_asked:g} %" for r in records if r.interval_asked is not None and not r.converged}
+    if asked:
+        console.print(f"±: wider than the ±{' or '.join(sorted(asked))} requested", style="dim")
+    if left_out:
+        console.print(f"not shown at this width: {', '.join(title(name) for name in left_out)}", style="dim")
+    print_modes(records)
+
+
+def _print_listing(console: Console, listing: Listing) -> list[str]:
+    """Returns the columns that are left out because they do not fit: those that tell the least first."""
+    from meshmark.report.listing import conditions_text
+
+    records = listing.records
+    everywhere = frozenset.intersection(*(r.flags for r in records))
+    heads = [] if listing.metrics else [records[0].metric]
+    heads += [conditions_text(listing.common, records[0])] if listing.common else []
+    heads += [f"all {', '.join(sorted(everywhere))}"] if everywhere else []
+    unlimited = console.options.update(max_width=100_000)
+    left_out: list[str] = []
+    table = _table(listing, everywhere, left_out)
+    for name in ("n", *reversed(listing.determined), "spread", "best"):
+        if console.measure(table, options=unlimited).maximum <= console.width:
+            break
+        left_out.append(name)
+        table = _table(listing, everywhere, left_out)
+    if heads:
+        console.print("; ".join(heads), style="dim", soft_wrap=True)
+    console.print(table)
+    return left_out
+
+
+def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]) -> Table:
     from rich.table import Table
 
-    everything = records
-    records, columns = _columns(everything)
-    common = [f"{k} {records[0].conditions.get(k)}" for k in _keys(records) if k not in columns]
+    from meshmark.report.listing import shown, title
+
+    records = listing.records
+    flagged = any(r.flags - everywhere for r in records)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("metric", *columns):
-        table.add_column(name, overflow="fold")
-    for name in ("median", "95 % interval", "best", "spread", "n"):
+    if listing.metrics:
+        table.add_column("metric", overflow="fold")
+    for name in ("median", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("flags", no_wrap=True)
-    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in columns])
-    for r in sorted(order, key=lambda r: r.metric):
-        interval = f"{plain(r.bounds[0], r.unit)} – {plain(r.bounds[1], r.unit)}" if r.bounds else "–"
-        interval += f" ({wide})" if (wide := wide_text(r.half_width, r.interval_asked)) and not r.converged else ""
-        spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
+    if flagged:
+        table.add_column("flags", overflow="fold")
+    columns = [k for k in listing.columns if k not in left_out]
+    more = [name for name in _MORE if name not in left_out]
+    for name in columns:
+        table.add_column(title(name), overflow="fold")
+    for name in more:
+        table.add_column(name, justify="right", no_wrap=True)
+    for r in records:
+        values = {
+            "best": "–" if r.best is None else plain(r.best, r.unit),
+            "spread": "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %",
+            "n": str(len(r.samples)),
+        }
         table.add_row(
-            r.metric,
-            *[_shown(k, r.conditions.get(k)) for k in columns],
+            *([r.metric] if listing.metrics else []),
             plain(r.value, r.unit),
-            interval,
-            "–" if r.best is None else plain(r.best, r.unit),
-            spread,
-            str(len(r.samples)),
-            " ".join(sorted(r.flags)),
+            _interval(r),
+            *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
+            *[shown(k, r.conditions.get(k)) for k in columns],
+            *[values[name] for name in more],
         )
-    # No markup, because conditions such as topologies may contain brackets.
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
-    console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
-    console.print(table)
-    print_modes(everything)
+    return table
 
 
-def _keys(records: Sequence[Record]) -> list[str]:
-    from meshmark.store.record import set_conditions
+def _interval(record: Record) -> str:
+    """The interval, and its half width if it is wider than requested."""
+    from meshmark.report.selection import bounds_text
 
-    return [k for k in set_conditions(records) if k not in _HIDDEN]
-
-
-def _columns(records: Sequence[Record]) -> tuple[list[Record], list[str]]:
-    """The records that are not modes of others, and the conditions in which they differ."""
-    from meshmark.store.record import MODE, varying
-
-    points = [r for r in records if not r.metric.endswith(MODE)]
-    return points, varying(_keys(points), points)
+    text = bounds_text(record, precision=4)
+    if not record.converged:
+        text += f" ±{percent(record.half_width)}" if record.half_width is not None else " ±?"
+    return text.replace("\u00a0", " ")
 
 
 def print_modes(records: Sequence[Record]) -> None:
     """Print the modes of each point that has several, a line each."""
+    from meshmark.report.listing import conditions_text, visible
     from meshmark.report.selection import modes_of, modes_texts
+    from meshmark.store.record import MODE, varying
 
-    points, columns = _columns(records)
+    points = [r for r in records if not r.metric.endswith(MODE)]
+    columns = varying(visible(points), points)
     for r in points:
         if modes := modes_of(records, r):
             values, counts = modes_texts(modes)
-            where = ", ".join(f"{k} {_shown(k, r.conditions[k])}" for k in columns if r.conditions.get(k) is not None)
+            where = conditions_text([k for k in columns if r.conditions.get(k) is not None], r)
             print(f"modes: {r.metric}{' of ' + where if where else ''}: {values}, {counts}")
-
-
-def _sort_key(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
-
-
-def _shown(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    return plain(float(value), "B") if key.endswith("_bytes") and _is_number(value) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether `value` is a number in the range of a float, which imported data may exceed."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

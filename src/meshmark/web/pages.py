@@ -12,11 +12,12 @@ from urllib.parse import quote
 from meshmark.errors import MeshmarkError
 from meshmark.report.render import render
 from meshmark.values.units import duration
-from meshmark.web.parts import LoadRow, Parts
+from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported
 
 T = TypeVar("T")
+MAX_RUNS: Final = 200  # listed, the newest first
 NUMBERS: Final = frozenset({"length", "frames", "records", "runs"})  # columns
 
 
@@ -62,7 +63,7 @@ class Listing:
     Attributes:
         why: error that replaces the table.
         none: text of an empty table.
-        make: command that creates a first entry.
+        make: command that creates a first entry; "": none.
         above: text above the table.
         more: number of entries that are not listed.
     """
@@ -75,7 +76,25 @@ class Listing:
     more: int = 0
 
 
-def front_page(parts: Parts, state: str, recordings: Recordings) -> str:
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which runs the front page lists.
+
+    Attributes:
+        kind: only runs of this kind; "": all.
+        text: only runs whose name, machine or instruments contain each of its words.
+    """
+
+    kind: str = ""
+    text: str = ""
+
+    def shows(self, run: RunRow) -> bool:
+        words = " ".join((run.name, run.machine, *run.instruments)).casefold()
+        return self.kind in {"", run.kind} and all(w in words for w in self.text.casefold().split())
+
+
+def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter) -> str:
+    runs, why = _made(parts.runs)
     page = render(
         "site/front.html",
         title=shown(parts.machine[0]),
@@ -83,7 +102,9 @@ def front_page(parts: Parts, state: str, recordings: Recordings) -> str:
         about=shown(parts.machine[1]),
         state=shown(state),
         recordings=_listed(lambda: _recordings(recordings)),
-        runs=_listed(lambda: _runs(parts)),
+        runs=Listing(why=why) if runs is None else _runs(runs, chosen),
+        kinds=sorted({r.kind for r in runs or ()}),
+        chosen=chosen,
         loads=_loads(parts),
         models=[
             {"name": shown(m.name), "title": shown(m.title), "value": m.name}
@@ -133,18 +154,21 @@ def _recordings(recordings: Recordings) -> Listing:
     return Listing(table, none=f"none in {folder}", make=shown(make), above=f"in {folder}", more=more)
 
 
-def _runs(parts: Parts) -> Listing:
-    head = ("run", "machine", "started, UTC", "instruments", "records")
+def _runs(runs: Sequence[RunRow], chosen: Filter) -> Listing:
+    head = ("run", "kind", "machine", "started, UTC", "instruments", "records")
+    found = [r for r in runs if chosen.shows(r)]
     body = [
         Row(
             shown(r.name),
             _href("report/", r.name),
-            (shown(r.machine), _when(r.started), shown(", ".join(r.instruments)), f"{r.records:,}"),
+            (shown(r.kind), shown(r.machine), _when(r.started), shown(", ".join(r.instruments)), f"{r.records:,}"),
         )
-        for r in parts.runs()
+        for r in found[:MAX_RUNS]
     ]
     note = "A report is generated when it is first opened, which takes a few seconds."
-    return Listing(Table("runs", head, body), make="meshmark survey --quick", above=note)
+    none = "no run matches" if runs else "none"
+    make = "" if runs else "meshmark survey --quick"
+    return Listing(Table("runs", head, body), none=none, make=make, above=note, more=len(found) - len(body))
 
 
 def _loads(parts: Parts) -> Mapping[str, str] | None:

@@ -21,8 +21,13 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run of the store; `stamp` changes when its results do."""
+    """A run of the store; `stamp` changes when its results do.
 
+    Attributes:
+        kind: What made it: survey, measure, load, study, advise, model, sweep or import.
+    """
+
+    kind: str
     name: str
     machine: str
     started: str

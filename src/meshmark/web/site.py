@@ -26,7 +26,7 @@ from meshmark.store.files import utf8
 from meshmark.web.guard import Guard
 from meshmark.web.hub import Hub, Past
 from meshmark.web.live import LiveMachine
-from meshmark.web.pages import front_page, loads_page
+from meshmark.web.pages import Filter, front_page, loads_page
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.server import Known, NotFound, guarded, map_routes, metrics_route, reported
@@ -79,8 +79,9 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         name, workload = model_of(request.query_params)
         return RedirectResponse(f"model/{quote(name, safe='')}/{workload}/", 303)
 
-    async def front(_: Request) -> Response:
-        return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings)))
+    async def front(request: Request) -> Response:
+        chosen = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
+        return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, chosen)))
 
     def run_of(name: str) -> RunRow:
         with reported("runs cannot be listed"):

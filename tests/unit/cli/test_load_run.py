@@ -69,6 +69,21 @@ def refused(done: subprocess.CompletedProcess[str], status: int, *words: str) ->
 # ------------------------------------------------------------------ refused before anything starts
 
 
+@pytest.mark.parametrize("command", [["load", "base", "--quick"], ["load", "run", "scenario.toml"]])
+def test_a_busy_machine_gives_no_calibration_data(tmp_path: Path, command: list[str]) -> None:
+    wrote(tmp_path, QUIET + '[[program]]\nname = "traffic"\nrun_time_s = 1\nmemory_gb_per_s = 1\n')
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in CPUS]
+    try:
+        done = meshmark(*command, folder=tmp_path)
+    finally:
+        for hog in busy:
+            hog.kill()
+            hog.wait()
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.search(r"error: calibration data: other processes use \d+ % of the CPUs; allowed: 10 %", done.stderr)
+    assert "use --force" in done.stderr and not list((tmp_path / "data").glob("runs/*"))
+
+
 def test_a_scenario_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     refused(meshmark("load", "run", "none.toml", folder=tmp_path), 2, "none.toml", "No such file")
 

@@ -54,3 +54,45 @@ def test_what_is_not_there_is_a_usage_error(tmp_path: Path, words: str) -> None:
     assert done.returncode == 2 and error.startswith("meshmark: error: "), done.stderr
     assert "nosuch" in error or "--resume" in error
     assert done.stdout == "" and not any((tmp_path / "cwd").iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "record --out nosuch/r.parquet",
+        "replay r --html nosuch/r.html",
+        "replay r --trace nosuch/r.json",
+        "store export --out nosuch/r.csv",
+        "model show gs1280-4 --svg nosuch/r.svg",
+        "model fit latest --out nosuch/r.toml",
+        "load compare a b --html nosuch/r.html",
+    ],
+)
+def test_a_folder_that_was_not_asked_for_is_not_made(line: str, tmp_path: Path) -> None:
+    (tmp_path / "r").touch()
+    env = {"HOME": str(tmp_path / "home"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    done = meshmark(*line.split(), env=env, cwd=tmp_path)
+    option = next(word for word in line.split() if word.startswith("--"))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == f"meshmark: error: {option}: found no folder nosuch\nhint: mkdir -p nosuch\n"
+    assert not (tmp_path / "nosuch").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "measure latency --footprint 1ZB",
+        "measure latency --stride 7",
+        "measure bandwidth --kernel nonsense",
+        "measure clock --cpus 90000",
+        "measure io --target /nosuch",
+        "measure halo --words none",
+        "measure latency --on gs1280-4 --pages thp",
+    ],
+)
+def test_refused_input_leaves_nothing_in_the_store(line: str, tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path / "home"), "XDG_DATA_HOME": str(tmp_path / "data")}
+    done = meshmark(*line.split(), env=env, cwd=tmp_path)
+    assert done.returncode == 2 and "error: " in done.stderr, done.stderr
+    left = {p.name for p in (tmp_path / "data").rglob("*") if p.is_file()} - {"meshmark-store.json"}
+    assert all(name.endswith(".machine.parquet") for name in left)  # what is known of the machine is no result

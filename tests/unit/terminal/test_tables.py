@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from meshmark.report.listing import listings
 from meshmark.store.record import OBSERVED, Record
 from meshmark.terminal.records import print_records
 from support import made_run
 
 
 def columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Words of the heads of all tables."""
     print_records(records)
-    return capsys.readouterr().out.splitlines()[1].split()
+    heads = [line for line in capsys.readouterr().out.splitlines() if "median" in line and "95 % interval" in line]
+    return " ".join(heads).replace(" cpu", "_cpu").split()
 
 
 def test_what_programs_found_is_no_column(capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,3 +30,58 @@ def test_what_programs_found_is_no_column(capsys: pytest.CaptureFixture[str]) ->
 
 def test_states_of_a_line_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"state", "from_cpu"} <= {*columns(made_run.lines(2), capsys)}
+
+
+def printed(records: list[Record], width: int, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines on a terminal of this width."""
+    from unittest import mock
+
+    with mock.patch.dict("os.environ", {"COLUMNS": str(width)}), mock.patch("sys.stdout.isatty", return_value=True):
+        print_records(records)
+    return [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.parametrize("instrument", ["latency", "bandwidth", "loaded", "kernels", "npb", "anatomy", "pingpong"])
+def test_a_table_has_no_column_that_never_varies(instrument: str) -> None:
+    records = [r for r in [*made_run.everything(), *made_run.kernels()] if r.instrument == instrument]
+    shared, found = listings(records)
+    assert sum(len(one.records) for one in found) == len(records)
+    for one in found:
+        assert all(len({str(r.conditions[k]) for r in one.records}) > 1 for k in one.columns)  # nor one without a value
+        assert all(len({str(r.conditions[k]) for r in one.records}) == 1 for k in (*one.common, *shared))
+
+
+def test_rows_are_in_the_order_of_their_conditions() -> None:
+    records = [made_run.record("latency", "load_latency", 1e-9, footprint_bytes=2**k) for k in (20, 12, 9)]
+    (one,) = listings(records)[1]
+    assert [r.conditions["footprint_bytes"] for r in one.records] == [2**9, 2**12, 2**20]
+
+
+def test_value_interval_and_flags_come_first(capsys: pytest.CaptureFixture[str]) -> None:
+    records = [
+        made_run.record("latency", "load_latency", 1e-9, footprint_bytes=4096),
+        made_run.record("latency", "load_latency", 2e-9, ["stolen"], footprint_bytes=8192),
+    ]
+    title, metric, head, first, second = printed(records, 120, capsys)
+    assert title == "made-up: latency" and metric == "load_latency"
+    assert head.split() == ["median", "95", "%", "interval", "flags", "footprint", "best", "spread", "n"]
+    assert "stolen" in second and "stolen" not in first and "8 KiB" in second
+
+
+def test_a_flag_of_all_rows_stands_above_them(capsys: pytest.CaptureFixture[str]) -> None:
+    records = [made_run.record("latency", "load_latency", 1e-9, ["stolen"], footprint_bytes=2**k) for k in (12, 13)]
+    _, above, head, *rows = printed(records, 120, capsys)
+    assert above == "load_latency; all stolen" and "flags" not in head and not any("stolen" in r for r in rows)
+
+
+def test_a_narrow_terminal_leaves_out_the_last_columns_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(made_run.kernels(), 80, capsys)
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"not shown at this width: n, .*flops", " ".join(lines))
+    assert not any(line.startswith("not shown") for line in printed(made_run.kernels(), 200, capsys))
+
+
+def test_an_interval_wider_than_requested_has_its_width(capsys: pytest.CaptureFixture[str]) -> None:
+    record = made_run.record("latency", "load_latency", 1e-9, footprint_bytes=4096, interval_asked=0.0001)
+    lines = printed([record], 120, capsys)
+    assert "±" in lines[3] and lines[4] == "±: wider than the ±0.01 % requested"

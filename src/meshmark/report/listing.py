@@ -1,0 +1,135 @@
+"""Lays out results as tables, alike on pages and in terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.report.html import Cell, Cells, Listed, Table, numbers
+from meshmark.report.selection import interval_text
+from meshmark.store.record import MODE, Record, set_conditions, varying
+from meshmark.values.units import percent, plain, show
+
+_HIDDEN: Final = frozenset({"derived_from", "memory_groups", "word_bytes"})  # in addition to observed conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Results that have the same conditions, with different values.
+
+    Attributes:
+        records: by metric, then by the values of `columns`.
+        metrics: whether there are several metrics.
+        columns: conditions in which they differ.
+        determined: those of the columns that another one determines, as a kernel its traffic.
+        common: conditions that they share, but other listings do not.
+    """
+
+    records: Sequence[Record]
+    metrics: bool
+    columns: Sequence[str]
+    determined: Sequence[str]
+    common: Sequence[str]
+
+
+def visible(records: Sequence[Record], hidden: Collection[str] = ()) -> list[str]:
+    """The conditions that views show."""
+    return [k for k in set_conditions(records) if k not in _HIDDEN and k not in hidden]
+
+
+def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[Listing]]:
+    """The conditions that all results share, and a listing for each set of conditions that some of them have.
+
+    Args:
+        hidden: conditions that are left out.
+    """
+    records = [r for r in records if not r.metric.endswith(MODE)]
+    keys = visible(records, hidden)
+    differing = varying(keys, records)
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault(tuple(k for k in differing if r.conditions.get(k) is not None), []).append(r)
+    made = []
+    for present, mine in groups.items():
+        columns = varying(present, mine)
+        mine.sort(key=lambda r: (r.metric, *(_order(r.conditions.get(k)) for k in columns)))
+        common = [k for k in present if k not in columns]
+        made.append(Listing(mine, len({r.metric for r in mine}) > 1, columns, _determined(columns, mine), common))
+    return [k for k in keys if k not in differing], made
+
+
+def _determined(columns: Sequence[str], records: Sequence[Record]) -> list[str]:
+    """The columns whose value follows from that of an earlier one, and not the other way round."""
+
+    def values(*keys: str) -> int:
+        return len({tuple(str(r.conditions.get(k)) for k in keys) for r in records})
+
+    found: list[str] = []
+    for i, k in enumerate(columns):
+        if any(values(c) == values(c, k) < len(records) for c in columns[:i] if c not in found):
+            found.append(k)
+    return found
+
+
+def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int) -> tuple[str, list[Listed]]:
+    """What all results share, and a table for each listing.
+
+    Args:
+        limit: number of rows of all tables.
+    """
+    shared, found = listings(records, hidden)
+    made: list[Listed] = []
+    for one in found:
+        if not (rows := one.records[:limit]):
+            break
+        limit -= len(rows)
+        names = [] if one.metrics else [rows[0].metric.replace("_", " ")]
+        common = conditions_text(one.common, rows[0])
+        made.append(Listed(", ".join([*names, common] if common else names), _table(one, rows)))
+    return conditions_text(shared, records[0]) if records else "", made
+
+
+def _table(listing: Listing, records: Sequence[Record]) -> Table:
+    """Value, interval and flags, then the conditions in which the results differ."""
+    flagged = any(r.flags for r in records)
+    metric, flags = ["metric"] * listing.metrics, ["flags"] * flagged
+    names = [title(k) for k in listing.columns]
+    rows: list[Cells] = [
+        [
+            *(r.metric.replace("_", " ") for _ in metric),
+            *numbers(show(r.value, r.unit), interval_text(r)),
+            *(Cell("", flags=r.flags) for _ in flags),
+            *(Cell(shown(k, r.conditions.get(k)), number=_is_number(r.conditions.get(k))) for k in listing.columns),
+            *numbers("–" if r.best is None else show(r.best, r.unit), percent(r.spread), str(len(r.samples))),
+        ]
+        for r in records
+    ]
+    right = {i for row in rows for i, c in enumerate(row) if isinstance(c, Cell) and c.number}
+    return Table([*metric, "median", "95 % interval", *flags, *names, "best", "spread", "n"], rows, right)
+
+
+def title(key: str) -> str:
+    """The name of a condition as the head of a column, whose cells have units: `footprint`."""
+    return key.removesuffix("_bytes").replace("_", " ")
+
+
+def shown(key: str, value: Any) -> str:
+    """The value of a condition: sizes with a unit, absent ones as a dash."""
+    if value is None:
+        return "–"
+    return plain(float(value), "B") if key.endswith("_bytes") and _is_number(value) else str(value)
+
+
+def conditions_text(keys: Sequence[str], record: Record) -> str:
+    """Conditions of a record: `pages thp, threads 2`."""
+    return ", ".join(f"{title(k)} {shown(k, record.conditions.get(k))}" for k in keys)
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
+
+
+def _is_number(value: Any) -> bool:
+    """Whether `value` is a number in the range of a float, which imported data may exceed."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
