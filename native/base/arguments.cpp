@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <iostream>
 #include <sstream>
@@ -11,9 +12,125 @@
 #include "text.hpp"
 
 namespace mm {
+namespace {
+
+constexpr std::size_t kWide = 78;         // columns of help
+constexpr std::size_t kOptionsWide = 28;  // of the column of options, at most
+
+/// Columns that a text in UTF-8 takes.
+std::size_t columns(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
+}
+
+/// Words of a text in lines of `width` columns, each after `indent`.
+std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
+  std::istringstream words(text);
+  std::string all, line;
+  for (std::string word; words >> word;) {
+    if (!line.empty() && columns(line) + 1 + columns(word) > width) {
+      all += line + "\n" + indent;
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + word;
+  }
+  return all + line;
+}
+
+/// Paragraphs, indented; lines that follow each other are one.
+std::string paragraphs(const std::string& text) {
+  std::istringstream lines(text);
+  std::string all, one;
+  const auto end = [&] {
+    if (!one.empty()) all += "\n  " + wrapped(one, kWide - 2, "  ") + "\n";
+    one.clear();
+  };
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty()) end();
+    one += (one.empty() ? "" : " ") + line;
+  }
+  end();
+  return all;
+}
+
+/// Help in the form of the commands in Python.
+class HelpFormat : public CLI::FormatterBase {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode /*mode*/) const override {
+    std::string operands, described;
+    std::vector<std::pair<std::string, std::string>> rows, last;
+    for (const CLI::Option* option : app->get_options()) {
+      if (option->get_group().empty()) continue;  // hidden
+      auto row = std::pair(label(*option), text(*option));
+      if (option->nonpositional()) {
+        (option == app->get_help_ptr() ? last : rows).push_back(std::move(row));
+        continue;
+      }
+      const std::string operand = option->get_name(true);
+      operands += option->get_required() ? " " + operand : " [" + operand + "]";
+      described += entry(row, kOptionsWide);
+    }
+    rows.insert(rows.end(), last.begin(), last.end());
+    std::size_t wide = 0;
+    for (const auto& [option, help] : rows)
+      if (columns(option) <= kOptionsWide) wide = std::max(wide, columns(option));
+    std::string all = "Usage: " + name + " [OPTIONS]" + operands + "\n" + paragraphs(app->get_description());
+    if (!described.empty()) all += "\nArguments:\n" + described;
+    all += "\nOptions:\n";
+    for (const auto& row : rows) all += entry(row, wide);
+    std::istringstream footer(app->get_footer());  // a table, whose lines stay as they are
+    if (!app->get_footer().empty()) all += "\n";
+    for (std::string line; std::getline(footer, line);) all += line + "\n";
+    return all;
+  }
+
+ private:
+  /// `--slots <text>`, `-h, --help`.
+  static std::string label(const CLI::Option& option) {
+    std::string names = option.get_name(!option.nonpositional(), option.nonpositional()), all;
+    for (const char c : names) all += c == ',' ? std::string(", ") : std::string(1, c);
+    std::string type = option.get_type_name();
+    if (option.get_items_expected_max() == 0 || type.empty()) return all;
+    type = type.substr(0, type.find(':'));
+    if (type.starts_with('{')) type = "choice";  // the values are in the text
+    std::transform(type.begin(), type.end(), type.begin(), [](unsigned char c) { return std::tolower(c); });
+    return option.nonpositional() ? all + " <" + type + ">" : all;
+  }
+
+  /// The help, the values that are allowed, and the default.
+  static std::string text(const CLI::Option& option) {
+    std::string all = option.get_description();
+    const std::string type = option.get_type_name();
+    if (const auto from = type.find(" in ["); from != std::string::npos) {
+      std::string range = type.substr(from + 5, type.find(']', from) - from - 5);
+      if (const auto dash = range.find(" - "); dash != std::string::npos) range.replace(dash, 3, " to ");
+      all += " (" + range + ")";
+    } else if (const auto brace = type.find(":{"); brace != std::string::npos) {
+      std::string values;
+      for (const char c : type.substr(brace + 2, type.find('}', brace) - brace - 2))
+        values += c == ',' ? std::string(", ") : std::string(1, c);
+      all += ": " + values;
+    }
+    if (!option.get_default_str().empty()) all += " [default: " + option.get_default_str() + "]";
+    return all;
+  }
+
+  /// A row of two columns; a long first one has a line of its own.
+  static std::string entry(const std::pair<std::string, std::string>& row, std::size_t wide) {
+    const auto& [option, help] = row;
+    const std::string indent(wide + 4, ' ');
+    const std::string gap = columns(option) <= wide ? std::string(wide + 2 - columns(option), ' ') : "\n" + indent;
+    return "  " + option + gap + wrapped(help, kWide - wide - 4, indent) + "\n";
+  }
+};
+
+}  // namespace
 
 Arguments::Arguments(const std::string& about, const std::string& name)
-    : app_(std::make_unique<CLI::App>(about, name)) {}
+    : app_(std::make_unique<CLI::App>(about, name)) {
+  app_->formatter(std::make_shared<HelpFormat>());
+  app_->set_help_flag("-h,--help", "Show this message and exit.");
+}
 
 Arguments::~Arguments() = default;
 

@@ -158,6 +158,6 @@ class OfPlacer(typer.core.TyperCommand):
             lines = ask([{"place": "plan"}.get(self.name or "", self.name or ""), "--help"]).splitlines()
         except (MeshmarkError, OSError):
             return []
-        found = [m.groups() for line in lines if (m := re.match(r"\s+(?:-\w,)?(--[\w-]+)(.*)", line))]
+        found = [m.groups() for line in lines if (m := re.match(r"\s+(?:-\w, ?)?(--[\w-]+)(.*)", line))]
         options = {name: rest.split("  ")[-1].strip() for name, rest in found}
         return [_core.CompletionItem(word, help=text) for word, text in beginning(options, incomplete)]

@@ -30,47 +30,6 @@ def register(app: typer.Typer) -> None:
     )(measure)
 
 
-def _instrument_help(d: Description) -> str:
-    from meshmark.model.instruments import POINTS
-
-    lines = [
-        f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]",
-        "",
-        d.summary[:1].upper() + d.summary[1:] + ".",
-        "",
-    ]
-    width = max(len(p.option) for p in d.parameters)
-    modelled = POINTS[d.name][1] if d.name in POINTS else {}
-    for p in d.parameters:
-        if p.option == "--resume":  # takes a file; the option of `meshmark measure` takes no value
-            continue
-        unit = f" ({p.unit})" if p.unit else ""
-        choices = f": {', '.join(p.choices)}" if p.choices else ""
-        default = f" [{p.default}]" if p.default else ""
-        if modelled.get(p.word, p.default) != p.default and modelled[p.word]:
-            default = f" [{p.default or 'none'}; of a model {modelled[p.word]}]"
-        lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
-    taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
-    lines += [
-        "",
-        "  --on MACHINE   host, or a modelled machine (meshmark model list)"
-        + (f", which accepts {taken}" if modelled else "; not available on modelled machines")
-        + " [host]",
-        "  --repetitions N",
-        "                 fresh processes, which share the budget: results are pooled, and levels that differ are told",
-        "                 apart as modes [3; 1 for ranks, and if each had less than 1 s]",
-        "  Without --budget, more points than by default get proportionally more time.",
-        "  --set KEY=VAL  override one value of a modelled machine",
-        "  --json         print one record per line",
-        "  --store DIR    store folder; --no-store stores nothing",
-        "  --resume       resume the last interrupted run with its original options",
-    ]
-    example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
-    example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
-    lines += ["", example.replace("meshmark-probe", "meshmark measure")]
-    return "\n".join(lines)
-
-
 def measure(
     context: typer.Context,
     instrument: Annotated[
@@ -102,20 +61,17 @@ def measure(
 
     example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
     """
+    from meshmark.cli.instrument_help import general_help, instrument_help
     from meshmark.describe import description, descriptions
 
     extra = list(context.args)
     help_wanted = {"-h", "--help"} & {instrument, *extra}
     if instrument in {"-h", "--help"} or (instrument is None and (help_wanted or not resume)):
-        known = ", ".join(descriptions())
-        print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]")
-        print("       meshmark measure [INSTRUMENT] --resume [--store DIR] [--json]\n")
-        print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
-        print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
+        print(general_help(descriptions()))
         raise SystemExit(0 if help_wanted else UsageError.status)
     d = None if instrument is None else description(instrument)
     if d and help_wanted:
-        print(_instrument_help(d))
+        print(instrument_help(d))
         return
     if repetitions and on != "host":
         raise UsageError("--repetitions: found with --on, allowed on the host only: a model repeats itself exactly")

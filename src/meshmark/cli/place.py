@@ -103,9 +103,13 @@ def place() -> None:
 
         print(ask(["plan", "--help"]).rstrip())
         print(
-            "\n  --topology NAME, or --on NAME: a modelled machine (meshmark model list), with its modelled latencies."
-            "\n  --matrix measured: the latencies in the store that were measured between the nodes of this machine."
-            "\n  --svg FILE: also draw the jobs on the machine."
+            "\nOptions for modelled and measured machines:\n"
+            "  --topology <name>, --on <name>\n"
+            "                     a modelled machine (meshmark model list), with its\n"
+            "                     modelled latencies\n"
+            "  --matrix measured  the latencies in the store that were measured between\n"
+            "                     the nodes of this machine\n"
+            "  --svg <file>       also draw the jobs on the machine"
         )
         return
     argv, drawing = _without(argv, "--svg")

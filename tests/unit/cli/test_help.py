@@ -1,0 +1,41 @@
+"""The help of all commands has one form: usage, text, an example, options with defaults, within 80 columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer.main
+
+from meshmark.cli.app import app
+from support.cli import meshmark
+
+INSTRUMENTS = ("latency", "halo", "npb", "io")
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+ALL = [*commands(typer.main.get_command(app)), *(("measure", name) for name in INSTRUMENTS)]
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_has_one_form(path: tuple[str, ...]) -> None:
+    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
+    usage, *lines = text.splitlines()
+    assert re.match(rf"Usage: meshmark {' '.join(path)} [\[A-Z]", usage)
+    assert max(map(len, lines)) <= 80
+    assert re.search(r"^  example: .*meshmark ", text, re.M), path
+    if path not in {("measure",), ("help",), ("version",), ("completion",)}:
+        assert "\nOptions:\n" in text and re.search(r"^  -h, --help +Show this message and exit\.$", text, re.M)
+    # A paragraph is indented, a heading is not, and nothing else begins a line.
+    assert all(re.match(r"  |\w[\w ]*:|$", line) for line in lines), [x for x in lines if not re.match("  |\\w|$", x)]
