@@ -137,7 +137,10 @@ class Page {
     document.title = `${header.machine} – Meshmark`;
     get("machine").textContent = header.title ?? header.machine;
     const source = header.source === "host" && !header.live ? "recording" : header.source;
-    get("source").textContent = { host: "this machine", model: "simulated", recording: "recorded" }[source] ?? source;
+    const shownSource = { host: "this machine", model: "simulated", recording: "recorded" }[source] ?? source;
+    // The load of a simulated CPU is not time, as on a host.
+    const cpu = header.source === "model" ? header.metrics.find((m) => m.name === useMetric(header, "cpu")) : undefined;
+    get("source").textContent = cpu ? `${shownSource}; CPUs: ${cpu.what}` : shownSource;
     this.estimated = new Set(CLASSES.filter((kind) => isEstimated(header, kind)));
     this.map = new MeshMap(header, get("map"));
     get<HTMLInputElement>("numbers").checked = header.map.roomy === true && !header.change;
