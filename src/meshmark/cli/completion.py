@@ -105,12 +105,22 @@ def _runs() -> Iterable[str]:
     return ["latest", *sorted(p.parent.name for p in (data_home() / "runs").glob("*/plan.json"))]
 
 
+def _stored() -> Mapping[str, str]:
+    """The runs of the default store, with their instruments."""
+    from meshmark.store.store import Store
+    from meshmark.values.paths import data_home
+
+    folder = data_home() / "store"
+    return {str(r["run"]): ", ".join(r["instruments"]) for r in Store(folder).runs()} if folder.is_dir() else {}
+
+
 instruments = _quietly(_instruments)
 machines = _quietly(_machines)
 machines_and_host = _quietly(_machines_and_host)
 workloads = _quietly(_workloads)
 policies = _quietly(_policies)
 runs = _quietly(_runs)
+stored = _quietly(_stored)
 
 
 class OfInstrument(typer.core.TyperCommand):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from meshmark.cli.completion import instruments, stored
 from meshmark.cli.console import print_rows, say, say_broken
 from meshmark.cli.options import StoreOption, in_folder
 from meshmark.errors import UsageError, near, quoted
@@ -82,8 +83,10 @@ def store_export(
         typer.Option("--out", help="file to write [standard output]", show_default=False, callback=in_folder),
     ] = None,
     form: Annotated[str, typer.Option("--format", help="output format: jsonl, csv, table")] = "jsonl",
-    run: Annotated[str, typer.Option("--run", help="export only this run")] = "",
-    instrument: Annotated[str, typer.Option("--instrument", help="export only this instrument")] = "",
+    run: Annotated[str, typer.Option("--run", help="export only this run", autocompletion=stored)] = "",
+    instrument: Annotated[
+        str, typer.Option("--instrument", help="export only this instrument", autocompletion=instruments)
+    ] = "",
     store: StoreOption = None,
 ) -> None:
     """Export records as JSON Lines, CSV or a table.
@@ -172,7 +175,10 @@ def _removed(runs: int, files: int) -> str:
 
 @app.command("rm")
 def store_rm(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="names, see store list", show_default=False)],
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN...", help="names, see store list", show_default=False, autocompletion=stored),
+    ],
     store: StoreOption = None,
 ) -> None:
     """Remove runs from the store. Their run folders and reports stay.

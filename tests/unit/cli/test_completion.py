@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from meshmark.cli.completion import SHELLS
+from meshmark.store.store import Store
+from support import made_run
 from support.cli import meshmark
 from support.paths import ROOT
 
 
-def offered(line: str) -> list[str]:
+def offered(line: str, **more: str) -> list[str]:
     """The suggestions of bash; a line that ends with a space begins a new word."""
     words = line.split()
     at = len(words) if line.endswith(" ") else len(words) - 1
-    env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(at)}
+    env = {"_MESHMARK_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(at), **more}
     done = meshmark(env=env)
     assert done.returncode == 0 and done.stderr == ""
     return done.stdout.split()
@@ -47,6 +50,12 @@ def test_the_word_that_was_begun_is_completed(line: str, some: set[str]) -> None
     found = offered(line)
     begun = "" if line.endswith(" ") else line.rsplit(maxsplit=1)[-1]
     assert some <= {*found} and all(word.startswith(begun) for word in found), found
+
+
+@pytest.mark.parametrize("line", ["meshmark store rm me", "meshmark store export --run me"])
+def test_runs_of_the_store_are_completed(line: str, tmp_path: Path) -> None:
+    Store(tmp_path / "meshmark" / "store").add("measure-1", "step", made_run.lines(2))
+    assert offered(line, XDG_DATA_HOME=str(tmp_path)) == ["measure-1"]
 
 
 @pytest.mark.parametrize("line", ["meshmark measure nosuch --p", "meshmark model show nosuch"])
