@@ -33,18 +33,26 @@ def _formatter() -> HelpFormatter:
     return HelpFormatter(width=max(min(shutil.get_terminal_size().columns, 80) - 2, 50))
 
 
+def _paragraphs(formatter: HelpFormatter, *texts: str) -> str:
+    """The texts that are not empty, indented and wrapped."""
+    from click import wrap_text
+
+    return "".join(f"\n{wrap_text(text, formatter.width, '  ', '  ')}\n" for text in texts if text)
+
+
 def general_help(instruments: Iterable[str]) -> str:
     """The help without an instrument."""
     made = _formatter()
     made.write_usage("meshmark measure", "INSTRUMENT [OPTIONS]", "Usage: ")
     made.write_usage("meshmark measure", "[INSTRUMENT] --resume [OPTIONS]", "       ")
-    with made.indentation():
-        made.write_paragraph()
-        made.write_text("Run one instrument. For its options: meshmark measure INSTRUMENT --help")
-        made.write_paragraph()
-        made.write_text(f"Instruments: {', '.join(instruments)}")
-        made.write_paragraph()
-        made.write_text("example: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
+    made.write(
+        _paragraphs(
+            made,
+            "Run one instrument. For its options: meshmark measure INSTRUMENT --help",
+            f"Instruments: {', '.join(instruments)}",
+            "example: meshmark measure latency --footprint 4KiB..1GiB --pages thp",
+        )
+    )
     return made.getvalue().rstrip("\n")
 
 
@@ -59,14 +67,14 @@ def instrument_help(d: Description) -> str:
     example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
     made = _formatter()
     made.write_usage(f"meshmark measure {d.name}", "[OPTIONS]", "Usage: ")
-    with made.indentation():
-        made.write_paragraph()
-        made.write_text(d.summary[:1].upper() + d.summary[1:] + ".")
-        made.write_paragraph()
-        made.write_text("Without --budget, more points than by default get proportionally more time.")
-        if example:
-            made.write_paragraph()
-            made.write_text(example.replace("meshmark-probe", "meshmark measure"))
+    made.write(
+        _paragraphs(
+            made,
+            d.summary[:1].upper() + d.summary[1:] + ".",
+            "Without --budget, more points than by default get proportionally more time.",
+            example.replace("meshmark-probe", "meshmark measure"),
+        )
+    )
     with made.section(f"Options of {d.name}"):
         # --resume takes a file here, but not in `meshmark measure`.
         made.write_dl([_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"])

@@ -166,7 +166,7 @@ def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], argv: list[st
 
 def test_the_help_of_place_tells_of_described_machines(fake: dict[str, str]) -> None:
     said = call("place", "--help", env=fake).stdout
-    assert said.startswith("the native help") and "--on NAME" in said and "--matrix measured" in said
+    assert said.startswith("the native help") and "--on <name>" in said and "--matrix measured" in said
 
 
 def test_policies_are_listed(fake: dict[str, str]) -> None:
