@@ -50,7 +50,8 @@ constexpr double kOthers = 0.05;     // share of the CPUs' time that other proce
 constexpr double kAccounted = 0.03;  // s: less may be an error of the accounting in ticks
 
 /// The exponent of the power law value = a * ratio^exponent, from all pairs of samples whose ratios differ by over 1 %
-/// (Theil and Sen). Too few samples show none: then the value is taken to be as slow as the clock.
+/// (Theil and Sen); 0 unless three quarters of the pairs agree on its sign, because the values scatter for other
+/// reasons, too. Too few samples show none: then the value is taken to be as slow as the clock.
 double exponent_of(const std::vector<double>& ratios, std::span<const double> values) {
   constexpr std::size_t kMin = 4;
   if (values.size() < kMin) return 1;
@@ -60,7 +61,11 @@ double exponent_of(const std::vector<double>& ratios, std::span<const double> va
       if (const double apart = std::log(ratios[i] / ratios[j]);
           std::fabs(apart) > 0.01 && values[i] > 0 && values[j] > 0)
         exponents.push_back(std::log(values[i] / values[j]) / apart);
-  return exponents.empty() ? 1 : median(exponents);
+  if (exponents.empty()) return 1;
+  const auto agree = [&](auto sign) {
+    return std::count_if(exponents.begin(), exponents.end(), sign) * 4 >= std::ssize(exponents) * 3;
+  };
+  return agree([](double e) { return e > 0; }) || agree([](double e) { return e < 0; }) ? median(exponents) : 0;
 }
 
 /// Whether the clock changed from sample to sample, and the value follows it by more than the interval may be wide. A
@@ -72,7 +77,7 @@ bool clock_varied(const Progress& p, double percent) {
   if (n < 2 || n > p.samples[0].size()) return false;
   std::vector<double> sorted = p.clock_ratios;
   std::sort(sorted.begin(), sorted.end());
-  const double spread = sorted[n - 1 - n / 10] / sorted[n / 10];
+  const double spread = sorted[n - 1 - n / 4] / sorted[n / 4];  // fewer samples than a quarter do not move the median
   if (spread < kSpread) return false;
   const double exponent = exponent_of(p.clock_ratios, std::span(p.samples[0]).last(n));
   return 100 * std::fabs(std::expm1(exponent * std::log(spread))) / 2 > percent;

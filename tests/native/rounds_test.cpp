@@ -355,8 +355,14 @@ TEST(Conditions, AClockThatDidNotVaryIsNoFlag) {
   const std::vector<double> falling{6, 5, 4, 3, 2, 1};
   EXPECT_EQ(flags_of(clocked({1.3, 1.3, 1.31, 1.3, 1.3, 1.3}, falling)), Flags{}) << "other work has another clock";
   EXPECT_EQ(flags_of(clocked({1, 1.01, 1.02, 1.03, 1.04, 1.04}, falling)), Flags{});
-  EXPECT_EQ(flags_of(clocked({1, 1, 1, 1, 1.4, 1, 1, 1, 1, 1}, {1, 1, 1, 1, 1.4, 1, 1, 1, 1, 1})), Flags{})
-      << "one of ten samples";
+  EXPECT_EQ(flags_of(clocked({1, 1, 1.4, 1.4, 1, 1, 1, 1}, {1, 1, 1.4, 1.4, 1, 1, 1, 1})), Flags{})
+      << "two of eight samples, which do not move the median";
+}
+
+TEST(Conditions, ValuesThatScatterDoNotFollowTheClock) {
+  const std::vector<double> ratios{1.1, 1, 1.12, 1.01, 1.09, 1, 1.1, 1.02};
+  EXPECT_EQ(flags_of(clocked(ratios, {2, 3, 4, 1, 1, 2, 3, 4})), Flags{});
+  EXPECT_EQ(flags_of(clocked(ratios, {2.2, 2, 2.24, 2.01, 2.2, 2.03, 2.19, 2})), Flags{"clock_varied"});
 }
 
 TEST(Conditions, AClockThatVariedIsAFlagWhereSamplesDoNotShowItsEffect) {

@@ -327,7 +327,7 @@ def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> 
     for word in words.keys() - defaults.keys() - {"seed"}:
         with pytest.raises(UsageError, match=f"{words[word].option}: not supported by models, which take --"):
             measure(instrument, machine, {word: words[word].default})
-    shown = meshmark("measure", instrument, "--help").stdout
+    shown = " ".join(meshmark("measure", instrument, "--help").stdout.split())
     assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
     for word, value in defaults.items():
         if value and value != words[word].default:
