@@ -182,6 +182,8 @@ def main() -> None:
     if root and THP.exists():
         kinds["pages of another size"] = (None, {"page_size"})
     around = {"pages of another size": without_thp, "pages swapped out": swapping}
+    if unknown := {*(given.only or ())} - kinds.keys():
+        parser.error(f"--only: found {sorted(unknown)[0]!r}; allowed: {', '.join(kinds)}")
     if given.only:
         kinds = {kind: made for kind, made in kinds.items() if kind in given.only}
     print(f"{'disturbance':30} {'measured':>8} {'points':>6} {'flagged':>8}  by kind, expected first")
