@@ -33,11 +33,23 @@ def _formatter() -> HelpFormatter:
     return HelpFormatter(width=max(min(shutil.get_terminal_size().columns, 80) - 2, 50))
 
 
+_HYPHEN: Final = "\ue000"  # stands for one at which a line may not break
+
+
+def _whole(text: str) -> str:
+    """The text with options that a line break does not part."""
+    return re.sub(r"--[\w-]+", lambda m: m[0].replace("-", _HYPHEN), text)
+
+
+def _text(made: HelpFormatter) -> str:
+    return made.getvalue().replace(_HYPHEN, "-").rstrip("\n")
+
+
 def _paragraphs(formatter: HelpFormatter, *texts: str) -> str:
     """The texts that are not empty, indented and wrapped."""
     from click import wrap_text
 
-    return "".join(f"\n{wrap_text(text, formatter.width, '  ', '  ')}\n" for text in texts if text)
+    return "".join(f"\n{wrap_text(_whole(text), formatter.width, '  ', '  ')}\n" for text in texts if text)
 
 
 def general_help(instruments: Iterable[str]) -> str:
@@ -53,7 +65,7 @@ def general_help(instruments: Iterable[str]) -> str:
             "example: meshmark measure latency --footprint 4KiB..1GiB --pages thp",
         )
     )
-    return made.getvalue().rstrip("\n")
+    return _text(made)
 
 
 def instrument_help(d: Description) -> str:
@@ -80,8 +92,8 @@ def instrument_help(d: Description) -> str:
         made.write_dl([_entry(p, modelled.get(p.word, "")) for p in d.parameters if p.option != "--resume"])
     with made.section("Options"):
         about = f"host, or a modelled machine (meshmark model list), {on}  [default: host]"
-        made.write_dl([("--on <machine>", about), *_COMMON])
-    return made.getvalue().rstrip("\n")
+        made.write_dl([(option, _whole(text)) for option, text in (("--on <machine>", about), *_COMMON)])
+    return _text(made)
 
 
 def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
@@ -92,4 +104,5 @@ def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
     default = p.default or "none" if modelled else p.default
     if modelled and modelled != p.default:
         default += f"; of a model {modelled}"
-    return p.option + metavar, f"{p.help}{choices}{unit}" + (f"  [default: {default}]" if default else "")
+    text = f"{p.help}{choices}{unit}" + (f"  [default: {default}]" if default else "")
+    return p.option + metavar, _whole(text)
