@@ -23,6 +23,13 @@ std::size_t columns(const std::string& text) {
       std::count_if(text.begin(), text.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; }));
 }
 
+/// A list with a space after every comma.
+std::string spaced(const std::string& list) {
+  std::string all;
+  for (const char c : list) all += c == ',' ? std::string(", ") : std::string(1, c);
+  return all;
+}
+
 /// Words of a text in lines of `width` columns, each after `indent`.
 std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
   std::istringstream words(text);
@@ -87,8 +94,7 @@ class HelpFormat : public CLI::FormatterBase {
  private:
   /// `--slots <text>`, `-h, --help`.
   static std::string label(const CLI::Option& option) {
-    std::string names = option.get_name(!option.nonpositional(), option.nonpositional()), all;
-    for (const char c : names) all += c == ',' ? std::string(", ") : std::string(1, c);
+    const std::string all = spaced(option.get_name(!option.nonpositional(), option.nonpositional()));
     std::string type = option.get_type_name();
     if (option.get_items_expected_max() == 0 || type.empty()) return all;
     type = type.substr(0, type.find(':'));
@@ -106,10 +112,7 @@ class HelpFormat : public CLI::FormatterBase {
       if (const auto dash = range.find(" - "); dash != std::string::npos) range.replace(dash, 3, " to ");
       all += " (" + range + ")";
     } else if (const auto brace = type.find(":{"); brace != std::string::npos) {
-      std::string values;
-      for (const char c : type.substr(brace + 2, type.find('}', brace) - brace - 2))
-        values += c == ',' ? std::string(", ") : std::string(1, c);
-      all += ": " + values;
+      all += ": " + spaced(type.substr(brace + 2, type.find('}', brace) - brace - 2));
     }
     if (!option.get_default_str().empty()) all += " [default: " + option.get_default_str() + "]";
     return all;

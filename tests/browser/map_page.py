@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from meshmark.watch.palette import PALETTES
 from meshmark.web.hub import Hub, Past
 from meshmark.web.page import packed_recording, write_page
 from meshmark.web.server import serve
+from support.made_site import address_of
 
 
 def known(seq: int) -> Frame:
@@ -25,16 +25,7 @@ def known(seq: int) -> Frame:
 
 
 def served(what: Hub | Past, port: int = 0) -> str:
-    ready = threading.Event()
-    addresses: list[str] = []
-
-    def say(address: str) -> None:
-        addresses.append(address)
-        ready.set()
-
-    threading.Thread(target=serve, args=(what, "127.0.0.1", port, "", say), daemon=True).start()
-    assert ready.wait(10)
-    return addresses[0]
+    return address_of(lambda say: serve(what, "127.0.0.1", port, "", say))
 
 
 def exported(machine: Header, tmp_path: Path, frames: list[Frame]) -> str:

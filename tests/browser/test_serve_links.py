@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from meshmark.web.parts import ModelRow, Parts
 from meshmark.web.site import make_site
 from support import made_run
 from support.made_load import made_load, made_study
-from support.made_site import record
+from support.made_site import address_of, record
 
 pytestmark = pytest.mark.browser
 
@@ -61,15 +60,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         report=runs.report,
         loads=LoadFolders((folder / "loads",)),
     )
-    ready, addresses = threading.Event(), []
-
-    def say(address: str) -> None:
-        addresses.append(address)
-        ready.set()
-
-    threading.Thread(target=run, args=(lambda: make_site(parts), "127.0.0.1", 0, "", say), daemon=True).start()
-    assert ready.wait(10)
-    yield addresses[0]
+    yield address_of(lambda say: run(lambda: make_site(parts), "127.0.0.1", 0, "", say))
 
 
 LINKS = """() => [...document.querySelectorAll('a[href]')].map(a => a.getAttribute('href')).concat(

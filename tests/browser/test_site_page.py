@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from meshmark.web.listener import run
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
 from support.made_load import made_load, made_study
+from support.made_site import address_of
 
 pytestmark = pytest.mark.browser
 
@@ -64,15 +64,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         report=lambda _: REPORT,
         loads=LoadFolders((loads,)),
     )
-    ready, addresses = threading.Event(), []
-
-    def say(address: str) -> None:
-        addresses.append(address)
-        ready.set()
-
-    threading.Thread(target=run, args=(lambda: make_site(parts), "127.0.0.1", 0, "", say), daemon=True).start()
-    assert ready.wait(10)
-    yield addresses[0]
+    yield address_of(lambda say: run(lambda: make_site(parts), "127.0.0.1", 0, "", say))
 
 
 @pytest.fixture(params=screens(1200, 360), ids=str)

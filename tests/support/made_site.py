@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import http.client
 import os
+import queue
 import socket
 import subprocess
 import threading
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,6 +73,13 @@ class Sampler:
         self.count.running -= 1
 
 
+def address_of(serve: Callable[[Callable[[str], None]], None]) -> str:
+    """The address of a server that runs in a thread; `serve` is given a function to report it to."""
+    addresses: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=serve, args=(addresses.put,), daemon=True).start()
+    return addresses.get(timeout=10)
+
+
 class Site:
     """A site in a thread, on a free port."""
 
@@ -103,16 +111,8 @@ class Site:
             "idle_s": 0.4,
             **parts,
         }
-        self.address = ""
-        ready = threading.Event()
-
-        def say(address: str) -> None:
-            self.address = address
-            ready.set()
-
         make = lambda: make_site(Parts(**made), token)  # noqa: E731
-        threading.Thread(target=run, args=(make, "127.0.0.1", 0, token, say, header_s), daemon=True).start()
-        assert ready.wait(10)
+        self.address = address_of(lambda say: run(make, "127.0.0.1", 0, token, say, header_s))
         self.port = urllib.parse.urlsplit(self.address).port
         assert self.port
         assert until(lambda: listening(self.address))

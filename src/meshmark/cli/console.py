@@ -55,20 +55,16 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     width = None if sys.stdout.isatty() else 200
     console = Console(width=width, highlight=False, markup=False, emoji=False)
     texts = [{k: ", ".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in row.items()} for row in rows]
-    for number, names in enumerate(_blocks(texts, console.width)):
+    # The width that each column needs.
+    needs = {k: min(WRAPS, max(len(k), *(len(row.get(k, "")) for row in texts))) for k in texts[0]}
+    for number, names in enumerate(_blocks(needs, console.width)):
         if number:
             console.print()
-        console.print(_block(texts, names))
+        console.print(_block(texts, {name: needs[name] for name in names}))
 
 
-def _widths(texts: Sequence[Mapping[str, str]]) -> dict[str, int]:
-    """The width that each column needs."""
-    return {k: min(WRAPS, max(len(k), *(len(row.get(k, "")) for row in texts))) for k in texts[0]}
-
-
-def _blocks(texts: Sequence[Mapping[str, str]], width: int) -> list[list[str]]:
+def _blocks(needs: Mapping[str, int], width: int) -> list[list[str]]:
     """The columns of tables below each other that fit the width; each begins with the first column."""
-    needs = _widths(texts)
     first, *others = needs
     blocks = [[first]]
     for name in others:
@@ -78,15 +74,14 @@ def _blocks(texts: Sequence[Mapping[str, str]], width: int) -> list[list[str]]:
     return blocks
 
 
-def _block(texts: Sequence[Mapping[str, str]], names: Sequence[str]) -> Table:
+def _block(texts: Sequence[Mapping[str, str]], needs: Mapping[str, int]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    needs = _widths(texts)
-    for name in names:
-        table.add_column(name, min_width=needs[name], no_wrap=needs[name] < WRAPS)
+    for name, width in needs.items():
+        table.add_column(name, min_width=width, no_wrap=width < WRAPS)
     for row in texts:
-        table.add_row(*(row.get(name, "") for name in names))
+        table.add_row(*(row.get(name, "") for name in needs))
     return table
 
 

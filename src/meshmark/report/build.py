@@ -442,7 +442,7 @@ def _part(
     # Only the first section of an instrument contains its table.
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     mine = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
-    shared, tables = result_tables(mine, _HIDDEN, MAX_ROWS)
+    shared, tables = _tables(mine)
     modelled = bool(records) and all(r.source == "model" for r in records)
     return _Part(
         section.title,
@@ -464,6 +464,11 @@ def _part(
 _HIDDEN: Final = frozenset({"page_bytes", "cpus", "fill"})
 
 
+def _tables(mine: Sequence[Record]) -> tuple[str, list[Listed]]:
+    hidden = {k for r in mine for k in r.conditions if k in _HIDDEN or k.startswith(("library_", "trial_"))}
+    return result_tables(mine, hidden, MAX_ROWS)
+
+
 def _others(records: Sequence[Record]) -> list[_Part]:
     """Tables of results of instruments without a section."""
     known = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
@@ -473,7 +478,7 @@ def _others(records: Sequence[Record]) -> list[_Part]:
             others.setdefault(r.instrument, []).append(r)
     made = []
     for name, mine in others.items():
-        shared, tables = result_tables(mine, _HIDDEN, MAX_ROWS)
+        shared, tables = _tables(mine)
         commands = _commands(mine, name)
         made.append(_Part(name, name, shared=shared, tables=tables, results=len(mine), commands=commands))
     return made

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.report.html import Cell, Cells, Listed, Table, numbers
-from meshmark.report.selection import interval_text
-from meshmark.store.record import MODE, Record, set_conditions, varying
+from meshmark.report.selection import interval_text, number_in
+from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import percent, plain, show
 
 _HIDDEN: Final = frozenset({"derived_from", "memory_groups", "word_bytes"})  # in addition to observed conditions
@@ -44,7 +44,6 @@ def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[l
     Args:
         hidden: conditions that are left out.
     """
-    records = [r for r in records if not r.metric.endswith(MODE)]
     keys = visible(records, hidden)
     differing = varying(keys, records)
     groups: dict[tuple[str, ...], list[Record]] = {}
@@ -100,7 +99,10 @@ def _table(listing: Listing, records: Sequence[Record]) -> Table:
             *(r.metric.replace("_", " ") for _ in metric),
             *numbers(show(r.value, r.unit), interval_text(r)),
             *(Cell("", flags=r.flags) for _ in flags),
-            *(Cell(shown(k, r.conditions.get(k)), number=_is_number(r.conditions.get(k))) for k in listing.columns),
+            *(
+                Cell(shown(k, r.conditions.get(k)), number=number_in(r.conditions.get(k)) is not None)
+                for k in listing.columns
+            ),
             *numbers("–" if r.best is None else show(r.best, r.unit), percent(r.spread), str(len(r.samples))),
         ]
         for r in records
@@ -118,7 +120,8 @@ def shown(key: str, value: Any) -> str:
     """The value of a condition: sizes with a unit, absent ones as a dash."""
     if value is None:
         return "–"
-    return plain(float(value), "B") if key.endswith("_bytes") and _is_number(value) else str(value)
+    size = number_in(value) if key.endswith("_bytes") else None
+    return str(value) if size is None else plain(size, "B")
 
 
 def conditions_text(keys: Sequence[str], record: Record) -> str:
@@ -127,9 +130,5 @@ def conditions_text(keys: Sequence[str], record: Record) -> str:
 
 
 def _order(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
-
-
-def _is_number(value: Any) -> bool:
-    """Whether `value` is a number in the range of a float, which imported data may exceed."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    number = number_in(value)
+    return (1, 0.0, str(value)) if number is None else (0, number, "")

@@ -103,8 +103,7 @@ def draw(
     canvas = Canvas(int(machine_map.width / across) + 2, int(machine_map.height / down) + 2)
 
     def share(kind: str, index: int) -> float | None:
-        values = frame.values.get(use_of[kind], ()) if frame is not None else ()
-        return values[index] if index < len(values) else None
+        return frame.value(use_of[kind], index) if frame is not None else None
 
     def column(x: float) -> int:
         return round(x / across)

@@ -54,8 +54,7 @@ def activity(header: Header, frames: Sequence[Frame]) -> Table:
         table.add_row(Text(name), f"{mark}{percent(use)} %" if use is not None else "?", Text(text), history)
 
     def value(f: Frame, metric: str, index: int) -> float | None:
-        values = f.values.get(metric, ())
-        found = values[index] if index < len(values) else None
+        found = f.value(metric, index)
         return found if found is not None and math.isfinite(found) else None
 
     count = header.count("cpu")
@@ -86,7 +85,7 @@ def _busiest(header: Header, frame: Frame, kind: str) -> list[int]:
 
     def rank(i: int) -> float:
         of = (header.use[kind], "io.in", "io.out") if kind == "io" else (header.use[kind],)
-        known = [v for m in of if i < len(values := frame.values.get(m, ())) and (v := values[i]) is not None]
+        known = [v for metric in of if (v := frame.value(metric, i)) is not None]
         return max(known, default=-1.0)
 
     count = header.count(kind)

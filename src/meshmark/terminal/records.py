@@ -35,7 +35,7 @@ def print_records(records: list[Record]) -> None:
 
     # No markup, because conditions such as topologies may contain brackets.
     console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False, markup=False, emoji=False)
-    shared, tables = listings(records)
+    shared, tables = listings(_points(records))
     common = conditions_text(shared, records[0])
     about = f"{records[0].machine}: {records[0].instrument}"
     console.print(f"{about} ({common})" if common else about, style="dim")
@@ -118,13 +118,20 @@ def _interval(record: Record) -> str:
     return text.replace("\u00a0", " ")
 
 
+def _points(records: Sequence[Record]) -> list[Record]:
+    """The records that are not modes of others."""
+    from meshmark.store.record import MODE
+
+    return [r for r in records if not r.metric.endswith(MODE)]
+
+
 def print_modes(records: Sequence[Record]) -> None:
     """Print the modes of each point that has several, a line each."""
     from meshmark.report.listing import conditions_text, visible
     from meshmark.report.selection import modes_of, modes_texts
-    from meshmark.store.record import MODE, varying
+    from meshmark.store.record import varying
 
-    points = [r for r in records if not r.metric.endswith(MODE)]
+    points = _points(records)
     columns = varying(visible(points), points)
     for r in points:
         if modes := modes_of(records, r):

@@ -131,6 +131,11 @@ class Frame:
     dropped: int = 0
     processes: list[dict[str, Any]] = field(default_factory=list)
 
+    def value(self, metric: str, index: int) -> float | None:
+        """A component's value of a metric; None if it is unknown."""
+        values = self.values.get(metric, ())
+        return values[index] if index < len(values) else None
+
     def to_json(self) -> dict[str, Any]:
         return {
             "type": "frame",

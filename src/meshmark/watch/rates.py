@@ -19,18 +19,14 @@ _MEMORY: Final = (("memory.read", "reads"), ("memory.write", "writes"), ("memory
 def rates(header: Header, frame: Frame, component_class: str, index: int) -> str:
     """Absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none is known."""
 
-    def value(metric: str, at: int = index) -> float | None:
-        values = frame.values.get(metric, ())
-        return values[at] if at < len(values) else None
-
     def rate(metric: str, verb: str) -> list[str]:
-        found = value(metric)
+        found = frame.value(metric, index)
         return [] if found is None else [f"{verb} {show(found, 'B/s')}"]
 
     about = header.components[component_class][index]
     if component_class == "cpu":
         parts = [("user", "cpu.user"), ("system", "cpu.system"), ("stolen", "cpu.steal")]
-        found = [(name, share) for name, metric in parts if (share := value(metric))]
+        found = [(name, share) for name, metric in parts if (share := frame.value(metric, index))]
         return ", ".join(f"{name} {number(100 * share, 2)}{NBSP}%" for name, share in found)
     if component_class == "io":
         into, out = _VERBS.get(str(about.get("kind")), ("in", "out"))
@@ -42,7 +38,7 @@ def rates(header: Header, frame: Frame, component_class: str, index: int) -> str
     node = about.get("node")
     alone = sum(m.get("node") == node for m in header.components["memory"]) == 1
     if isinstance(node, int) and alone:
-        used, total = value("node.used", node), value("node.total", node)
+        used, total = (frame.value(metric, node) for metric in ("node.used", "node.total"))
         if used is not None and total:
             texts.append(f"{show(used, 'B')} of {show(total, 'B')} used")
     return ", ".join(texts)

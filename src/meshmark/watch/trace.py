@@ -12,7 +12,7 @@ import gzip
 import json
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,18 +54,12 @@ def write_trace(recording: Recording, out: Path) -> int:
     """
     header, count = recording.header, 0
     about = {"machine": header.machine, "started": header.started, "source": header.source}
-    with written(out) as file, _compressed(file, out.suffix == ".gz") as sink:
+    with written(out) as file, ExitStack() as stack:
+        sink: IO[bytes] | gzip.GzipFile = file
+        if out.suffix == ".gz":
+            sink = stack.enter_context(gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0))
         sink.write(f'{{"otherData":{json.dumps(about)},"traceEvents":['.encode())
         for count, event in enumerate(events(recording), start=1):
             sink.write((",\n" if count > 1 else "\n").encode() + json.dumps(event, separators=(",", ":")).encode())
         sink.write(b"\n]}\n")
     return count
-
-
-@contextmanager
-def _compressed(file: IO[bytes], compress: bool) -> Iterator[IO[bytes]]:
-    if not compress:
-        yield file
-        return
-    with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as sink:
-        yield sink  # type: ignore[misc]

@@ -285,6 +285,14 @@ def test_a_wide_interval_is_shown_beside_the_one_requested(tmp_path: Path, capsy
     assert "– ±?" in capsys.readouterr().out
 
 
+def test_the_tables_of_a_page_have_every_result_with_its_modes(tmp_path: Path) -> None:
+    one, *_ = made_run.latency()
+    mode = dataclasses.replace(one, metric="load_latency_mode", conditions={**one.conditions, "trial_words": 7})
+    page = write_report([one, mode], [], made_run.run_info(), tmp_path).html.read_text()
+    assert "2 results as a table" in page and "<td>load latency mode</td>" in page and "First 1 " not in page
+    assert "trial words" not in page
+
+
 def test_a_histogram_shows_where_the_samples_are() -> None:
     assert drawing.histogram([1.0] * 5) == ""
     drawn = drawing.histogram([1.0] * 8 + [2.0], bins=4)
