@@ -1,9 +1,9 @@
-"""Are surveys of one machine called different? They are not: the share of metrics that the verdict separates is false.
+"""Are surveys of one machine called different? They are not: the share of results that the verdict separates is false.
 
     .venv/bin/python bench/agreement.py RUN RUN…
 
-Every pair of runs is compared. Metrics are matched by instrument, metric and identity. Flagged ones, ones with modes,
-and ones without an interval or with one wider than ±10 % are not judged, and are counted.
+Every pair of runs is compared, as `meshmark compare` does. Flagged results, ones with modes, and ones without an
+interval or with one wider than ±10 % are not judged, and are counted.
 """
 
 from __future__ import annotations
@@ -13,46 +13,42 @@ import itertools
 from collections import Counter
 from pathlib import Path
 
-from meshmark.measure.repetitions import measured, point_key
-from meshmark.measure.survey import load_run
-from meshmark.store.record import MODE, Record
-from meshmark.values.verdicts import ratio
+from meshmark.compare.join import Pair, compare
+from meshmark.compare.sides import Sides
+from meshmark.store.store import Store
 
 
-def verdict(a: Record, b: Record) -> str:
-    if a.flags or b.flags:
+def verdict(pair: Pair) -> str:
+    if pair.word == "not comparable":
         return "flagged"
-    if {"run_modes"} & (a.conditions.keys() | b.conditions.keys()):
-        return "with modes"
-    if a.bounds is None or b.bounds is None or min(a.value, b.value) <= 0:
-        return "without interval"
-    found = ratio(measured(a), measured(b))
-    if measured(a).excluded or measured(b).excluded:
-        return "too wide"
-    return "called different" if found.differs else found.word
+    if pair.reason:
+        return "with modes" if pair.reason.endswith(" modes") else "too wide, or without interval"
+    return pair.word if pair.word in {"equal", "not distinguishable"} else "called different"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
-    parser.add_argument("--all", action="store_true", help="name every metric that is called different")
+    parser.add_argument("--all", action="store_true", help="name every result that is called different")
     given = parser.parse_args()
-    surveys = [
-        {point_key(r): r for r in load_run(run)[0] if not r.metric.endswith(MODE) and r.better != "none"}
-        for run in given.runs
-    ]
+    find = Sides(Store(Path("no store")), Path(), "")
+    surveys = [find.find(str(run.resolve())) for run in given.runs]
     counts: Counter[str] = Counter()
     wrong: Counter[str] = Counter()
     for first, second in itertools.combinations(surveys, 2):
-        for name in first.keys() & second.keys():
-            a, b = first[name], second[name]
-            word = verdict(a, b)
+        for pair in compare(first, second).pairs:
+            if pair.a.better == "none":
+                continue
+            word = verdict(pair)
             counts[word] += 1
             if word == "called different":
-                wrong[a.instrument] += 1
+                wrong[pair.a.instrument] += 1
                 if given.all:
-                    print(f"{name}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}")
-    judged = sum(counts[word] for word in ("tie", "not distinguishable", "called different"))
+                    a, b = pair.a, pair.b
+                    print(
+                        f"{a.metric} {dict(a.conditions)}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}"
+                    )
+    judged = sum(counts[word] for word in ("equal", "not distinguishable", "called different"))
     pairs = len(surveys) * (len(surveys) - 1) // 2
     print(f"{pairs} pairs, {sum(counts.values())} comparisons, {judged} judged")
     for word, n in counts.most_common():

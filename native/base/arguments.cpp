@@ -94,7 +94,7 @@ class HelpFormat : public CLI::FormatterBase {
  private:
   /// `--slots <text>`, `-h, --help`.
   static std::string label(const CLI::Option& option) {
-    const std::string all = spaced(option.get_name(!option.nonpositional(), option.nonpositional()));
+    std::string all = spaced(option.get_name(!option.nonpositional(), option.nonpositional()));
     std::string type = option.get_type_name();
     if (option.get_items_expected_max() == 0 || type.empty()) return all;
     type = type.substr(0, type.find(':'));

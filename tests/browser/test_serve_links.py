@@ -58,6 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         simulate=lambda machine, workload: simulated(machine, workload, None, 20, 500e-9),
         runs=(runs := Runs(folder / "store", folder / "runs")).rows,
         report=runs.report,
+        compared=runs.compared,
         loads=LoadFolders((folder / "loads",)),
     )
     yield address_of(lambda say: run(lambda: make_site(parts), "127.0.0.1", 0, "", say))

@@ -62,6 +62,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             RunRow("survey", "survey-1", "n042", "2026-11-21T07:15:28Z", 412, ["latency", "bandwidth", "lines"])
         ],
         report=lambda _: REPORT,
+        compared=lambda a, b: REPORT,
         loads=LoadFolders((loads,)),
     )
     yield address_of(lambda say: run(lambda: make_site(parts), "127.0.0.1", 0, "", say))

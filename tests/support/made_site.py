@@ -108,6 +108,7 @@ class Site:
             "runs": lambda: [RunRow("survey", "run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
             "simulate": simulate,
             "report": report,
+            "compared": lambda a, b: f"<!doctype html><title>{a} and {b}</title>".encode(),
             "idle_s": 0.4,
             **parts,
         }

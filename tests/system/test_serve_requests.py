@@ -224,6 +224,7 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> list[ASGIApp]:
         simulate=lambda name, _: (header(name), [frame(n) for n in range(1, 4)]),
         runs=lambda: [RunRow("survey", "run 1/α", "n042", "", 7, ["latency"], 1)],
         report=lambda _: b"<p>",
+        compared=lambda a, b: b"<p>",
         loads=LoadFolders([folder]),
     )
     return [make_site(parts), make_site(parts, "secret")]

@@ -114,6 +114,16 @@ def _stored() -> Mapping[str, str]:
     return {str(r["run"]): ", ".join(r["instruments"]) for r in Store(folder).runs()} if folder.is_dir() else {}
 
 
+def _compared() -> Iterable[str]:
+    """What can be compared in the default store: machines and runs."""
+    from meshmark.store.store import Store
+    from meshmark.values.paths import data_home
+
+    folder = data_home() / "store"
+    rows = Store(folder).runs() if folder.is_dir() else []
+    return dict.fromkeys(["host", "latest", *(str(row[k]) for k in ("machine", "run") for row in rows)])
+
+
 instruments = _quietly(_instruments)
 machines = _quietly(_machines)
 machines_and_host = _quietly(_machines_and_host)
@@ -121,6 +131,7 @@ workloads = _quietly(_workloads)
 policies = _quietly(_policies)
 runs = _quietly(_runs)
 stored = _quietly(_stored)
+compared = _quietly(_compared)
 
 
 class OfInstrument(typer.core.TyperCommand):

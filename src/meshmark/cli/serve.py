@@ -89,6 +89,7 @@ def serve(
         simulate=lambda machine, workload: simulated(machine, workload, None, FRAMES, WINDOW_S),
         runs=runs.rows,
         report=runs.report,
+        compared=runs.compared,
         loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),
     )
     run(lambda: make_site(parts, access_token), host, port, access_token, served_at)
@@ -153,6 +154,25 @@ class Runs:
         folder = self._folder(name)
         found = load_run(folder) if folder is not None else self._stored(name)
         return report_page(*found).encode(errors="replace")  # imported text may contain lone surrogates
+
+    def compared(self, a: str, b: str) -> bytes:
+        """The page of two runs.
+
+        Raises:
+            NotFound: they have nothing in common.
+        """
+        from meshmark.compare.join import compare
+        from meshmark.compare.sides import Sides
+        from meshmark.report.comparison import comparison_page
+        from meshmark.store.store import Store
+        from meshmark.web.server import NotFound
+
+        sides = Sides(Store(self.store), self.folders, "")
+        try:
+            page = comparison_page(compare(*(sides.run(name) for name in (a, b))))
+        except UsageError as why:
+            raise NotFound(str(why), why.hint) from why
+        return page.encode(errors="replace")
 
     def _stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
         from meshmark.report.build import command_of

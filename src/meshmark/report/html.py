@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -98,6 +99,26 @@ class Fact:
     value: Sequence[Span] = ()
     note: Sequence[Span] = ()
     levels: Sequence[Level] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A ratio with its interval beside 1, on a logarithmic axis; positions in px."""
+
+    at: float
+    one: float
+    interval: tuple[float, float] | None
+
+
+def ratio_dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> Dot | None:
+    """A ratio on an axis from `low` to `high`, at whose ends it is cut; None if it is not finite and above 0."""
+    if not math.isfinite(ratio) or ratio <= 0:
+        return None
+
+    def x(v: float) -> float:
+        return 4 + 132 * math.log(min(max(v, low), high) / low) / math.log(high / low)
+
+    return Dot(x(ratio), x(1), (x(interval[0]), x(interval[1])) if interval else None)
 
 
 def numbers(*texts: str) -> list[Cell]:

@@ -52,7 +52,7 @@ def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[l
     made = []
     for present, mine in groups.items():
         columns = varying(present, mine)
-        mine.sort(key=lambda r: (r.metric, *(_order(r.conditions.get(k)) for k in columns)))
+        mine.sort(key=lambda r: (r.metric, *(in_order(r.conditions.get(k)) for k in columns)))
         common = [k for k in present if k not in columns]
         made.append(Listing(mine, len({r.metric for r in mine}) > 1, columns, _determined(columns, mine), common))
     return [k for k in keys if k not in differing], made
@@ -129,6 +129,7 @@ def conditions_text(keys: Sequence[str], record: Record) -> str:
     return ", ".join(f"{title(k)} {shown(k, record.conditions.get(k))}" for k in keys)
 
 
-def _order(value: Any) -> tuple[int, float, str]:
+def in_order(value: Any) -> tuple[int, float, str]:
+    """Sort key of the values of a condition: numbers by value, then texts."""
     number = number_in(value)
     return (1, 0.0, str(value)) if number is None else (0, number, "")

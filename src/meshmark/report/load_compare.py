@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 from meshmark.load.compare import (
     HEADINGS,
@@ -17,6 +16,7 @@ from meshmark.load.compare import (
 )
 from meshmark.load.recorded import recorded_use, recording_in
 from meshmark.report.gantt import gantt_svg, max_traffic
+from meshmark.report.html import ratio_dot
 from meshmark.report.render import render
 from meshmark.values.units import seconds_of
 
@@ -28,19 +28,6 @@ def _scale(c: Comparison) -> tuple[float, float]:
         seen += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
         seen += (m.slowdown.interval or (m.slowdown.ratio,)) if m.slowdown else ()
     return min(0.9, 0.97 * min(seen)), max(1.1, 1.03 * max(seen))
-
-
-def _dot(
-    ratio: float, interval: tuple[float, float] | None, low: float, high: float
-) -> Mapping[str, float | tuple[float, ...] | None] | None:
-    """Positions in px of a ratio, its interval and 1 on a logarithmic axis; None if there is no ratio."""
-    if not math.isfinite(ratio) or ratio <= 0:
-        return None
-
-    def x(v: float) -> float:
-        return 4 + 132 * math.log(max(v, 1e-9) / low) / math.log(high / low)
-
-    return {"at": x(ratio), "one": x(1), "interval": tuple(map(x, interval)) if interval else None}
 
 
 def compare_html(c: Comparison) -> str:
@@ -67,7 +54,7 @@ def compare_html(c: Comparison) -> str:
             {
                 "cells": [name, *cells],
                 "all": one is None,
-                "dot": _dot(ratio, interval, low, high),
+                "dot": ratio_dot(ratio, interval, low, high),
                 "flags": flags_text(m) if last else "",
                 "why": one.reason if one is not None else "",
             }

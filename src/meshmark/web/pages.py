@@ -105,6 +105,7 @@ def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter)
         runs=Listing(why=why) if runs is None else _runs(runs, chosen),
         kinds=sorted({r.kind for r in runs or ()}),
         chosen=chosen,
+        choices=_choices([r for r in runs or () if chosen.shows(r)]),
         loads=_loads(parts),
         models=[
             {"name": shown(m.name), "title": shown(m.title), "value": m.name}
@@ -204,12 +205,22 @@ def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
         up="../",
         machine=shown(parts.machine[0]),
         runs=Listing(Table("runs", run_head, run_rows), make="meshmark load run SCENARIO", more=more),
-        choices=[
-            {"name": shown(r.name), "value": r.name, "when": _when(r.started)} for r in runs if r.shown and not r.broken
-        ],
+        choices=_choices([r for r in runs if r.shown and not r.broken]),
         studies=Listing(Table("studies", study_head, study_rows), make="meshmark load study shared-bus"),
     )
     return str(page)
+
+
+def _choices(rows: Sequence[RunRow] | Sequence[LoadRow]) -> list[dict[str, str]]:
+    """What a form offers to compare, newest first; `side` marks the defaults: the newest two of a machine and kind."""
+    newest: list[RunRow | LoadRow] = [*rows[:MAX_RUNS]]
+    kinds = [(r.kind, getattr(r, "machine", "")) for r in newest]
+    newer, older = next(((i, kinds.index(k, i + 1)) for i, k in enumerate(kinds) if k in kinds[i + 1 :]), (0, 1))
+    sides = {older: "a", newer: "b"}
+    return [
+        {"name": shown(r.name), "value": r.name, "when": _when(r.started), "side": sides.get(i, "")}
+        for i, r in enumerate(newest)
+    ]
 
 
 def _load_row(r: LoadRow, extent: str) -> Row:

@@ -95,6 +95,7 @@ class Parts:
         simulate: Simulates a machine under a workload.
         runs: Runs in the store; raises MeshmarkError if it cannot be read.
         report: The self-contained page of a run.
+        compared: The self-contained page of two runs; raises NotFound if they have nothing in common.
         idle_s: The sampler stops this time after the last reader has left, in s.
         loads: Runs of scenarios and studies; None to omit them.
     """
@@ -107,5 +108,6 @@ class Parts:
     simulate: Callable[[str, str], tuple[Header, Sequence[Frame]]]
     runs: Callable[[], Sequence[RunRow]]
     report: Callable[[str], bytes]
+    compared: Callable[[str, str], bytes]
     idle_s: float = IDLE_S
     loads: Loads | None = None

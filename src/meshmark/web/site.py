@@ -44,7 +44,6 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     live = LiveMachine(parts.start, parts.idle_s)
     recordings = Recordings(parts.recordings)
     models: Cache[Past] = Cache(kept=8, at_once=2)
-    reports: Cache[bytes] = Cache(kept=8, at_once=1)
     names = {m.name for m in parts.models}
 
     @contextlib.asynccontextmanager
@@ -83,22 +82,6 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         chosen = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
         return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, chosen)))
 
-    def run_of(name: str) -> RunRow:
-        with reported("runs cannot be listed"):
-            run = next((r for r in parts.runs() if r.name == name), None)
-        if run is None:
-            raise NotFound(f"report: found no run '{name[:80]}'", "see the list on the front page")
-        return run
-
-    async def report(request: Request) -> Response:
-        run = await anyio.to_thread.run_sync(run_of, request.path_params["name"])
-
-        def made() -> bytes:
-            with reported(f"report of {run.name[:80]}"):
-                return parts.report(run.name)
-
-        return _sandboxed(await reports.get((run.name, run.stamp), made))
-
     async def css(_: Request) -> Response:
         return FileResponse(STYLE_SHEET, media_type="text/css")
 
@@ -123,7 +106,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
             Route("/page.css", css),
             Route("/grafana.json", grafana),
             Route("/model", chosen),
-            Route("/report/{name:path}", report),
+            *_run_routes(parts),
             *_load_routes(parts),
             metrics_route(live.find_with_frames),
             mounted("/live", live.find),
@@ -133,6 +116,38 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         token,
         lifespan,
     )
+
+
+def _run_routes(parts: Parts) -> list[BaseRoute]:
+    """Routes of the reports of runs, and of comparisons of two runs."""
+    reports: Cache[bytes] = Cache(kept=8, at_once=1)
+
+    def run_of(name: str) -> RunRow:
+        with reported("runs cannot be listed"):
+            run = next((r for r in parts.runs() if r.name == name), None)
+        if run is None:
+            raise NotFound(f"found no run '{name[:80]}'", "see the list on the front page")
+        return run
+
+    async def report(request: Request) -> Response:
+        run = await anyio.to_thread.run_sync(run_of, request.path_params["name"])
+
+        def made() -> bytes:
+            with reported(f"report of {run.name[:80]}"):
+                return parts.report(run.name)
+
+        return _sandboxed(await reports.get((run.name, run.stamp), made))
+
+    async def compared(request: Request) -> Response:
+        a, b = [await anyio.to_thread.run_sync(run_of, request.query_params.get(side, "")) for side in ("a", "b")]
+
+        def made() -> bytes:
+            with reported(f"{a.name[:80]} and {b.name[:80]}"):
+                return parts.compared(a.name, b.name)
+
+        return _sandboxed(await reports.get(("compare", a.name, b.name, a.stamp, b.stamp), made))
+
+    return [Route("/report/{name:path}", report), Route("/compare", compared)]
 
 
 def _load_routes(parts: Parts) -> list[BaseRoute]:

@@ -1,0 +1,127 @@
+"""`meshmark compare`: the results of machines, runs and files side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli.completion import compared, instruments
+from meshmark.cli.console import say, say_broken
+from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.compare.join import Comparison
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compare")(compare)
+
+
+def share(name: str, text: str) -> float:
+    """A share in percent, such as `5%`, as a number.
+
+    Raises:
+        UsageError: It is not between 0 and 1000 %.
+    """
+    try:
+        value = float(text.removesuffix("%").strip()) / 100
+    except ValueError:
+        value = -1.0
+    if not text.endswith("%") or not 0 <= value <= 10:
+        raise UsageError(f"{name}: found '{text}', a share from 0% to 1000% is required")
+    return value
+
+
+def compare(
+    sides: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="A B...",
+            help="host, latest, a machine of the store (MACHINE, MACHINE@DATE, MACHINE@all), a run, a run folder or a "
+            "file of results",
+            autocompletion=compared,
+            show_default=False,
+        ),
+    ],
+    instrument: Annotated[
+        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
+    ] = "",
+    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    per: Annotated[
+        str, typer.Option("--per", help="thread: rates per thread; clock: times in clock cycles, rates per cycle")
+    ] = "",
+    margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            help="exit with status 1 if a result of B is worse than that of A by more than this",
+            metavar="PERCENT",
+            show_default=False,
+        ),
+    ] = "",
+    every: Annotated[bool, typer.Option("--all", help="list all results, not only different ones")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="write a page with charts (two sides)", show_default=False, callback=in_folder),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare machines, runs and files of results. The first side, A, is what the others are compared with.
+
+    example: meshmark compare host@2026-10 host --fail-on 5%
+    """
+    from meshmark.compare.join import PER, to_json
+    from meshmark.compare.join import compare as joined
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store
+    from meshmark.terminal.comparison import print_comparison
+
+    if len(sides) < 2:
+        raise UsageError("compare: found one side; allowed: two or more", "meshmark store list")
+    if html is not None and len(sides) > 2:
+        raise UsageError(f"--html: found with {len(sides)} sides; allowed with two")
+    chosen = next((p for p in ("", *PER) if p == per), None)
+    if chosen is None:
+        raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")
+    limit = share("--fail-on", fail_on) if fail_on else None
+    matters = limit if limit is not None else share("--margin", margin)
+    kept = Store(store or data_home() / "store")
+    find = Sides(kept, data_home() / "runs", host_id())
+    a, *others = [find.find(name) for name in sides]
+    say_broken(kept)
+    found = [joined(a, b, margin=matters, per=chosen, instrument=instrument, metric=metric) for b in others]
+    for c in found:
+        if as_json:
+            for line in to_json(c):
+                print(json.dumps(line))
+        else:
+            print_comparison(c, every)
+    if html is not None:
+        from meshmark.report.comparison import comparison_page
+        from meshmark.store.files import write_text
+
+        write_text(html, comparison_page(found[0]))
+        say(f"meshmark: wrote {html}")
+    if limit is not None:
+        _gate(found, fail_on)
+
+
+def _gate(found: list[Comparison], limit: str) -> None:
+    """Raise if a result is worse by more than the limit; say how many could not be judged."""
+    judged = sum(p.word not in {"not comparable", "not distinguishable"} for c in found for p in c.pairs)
+    worse = [(c, p) for c in found for p in c.worse()]
+    total = sum(len(c.pairs) for c in found)
+    say(f"meshmark: {judged} of {total} results judged, {len(worse)} worse by more than {limit}")
+    if worse:
+        c, p = worse[0]
+        more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
+        assert p.ratio is not None
+        raise MeshmarkError(f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s{more}")

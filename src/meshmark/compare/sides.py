@@ -1,0 +1,189 @@
+"""Finds what a comparison compares: a run, a machine of the store, or a file of results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.measure.importing import read_output
+from meshmark.measure.repetitions import point_key, pool, same_plateaus
+from meshmark.measure.survey import last_run, load_run
+from meshmark.store.machines import FACTS, machines
+from meshmark.store.record import MODE, Record
+from meshmark.store.store import Store
+
+HOST: Final = "host"
+LATEST: Final = "latest"
+ALL: Final = "all"  # MACHINE@all
+_RUN: Final = "plan.json"  # a folder that has it is a run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """Results of one machine.
+
+    Attributes:
+        name: As the user named it.
+        what: What was found by that name, in words.
+        start: Start of the newest result, ISO 8601; "" if unknown.
+        records: One per point and metric; each mode of a point has another, as `repetitions.pool` makes them.
+        facts: Software and settings at that time, by a name in `store.machines.FACTS`; unknown ones are left out.
+    """
+
+    name: str
+    what: str
+    machine: str
+    start: str
+    records: Sequence[Record]
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def points(self) -> list[Record]:
+        """The records that are not modes of others."""
+        return [r for r in self.records if not r.metric.endswith(MODE)]
+
+
+class Sides:
+    """Finds sides by name.
+
+    Args:
+        store: Runs and machines.
+        runs: Folder of the runs of surveys.
+        host: Name of this machine in the store.
+    """
+
+    def __init__(self, store: Store, runs: Path, host: str) -> None:
+        self._store, self._runs, self._host = store, runs, host
+
+    def find(self, name: str) -> Side:
+        """The side of a name: `host`, `latest`, a file, a run folder, a run, or MACHINE, MACHINE@DATE or MACHINE@all.
+
+        Raises:
+            UsageError: Nothing has this name, or it has results of several machines.
+        """
+        if name == LATEST:
+            return self._of_folder(name, last_run(self._runs))
+        if "/" in name or Path(name).is_file() or (Path(name) / _RUN).is_file():
+            return self._of_path(name, Path(name))
+        machine, _, when = name.partition("@")
+        if rows := self._store.rows(machine=self._host if machine == HOST else machine):
+            return self._of_machine(name, rows, when)
+        if rows := self._store.rows(run=name):
+            return self._of_run(name, rows)
+        if (self._runs / name / _RUN).is_file():
+            return self._of_folder(name, self._runs / name)
+        if machine == HOST:
+            raise UsageError(f"compare: found no results of this host, {self._host}", "meshmark survey --quick")
+        known = [HOST, *(str(row[k]) for row in self._store.runs() for k in ("run", "machine"))]
+        raise UsageError(
+            f"compare: found no file, run or machine '{quoted(name)}'", near(name, {*known}) or "meshmark store list"
+        )
+
+    def run(self, name: str) -> Side:
+        """The side of a run of the store.
+
+        Raises:
+            UsageError: There is none of this name, or it has results of several machines.
+        """
+        if rows := self._store.rows(run=name):
+            return self._of_run(name, rows)
+        raise UsageError(f"compare: found no run '{quoted(name)}'", "meshmark store list")
+
+    def _of_path(self, name: str, path: Path) -> Side:
+        if (path / _RUN).is_file():
+            return self._of_folder(name, path)
+        if path.is_dir():
+            raise UsageError(f"compare: found no run in {quoted(path)}")
+        try:
+            found = read_output(path)
+        except MeshmarkError as why:
+            raise UsageError(str(why).replace("import:", "compare:", 1), why.hint) from why
+        _check_one_machine(name, (r for part in found.parts for r in part.records))
+        runs: dict[str, list[tuple[str, str, Record]]] = {}
+        for part in found.parts:
+            runs.setdefault(part.run, []).extend((part.run, part.step, r) for r in part.records)
+        return self._side(name, f"file {path.name}", latest(sorted(map(_pooled, runs.values()), key=_start)))
+
+    def _of_folder(self, name: str, folder: Path) -> Side:
+        records, _, info = load_run(folder)
+        return self._side(name, f"run {info.run_id}", records)
+
+    def _of_run(self, name: str, rows: Sequence[tuple[str, str, Record]]) -> Side:
+        _check_one_machine(name, (r for _, _, r in rows))
+        return self._side(name, f"run {name}", _pooled(rows))
+
+    def _of_machine(self, name: str, rows: Sequence[tuple[str, str, Record]], when: str) -> Side:
+        by_run: dict[str, list[tuple[str, str, Record]]] = {}
+        for row in rows:
+            by_run.setdefault(row[0], []).append(row)
+        runs = sorted((_pooled(of) for of in by_run.values()), key=_start)
+        if when == ALL:
+            return self._side(name, f"all of {_runs(len(runs))}", pool([_points(run) for run in runs]))
+        if when and not (runs := [run for run in runs if _start(run)[: len(when)] <= when]):
+            first = min(_start(run)[:10] for run in map(_pooled, by_run.values()))
+            raise UsageError(
+                f"compare: found no result up to '{quoted(when)}' in {quoted(name)}; the first is of {first}"
+            )
+        until = f" until {when}" if when else ""
+        return self._side(name, f"newest result of each point, of {_runs(len(runs))}{until}", latest(runs))
+
+    def _side(self, name: str, what: str, records: Sequence[Record]) -> Side:
+        if not records:
+            raise UsageError(f"compare: found no result in {quoted(name)}")
+        machine, start = records[0].machine, max(str(r.provenance.get("start", "")) for r in records)
+        held = [row for row in machines(self._store, machine) if row["seen"] <= start]
+        facts = {k: v for k, v in held[-1].items() if k in FACTS} if held else {}
+        return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts)
+
+
+def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
+    """The newest result of each point, with its modes.
+
+    Args:
+        runs: Oldest first.
+    """
+    newest: dict[str, list[Record]] = {}
+    for run in same_plateaus(runs):
+        mine: dict[str, list[Record]] = {}
+        for r in run:
+            mine.setdefault(_of_point(r), []).append(r)
+        newest |= mine
+    return [r for of in newest.values() for r in of]
+
+
+def _check_one_machine(name: str, records: Iterable[Record]) -> None:
+    if len(of := sorted({r.machine for r in records})) > 1:
+        raise UsageError(
+            f"compare: {quoted(name)}: found results of {len(of)} machines ({', '.join(of[:4])}), one is allowed",
+            "meshmark store import it, and compare the machines by name",
+        )
+
+
+def _of_point(record: Record) -> str:
+    """Key of a point and metric, which its modes share."""
+    metric, *point = json.loads(point_key(record))
+    return json.dumps([str(metric).removesuffix(MODE), *point])
+
+
+def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:
+    """The results of one run, with its repetitions pooled; each is a step."""
+    steps: dict[str, list[Record]] = {}
+    for _, step, record in rows:
+        steps.setdefault(step, []).append(record)
+    return pool([*steps.values()])
+
+
+def _points(run: Sequence[Record]) -> list[Record]:
+    return [r for r in run if not r.metric.endswith(MODE)]
+
+
+def _start(run: Sequence[Record]) -> str:
+    return max(str(r.provenance.get("start", "")) for r in run)
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'s' * (count != 1)}"

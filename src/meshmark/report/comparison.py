@@ -1,0 +1,311 @@
+"""Lays out the comparison of two machines or runs, for terminals and as a page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import altair as alt
+
+from meshmark.compare.join import Comparison, Mean, Pair, identity
+from meshmark.compare.sides import Side
+from meshmark.report.drawing import (
+    GB,
+    NS,
+    Drawn,
+    Row,
+    bytes_axis,
+    chart_of,
+    chart_page,
+    clearest,
+    condition_text,
+    drawing,
+    layered,
+    log_axis,
+    row,
+)
+from meshmark.report.html import ratio_dot
+from meshmark.report.listing import conditions_text, in_order, shown, title
+from meshmark.report.selection import modes_of, modes_texts, selected, value_of
+from meshmark.store.record import Record, varying
+from meshmark.values.units import NBSP, number, scale_for, show, size
+
+_ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "not distinguishable", "equal")
+_PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A pair as text.
+
+    Attributes:
+        point: The conditions in which the pairs of its block differ, and those in which its sides do.
+        reason: Why there is no verdict, or no firmer one; "" if there is nothing to say.
+        at: Ratio and interval, for a plot; None without a ratio.
+    """
+
+    point: str
+    a: str
+    b: str
+    ratio: str
+    interval: str
+    word: str
+    reason: str
+    better: bool | None  # whether B is shown to be better; None: neither better nor worse
+    at: tuple[float, tuple[float, float] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The pairs of a metric.
+
+    Attributes:
+        common: What the points share.
+        mean: The geometric mean of the ratios, as text; "" for a single pair.
+    """
+
+    instrument: str
+    metric: str
+    common: str
+    mean: str
+    lines: Sequence[Line]
+
+
+def blocks(c: Comparison) -> list[Block]:
+    """The pairs by instrument and metric, in the order of the results."""
+    groups: dict[tuple[str, str], list[Pair]] = {}
+    for p in c.pairs:
+        groups.setdefault((p.a.instrument, p.a.metric), []).append(p)
+    means = {(m.instrument, m.metric): m for m in c.means()}
+    return [_block(c, *name, pairs, means.get(name)) for name, pairs in groups.items()]
+
+
+def _block(c: Comparison, instrument: str, metric: str, pairs: Sequence[Pair], mean: Mean | None) -> Block:
+    ones = [p.a for p in pairs]
+    keys = list(dict.fromkeys(k for r in ones for k in identity(r)))
+    keys = [k for k in keys if k != "cpus" or "threads" not in keys]  # which the number of threads tells
+    columns = varying(keys, ones)
+    common = conditions_text([k for k in keys if k not in columns and ones[0].conditions.get(k) is not None], ones[0])
+    text = mean_text(mean) if mean is not None and mean.pairs > 1 else ""
+    pairs = sorted(pairs, key=lambda p: [in_order(p.a.conditions.get(k)) for k in columns])
+    return Block(instrument, metric, common, text, [_line(c, p, columns) for p in pairs])
+
+
+def mean_text(mean: Mean) -> str:
+    """`1.07 (1.05 – 1.09), geometric mean of 12`."""
+    return f"{ratio_text(mean.value)}{_bounds_text(mean.interval)}, geometric mean of {mean.pairs}"
+
+
+def ratio_text(value: float) -> str:
+    """Three digits, and thousandths near 1."""
+    return f"{value:.3f}" if 0.9 < value < 1.1 else number(value)
+
+
+def _bounds_text(interval: tuple[float, float] | None) -> str:
+    return f" ({interval_text(interval)})" if interval else ""
+
+
+def interval_text(interval: tuple[float, float] | None) -> str:
+    return " – ".join(map(ratio_text, interval)) if interval else "–"
+
+
+def _line(c: Comparison, p: Pair, columns: Sequence[str]) -> Line:
+    present = [k for k in columns if k not in p.differ and p.a.conditions.get(k) is not None]
+    named = [k for k in p.differ if k != "cpus" or "threads" not in p.differ]
+    differ = [f"{title(k)} {shown(k, p.a.conditions.get(k))} | {shown(k, p.b.conditions.get(k))}" for k in named]
+    known = p.ratio is not None and math.isfinite(p.ratio.value)
+    return Line(
+        point=", ".join([conditions_text(present, p.a), *differ] if present else differ),
+        a=_value(c.a, p.a),
+        b=_value(c.b, p.b, p.a),
+        ratio=ratio_text(p.ratio.value) if p.ratio is not None and known else "–",
+        interval=interval_text(p.ratio.interval if p.ratio else None),
+        word=p.word,
+        reason=p.reason,
+        better=None
+        if p.word in {"equal", "not distinguishable", "not comparable"} or p.a.better == "none"
+        else not p.worse,
+        at=(p.ratio.value, p.ratio.interval) if p.ratio is not None and known and p.ratio.value > 0 else None,
+    )
+
+
+def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
+    """The value of a record, or those of its modes."""
+    if modes := modes_of(side.records, record):
+        return modes_texts(modes)[0]
+    scale = scale_for(record.unit, (scaled_as or record).value)
+    return show(record.value, record.unit, scale)
+
+
+# ------------------------------------------------------------------ summaries
+
+
+def summary(c: Comparison) -> str:
+    """`180 results on both: 12 slower, 150 equal, 18 not distinguishable (margin 2 %).`"""
+    counts = ", ".join(f"{n} {word}" for word, n in c.counts().items())
+    of = f"{len(c.pairs)} result{'s' * (len(c.pairs) != 1)} on both"
+    return f"{of}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"
+
+
+def reasons(c: Comparison) -> list[str]:
+    """Why results are not comparable or not distinguishable, with the number of each reason, a line each."""
+    texts = []
+    for word in ("not comparable", "not distinguishable"):
+        counts = Counter(_kind(p.reason) for p in c.pairs if p.word == word)
+        if counts:
+            texts.append(f"{word}: " + ", ".join(f"{why} ({n})" for why, n in counts.most_common()))
+    return texts
+
+
+def _kind(reason: str) -> str:
+    """A reason without its side and its number."""
+    kinds = {re.sub("^[AB]: ", "", part) for part in reason.split("; ")} - {""}
+    kinds = {"intervals too wide" if "±" in k else "modes" if k.endswith(" modes") else k for k in kinds}
+    return " and ".join(sorted(kinds)) or "the interval of the ratio includes 1"
+
+
+def named(instrument: str, metric: str) -> str:
+    """An instrument's metric, without the instrument if the metric names it."""
+    return metric if metric.startswith(instrument) else f"{instrument} {metric}"
+
+
+def left_over(c: Comparison) -> list[str]:
+    """The number of results that only one side has, by metric, a line a side."""
+    texts = []
+    for letter, only in (("A", c.only_a), ("B", c.only_b)):
+        if counts := Counter(named(r.instrument, r.metric) for r in only):
+            texts.append(f"only in {letter}: " + ", ".join(f"{name} ({n})" for name, n in counts.items()))
+    return texts
+
+
+def side_text(side: Side) -> str:
+    """`vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`."""
+    when = f", {side.start[:16].replace('T', ' ')} UTC" if side.start else ""
+    return f"{side.machine}{when}, {side.what}"
+
+
+# ------------------------------------------------------------------ the page
+
+
+def comparison_page(c: Comparison) -> str:
+    """The self-contained page."""
+    drawn = {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), c)) is not None}
+    made = blocks(c)
+    low, high = _range(made)
+    return chart_page(
+        "comparison.html",
+        drawn,
+        title=f"{c.a.name} and {c.b.name}",
+        sides=[("A", side_text(c.a)), ("B", side_text(c.b))],
+        summary=summary(c),
+        facts=c.facts,
+        charts=[(name, head, text) for name, head, text, _ in _CHARTS if name in drawn],
+        blocks=[_placed(b, low, high) for b in made],
+        axis=f"{ratio_text(low)} to {ratio_text(high)}, logarithmic; dashed: 1",
+        left_over=left_over(c),
+        reasons=reasons(c),
+    )
+
+
+def _range(made: Sequence[Block]) -> tuple[float, float]:
+    """The range of the plots of ratios, which includes 1."""
+    found = [1.0]
+    for line in (line for b in made for line in b.lines if line.at):
+        assert line.at is not None
+        found += [line.at[0], *(line.at[1] or ())]
+    found = [f for f in found if math.isfinite(f) and f > 0]
+    return max(0.01, min(0.9, 0.97 * min(found))), min(100.0, max(1.1, 1.03 * max(found)))
+
+
+def _placed(block: Block, low: float, high: float) -> Mapping[str, Any]:
+    """A block with its ratios on an axis; what differs comes first."""
+    lines = sorted(block.lines, key=lambda line: _ORDER.index(line.word))
+    rows = [{"line": line, "dot": ratio_dot(*line.at, low, high) if line.at else None} for line in lines]
+    same = sum(line.word == "equal" for line in lines)
+    name = named(block.instrument, block.metric).replace("_", " ")
+    return {
+        "name": name[:1].upper() + name[1:],
+        "block": block,
+        "rows": rows,
+        "equal": same,
+        "folded": len(rows) > _FOLDED,
+    }
+
+
+_FOLDED: Final = 12  # rows of a block; longer ones are folded
+
+
+@drawing
+def _means(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+    """The geometric mean of the ratios of each metric."""
+    found = c.means()
+    if len(found) < 2:
+        return None
+    rows: list[Row] = []
+    for m in found:
+        of = named(m.instrument, m.metric).replace("_", " ")
+        low, high = m.interval or (m.value, m.value)
+        rows.append({"name": of, "value": m.value, "low": low, "high": high, "text": mean_text(m)})
+    ends = [v for r in rows for v in (r["low"], r["high"]) if v > 0]
+    low, high = min(0.9, 0.95 * min(ends)), max(1.1, 1.05 * max(ends))
+    axis = alt.Axis(title="B over A", format=".3~g", tickCount=8)
+    x = alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
+    y = alt.Y("name:N", title=None, sort=[r["name"] for r in rows], axis=alt.Axis(labelLimit=260, labelAngle=0))
+    base = chart_of(rows).encode(y=y)
+    tips = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("text:N", title="B over A")]
+    rule = chart_of([{"one": 1.0}]).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("one:Q"))
+    return alt.layer(
+        rule,
+        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", tooltip=tips),
+        base.mark_point(size=60, filled=True, opacity=1).encode(x=x, tooltip=tips),
+    ).properties(height={"step": 24})
+
+
+@drawing
+def _latency(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+    """The curves of latency of both sides over each other."""
+    return _curves(c, "latency", "load_latency", "time per load", NS, pattern="random", processes=1)
+
+
+@drawing
+def _bandwidth(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+    """The curves of bandwidth of both sides over each other."""
+    return _curves(c, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
+
+
+def _curves(
+    c: Comparison, instrument: str, metric: str, label: str, unit: str, **equal: str | int
+) -> alt.TopLevelMixin | None:
+    rows = []
+    for letter, side in (("A", c.a), ("B", c.b)):
+        found = selected(side.points, instrument, metric, positive=("footprint_bytes",), above_zero=True)
+        found = [r for r in found if all(r.conditions.get(k) == v for k, v in equal.items())]
+        keys = varying([k for k in ("pages", "threads", "store") if any(k in r.conditions for r in found)], found)
+        for r in found:
+            names = [f"{letter}: {side.name}", *(condition_text(k, r.conditions.get(k)) for k in keys)]
+            at = value_of(r, "footprint_bytes")
+            modes = modes_of(side.records, r)
+            levels = {"levels": [m.value for m in modes], "modes": ", ".join(modes_texts(modes)) if modes else "none"}
+            rows.append(row(r, series=", ".join(names), x=at, size=size(at), **levels))
+    long = {s for s in {r["series"] for r in rows} if len({r["x"] for r in rows if r["series"] == s}) > 2}
+    rows = sorted(clearest([r for r in rows if r["series"] in long], "series", "x"), key=lambda r: r["x"])
+    if len({name[0] for name in long}) < 2:
+        return None
+    return layered(rows, bytes_axis("x", rows, "footprint"), log_axis(rows, label, unit), "series", ["size"])
+
+
+_CHARTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Record], Comparison], Drawn | None]], ...]] = (
+    (
+        "means",
+        "Ratios",
+        "B over A: geometric means over the points that both have; the intervals assume that all errors have the same "
+        "sign. Beyond the dashed line a time is longer, or a rate higher.",
+        _means,
+    ),
+    ("latency", "Latency by footprint", "Random loads of one process.", _latency),
+    ("bandwidth", "Bandwidth by footprint", "Net bandwidth of triad.", _bandwidth),
+)

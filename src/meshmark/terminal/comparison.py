@@ -1,0 +1,88 @@
+"""Prints the comparison of two machines or runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from meshmark.values.units import NBSP
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from meshmark.compare.join import Comparison, Mean
+    from meshmark.report.comparison import Line
+
+_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
+_QUIET: Final = frozenset({"equal", "not distinguishable", "not comparable"})  # listed on request only
+
+
+def print_comparison(c: Comparison, every: bool) -> None:
+    """Print what differs, metric by metric, then how many results do.
+
+    Args:
+        every: Print the results without a difference, too.
+    """
+    from rich.console import Console
+
+    from meshmark.report.comparison import blocks, left_over, named, reasons, side_text, summary
+
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    for letter, side in (("A", c.a), ("B", c.b)):
+        console.print(f"{letter}: {side_text(side)}", soft_wrap=True)
+    for name, one, other in c.facts:
+        console.print(f"differs: {name}: {one} → {other}", style="dim", soft_wrap=True)
+    made = blocks(c)
+    if means := c.means():
+        console.print()
+        console.print(_means(means))
+    hidden = 0
+    for block in made:
+        shown = [line for line in block.lines if every or line.word not in _QUIET]
+        hidden += len(block.lines) - len(shown)
+        if shown:
+            about = f" ({block.common})" if block.common else ""
+            console.print()
+            console.print(f"{named(block.instrument, block.metric)}{about}", soft_wrap=True)
+            console.print(_table(shown))
+    console.print()
+    for text in left_over(c):
+        console.print(text, style="dim", soft_wrap=True)
+    console.print(summary(c).replace(NBSP, " "), soft_wrap=True)
+    for text in reasons(c):
+        console.print(text, style="dim", soft_wrap=True)
+    if hidden:
+        console.print(f"{hidden} results without a difference are not listed (--all)", style="dim")
+
+
+def _means(means: Sequence[Mean]) -> Table:
+    from rich.table import Table
+
+    from meshmark.report.comparison import interval_text, named, ratio_text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("geometric mean of", overflow="fold")
+    for name in ("B over A", "95 %", "results"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for m in means:
+        table.add_row(named(m.instrument, m.metric), ratio_text(m.value), interval_text(m.interval), str(m.pairs))
+    return table
+
+
+def _table(lines: Sequence[Line]) -> Table:
+    from rich.table import Table
+
+    reasons = any(line.reason for line in lines)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("point", overflow="fold")
+    for name in ("A", "B", "B over A", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("B is", no_wrap=True)
+    if reasons:
+        table.add_column("because", overflow="fold")
+    for line in lines:
+        cells = [line.point or "–", line.a, line.b, line.ratio, line.interval, line.word]
+        table.add_row(*(cell.replace(NBSP, " ") for cell in cells), *([line.reason] if reasons else []))
+    return table

@@ -1,0 +1,70 @@
+"""`meshmark compare` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meshmark.store.export import to_jsonl
+from meshmark.store.record import median, median_interval
+from support.cli import meshmark
+from support.made_run import bandwidth
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    for name, factor in (("a", 1.0), ("b", 0.9)):
+        made = []
+        for r in bandwidth():
+            samples = tuple(s * factor for s in r.samples)
+            made.append(replace(r, samples=samples, value=median(samples), interval=median_interval(samples)))
+        (tmp_path / f"{name}.jsonl").write_text(to_jsonl([(name, "s", r) for r in made]), encoding="utf-8")
+    return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
+
+
+def test_two_files_side_by_side(home: dict[str, str], tmp_path: Path) -> None:
+    ran = meshmark("compare", "a.jsonl", "b.jsonl", "--html", "c.html", cwd=tmp_path, env=home)
+    assert ran.returncode == 0, ran.stderr
+    assert "slower" in ran.stdout and "faster" not in ran.stdout and "geometric mean" in ran.stdout
+    assert (tmp_path / "c.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert not (tmp_path / "data").exists(), "reading makes no folder"
+
+
+def test_objects_of_json_for_programs(home: dict[str, str], tmp_path: Path) -> None:
+    ran = meshmark("compare", "a.jsonl", "b.jsonl", "a.jsonl", "--json", cwd=tmp_path, env=home)
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert {(x["a"], x["b"]) for x in lines} == {("a.jsonl", "b.jsonl"), ("a.jsonl", "a.jsonl")}
+    assert {x["verdict"] for x in lines if x["type"] == "pair" and x["b"] == "b.jsonl"} == {"slower"}
+
+
+@pytest.mark.parametrize(("limit", "status"), [("5%", 1), ("15%", 0)])
+def test_a_gate_fails_on_what_is_worse_by_more(home: dict[str, str], tmp_path: Path, limit: str, status: int) -> None:
+    ran = meshmark("compare", "a.jsonl", "b.jsonl", "--fail-on", limit, cwd=tmp_path, env=home)
+    assert ran.returncode == status, ran.stderr
+    assert "results judged" in ran.stderr and ("is 0.9 of a.jsonl's" in ran.stderr) == bool(status)
+    better = meshmark("compare", "b.jsonl", "a.jsonl", "--fail-on", limit, cwd=tmp_path, env=home)
+    assert better.returncode == 0, "what is better passes"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["a.jsonl"], "found one side; allowed: two or more"),
+        (["a.jsonl", "c.jsonl"], "found no file, run or machine 'c.jsonl'"),
+        (["a.jsonl", "b.jsonl", "--per", "watt"], "--per: found 'watt'; allowed: thread, clock"),
+        (["a.jsonl", "b.jsonl", "--fail-on", "5"], "--fail-on: found '5', a share from 0% to 1000% is required"),
+        (["a.jsonl", "b.jsonl", "--margin", "-1%"], "--margin: found '-1%'"),
+        (["a.jsonl", "b.jsonl", "--metric", "latency"], "found no result in common"),
+        (["a.jsonl", "b.jsonl", "a.jsonl", "--html", "c.html"], "--html: found with 3 sides; allowed with two"),
+        (["a.jsonl", "b.jsonl", "--html", "no/c.html"], "--html: found no folder no"),
+    ],
+)
+def test_bad_input_is_one_line(home: dict[str, str], tmp_path: Path, words: list[str], says: str) -> None:
+    ran = meshmark("compare", *words, cwd=tmp_path, env=home)
+    first, *hints = ran.stderr.splitlines()
+    assert ran.returncode == 2 and says in first and all(h.startswith("hint: ") for h in hints), ran.stderr
+    assert ran.stdout == ""

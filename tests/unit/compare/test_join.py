@@ -1,0 +1,227 @@
+"""Which results are compared, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from meshmark.compare.join import Pair, compare, to_json
+from meshmark.compare.sides import Side
+from meshmark.errors import UsageError
+from meshmark.measure.repetitions import pool
+from meshmark.store.record import Record, median, median_interval
+from support.made_run import bandwidth, everything, latency, record
+
+
+def side(records: Sequence[Record], name: str = "a", machine: str = "made-up", **facts: str) -> Side:
+    return Side(
+        name=name,
+        what="made",
+        machine=machine,
+        start="2026-11-25T10:00:00Z",
+        records=[replace(r, machine=machine) for r in records],
+        facts=facts,
+    )
+
+
+def scaled(r: Record, factor: float) -> Record:
+    samples = tuple(s * factor for s in r.samples)
+    return replace(r, samples=samples, value=median(samples), interval=median_interval(samples))
+
+
+def exactly(r: Record, value: float) -> Record:
+    """With this median."""
+    return scaled(r, value / r.value)
+
+
+def triad(value: float, flags: tuple[str, ...] = (), **more: Any) -> Record:
+    c = {**bandwidth()[0].conditions, "kernel": "triad", "footprint_bytes": 1 << 29, "threads": 2, **more}
+    return exactly(record("bandwidth", "bandwidth_net", 1.0, flags, **c), value)
+
+
+def chase(value: float, **more: Any) -> Record:
+    c = {**latency()[0].conditions, "footprint_bytes": 1 << 28, **more}
+    return exactly(record("latency", "load_latency", 1.0, **c), value)
+
+
+def only(one: Record, other: Record, **how: Any) -> Pair:
+    (pair,) = compare(side([one]), side([other], "b"), **how).pairs
+    return pair
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "word", "worse"),
+    [
+        (triad(40e9), triad(50e9), "faster", False),
+        (triad(40e9), triad(30e9), "slower", True),
+        (triad(40e9), triad(40e9), "equal", False),
+        (chase(100e-9), chase(120e-9), "slower", True),
+        (chase(100e-9), chase(80e-9), "faster", False),
+    ],
+)
+def test_faster_is_more_in_less_time(one: Record, other: Record, word: str, worse: bool) -> None:
+    pair = only(one, other)
+    assert (pair.word, pair.worse) == (word, worse)
+    assert pair.ratio is not None and pair.ratio.value == pytest.approx(other.value / one.value)
+
+
+def test_what_has_no_speed_is_higher_or_lower() -> None:
+    share = [record("dgemm", "peak_share", v, n=2000, threads=2) for v in (0.9, 0.5)]
+    assert only(*share).word == "lower" and only(*share).worse
+    size = [record("latency", "level_capacity", v, level=2, kind="cache") for v in (2.0**20, 2.0**21)]
+    assert only(*size).word == "higher" and not only(*size).worse and not only(*reversed(size)).worse
+
+
+def test_flags_pages_and_units_do_not_compare() -> None:
+    flagged = only(triad(40e9), triad(30e9, ("stolen",)))
+    assert flagged.word == "not comparable" and flagged.reason == "stolen on B" and not flagged.worse
+    pages = only(chase(100e-9, pages="thp"), chase(120e-9, pages="4KiB"))
+    assert pages.word == "not comparable" and pages.reason == "pages thp and 4KiB"
+    unit = only(triad(40e9), replace(triad(30e9), unit="op/s"))
+    assert unit.word == "not comparable" and "B/s and op/s" in unit.reason
+
+
+def test_wide_intervals_and_modes_are_not_distinguishable_and_say_why() -> None:
+    few = replace(triad(30e9), samples=(30e9,), value=30e9, interval=None)
+    assert (only(triad(40e9), few).word, only(triad(40e9), few).reason) == ("not distinguishable", "B: too few samples")
+    two = replace(triad(30e9), conditions={**triad(1).conditions, "run_modes": 2, "run_low": 20e9, "run_high": 41e9})
+    assert (only(triad(40e9), two).word, only(triad(40e9), two).reason) == ("not distinguishable", "B: 2 modes")
+
+
+def test_zeros_that_are_equal_are_so() -> None:
+    none = [record("clock", "clock_backward", 0.0, clock="tsc") for _ in "ab"]
+    assert only(*none).word == "equal"
+    some = record("clock", "clock_backward", 3.0, clock="tsc")
+    assert only(none[0], some).word == "not distinguishable"
+
+
+def test_the_margin_decides_what_matters() -> None:
+    assert only(triad(40e9), triad(38.2e9)).word == "slower"
+    assert only(triad(40e9), triad(38.2e9), margin=0.1).word == "equal"
+
+
+def test_another_machine_plays_the_same_parts() -> None:
+    small = [triad(40e9, cpus="0-1"), triad(20e9, threads=1), triad(90e9, footprint_bytes=1 << 14)]
+    large = [
+        triad(300e9, threads=16, cpus="0-15", footprint_bytes=1 << 32, isa="avx512"),
+        triad(25e9, threads=1, footprint_bytes=1 << 32, isa="avx512"),
+        triad(45e9, footprint_bytes=1 << 32, isa="avx512"),  # two threads of sixteen
+        triad(99e9, footprint_bytes=(1 << 14) - 16, isa="avx512"),
+    ]
+    c = compare(side(small), side(large, "b", "other"))
+    found = {(p.a.value, p.b.value): p.differ for p in c.pairs}
+    values = {(round(a / 1e9), round(b / 1e9)): differ for (a, b), differ in found.items()}
+    assert values.keys() == {(40, 300), (40, 45), (20, 25), (90, 99)}, "all of two threads, and two of sixteen"
+    assert set(values[40, 300]) == {"threads", "cpus", "footprint_bytes", "isa"}
+    assert set(values[40, 45]) == {"cpus", "footprint_bytes", "isa"}
+
+
+def test_the_same_machine_has_no_parts() -> None:
+    with pytest.raises(UsageError, match="no result in common"):
+        compare(side([triad(40e9)]), side([triad(80e9, threads=4)], "b"))
+    isa = only(triad(40e9), triad(30e9, isa="avx512"))
+    assert isa.word == "slower" and isa.differ == ("isa",)
+
+
+def test_levels_of_another_machine_are_matched_by_their_place() -> None:
+    def level(value: float, number: int, kind: str, at: float) -> Record:
+        c = {k: v for k, v in latency()[0].conditions.items() if k != "footprint_bytes"}
+        return record("latency", "level_latency", value, **c, level=number, kind=kind, from_bytes=at, to_bytes=2 * at)
+
+    one = [level(1e-9, 1, "cache", 2**12), level(4e-9, 2, "cache", 2**18), level(90e-9, 3, "memory", 2**28)]
+    other = [level(1e-9, 1, "cache", 2**13), level(5e-9, 2, "cache", 2**20)]
+    other += [level(20e-9, 3, "cache", 2**24), level(110e-9, 4, "memory", 2**30)]
+    c = compare(side(one), side(other, "b", "other"))
+    assert [(round(p.a.value * 1e9), round(p.b.value * 1e9)) for p in c.pairs] == [(1, 1), (4, 5), (90, 110)]
+    assert [round(r.value * 1e9) for r in c.only_b] == [20]
+
+
+def test_a_model_lacks_conditions_and_repeats_itself() -> None:
+    made = triad(50e9)
+    kept = {k: made.conditions[k] for k in ("kernel", "store", "threads", "memory_node")}
+    model = replace(made, source="model", samples=(50e9,), value=50e9, interval=None, conditions=kept)
+    (pair,) = compare(side([triad(40e9)]), side([model], "b", "gs1280-4")).pairs
+    assert pair.word == "faster" and pair.reason == ""
+
+
+def test_what_only_one_side_has_is_listed() -> None:
+    c = compare(side([triad(40e9), chase(1e-7)]), side([triad(40e9), triad(20e9, threads=1)], "b"))
+    assert [r.metric for r in c.only_a] == ["load_latency"] and [r.conditions["threads"] for r in c.only_b] == [1]
+
+
+def test_geometric_means_are_of_pairs_that_compare() -> None:
+    a = [triad(40e9, kernel=k) for k in ("copy", "triad", "read")]
+    b = [triad(80e9, kernel="copy"), triad(20e9, kernel="triad"), triad(30e9, ("stolen",), kernel="read")]
+    (mean,) = compare(side(a), side(b, "b")).means()
+    assert mean.pairs == 2 and mean.value == pytest.approx(1.0, rel=0.02)
+    assert mean.interval is not None and mean.interval[0] < mean.value < mean.interval[1]
+
+
+def test_a_metric_made_from_the_same_samples_counts_once() -> None:
+    c = compare(side(bandwidth()), side(bandwidth(), "b"))
+    assert {p.a.metric for p in c.pairs} == {"bandwidth_net"}
+    gross = compare(side(bandwidth()), side(bandwidth(), "b"), metric="bandwidth_gross")
+    assert {p.a.metric for p in gross.pairs} == {"bandwidth_gross"}
+
+
+def test_values_per_thread_and_per_cycle() -> None:
+    clock = [exactly(record("clock", "core_frequency", 1.0, cpu=0), hertz) for hertz in (2e9, 3e9)]
+    a, b = side([triad(40e9), chase(60e-9), clock[0]]), side([triad(60e9), chase(60e-9), clock[1]], "b", "other")
+    per = {p.a.metric: p for p in compare(a, b, per="clock").pairs}
+    assert per["bandwidth_net"].word == "equal" and per["bandwidth_net"].a.unit == "B/cycle"
+    assert per["load_latency"].a.unit == "cycles" and per["load_latency"].word == "slower"
+    assert per["load_latency"].a.value == pytest.approx(120, rel=0.03)
+    thread = compare(a, b, per="thread", metric="bandwidth_net").pairs[0]
+    assert thread.a.value == pytest.approx(20e9, rel=0.02) and thread.a.unit == "B/s"
+    with pytest.raises(UsageError, match="found no core_frequency of a"):
+        compare(side([triad(1e9)]), b, per="clock")
+
+
+def test_software_and_builds_that_differ_are_named() -> None:
+    other = [replace(r, provenance={**r.provenance, "build": "1"}) for r in [triad(40e9)]]
+    c = compare(side([triad(40e9)], kernel="6.1", smt="on", boot="x"), side(other, "b", kernel="6.12", boot="y"))
+    assert list(c.facts) == [("kernel", "6.1", "6.12"), ("build of Meshmark", "0", "1")]
+
+
+def test_worse_results_are_those_beyond_the_margin() -> None:
+    a = [triad(40e9, kernel=k) for k in ("copy", "triad", "read")]
+    b = [triad(39e9, kernel="copy"), triad(36e9, kernel="triad"), triad(90e9, kernel="read")]
+    c = compare(side(a), side(b, "b"), margin=0.05)
+    assert [p.a.conditions["kernel"] for p in c.worse()] == ["triad"]
+
+
+def test_every_pair_is_an_object_of_json_without_nan() -> None:
+    made = everything()
+    c = compare(side(made, kernel="1"), side([scaled(r, 1.1) if r.value else r for r in made], "b", kernel="2"))
+    lines = [json.loads(json.dumps(x, allow_nan=False)) for x in to_json(c)]
+    assert {x["type"] for x in lines} == {"fact", "pair", "mean"}
+    pairs = [x for x in lines if x["type"] == "pair"]
+    assert len(pairs) == len(c.pairs) and {x["verdict"] for x in pairs} <= {
+        *("faster", "slower", "higher", "lower", "equal", "not distinguishable", "not comparable")
+    }
+
+
+def test_runs_alike_are_seldom_called_different() -> None:
+    """At most 5 % of 400 pairs of the same quantity, with the noise of two processes each."""
+    dice = random.Random(7)
+
+    def measured() -> Record:
+        medians = [dice.gauss(100e-9, 3e-9) for _ in range(2)]
+        runs = [[dice.gauss(m, 1e-9) for _ in range(8)] for m in medians]
+        base = chase(1.0)
+        made = [replace(base, samples=tuple(r), value=median(r), interval=median_interval(r)) for r in runs]
+        return pool([[m] for m in made])[0]
+
+    words = [only(measured(), measured()).word for _ in range(400)]
+    different = sum(w in {"faster", "slower"} for w in words)
+    assert different <= 20, f"{different} of 400"
+
+
+def test_the_counts_are_of_the_words() -> None:
+    c = compare(side([triad(40e9), chase(1e-7)]), side([triad(50e9), chase(1e-7)], "b"))
+    assert c.counts() == {"faster": 1, "equal": 1}

@@ -1,0 +1,119 @@
+"""What a name of a comparison stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meshmark.compare.sides import Sides, latest
+from meshmark.errors import UsageError
+from meshmark.store.export import to_csv, to_jsonl
+from meshmark.store.machines import add_machine
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+from support.made_run import bandwidth, latency, record
+
+
+def at(records: Sequence[Record], start: str, machine: str = "n042") -> list[Record]:
+    return [replace(r, machine=machine, provenance={**r.provenance, "start": start}) for r in records]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two runs of n042, one of n043, and what n042 ran."""
+    made = Store(tmp_path / "store")
+    made.add("first", "latency.r1", at(latency(), "2026-10-01T10:00:00Z"))
+    made.add("first", "latency.r2", at(latency(), "2026-10-01T10:01:00Z"))
+    made.add("second", "bandwidth.r1", at(bandwidth(), "2026-11-01T10:00:00Z"))
+    made.add("third", "bandwidth.r1", at(bandwidth(), "2026-11-02T10:00:00Z", "n043"))
+    add_machine(made, "n042", {"kernel": "6.1"}, "2026-09-01T00:00:00Z")
+    add_machine(made, "n042", {"kernel": "6.12"}, "2026-10-20T00:00:00Z")
+    return made
+
+
+@pytest.fixture
+def sides(store: Store, tmp_path: Path) -> Sides:
+    return Sides(store, tmp_path / "runs", "n042")
+
+
+def test_a_machine_is_the_newest_result_of_each_point(sides: Sides) -> None:
+    host = sides.find("host")
+    assert host.machine == "n042" and host.start == "2026-11-01T10:00:00Z" and host.facts == {"kernel": "6.12"}
+    assert {r.instrument for r in host.points} == {"latency", "bandwidth"}
+    assert "2 runs" in host.what and sides.find("n042").records == host.records
+
+
+def test_a_run_has_its_repetitions_pooled_and_the_facts_of_its_time(sides: Sides) -> None:
+    run = sides.find("first")
+    assert {r.conditions.get("runs") for r in run.points} == {2} and run.facts == {"kernel": "6.1"}
+
+
+def test_a_date_is_the_state_of_a_machine_at_that_time(sides: Sides) -> None:
+    assert {r.instrument for r in sides.find("host@2026-10").points} == {"latency"}
+    assert {r.instrument for r in sides.find("n042@2026-11").points} == {"latency", "bandwidth"}
+    with pytest.raises(UsageError, match="no result up to '2025' in host@2025; the first is of 2026-10-01"):
+        sides.find("host@2025")
+
+
+def test_all_runs_of_a_machine_are_pooled(store: Store, sides: Sides) -> None:
+    store.add("fourth", "bandwidth.r1", at(bandwidth(), "2026-11-05T10:00:00Z"))
+    found = sides.find("n042@all")
+    assert {r.conditions.get("runs") for r in found.points if r.instrument == "bandwidth"} == {2}
+
+
+@pytest.mark.parametrize(("name", "form"), [("one.jsonl", to_jsonl), ("one.csv", to_csv)])
+def test_a_file_is_read_as_it_is(sides: Sides, tmp_path: Path, name: str, form: object) -> None:
+    assert callable(form)
+    rows = [("first", f"latency.r{i}", r) for i in (1, 2) for r in at(latency(), f"2026-10-0{i}")]
+    (tmp_path / name).write_text(form(rows), encoding="utf-8")
+    found = sides.find(str(tmp_path / name))
+    assert found.machine == "n042" and {r.conditions.get("runs") for r in found.points} == {2}
+
+
+def test_a_file_of_several_machines_is_refused(sides: Sides, tmp_path: Path) -> None:
+    rows = [("r", "s", r) for machine in ("n1", "n2") for r in at(bandwidth(), "2026-10-01", machine)]
+    (tmp_path / "two.jsonl").write_text(to_jsonl(rows), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"results of 2 machines \(n1, n2\), one is allowed"):
+        sides.find(str(tmp_path / "two.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("n04", "found no file, run or machine 'n04'"),
+        ("./nothing", "compare: cannot read"),
+        ("latest", "found no run in"),
+    ],
+)
+def test_what_is_not_there_is_named(sides: Sides, name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        sides.find(name)
+
+
+def test_a_name_that_is_close_is_offered(sides: Sides) -> None:
+    with pytest.raises(UsageError) as found:
+        sides.find("secnd")
+    assert found.value.hint == "did you mean second?"
+
+
+def test_a_host_without_results_says_how_to_get_some(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no results of this host, n1") as found:
+        Sides(Store(tmp_path / "store"), tmp_path, "n1").find("host")
+    assert found.value.hint == "meshmark survey --quick"
+
+
+def test_a_file_of_other_text_and_a_folder_are_refused(sides: Sides, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("STREAM version $Revision: 5.10 $\n", encoding="utf-8")
+    for path in (tmp_path / "text", tmp_path):
+        with pytest.raises(UsageError, match=r"^compare: "):
+            sides.find(str(path))
+
+
+def test_the_newest_result_takes_its_modes_along() -> None:
+    old, new = (record("io", "bandwidth_net", v, target=".", direction="read") for v in (1e9, 2e9))
+    modes = [replace(old, metric="bandwidth_net_mode", conditions={**old.conditions, "run_mode": i}) for i in (1, 2)]
+    assert latest([[old, *modes], [new]]) == [new]
+    assert latest([[new], [old, *modes]]) == [old, *modes]
