@@ -42,7 +42,9 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
         return
     from meshmark.store.store import Store, run_name
 
-    Store(store).add(run_name("model"), step, records, (), records[0].machine)
+    kept, run = Store(store), run_name("model")
+    kept.add(run, step, records, (), records[0].machine)
+    kept.finish(run)
 
 
 def note_assumptions(*machines: MachineFile) -> None:

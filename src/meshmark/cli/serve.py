@@ -128,10 +128,11 @@ class Runs:
         from meshmark.web.parts import RunRow
 
         try:
-            found = Store(self.store).runs() if self.store.is_dir() else []
+            store = Store(self.store)
+            found = store.runs() if self.store.is_dir() else []
         except duckdb.Error as why:
             raise MeshmarkError(f"{self.store}: {str(why).splitlines()[0][:120]}", "meshmark store verify") from why
-        stamp = max((p.stat().st_mtime_ns for p in self.store.glob("*.parquet")), default=0) if found else 0
+        stamp = store.changed() if found else 0
         rows = [
             RunRow(
                 _kind(str(r["run"])),

@@ -192,6 +192,31 @@ def store_rm(
     say(_removed(len({*runs}), files))
 
 
+@app.command("compact")
+def store_compact(
+    days: Annotated[
+        float, typer.Option("--older-than", min=0, max=36500, help="days since the date of a run", metavar="DAYS")
+    ] = 31.0,
+    store: StoreOption = None,
+) -> None:
+    """Join the files of a store: the older runs of each month and machine, and those of earlier versions.
+
+    No result changes. Queries of large stores become faster.
+
+    example: meshmark store compact --older-than 7
+    """
+    from datetime import UTC, datetime, timedelta
+
+    from meshmark.store.compaction import compact
+
+    before = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
+    done = compact(existing(store), before)
+    say(
+        f"files: {done.converted} of the first version converted, {done.finished} of unfinished runs joined, "
+        f"{done.joined} of months joined" + (f", {done.unreadable} unreadable left" if done.unreadable else "")
+    )
+
+
 @app.command("prune")
 def store_prune(
     days: Annotated[

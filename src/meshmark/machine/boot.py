@@ -68,10 +68,11 @@ def remember(store: Store, records: Iterable[Record] = ()) -> None:
 
 
 def keep(store: Store, run: str, step: str, records: Sequence[Record], absences: Sequence[Absence] = ()) -> None:
-    """Add results that this host just gave, at least one, and its facts.
+    """Add results that this host just gave, at least one, as a finished run, and its facts.
 
     Raises:
         MeshmarkError: The store cannot be written.
     """
     store.add(run, step, records, absences, records[0].machine)
+    store.finish(run)
     remember(store, records)

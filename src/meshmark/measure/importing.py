@@ -238,6 +238,8 @@ def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]
         if new:
             store.add(run, step, part.records, part.absences, part.machine)
         added.append((run, len(part.records) if new else 0))
+    for run in dict.fromkeys(run for run, _, _, new in planned if new):
+        store.finish(run)
     return added
 
 
@@ -263,7 +265,7 @@ class _Contents:
                 for _, name, record in self._store.rows(run=run):
                     steps.setdefault(name, []).append(record)
             return _content(self._stored[run].get(step, []))
-        return "" if self._store.has_file(run, step) else None
+        return "" if self._store.unreadable(run, step) else None
 
     def plan(self, run: str, step: str, part: Part) -> bool:
         """Plan a step and return whether it must be added. Steps that are planned twice are added once."""

@@ -286,6 +286,10 @@ def run_plan(
         if store_error:
             notify(f"meshmark: {step.id}: {store_error}; the journal is kept, and --resume stores it")
             result.status, result.message = "failed", store_error
+    try:
+        store.finish(run_id)
+    except MeshmarkError as why:
+        notify(f"meshmark: {why}; the steps of the run stay files of their own")
     return results
 
 

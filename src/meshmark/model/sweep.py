@@ -119,6 +119,8 @@ def run_sweep(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    if archive is not None:
+        archive.finish(run)
     records = [r for label in labels for r in done[label]]
     if earlier:
         notify(f"{len(earlier)} of {len(points)} points were already in the store")

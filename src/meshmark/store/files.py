@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -321,3 +321,16 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def unlink(paths: Iterable[Path]) -> None:
+    """Remove files, also ones that were removed in the meantime.
+
+    Raises:
+        MeshmarkError: One cannot be removed.
+    """
+    for path in paths:
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as why:
+            raise MeshmarkError(f"cannot remove {path}: {why.strerror or why}") from why

@@ -11,7 +11,8 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from meshmark.store.store import MACHINE_COLUMNS, Store
+from meshmark.store.checks import MACHINE_COLUMNS
+from meshmark.store.store import Store
 
 FACTS: Final = MACHINE_COLUMNS[2:]
 Row = Mapping[str, str]  # column → text; unknown facts are left out
@@ -19,7 +20,7 @@ Row = Mapping[str, str]  # column → text; unknown facts are left out
 
 def machines(store: Store, machine: str = "") -> list[dict[str, str]]:
     """The rows of a machine, or of all machines, by the time from which they hold."""
-    rows = store.machine_rows(**({"machine": machine} if machine else {}))
+    rows = store.machine_rows(machine)
     known = [{k: str(v) for k, v in row.items() if v is not None} for row in rows]
     return sorted(known, key=lambda row: (row["seen"], row["machine"]))
 

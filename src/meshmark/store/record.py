@@ -91,6 +91,7 @@ def _current_flags(flags: Iterable[str], conditions: Mapping[str, Scalar]) -> fr
 
 
 _FORMER_FLAGS: Final = frozenset({"throttled", "noisy", "truncated"})
+ALL_FLAGS: Final = FLAGS | _FORMER_FLAGS
 _DISTURBED: Final = 0.25  # share of the samples
 
 
@@ -123,10 +124,16 @@ def median_rank(n: int, confidence: float = 0.95) -> int:
         term *= (n - k + 1) / k
 
 
+def interval_rank(n: int) -> int:
+    """The rank of the lower end of `median_interval` among n samples, and that of the upper one from the top; below 1
+    if there is no interval."""
+    return median_rank(n) if n < 1000 else int(n / 2 - 0.98 * math.sqrt(n))
+
+
 def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     """95 % order-statistic interval of the median, in the samples' unit; None below 6 samples."""
     n = len(samples)
-    k = median_rank(n) if n < 1000 else int(n / 2 - 0.98 * math.sqrt(n))
+    k = interval_rank(n)
     if k < 1:
         return None
     ordered = sorted(samples)
@@ -300,11 +307,7 @@ class Record:
             raise RecordError(f"better: found {str(better)[:80]!r}; allowed: {', '.join(sorted(BETTER))}")
         unit = _text(line, "unit")
         flags = line.get("flags")
-        if (
-            not isinstance(flags, Sequence)
-            or isinstance(flags, str)
-            or not set(map(str, flags)) <= FLAGS | _FORMER_FLAGS
-        ):
+        if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= ALL_FLAGS:
             raise RecordError(f"flags: found {flags!r}; allowed: {', '.join(sorted(FLAGS))}")
         conditions = _scalars(line, "conditions")
         return Record(
@@ -334,12 +337,12 @@ def _agree(a: float, b: float) -> bool:
 
 def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
-    if not isinstance(value, str) or not value or not _is_unicode(value):
+    if not isinstance(value, str) or not value or not is_unicode(value):
         raise RecordError(f"{key}: found {str(value)[:80]!r}, a string is required")
     return value
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
     """Whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
     try:
         text.encode()
@@ -360,7 +363,7 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     values = line.get(key)
     if not isinstance(values, dict) or not all(
-        _is_unicode(k) and (_is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
+        is_unicode(k) and (is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
         for k, v in values.items()
     ):
         raise RecordError(f"{key}: found {str(values)[:80]}, an object of strings and numbers is required")

@@ -1,29 +1,38 @@
 """The store: a folder of immutable Parquet files, queried with an in-memory DuckDB.
 
 There is no server. Files are written atomically, so that readers never see a partial file. Their names are unique, so
-that writers do not conflict; only importers, which derive names from their input, wait for each other. Stores are
-merged by copying files. Each row is a record: `samples` is a list of doubles, and `conditions` and `provenance` are
-JSON text, so that new conditions do not change the schema.
+that writers do not conflict; only importers, which derive names from their input, and removal wait for each other.
+Stores are merged by copying files. `layout` describes the files, `columns` their rows.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import io
 import json
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.store.files import ASIDE, open_regular, read_json, write_file
+from meshmark.store.checks import (
+    FIRST,
+    machine_problem,
+    machine_schema,
+    problem,
+    read,
+    read_or_problem,
+    read_problem,
+    schema_problem,
+)
+from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
+from meshmark.store.files import ASIDE, read_json, unlink, write_file
+from meshmark.store.layout import MACHINES, Kept, date_of, file_name, kept
+from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 
@@ -31,138 +40,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _Of = TypeVar("_Of")
-VERSION = 1
-MARKER = "meshmark-store.json"
-MEASURING = ".measuring"  # folder of incomplete measurements, which are not part of the store
-COLUMNS = (
-    "run",
-    "step",
-    "source",
-    "machine",
-    "instrument",
-    "metric",
-    "unit",
-    "better",
-    "value",
-    "low",
-    "high",
-    "samples",
-    "flags",
-    "conditions",
-    "provenance",
-)
-MACHINE_COLUMNS = (
-    "machine",
-    "seen",
-    "boot",
-    "cpu",
-    "microcode",
-    "firmware",
-    "kernel",
-    "kernel_build",
-    "kernel_options",
-    "governor",
-    "boost",
-    "thp",
-    "smt",
-    "numa_balancing",
-    "hypervisor",
-)
-ADDED = {"better"}  # columns added after the first release of version 1; files may lack them
+VERSION: Final = 2
+READABLE: Final = (1, 2)
+MARKER: Final = "meshmark-store.json"
+MEASURING: Final = ".measuring"  # folder of incomplete measurements, which are not part of the store
+_TRIES: Final = 5  # readings, if files vanish because a run is finished meanwhile
 
 
 class StoreError(MeshmarkError):
     """The folder is not a store of this version, or a file in it cannot be read."""
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema(
-        [(name, pa.string()) for name in COLUMNS[:8]]
-        + [("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())]
-        + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
-        + [("conditions", pa.string()), ("provenance", pa.string())]
-    )
-
-
-def _absence_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    names = ("run", "step", "machine", "kind", "instrument", "metric", "conditions", "reason", "enable")
-    return pa.schema([(name, pa.string()) for name in names])
-
-
-def _machine_schema() -> pa.Schema:
-    import pyarrow as pa
-
-    return pa.schema([(name, pa.string()) for name in MACHINE_COLUMNS])
-
-
-_SCHEMAS: dict[str, Callable[[], pa.Schema]] = {
-    "records": _schema,
-    "absent": _absence_schema,
-    "machine": _machine_schema,
-}
-
-
-def _row(record: Record, run: str, step: str) -> dict[str, Any]:
-    low, high = record.interval or (None, None)
-    return {
-        "run": run,
-        "step": step,
-        "source": record.source,
-        "machine": record.machine,
-        "instrument": record.instrument,
-        "metric": record.metric,
-        "unit": record.unit,
-        "better": record.better,
-        "value": record.value,
-        "low": low,
-        "high": high,
-        "samples": list(record.samples),
-        "flags": sorted(record.flags),
-        "conditions": json.dumps(dict(record.conditions)),
-        "provenance": json.dumps(dict(record.provenance)),
-    }
-
-
-def _record(row: dict[str, Any]) -> Record:
-    return Record.from_json(
-        {
-            **{k: row[k] for k in ("source", "machine", "instrument", "metric", "unit", "value")},
-            "better": row.get("better"),
-            "interval": None if row["low"] is None else [row["low"], row["high"]],
-            "samples": list(row["samples"]),
-            "flags": list(row["flags"]),
-            "conditions": json.loads(row["conditions"]),
-            "provenance": json.loads(row["provenance"]),
-        }
-    )
-
-
-def _absence(row: dict[str, Any]) -> Absence:
-    conditions = json.loads(row["conditions"])
-    if not isinstance(conditions, dict):
-        raise RecordError(f"conditions: found {conditions!r}, an object is required")
-    if missing := [k for k in ("instrument", "reason", "enable", "kind") if row[k] is None]:
-        raise RecordError(f"{missing[0]}: missing, a string is required")
-    texts = {k: row[k] for k in ("instrument", "metric", "reason", "enable", "kind", "step")}
-    return Absence(conditions=conditions, **texts)
-
-
-def _file_name(name: str) -> str:
-    """`name` escaped and shortened for use in a file name; unique, and free of path separators."""
-    dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
-    whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
-    return (
-        whole if len(whole) <= 110 else f"{whole[:90]}%{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
-    )
-
-
-def file_stem(run: str, step: str) -> str:
-    """The unique stem of the file names of a step."""
-    return f"{_file_name(run)}--{_file_name(step)}"
 
 
 def run_name(kind: str) -> str:
@@ -190,30 +76,43 @@ class Store:
                 version = read_json(marker).get("version")
             except (MeshmarkError, AttributeError) as why:
                 raise StoreError(f"store {folder}: {MARKER} cannot be read: {why}") from why
-            if version != VERSION:
+            if version not in READABLE:
                 raise StoreError(
-                    f"store {folder}: version: found {version!r}, this program reads {VERSION}",
+                    f"store {folder}: version: found {version!r}, this program reads {READABLE[0]} and {READABLE[-1]}",
                     hint="export it with the version that wrote it, and import the result here",
                 )
+            self._marked = version == VERSION
         elif folder.exists() and not folder.is_dir():
             raise StoreError(f"store {folder}: found a file, a folder is required")
         # Another writer may have created the marker since the check above.
-        elif folder.is_dir() and any(
-            p.suffix != ".parquet" and p.name[0] != "." and p.name != MARKER for p in folder.iterdir()
-        ):
+        elif folder.is_dir() and any(_is_foreign(p) for p in folder.iterdir()):
             raise StoreError(f"store {folder}: found a folder that is not a store", hint="use an empty or new folder")
+        else:
+            self._marked = False
 
-    def _write(self, name: str, table: pa.Table) -> Path:
+    # -------------------------------------------------------------- writing
+
+    def write(self, path: Path, table: pa.Table, **options: Any) -> None:
+        """Write a file of the store, and mark the store as one of this version.
+
+        Args:
+            options: Of `pyarrow.parquet.write_table`.
+
+        Raises:
+            MeshmarkError: It cannot be written.
+        """
         import pyarrow.parquet as pq
 
-        marker = self.folder / MARKER
-        if not marker.exists():
-            write_file(marker, json.dumps({"version": VERSION}).encode() + b"\n")
+        if not self._marked:  # programs of the first version would not see the new files
+            write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n")
+            self._marked = True
         sink = io.BytesIO()
-        pq.write_table(table, sink, compression="zstd")
-        path = self.folder / name
+        pq.write_table(table, sink, compression="zstd", **options)
         write_file(path, sink.getvalue())
-        return path
+
+    def _path(self, run: str, start: str, machine: str, step: str = "") -> Path:
+        name = f"{file_name(run)}--{file_name(step)}" if step else file_name(run)
+        return self.folder / f"date={date_of(run, start)}" / f"machine={file_name(machine)}" / f"{name}.parquet"
 
     def add(
         self,
@@ -223,47 +122,60 @@ class Store:
         absences: Sequence[Absence] = (),
         machine: str = "",
     ) -> None:
-        """Add the results of one step of a run. Idempotent: adding the same step again replaces it."""
+        """Add the results of one step of a run. Idempotent: adding the same step again replaces it.
+
+        Args:
+            step: Not "".
+            machine: Of the absences; "": that of the records.
+        """
         import pyarrow as pa
 
-        stem = file_stem(run, step)
-        if records:
-            rows = [_row(r, run, step) for r in records]
-            self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
-        if absences:
-            entries = [
-                {
-                    "run": run,
-                    "step": step,
-                    "machine": machine,
-                    "kind": a.kind,
-                    "instrument": a.instrument,
-                    "metric": a.metric,
-                    "conditions": json.dumps(dict(a.conditions)),
-                    "reason": a.reason,
-                    "enable": a.enable,
-                }
-                for a in absences
-            ]
-            self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(entries, schema=_absence_schema()))
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for r in records:
+            rows.setdefault(r.machine, []).append(row_of(r, run, step))
+        machine = machine or (records[0].machine if records else "")
+        for a in absences:
+            rows.setdefault(machine, []).append(row_of_absence(a, run, step, machine))
+        for of, mine in rows.items():
+            start = min((row["start"] for row in mine if row.get("start")), default="")
+            self.write(self._path(run, start, of, step), pa.Table.from_pylist(mine, schema=schema()))
+        stem = f"{file_name(run)}--{file_name(step)}"
+        unlink(self.folder / f"{stem}.{kind}.parquet" for kind in FIRST)  # of this step, by an earlier version
+
+    def finish(self, run: str) -> None:
+        """Join the steps of a run into one file. A run that is never finished can be read all the same.
+
+        Raises:
+            MeshmarkError: A file cannot be written or removed.
+        """
+        import pyarrow as pa
+
+        by_machine: dict[str, list[Kept]] = {}
+        for one in kept(self.folder, run):
+            if one.run:
+                by_machine.setdefault(one.path.parent.name, []).append(one)
+        for files in by_machine.values():
+            readable = [one for one in files if not schema_problem(one.path) and not read_problem(one.path)]
+            steps = [one for one in readable if one.step]
+            if not steps:
+                continue
+            target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
+            if len(readable) > 1:
+                tables = [_current(one, steps) for one in sorted(readable, key=lambda one: bool(one.step))]
+                self.write(target, pa.concat_tables(tables))
+            else:
+                try:
+                    steps[0].path.rename(target)
+                except OSError as why:
+                    raise StoreError(f"store {self.folder}: cannot finish {quoted(run)}: {why.strerror}") from why
+            unlink(one.path for one in readable if one.path != target)
 
     def add_machine_row(self, row: dict[str, str], name: str) -> None:
         """Add a row of the table of machines (`store.machines`). `name` is unique among those of its machine."""
         import pyarrow as pa
 
-        self._write(
-            f"{file_stem(row['machine'], name)}.machine.parquet", pa.Table.from_pylist([row], schema=_machine_schema())
-        )
-
-    def machine_rows(self, **equal: str) -> list[dict[str, Any]]:
-        """Rows of the table of machines whose columns match."""
-        where, values = _where(equal)
-        found = self._select("machine", f"SELECT * FROM {{files}} {where}", values)
-        return [row for each in found if (row := self._parse_row(each, _machine)) is not None]
-
-    def has_file(self, run: str, step: str) -> bool:
-        """Whether a file of this step exists, readable or not."""
-        return (self.folder / f"{file_stem(run, step)}.records.parquet").exists()
+        path = self.folder / MACHINES / f"{file_name(row['machine'])}--{file_name(name)}.machine.parquet"
+        self.write(path, pa.Table.from_pylist([row], schema=machine_schema()))
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -284,46 +196,90 @@ class Store:
         finally:
             os.close(handle)
 
-    def files(self, kind: str = "records") -> list[Path]:
-        """All files of a kind, including unreadable ones."""
+    def remove(self, run: str) -> int:
+        """Remove the files of a run, and return their number. The rows about its machine stay.
+
+        Raises:
+            MeshmarkError: A file cannot be removed.
+        """
+        import pyarrow.compute as pc
+
+        stem = f"{file_name(run)}--"
+        with self.exclusively():
+            found = [p for kind in FIRST for p in self._first(kind) if p.name.startswith(stem)]
+            files = kept(self.folder, run)
+            found += [one.path for one in files if one.run]
+            unlink(found)
+            within = [one.path for one in files if not one.run and run in runs_in(one.path)]
+            for path in within:
+                table = read(path)
+                if (rest := table.filter(pc.not_equal(table["run"], run))).num_rows:
+                    self.write(path, with_runs(rest))
+                else:
+                    unlink([path])
+        return len(found) + len(within)
+
+    # -------------------------------------------------------------- reading
+
+    def files(self) -> list[Path]:
+        """All files with results, including unreadable ones."""
+        return [one.path for one in kept(self.folder)] + [p for kind in FIRST for p in self._first(kind)]
+
+    def changed(self) -> int:
+        """A number that changes when results are added; removing the newest changes it, too."""
+        found = []
+        for path in self.files():
+            with contextlib.suppress(OSError):  # removed in the meantime
+                found.append(path.stat().st_mtime_ns)
+        return max(found, default=0)
+
+    def _first(self, kind: str) -> list[Path]:
+        """The files of a kind in the layout of the first version."""
         return sorted(self.folder.glob(f"*.{kind}.parquet")) if self.folder.is_dir() else []
 
-    def _select(self, kind: str, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Rows of a query whose `FROM` clause is `{files}`. Unreadable files are skipped and added to `broken`, so that
-        one damaged file does not hide the others."""
-        import duckdb
+    def _first_without(self, files: Sequence[Kept]) -> dict[str, list[Path]]:
+        """The files of the first version, but for steps that a newer file has: a conversion was killed."""
+        newer = {one.path.stem for one in files if one.step}
+        found = {kind: self._first(kind) for kind in FIRST}
+        return {k: [p for p in of if p.name.removesuffix(f".{k}.parquet") not in newer] for k, of in found.items()}
 
-        wanted = self.files(kind)
-        bad = {p: why for p in wanted if (why := _schema_problem(p, kind))}
-        with duckdb.connect() as db:
-            for attempt in range(2):
-                readable = [str(p) for p in wanted if p not in bad]
-                self.broken |= bad
-                if not readable:
-                    return []
-                try:
-                    files = "read_parquet(?, union_by_name = true)"  # older files lack columns
-                    cursor = db.execute(query.format(files=files), [readable, *values])
-                    names = [d[0] for d in cursor.description or ()]
-                    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-                except RuntimeError as why:  # DuckDB raises it on SIGINT
-                    if "interrupted" in str(why):
-                        raise KeyboardInterrupt from why
-                    raise
-                except duckdb.Error as why:
-                    # Reading the pages reveals which file is damaged.
-                    bad |= {p: text for p in wanted if p not in bad and (text := _read_problem(p))}
-                    if attempt or len(bad) == len(wanted) - len(readable):
-                        raise StoreError(
-                            f"store {self.folder}: {quoted(str(why).splitlines()[0])}", "meshmark store verify"
-                        ) from why
+    def _select(self, query: str, equal: dict[str, str], status: str) -> list[dict[str, Any]]:
+        """Rows of a query whose `FROM` clause is `{rows}`. Unreadable files are skipped and added to `broken`, so that
+        one damaged file does not hide the others."""
+        where, values = _where(equal)
+        bad: dict[Path, str] = {}
+        for attempt in range(_TRIES):
+            files = kept(self.folder, equal.get("run", ""), equal.get("machine", ""))
+            first = self._first_without(files)
+            every = [*(one.path for one in files), *(p for of in first.values() for p in of)]
+            bad = {p: why for p in every if (why := bad.get(p, "") or problem(p, first))}
+            if any(not os.path.lexists(p) for p in bad):
+                continue  # a run was finished, or removed
+            rows, more = relation(
+                [one for one in files if one.path not in bad],
+                {kind: [p for p in of if p not in bad] for kind, of in first.items()},
+            )
+            if not rows:
+                break
+            try:
+                clause = f"{where} AND {status}" if where else f"WHERE {status}"
+                found = fetched(query.format(rows=f"({rows}) {clause}"), [*more, *values])
+            except QueryError as why:
+                # Reading the pages reveals which file is damaged.
+                worse = {p: text for p in every if p not in bad and (text := read_problem(p))}
+                bad |= worse
+                if (not worse and all(map(os.path.lexists, every))) or attempt == _TRIES - 1:
+                    raise StoreError(f"store {self.folder}: {why}", "meshmark store verify") from why
+                continue
+            self.broken |= bad
+            return found
+        self.broken |= bad
         return []
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Run, step and record of the rows whose columns (run, step, machine, instrument, metric, source) match."""
-        where, values = _where(equal)
-        found = self._select("records", f"SELECT * FROM {{files}} {where}", values)
-        parsed = ((row["run"], row["step"], self._parse_row(row, _record)) for row in found)
+        found = self._select("SELECT * FROM {rows}", equal, f"status = '{MEASURED}'")
+        parsed = ((row["run"], row["step"], self._parse_row(row, record_of)) for row in found)
         return [(run, step, record) for run, step, record in parsed if record is not None]
 
     def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
@@ -338,65 +294,100 @@ class Store:
         return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
-        where, values = _where(equal)
-        found = self._select("absent", f"SELECT * FROM {{files}} {where}", values)
-        return [absence for row in found if (absence := self._parse_row(row, _absence)) is not None]
+        found = self._select("SELECT * FROM {rows}", equal, f"(status IS NULL OR status <> '{MEASURED}')")
+        return [absence for row in found if (absence := self._parse_row(row, absence_of)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
         """One object per run, with keys run, machine, source, records, instruments and start."""
-        # DuckDB's JSON functions would fail the whole query on one invalid string.
         return self._select(
-            "records",
             """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
-                      list_sort(list(DISTINCT instrument)) AS instruments,
-                      min(nullif(regexp_extract(provenance, '"start": *"([^"]*)"', 1), '')) AS start
-               FROM {files} GROUP BY run ORDER BY start, run""",
+                      list_sort(list(DISTINCT instrument)) AS instruments, min(start) AS start
+               FROM {rows} GROUP BY run ORDER BY start, run""",
+            {},
+            f"status = '{MEASURED}'",
         )
 
     def steps(self) -> dict[str, set[str]]:
         """Steps of each run."""
         found: dict[str, set[str]] = {}
-        for row in self._select("records", "SELECT DISTINCT run, step FROM {files}"):
+        for row in self._select("SELECT DISTINCT run, step FROM {rows}", {}, f"status = '{MEASURED}'"):
             found.setdefault(row["run"], set()).add(row["step"])
         return found
 
-    def remove(self, run: str) -> int:
-        """Remove the files of a run, and return their number. The rows about its machine stay.
+    def unreadable(self, run: str, step: str) -> bool:
+        """Whether a file that cannot be read has, or may have, the results of a step."""
+        names = (file_name(run), file_name(step))
+        mine = [one.path for one in kept(self.folder, run) if one.run and one.step in {"", names[1]}]
+        mine += [p for p in self._first("records") if p.name == f"{'--'.join(names)}.records.parquet"]
+        first = {kind: self._first(kind) for kind in FIRST}
+        return any(problem(p, first) or read_problem(p) for p in mine)
 
-        Raises:
-            StoreError: A file cannot be removed.
-        """
-        stem = f"{_file_name(run)}--"
-        with self.exclusively():
-            found = [p for kind in ("records", "absent") for p in self.files(kind) if p.name.startswith(stem)]
-            for path in found:
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError as why:
-                    raise StoreError(f"store {self.folder}: cannot remove {path.name}: {why.strerror}") from why
-        return len(found)
+    def machine_rows(self, machine: str = "") -> list[dict[str, Any]]:
+        """Rows of the table of machines, of one or of all."""
+        stem = f"{file_name(machine)}--" if machine else ""
+        found = []
+        for path in self._machine_files():
+            if not path.name.startswith(stem):
+                continue
+            if problem := machine_problem(path) or read_problem(path):
+                self.broken[path] = problem
+                continue
+            found += [row for each in read(path).to_pylist() if (row := self._parse_row(each, _machine)) is not None]
+        return found
+
+    def _machine_files(self) -> list[Path]:
+        return sorted([*self.folder.glob("*.machine.parquet"), *(self.folder / MACHINES).glob("*.machine.parquet")])
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Check every file. Yields each path and its problem, "" if there is none."""
-        import pyarrow.parquet as pq
-
-        for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if path.name in {MARKER, MEASURING} or ASIDE.fullmatch(path.name):
-                continue  # temporary files are never read as data
+        first = {kind: {*self._first(kind)} for kind in FIRST}
+        of_machines = {*self._machine_files()}
+        for path in _every_file(self.folder):
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
-            kind = next((k for k in _SCHEMAS if path.name.endswith(f".{k}.parquet")), "records")
-            if wrong := _schema_problem(path, kind) or _read_problem(path):
-                yield path, wrong
-                continue
-            try:
-                for row in pq.read_table(path).to_pylist():
-                    _CHECKS[kind](row)
-            except (RecordError, ValueError, TypeError) as why:
-                yield path, f"inconsistent row: {quoted(why)}"
-            else:
-                yield path, ""
+            of_machine = path in of_machines
+            found = (machine_problem(path) if of_machine else problem(path, first)) or read_or_problem(path)
+            sound = not isinstance(found, str)
+            yield path, _row_problem(found, of_machine, path in first["absent"]) if sound else found
+
+
+def _current(one: Kept, steps: Sequence[Kept]) -> pa.Table:
+    """The rows of a file of a run that no step replaces."""
+    import pyarrow as pa
+
+    table = read(one.path)
+    if one.step:
+        return table
+    newer = {step for each in steps for step in read(each.path, ["step"])["step"].slice(0, 1).to_pylist()}
+    return table.filter(pa.array([step not in newer for step in table["step"].to_pylist()], pa.bool_()))
+
+
+def _row_problem(table: pa.Table, of_machine: bool, of_absence: bool) -> str:
+    """What is wrong with the rows of a file; "" if nothing is."""
+    try:
+        if "status" in table.column_names and "better" in table.column_names and agree(table):
+            return ""
+        for row in table.to_pylist():
+            _check(row, of_machine, of_absence)
+    except (RecordError, ValueError, TypeError) as why:
+        return f"inconsistent row: {quoted(why)}"
+    return ""
+
+
+def _check(row: dict[str, Any], of_machine: bool, of_absence: bool) -> None:
+    """Raises if a row is not what its file is for."""
+    if of_machine:
+        _machine(row)
+        return
+    if missing := [k for k in ("run", "step") if row[k] is None]:
+        raise RecordError(f"{missing[0]}: missing, a string is required")
+    if of_absence:
+        absence_of({**row, "status": row["kind"], "kind": None})
+    elif row.get("status", MEASURED) == MEASURED:
+        record_of(row)
+    else:
+        absence_of(row)
 
 
 def _machine(row: dict[str, Any]) -> dict[str, Any]:
@@ -405,44 +396,25 @@ def _machine(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-_CHECKS: dict[str, Callable[[dict[str, Any]], object]] = {"records": _record, "absent": _absence, "machine": _machine}
-
-
 def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
-    allowed = {"run", "step", "machine", "instrument", "metric", "source", "kind"}
+    allowed = {"run", "step", "machine", "instrument", "metric", "source"}
     if not set(equal) <= allowed:
         raise ValueError(f"unknown column in {sorted(equal)}")
     clause = " AND ".join(f"{name} = ?" for name in equal)
     return (f"WHERE {clause}" if clause else ""), list(equal.values())
 
 
-def _schema_problem(path: Path, kind: str) -> str:
-    """Why the footer, which contains the schema, is not that of a file of this kind; "" if it is."""
-    import pyarrow.parquet as pq
-
-    try:
-        # Arrow itself would block on a FIFO.
-        with open_regular(path) as file:
-            found = pq.read_schema(file)
-    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
-        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
-    for wanted in _SCHEMAS[kind]():
-        if wanted.name not in found.names:
-            if wanted.name in ADDED:
-                continue
-            return f"not a file of {kind}: missing column {wanted.name}"
-        if (kept := found.field(wanted.name).type) != wanted.type:
-            return f"not a file of {kind}: column {wanted.name}: found {kept}, {wanted.type} is required"
-    return ""
+def _is_foreign(path: Path) -> bool:
+    """Whether a file or folder is none of a store."""
+    known = path.name.startswith(("date=", ".")) or path.name in {MARKER, MACHINES}
+    return path.suffix != ".parquet" and not known
 
 
-def _read_problem(path: Path) -> str:
-    """Why the file cannot be read completely; "" if it can."""
-    import pyarrow.parquet as pq
-
-    try:
-        with open_regular(path) as file:
-            pq.read_table(file).validate(full=True)
-    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
-        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
-    return ""
+def _every_file(folder: Path) -> Iterator[Path]:
+    """The files of a store, but for those of incomplete measurements and writers."""
+    for where, folders, names in os.walk(folder):
+        here = Path(where)
+        folders[:] = sorted(name for name in folders if name != MEASURING)
+        yield from (here / f for f in folders if f.endswith(".parquet"))
+        # Temporary files are never read as data.
+        yield from (here / n for n in sorted(names) if n != MARKER and not ASIDE.fullmatch(n))

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.importing import Part, add_to, read_output
 from meshmark.store.export import to_csv, to_jsonl
+from meshmark.store.layout import file_name
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
-from meshmark.store.store import Store, file_stem
+from meshmark.store.store import Store
 from support.cli import meshmark
 
 
@@ -207,7 +208,7 @@ def test_a_source_without_end_is_refused(tmp_path: Path) -> None:
 @given(st.text(), st.text())
 def test_other_names_give_other_files(a: str, b: str) -> None:
     pairs = [(a, b), (b, a), (a + "-", b), (a, "-" + b), (f"{a}--{b}", ""), (a, "")]
-    stems = {file_stem(run, step) for run, step in pairs}
+    stems = {f"{file_name(run)}--{file_name(step)}" for run, step in pairs}
     assert len(stems) == len(set(pairs))
     for stem in stems:
         assert "/" not in stem and not stem.startswith(".") and len(stem.encode()) < 230

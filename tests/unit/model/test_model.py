@@ -535,7 +535,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
         tmp_path / "s",
     )
     with start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        assert until(lambda: len(list((tmp_path / "s").glob("*.records.parquet"))) >= 3)
+        assert until(lambda: len(list((tmp_path / "s").rglob("sweep*.parquet"))) >= 3)
         child.send_signal(signal.SIGKILL)
     done = len(Store(tmp_path / "s").query())
     assert 3 <= done < 40

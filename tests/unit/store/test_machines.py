@@ -75,7 +75,7 @@ def test_a_tree_without_facts_has_none(tmp_path: Path) -> None:
 def test_damaged_rows_are_skipped_and_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
     add_machine(store, "m", A, "2026-11-20")
-    (path,) = store.files("machine")
+    (path,) = (tmp_path / "machines").iterdir()
     (tmp_path / "torn.machine.parquet").write_bytes(path.read_bytes()[:100])
     table = pq.read_table(path)
     pq.write_table(table.set_column(1, "seen", pa.array([None], pa.string())), tmp_path / "x.machine.parquet")

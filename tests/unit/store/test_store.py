@@ -41,6 +41,13 @@ def record(metric: str = "load_latency", n: int = 0) -> Record:
     )
 
 
+def file_of(store: Store, run: str, step: str = "", machine: str = "m") -> Path:
+    """Where the results of a step are, or those of a finished run."""
+    return (
+        store.folder / f"date=2026-11-21/machine={machine}" / (f"{run}--{step}.parquet" if step else f"{run}.parquet")
+    )
+
+
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     store.add("r1", "a", [record(n=1), record(n=2)], [Absence(instrument="io", reason="no fio", enable="fio")])
@@ -57,11 +64,10 @@ def test_files_of_before_a_column_was_added_are_read_beside_new_ones(tmp_path: P
     store = Store(tmp_path)
     store.add("old", "a", [record(n=1)])
     store.add("new", "a", [replace(record(n=2), better="none")])
-    (path,) = (p for p in store.files() if p.name.startswith("old"))
-    table = pq.read_table(path).drop_columns(["better"])
-    pq.write_table(table, path)
+    path = file_of(store, "old", "a")
+    pq.write_table(pq.ParquetFile(path).read().drop_columns(["better"]), path)
     assert {(run, r.better) for run, _, r in store.rows()} == {("old", "lower"), ("new", "none")}
-    (tmp_path / "new--a.records.parquet").unlink()
+    file_of(store, "new", "a").unlink()
     assert store.query() == [record(n=1)] and not store.broken
     assert not [wrong for _, wrong in store.verify() if wrong]
 
@@ -76,13 +82,13 @@ def test_adding_a_step_again_does_not_double_it(tmp_path: Path) -> None:
 def test_hostile_names_stay_in_the_folder(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     store.add("../../r", "/etc/x", [record()])
-    assert len(list((tmp_path / "s").glob("*.parquet"))) == 1
+    assert len(list((tmp_path / "s").rglob("*.parquet"))) == 1
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]
 
 
 def test_a_store_of_another_version_or_a_foreign_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meshmark-store.json").write_text('{"version": 99}')
-    with pytest.raises(StoreError, match="found 99, this program reads 1"):
+    with pytest.raises(StoreError, match="found 99, this program reads 1 and 2"):
         Store(tmp_path)
     other = tmp_path / "other"
     other.mkdir()
@@ -95,10 +101,10 @@ def test_a_torn_file_is_named_and_hides_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.add("r", "a", [record(n=1)])
     store.add("r", "b", [record(n=2)])
-    torn = tmp_path / "r--b.records.parquet"
+    torn = file_of(store, "r", "b")
     torn.write_bytes(torn.read_bytes()[:100])
     assert [r.conditions["n"] for r in store.query()] == [1]
-    for aside in (".x.records.parquet.abcd1234", ".meshmark-store.json.0123456789ab"):
+    for aside in ("date=2026-11-21/machine=m/.x.parquet.abcd1234", ".meshmark-store.json.0123456789ab"):
         (tmp_path / aside).write_bytes(b"PAR1 what a killed writer left aside")
     assert [p.name for p, wrong in store.verify() if wrong] == [torn.name]
 
@@ -157,24 +163,24 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     store = Store(tmp_path / "s")
     for run in ("good", "page", "end"):
         store.add(run, "a", [record(n=n) for n in range(50)])
-    page, end = (store.folder / f"{run}--a.records.parquet" for run in ("page", "end"))
+    page, end = (file_of(store, run, "a") for run in ("page", "end"))
     data = page.read_bytes()
     page.write_bytes(data[:40] + bytes(200) + data[240:])
     end.write_bytes(end.read_bytes()[:-20])
-    (store.folder / "folder.records.parquet").mkdir()
-    (store.folder / "loop.records.parquet").symlink_to("loop.records.parquet")
-    os.mkfifo(store.folder / "fifo.records.parquet")
-    pq.write_table(pa.table({"t_s": [1.0]}), store.folder / "night.records.parquet")
+    (page.parent / "folder.parquet").mkdir()
+    (page.parent / "loop.parquet").symlink_to("loop.parquet")
+    os.mkfifo(page.parent / "fifo.parquet")
+    pq.write_table(pa.table({"t_s": [1.0]}), page.parent / "night.parquet")
     # Columns of these names and other types, before and behind a good file by name.
     for name, column, odd in (("a", "samples", [[1]]), ("z", "value", ["1"])):
-        table = pq.read_table(store.folder / "good--a.records.parquet").slice(0, 1)
+        table = pq.ParquetFile(file_of(store, "good", "a")).read().slice(0, 1)
         changed = table.set_column(table.column_names.index(column), column, pa.array(odd))
-        pq.write_table(changed, store.folder / f"{name}.records.parquet")
+        pq.write_table(changed, page.parent / f"{name}.parquet")
     assert len(store.query()) == 50
     assert [r["run"] for r in store.runs()] == ["good"]
     bad = {"page--a", "end--a", "folder", "loop", "fifo", "night", "a", "z"}
-    assert {p.name.removesuffix(".records.parquet") for p in store.broken} == bad
-    assert {p.name.removesuffix(".records.parquet") for p, wrong in store.verify() if wrong} == bad
+    assert {p.stem for p in store.broken} == bad
+    assert {p.stem for p, wrong in store.verify() if wrong} == bad
     assert not any("\n" in why or len(why) > 200 for why in store.broken.values())
 
 
@@ -183,8 +189,8 @@ def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -
     for run in ("good", "none", "odd"):
         store.add(run, "a", [], [Absence(instrument="io", reason="no fio")], "m")
     for run, column, value in (("odd", "conditions", "{x"), ("none", "reason", None)):
-        path = store.folder / f"{run}--a.absent.parquet"
-        table = pq.read_table(path)
+        path = store.folder / f"date=unknown/machine=m/{run}--a.parquet"
+        table = pq.ParquetFile(path).read()
         changed = table.set_column(table.column_names.index(column), column, pa.array([value], pa.string()))
         pq.write_table(changed, path)
     assert len(store.absences()) == 1 and len(store.broken) == 2
@@ -228,7 +234,7 @@ def test_a_removed_run_takes_its_files_along_and_no_others(tmp_path: Path) -> No
     for run in ("r", "r-1", "r--a"):
         store.add(run, "a", [record()], [Absence(instrument="io", reason="no fio", enable="fio")])
         store.add(run, "b", [record(n=1)])
-    assert store.remove("r") == 3
+    assert store.remove("r") == 2
     assert [r["run"] for r in store.runs()] == ["r--a", "r-1"] and len(store.absences()) == 2
     assert store.remove("r") == 0
 

@@ -1,0 +1,125 @@
+"""How fast is a large store? Makes one of many machines and days, and times what users ask of it.
+
+    .venv/bin/python bench/store.py --machines 1000 --days 30 --records 333 FOLDER
+
+The records are those of a survey in the given store or of `--like RUN`, with other values. The files are those that
+`meshmark store compact` leaves: the runs of a month of a machine in one file. `--surveys N` makes N runs of one machine
+as they are before, instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from meshmark.compare.join import compare
+from meshmark.compare.sides import Sides
+from meshmark.measure.importing import read_output
+from meshmark.store.columns import row_of, schema
+from meshmark.store.layout import COMPACTED, file_name
+from meshmark.store.query import with_runs
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+
+FIRST = datetime(2026, 10, 1, tzinfo=UTC)
+
+
+def template(like: Path, count: int) -> pa.Table:
+    """`count` records of a survey as rows of a run `RUN` of machine `MACHINE`."""
+    found = [r for part in read_output(like).parts for r in part.records]
+    records: list[Record] = [replace(found[i % len(found)], machine="MACHINE") for i in range(count)]
+    return pa.Table.from_pylist([row_of(r, "RUN", f"step-{i % 30}") for i, r in enumerate(records)], schema=schema())
+
+
+def run_of(rows: pa.Table, machine: str, when: datetime, dice: random.Random) -> pa.Table:
+    """The template as a run of a machine, with values around those of the template."""
+    run = f"{machine}-{when:%Y%m%dT%H%M%SZ}-0000"
+    n = rows.num_rows
+    factor = dice.uniform(0.97, 1.03)
+    texts = {"run": run, "machine": machine, "start": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
+    made = rows
+    for name, text in texts.items():
+        made = made.set_column(made.column_names.index(name), name, pa.array([text] * n))
+    for name in ("value", "low", "high"):
+        column = made[name].to_numpy(zero_copy_only=False) * factor
+        made = made.set_column(made.column_names.index(name), name, pa.array(column, from_pandas=True))
+    samples = made["samples"].combine_chunks()
+    scaled = pa.ListArray.from_arrays(samples.offsets, pa.array(np.asarray(samples.flatten()) * factor))
+    return made.set_column(made.column_names.index("samples"), "samples", scaled).cast(schema())
+
+
+def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
+    dice = random.Random(1)
+    for m in range(machines):
+        machine = f"n{m:04d}"
+        runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), dice) for d in range(days)]
+        folder = store.folder / f"date={FIRST:%Y-%m-%d}" / f"machine={file_name(machine)}"
+        store.write(folder / f"{COMPACTED}{m:012x}.parquet", with_runs(pa.concat_tables(runs)), row_group_size=20_000)
+
+
+def fill_runs(store: Store, rows: pa.Table, count: int) -> None:
+    dice = random.Random(1)
+    for d in range(count):
+        when = FIRST + timedelta(hours=d)
+        run = run_of(rows, "n0000", when, dice)
+        folder = store.folder / f"date={when:%Y-%m-%d}" / "machine=n0000"
+        store.write(folder / f"{file_name(run['run'][0].as_py())}.parquet", run)
+
+
+def timed(name: str, ask: Callable[[], Any], times: int = 3) -> None:
+    """Print the shortest elapsed and CPU time of several calls, s, and the number of what came out."""
+    elapsed, cpu = [], []
+    for _ in range(times):
+        began, used = time.perf_counter(), time.process_time()
+        found = ask()
+        elapsed.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - used)
+    print(json.dumps({"what": name, "s": round(min(elapsed), 3), "cpu_s": round(min(cpu), 3), "found": len(found)}))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="new folder of the store")
+    parser.add_argument("--like", type=Path, required=True, help="a survey as `meshmark store export` prints it")
+    parser.add_argument("--machines", type=int, default=1000)
+    parser.add_argument("--days", type=int, default=30)
+    parser.add_argument("--records", type=int, default=333, help="per run")
+    parser.add_argument("--surveys", type=int, default=0)
+    given = parser.parse_args()
+    store = Store(given.folder)
+    if not given.folder.exists():
+        rows = template(given.like, given.records)
+        began = time.perf_counter()
+        if given.surveys:
+            fill_runs(store, rows, given.surveys)
+        else:
+            fill(store, rows, given.machines, given.days)
+        print(f"made in {time.perf_counter() - began:.0f} s")
+    import duckdb  # not part of what is timed
+
+    duckdb.connect().close()
+    runs = store.runs()
+    some = runs[len(runs) // 2]["run"]
+    timed("one run", lambda: store.rows(run=some))
+    if not given.surveys:
+        sides = Sides(store, given.folder, "")
+        timed("two machines", lambda: compare(sides.find("n0001"), sides.find("n0002")).pairs)
+    timed("outline", store.runs, 2)
+    if given.surveys:
+        timed("verify", lambda: list(store.verify()), 1)
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""The columns of the store's files, and records and absences as their rows.
+
+The conditions that tell points apart have columns of their own, so that engines other than ours can join and filter by
+them. A value whose type is not that of its column, such as the memory node `local` beside node numbers, stays with the
+other conditions in `conditions`, which is JSON as is `provenance`. A condition is in one of the two places, never in
+both.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.store.record import ALL_FLAGS, BETTER, SOURCES, Record, RecordError, interval_rank, is_unicode
+from meshmark.store.run import Absence
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MEASURED: Final = "measured"  # status of a record; that of an absence is its kind
+TEXTS: Final = (
+    "run",
+    "step",
+    "status",
+    "source",
+    "machine",
+    "instrument",
+    "metric",
+    "unit",
+    "better",
+    "start",
+    "reason",
+    "enable",
+    "conditions",
+    "provenance",
+)
+NUMBERS: Final = ("value", "low", "high")
+_REQUIRED: Final = ("run", "step", "status", "machine", "instrument", "conditions")
+_OF_RECORDS: Final = ("source", "metric", "unit", "value", "samples", "flags", "provenance")
+# In the order in which the instruments list them.
+POINT: Final[dict[str, type]] = {
+    "kernel": str,
+    "store": str,
+    "isa": str,
+    "threads": int,
+    "cpus": str,
+    "footprint_bytes": int,
+    "pages": str,
+    "memory_node": int,
+    "fill": str,
+    "mode": str,
+    "clock": str,
+    "cpu": int,
+    "n": int,
+    "library": str,
+    "library_kernel": str,
+    "table_bytes": int,
+    "target": str,
+    "direction": str,
+    "block_bytes": int,
+    "queue_depth": int,
+    "jobs": int,
+    "size_bytes": int,
+    "volume_bytes": int,
+    "stride": int,
+    "stride_bytes": int,
+    "pattern": str,
+    "locality_bytes": int,
+    "page_bytes": int,
+    "processes": int,
+    "from_cpu": int,
+    "to_cpu": int,
+    "state": str,
+    "trip": str,
+    "home_node": int,
+    "chains": int,
+    "read_share": float,
+    "pause": int,
+    "type": str,
+    "level": int,
+    "kind": str,
+    "from_bytes": int,
+    "to_bytes": int,
+    "operation": str,
+    "algorithm": str,
+    "message_bytes": int,
+    "ranks": int,
+    "mpi": str,
+    "program": str,
+    "latency_factor": float,
+    "protocol": str,
+    "reductions": int,
+    "trial": str,
+    "words": int,
+    "window_bytes": int,
+    "modes": int,
+    "radii": int,
+    "flops_per_point": int,
+    "grid": str,
+    "paradigm": str,
+    "class": str,
+    "fft": str,
+    "from_rank": int,
+    "to_rank": int,
+    "distance": int,
+    "cells": int,
+    "steps": int,
+}
+
+
+def schema() -> pa.Schema:
+    """The columns, of which only `run`, `step`, `status`, `machine` and `instrument` always have a value."""
+    import pyarrow as pa
+
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+    return pa.schema(
+        [(name, pa.string()) for name in TEXTS]
+        + [(name, pa.float64()) for name in NUMBERS]
+        + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
+        + [(name, types[kind]) for name, kind in POINT.items()]
+    )
+
+
+def row_of(record: Record, run: str, step: str) -> dict[str, Any]:
+    """A record as a row."""
+    low, high = record.interval or (None, None)
+    provenance = dict(record.provenance)
+    start = provenance.pop("start") if _fits(provenance.get("start"), str) else None
+    return {
+        "run": run,
+        "step": step,
+        "status": MEASURED,
+        **{k: getattr(record, k) for k in ("source", "machine", "instrument", "metric", "unit", "better", "value")},
+        "start": start,
+        "low": low,
+        "high": high,
+        "samples": list(record.samples),
+        "flags": sorted(record.flags),
+        "provenance": json.dumps(provenance),
+        **_split(dict(record.conditions)),
+    }
+
+
+def row_of_absence(absence: Absence, run: str, step: str, machine: str) -> dict[str, Any]:
+    """An absence as a row."""
+    return {
+        "run": run,
+        "step": step,
+        "machine": machine,
+        "status": absence.kind,
+        **{k: getattr(absence, k) for k in ("instrument", "metric", "reason", "enable")},
+        **_split(dict(absence.conditions)),
+    }
+
+
+def record_of(row: dict[str, Any]) -> Record:
+    """The record of a row, of this or the first version.
+
+    Raises:
+        RecordError, ValueError, TypeError: The row is not that of a record.
+    """
+    start = row.get("start")
+    return Record.from_json(
+        {
+            **{k: row[k] for k in ("source", "machine", "instrument", "metric", "unit", "value")},
+            "better": row.get("better"),
+            "interval": None if row["low"] is None else [row["low"], row["high"]],
+            "samples": list(row["samples"]),
+            "flags": list(row["flags"]),
+            "conditions": _conditions(row),
+            "provenance": {**json.loads(row["provenance"]), **({"start": start} if start is not None else {})},
+        }
+    )
+
+
+def absence_of(row: dict[str, Any]) -> Absence:
+    """The absence of a row, of this or the first version.
+
+    Raises:
+        RecordError, ValueError, TypeError: The row is not that of an absence.
+    """
+    if missing := [k for k in ("instrument", "reason", "enable", "status") if row[k] is None]:
+        raise RecordError(f"{missing[0]}: missing, a string is required")
+    texts = {k: row[k] for k in ("instrument", "metric", "reason", "enable", "step")}
+    return Absence(conditions=_conditions(row), kind=row["status"], **texts)
+
+
+def agree(table: pa.Table) -> bool:
+    """Whether all rows are sound, checked by columns, which is faster than row by row. False may also mean that the
+    reason has to be found by `record_of` and `absence_of`."""
+    import numpy as np
+
+    measured = table["status"].to_numpy(zero_copy_only=False) == MEASURED
+    required = [*_REQUIRED, *(_OF_RECORDS if measured.all() else ())]
+    if not measured.all() and not (~measured).all():
+        parts = (table.filter(measured), table.filter(~measured))
+        return all(agree(part) for part in parts)
+    if any(table[name].null_count for name in required) or not _are_objects(table):
+        return False
+    if not measured.all():
+        return not (table["reason"].null_count or table["enable"].null_count)
+    known = table["flags"].combine_chunks().flatten().unique().to_pylist()
+    if not {*known} <= ALL_FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
+        return False
+    if not {*table["better"].unique().to_pylist()} <= {*BETTER, None}:
+        return False
+    if any("" in table[name].unique().to_pylist() for name in ("machine", "instrument", "metric", "unit")):
+        return False
+    lists = table["samples"].combine_chunks()
+    counts = np.asarray(lists.value_lengths())
+    flat = np.asarray(lists.flatten())
+    if counts.min(initial=1) < 1 or lists.flatten().null_count or not np.isfinite(flat).all():
+        return False
+    begins = np.cumsum(counts) - counts
+    value, low, high = (table[name].to_numpy(zero_copy_only=False) for name in NUMBERS)
+    return all(
+        _summaries_agree(
+            np.sort(flat[begins[counts == n][:, None] + np.arange(n)], axis=1),
+            *(column[counts == n] for column in (value, low, high)),
+        )
+        for n in np.unique(counts)
+    )
+
+
+def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:
+    """Whether medians and intervals are those of the samples.
+
+    Args:
+        samples: Shape (rows, samples), ascending in each row.
+        value, low, high: Shape (rows,); low and high are NaN without an interval.
+    """
+    import numpy as np
+
+    def near(a: Any, b: Any) -> bool:
+        return bool((np.abs(a - b) <= 1e-9 * np.maximum(np.abs(a), np.abs(b)) + 1e-300).all())  # False for NaN
+
+    n = samples.shape[1]
+    if not near(value, 0.5 * (samples[:, (n - 1) // 2] + samples[:, n // 2])):
+        return False
+    if (rank := interval_rank(n)) < 1:
+        return bool(np.isnan(low).all() and np.isnan(high).all())
+    return near(low, samples[:, rank - 1]) and near(high, samples[:, n - rank])
+
+
+def _are_objects(table: pa.Table) -> bool:
+    """Whether conditions and provenance are objects of scalars."""
+    for name in ("conditions", "provenance"):
+        for text in {*table[name].to_pylist()} - {None}:
+            if "\\ud" in text.lower():  # perhaps half a character
+                return False
+            try:
+                found = json.loads(text)
+            except ValueError:
+                return False
+            if not isinstance(found, dict) or any(type(v) in {list, dict} for v in found.values()):
+                return False
+    return True
+
+
+def _split(conditions: dict[str, Any]) -> dict[str, Any]:
+    """The conditions as columns, and the rest as JSON."""
+    columns = {name: conditions.pop(name) for name, kind in POINT.items() if _fits(conditions.get(name), kind)}
+    return {**columns, "conditions": json.dumps(conditions)}
+
+
+def _conditions(row: dict[str, Any]) -> dict[str, Any]:
+    rest = json.loads(row["conditions"])
+    if not isinstance(rest, dict):
+        raise RecordError(f"conditions: found {rest!r}, an object is required")
+    return {**{name: row[name] for name in POINT if row.get(name) is not None}, **rest}
+
+
+def _fits(value: object, kind: type) -> bool:
+    """Whether a value of a condition comes out of a column of this type as it went in."""
+    if type(value) is not kind:
+        return False
+    if kind is str:
+        return is_unicode(str(value))
+    return -(2**63) <= value < 2**63 if kind is int else math.isfinite(value)  # type: ignore[operator,arg-type]

@@ -1,0 +1,157 @@
+"""Makes a store of many files one of few: converts the files of the first version, joins the steps of runs that ended
+without being finished, and joins the runs of a month of a machine.
+
+Every step writes the new file before it removes the old ones, so a store that loses its writer in between has all its
+results, each once.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.store.checks import FIRST, problem, read, read_problem, schema_problem
+from meshmark.store.columns import absence_of, record_of
+from meshmark.store.files import unlink
+from meshmark.store.layout import COMPACTED, MACHINES, Kept, kept
+from meshmark.store.query import runs_in, with_runs
+from meshmark.store.record import Record, RecordError
+from meshmark.store.run import Absence
+from meshmark.store.store import Store
+
+QUIET_S: Final = 3600.0  # a run whose last step is newer may still go on
+_ROWS: Final = 20_000  # of a row group, so that a query of one run reads little
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What was done, in numbers of files that were replaced.
+
+    Attributes:
+        unreadable: Files that stay as they are.
+    """
+
+    converted: int
+    finished: int
+    joined: int
+    unreadable: int
+
+
+def compact(store: Store, before: str) -> Compacted:
+    """Compact a store.
+
+    Args:
+        before: ISO date; runs filed under this date or later stay files of their own.
+
+    Raises:
+        MeshmarkError: A file cannot be written or removed.
+    """
+    with store.exclusively():
+        converted, unreadable = _convert(store)
+        finished = _finish(store)
+        joined, damaged = _join(store, before)
+    return Compacted(converted, finished, joined, unreadable + damaged)
+
+
+def _convert(store: Store) -> tuple[int, int]:
+    """Write the results of the first version in this one's files, and move the files of machines."""
+    for path in store.folder.glob("*.machine.parquet"):
+        (store.folder / MACHINES).mkdir(exist_ok=True)
+        path.rename(store.folder / MACHINES / path.name)
+    first = {kind: [*store.folder.glob(f"*.{kind}.parquet")] for kind in FIRST}
+    by_stem: dict[str, dict[str, Path]] = {}
+    for kind, paths in first.items():
+        for path in paths:
+            by_stem.setdefault(path.name.removesuffix(f".{kind}.parquet"), {})[kind] = path
+    done = bad = 0
+    runs = set()
+    for files in by_stem.values():
+        try:
+            if any(problem(p, first) or read_problem(p) for p in files.values()):
+                raise RecordError("cannot be read")
+            run, step, machine, records, absences = _step(files)
+        except (RecordError, ValueError, TypeError):  # it stays, and `verify` names it
+            bad += len(files)
+            continue
+        if step not in _newer_steps(store, run):
+            store.add(run, step, records, absences, machine)
+            runs.add(run)
+        unlink(files.values())
+        done += len(files)
+    for run in runs:
+        store.finish(run)
+    return done, bad
+
+
+def _newer_steps(store: Store, run: str) -> set[str]:
+    """The steps of a run in files of this version."""
+    files = [one.path for one in kept(store.folder, run) if one.run and not schema_problem(one.path)]
+    return {step for path in files for step in read(path, ["step"])["step"].to_pylist()}
+
+
+def _step(files: dict[str, Path]) -> tuple[str, str, str, list[Record], list[Absence]]:
+    """Run, step, machine and results of the files of a step."""
+    rows = {kind: read(path).to_pylist() for kind, path in files.items()}
+    records = [record_of(row) for row in rows.get("records", ())]
+    absent = rows.get("absent", [])
+    absences = [absence_of({**row, "status": row["kind"], "kind": None}) for row in absent]
+    one = next(iter([*rows.get("records", ()), *absent]))
+    return one["run"], one["step"], absent[0]["machine"] if absent else "", records, absences
+
+
+def _finish(store: Store) -> int:
+    """Finish the runs that no process has added to for a while."""
+    steps: dict[str, list[Kept]] = {}
+    for one in kept(store.folder):
+        if one.step and not schema_problem(one.path) and not read_problem(one.path):
+            steps.setdefault(one.run, []).append(one)
+    now, files = time.time(), 0
+    for of in steps.values():
+        if all(now - one.path.stat().st_mtime > QUIET_S for one in of):
+            store.finish(read(of[0].path, ["run"])["run"][0].as_py())
+            files += len(of)
+    return files
+
+
+def _join(store: Store, before: str) -> tuple[int, int]:
+    """Join the finished runs of each month and machine."""
+    months: dict[tuple[str, str], list[Path]] = {}
+    open_runs = {(one.path.parent.name, one.run) for one in kept(store.folder) if one.step}
+    for one in kept(store.folder):
+        date, machine = one.path.parent.parent.name.removeprefix("date="), one.path.parent.name
+        if one.step or date >= before or date == "unknown" or (one.run and (machine, one.run) in open_runs):
+            continue
+        months.setdefault((f"{date[:7]}-01", machine), []).append(one.path)
+    files = bad = 0
+    for (date, machine), paths in months.items():
+        readable = [p for p in paths if not schema_problem(p) and not read_problem(p)]
+        bad += len(paths) - len(readable)
+        if len(readable) < 2:
+            continue
+        _write_joined(store, store.folder / f"date={date}" / machine, readable)
+        unlink(readable)
+        files += len(readable)
+    return files, bad
+
+
+def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    own = [p for p in paths if not p.name.startswith(COMPACTED)]
+    tables = [read(p) for p in own]
+    names = {name for table in tables for name in table["run"].unique().to_pylist()}
+    for path in paths:
+        if path in own:
+            continue
+        table = read(path)
+        if names & {*runs_in(path)}:  # a finished run replaces itself
+            table = table.filter(pc.invert(pc.is_in(table["run"], value_set=pa.array(sorted(names)))))
+        tables.append(table)
+    joined = pa.concat_tables([t.replace_schema_metadata(None) for t in tables], promote_options="default")
+    name = f"{COMPACTED}{secrets.token_hex(6)}.parquet"
+    store.write(folder / name, with_runs(joined.sort_by("run")), row_group_size=_ROWS)

@@ -1,0 +1,106 @@
+"""Where the files of a store are.
+
+    date=2026-11-25/machine=n042/RUN.parquet              a finished run
+    date=2026-11-25/machine=n042/RUN--STEP.parquet        a step of a run that is not finished, or was added to
+    date=2026-11-01/machine=n042/compacted~….parquet      many runs of that month, made by compaction
+    machines/MACHINE--TIME.machine.parquet                a row of the table of machines
+
+The date is that in the name of the run, or else that of its first result. A step replaces the same step of its run, and
+a finished run replaces itself in a compacted file; both matter only if a writer was killed, or a step was added again.
+Stores of the first version have `RUN--STEP.records.parquet`, `….absent.parquet` and `….machine.parquet` at the top.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+COMPACTED: Final = "compacted~"  # which `file_name` never gives
+MACHINES: Final = "machines"
+_DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
+
+
+def file_name(name: str) -> str:
+    """`name` escaped and shortened for use in a file name; unique, and free of path separators and of `--`."""
+    dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
+    whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
+    return (
+        whole if len(whole) <= 110 else f"{whole[:90]}%{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
+    )
+
+
+def date_of(run: str, start: str = "") -> str:
+    """The date under which a run is filed: of its name, of its start, or "unknown"."""
+    for match in (_DATE.search(run), re.match(r"(\d{4})-(\d\d)-(\d\d)", start)):
+        if match:
+            try:
+                return date(*map(int, match.groups())).isoformat()
+            except ValueError:
+                continue
+    return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A file of results.
+
+    Attributes:
+        run: The escaped name of its run; "" for a compacted file.
+        step: The escaped name of its step; "" for a finished run or a compacted file.
+    """
+
+    path: Path
+    run: str
+    step: str
+
+
+def kept(folder: Path, run: str = "", machine: str = "") -> list[Kept]:
+    """The files that may have results of a run and a machine; of all, if these are "". Sorted by path.
+
+    Args:
+        folder: That of the store, which need not exist.
+    """
+    day = date_of(run) if run else ""
+    # A run without a date in its name may be filed under any.
+    days = {f"date={d}" for d in (day, f"{day[:7]}-01")} if run and day != "unknown" else None
+    stem = file_name(run) if run else ""
+    found = []
+    for dated in _folders(folder, "date="):
+        if days is not None and dated.name not in days:
+            continue
+        for of in _folders(dated, "machine="):
+            if machine and of.name != f"machine={file_name(machine)}":
+                continue
+            found += [one for one in _files(of) if one.run in {"", stem} or not run]
+    return sorted(found, key=lambda one: str(one.path))
+
+
+def _folders(folder: Path, prefix: str) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith(prefix) and entry.is_dir():
+                    yield folder / entry.name
+    except (FileNotFoundError, NotADirectoryError):
+        return
+
+
+def _files(folder: Path) -> Iterator[Kept]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            stem = entry.name.removesuffix(".parquet")
+            if stem == entry.name or entry.name.startswith("."):
+                continue
+            path = folder / entry.name
+            if stem.startswith(COMPACTED):
+                yield Kept(path, "", "")
+            else:
+                run, _, step = stem.partition("--")
+                yield Kept(path, run, step)

@@ -1,0 +1,320 @@
+"""The files of a store: where they are, how they are joined, and what other programs read in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from meshmark.describe import descriptions
+from meshmark.measure.repetitions import PLATEAU
+from meshmark.store import compaction
+from meshmark.store.columns import POINT
+from meshmark.store.compaction import compact
+from meshmark.store.layout import date_of, file_name
+from meshmark.store.record import Record
+from meshmark.store.run import Absence
+from meshmark.store.store import Store
+from support.cli import meshmark
+from support.made_run import communication, everything
+
+LACKS = Absence(instrument="io", reason="no fio", enable="fio", conditions={"threads": 2, "odd": None})
+
+
+def on(records: Sequence[Record], machine: str, start: str = "2026-11-21T10:00:00Z") -> list[Record]:
+    return [replace(r, machine=machine, provenance={**r.provenance, "start": start}) for r in records]
+
+
+def alike(records: Sequence[Record]) -> list[str]:
+    """Comparable, whatever the order of records and of conditions."""
+    return sorted(json.dumps(r.to_json(), sort_keys=True) for r in records)
+
+
+def names(store: Store) -> set[str]:
+    return {str(p.relative_to(store.folder)) for p in store.files()}
+
+
+def test_all_that_tells_points_apart_has_a_column() -> None:
+    identity = {k for d in descriptions().values() for k in d.identity} | {"level", "kind", *PLATEAU}
+    assert identity == POINT.keys()
+
+
+@pytest.mark.parametrize("records", [everything(), communication()], ids=["host", "ranks"])
+def test_records_come_out_as_they_went_in(tmp_path: Path, records: list[Record]) -> None:
+    """Values that do not suit a column, too."""
+    odd = [2**70, True, None, 1.5, "text", float("inf"), "\ud800"]
+    strange = [replace(records[0], conditions={"threads": v, "pages": v, "latency_factor": v}) for v in odd]
+    store = Store(tmp_path)
+    store.add("r", "s", on([*records, *strange], "m"), [LACKS], "m")
+    store.finish("r")
+    found = store.query(run="r")
+    assert alike(found) == alike(on([*records, *strange[:-1]], "m"))
+    assert len(store.broken) == 1, "half a character"
+    assert store.absences() == [replace(LACKS, step="s")]
+
+
+def test_a_finished_run_is_one_file_under_its_date_and_machine(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run = "n042-20261124T235959Z-12ab"
+    for step in ("a", "b"):
+        store.add(run, step, on(everything()[:3], "n042"), [LACKS], "n042")
+    assert names(store) == {f"date=2026-11-24/machine=n042/{run}--{step}.parquet" for step in ("a", "b")}
+    store.finish(run)
+    assert names(store) == {f"date=2026-11-24/machine=n042/{run}.parquet"}
+    assert len(store.query(run=run)) == 6 and len(store.absences()) == 2
+    store.finish(run)  # again, and of nothing
+    store.finish("nothing")
+    assert len(store.query()) == 6
+
+
+def test_a_run_of_several_machines_has_a_file_of_each(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("r", "a", [*on(everything()[:2], "m1"), *on(everything()[:3], "m2")])
+    store.finish("r")
+    assert len(names(store)) == 2 and len(store.query(run="r")) == 5 and len(store.query(machine="m2")) == 3
+    assert store.remove("r") == 2 and not store.files()
+
+
+def test_a_step_that_was_added_again_replaces_that_of_its_run(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for step in ("a", "b"):
+        store.add("r", step, on(everything()[:3], "m"))
+    store.finish("r")
+    store.add("r", "b", on(everything()[:1], "m"))
+    assert len(store.query(run="r")) == 4 and store.runs()[0]["records"] == 4
+    store.finish("r")
+    assert len(store.query(run="r")) == 4 and len(store.files()) == 1
+
+
+def test_a_writer_killed_before_it_removed_the_steps_doubles_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("r", "a", on(everything()[:3], "m"))
+    (step,) = store.files()
+    kept = step.read_bytes()
+    store.finish("r")
+    step.write_bytes(kept)
+    assert len(store.query()) == 3
+    store.finish("r")
+    assert len(store.query()) == 3 and not step.exists()
+
+
+def test_a_step_that_cannot_be_read_stays_when_its_run_is_finished(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for step in ("a", "b", "c"):
+        store.add("r", step, on(everything()[:3], "m"))
+    torn = next(p for p in store.files() if p.stem == "r--b")
+    torn.write_bytes(torn.read_bytes()[:99])
+    store.finish("r")
+    assert {p.stem for p in store.files()} == {"r", "r--b"} and len(store.query()) == 6
+    assert store.unreadable("r", "b") and not store.unreadable("r", "a")
+
+
+def filled(folder: Path) -> Store:
+    """Four runs of two machines in October, one in November."""
+    store = Store(folder)
+    for machine in ("m1", "m2"):
+        for day in ("02", "17"):
+            run = f"{machine}-202610{day}T000000Z-0"
+            store.add(run, "a", on(everything()[:5], machine, f"2026-10-{day}T00:00:00Z"), [LACKS], machine)
+            store.finish(run)
+    store.add("m1-20261103T000000Z-0", "a", on(everything()[:5], "m1", "2026-11-03T00:00:00Z"))
+    store.finish("m1-20261103T000000Z-0")
+    return store
+
+
+def test_compaction_joins_months_and_changes_no_result(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    before = sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))
+    done = compact(store, "2026-11-01")
+    assert (done.joined, done.unreadable) == (4, 0) and len(store.files()) == 3
+    assert (sorted(map(repr, store.rows())), store.runs(), sorted(map(repr, store.absences()))) == before
+    assert len(store.query(run="m1-20261017T000000Z-0")) == 5 and len(store.query(machine="m2")) == 10
+    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert compact(store, "2026-11-01").joined == 0, "nothing is left to do"
+    assert compact(store, "2026-12-01").joined == 0, "one file of a month stays"
+
+
+def test_a_run_is_removed_from_a_compacted_file(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    compact(store, "2026-11-01")
+    assert store.remove("m1-20261017T000000Z-0") == 1
+    assert {r["run"] for r in store.runs()} == {
+        "m1-20261002T000000Z-0",
+        "m2-20261002T000000Z-0",
+        "m2-20261017T000000Z-0",
+        "m1-20261103T000000Z-0",
+    }
+    assert store.remove("m1-20261002T000000Z-0") == 1 and len(store.files()) == 2, "an empty file is removed"
+
+
+def test_what_is_added_to_a_compacted_run_replaces_its_step(tmp_path: Path) -> None:
+    store = filled(tmp_path)
+    compact(store, "2026-11-01")
+    run = "m1-20261017T000000Z-0"
+    store.add(run, "b", on(everything()[:2], "m1"))
+    assert len(store.query(run=run)) == 7
+    store.add(run, "a", on(everything()[:1], "m1"))
+    assert len(store.query(run=run)) == 3
+
+
+def test_compaction_finishes_runs_that_nobody_adds_to(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for step in ("a", "b"):
+        store.add("r", step, on(everything()[:3], "m"))
+    assert compact(store, "2020-01-01").finished == 0, "it may go on"
+    for path in store.files():
+        os.utime(path, (0, path.stat().st_mtime - 2 * compaction.QUIET_S))
+    assert compact(store, "2020-01-01").finished == 2 and len(store.files()) == 1 and len(store.query()) == 6
+
+
+def first_version(folder: Path) -> Store:
+    """A store as the first version wrote it: a file per step and kind, and all conditions as JSON."""
+    (folder / "meshmark-store.json").write_text('{"version": 1}')
+    texts = [(k, pa.string()) for k in ("run", "step", "source", "machine", "instrument", "metric", "unit", "better")]
+    numbers = [(k, pa.float64()) for k in ("value", "low", "high")]
+    more = [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
+    schema = pa.schema([*texts, *numbers, *more, ("conditions", pa.string()), ("provenance", pa.string())])
+    for step in ("a", "b"):
+        rows = [
+            {
+                **r.to_json(),
+                "run": "old",
+                "step": step,
+                "low": r.interval[0] if r.interval else None,
+                "high": r.interval[1] if r.interval else None,
+                "conditions": json.dumps(dict(r.conditions)),
+                "provenance": json.dumps(dict(r.provenance)),
+            }
+            for r in on(everything()[:4], "m", "2025-03-04T00:00:00Z")
+        ]
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"old--{step}.records.parquet")
+    kinds = ("run", "step", "machine", "kind", "instrument", "metric", "conditions", "reason", "enable")
+    absent = {"run": "old", "step": "a", "machine": "m", "kind": "absent", "instrument": "io", "reason": "no fio"}
+    table = pa.Table.from_pylist(
+        [{**absent, "conditions": json.dumps(dict(LACKS.conditions)), "enable": "fio"}],
+        schema=pa.schema([(k, pa.string()) for k in kinds]),
+    )
+    pq.write_table(table, folder / "old--a.absent.parquet")
+    return Store(folder)
+
+
+def test_a_store_of_the_first_version_is_read_added_to_and_converted(tmp_path: Path) -> None:
+    store = first_version(tmp_path)
+    old = store.query()
+    assert len(old) == 8 and store.absences() == [replace(LACKS, step="a")]
+    assert store.runs()[0]["start"] == "2025-03-04T00:00:00Z"
+    assert not [wrong for _, wrong in store.verify() if wrong]
+    store.add("new", "a", on(everything()[:1], "m"))
+    assert len(store.query()) == 9 and len(Store(tmp_path).query(run="old")) == 8
+    done = compact(store, "2020-01-01")
+    assert (done.converted, done.unreadable) == (3, 0) and not list(tmp_path.glob("*.parquet"))
+    assert alike(store.query(run="old")) == alike(old)
+    assert "date=2025-03-04/machine=m/old.parquet" in names(store) and len(store.absences()) == 1
+    assert json.loads((tmp_path / "meshmark-store.json").read_text()) == {"version": 2}
+
+
+def test_a_conversion_that_was_killed_doubles_nothing(tmp_path: Path) -> None:
+    store = first_version(tmp_path)
+    files = {p: p.read_bytes() for p in tmp_path.glob("*.parquet")}
+    store.add("old", "a", store.query(step="a"), store.absences(), "m")
+    for path, data in files.items():
+        path.write_bytes(data)
+    assert len(store.query()) == 8 and len(store.absences()) == 1
+    assert compact(store, "2020-01-01").converted == 3 and len(store.query()) == 8
+
+
+def test_a_damaged_file_of_the_first_version_stays(tmp_path: Path) -> None:
+    store = first_version(tmp_path)
+    torn = tmp_path / "old--b.records.parquet"
+    torn.write_bytes(torn.read_bytes()[:200])
+    done = compact(store, "2020-01-01")
+    assert (done.converted, done.unreadable) == (2, 1) and torn.exists() and len(store.query()) == 4
+
+
+def test_the_command_compacts(tmp_path: Path) -> None:
+    filled(tmp_path / "s")
+    done = meshmark("store", "compact", "--older-than", "0", "--store", tmp_path / "s")
+    assert done.returncode == 0 and "4 of months joined" in done.stderr and done.stdout == ""
+
+
+def test_other_engines_read_the_files(tmp_path: Path) -> None:
+    """As docs/reference/survey.md describes."""
+    filled(tmp_path)
+    query = f"""SELECT machine, count(*) AS n, max(footprint_bytes) AS most
+                FROM read_parquet('{tmp_path}/date=*/**/*.parquet', union_by_name = true, hive_partitioning = false)
+                WHERE status = 'measured' GROUP BY machine ORDER BY machine"""
+    rows = duckdb.sql(query).fetchall()
+    assert [(m, n) for m, n, _ in rows] == [("m1", 15), ("m2", 10)] and all(most > 0 for _, _, most in rows)
+
+
+@pytest.mark.parametrize(
+    ("run", "start", "date"),
+    [
+        ("n042-20261124T235959Z-12ab", "2020-01-01", "2026-11-24"),
+        ("measure-20261124T235959-12ab", "", "2026-11-24"),
+        ("old", "2025-03-04T00:00:00Z", "2025-03-04"),
+        ("n-20269924T235959Z", "2025-03-04T00:00:00Z", "2025-03-04"),
+        ("120261124T2359", "1000000", "unknown"),
+    ],
+)
+def test_a_run_is_filed_under_the_date_in_its_name_or_of_its_start(run: str, start: str, date: str) -> None:
+    assert date_of(run, start) == date
+
+
+def test_names_of_files_have_no_mark_of_ours() -> None:
+    for name in ("compacted~1", "a--b", "-", "../x", ".hidden", "ä" * 300, ""):
+        made = file_name(name)
+        assert (
+            "~" not in made and "--" not in made and "/" not in made and made[:1] not in {".", ""} and len(made) < 120
+        )
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("value", 1.0),
+        ("low", None),
+        ("high", 1e9),
+        ("samples", []),
+        ("samples", [1.0, float("nan")]),
+        ("samples", [1.0, None]),
+        ("flags", ["odd"]),
+        ("source", "elsewhere"),
+        ("source", None),
+        ("better", "larger"),
+        ("unit", ""),
+        ("machine", None),
+        ("conditions", "[1]"),
+        ("conditions", "{"),
+        ("conditions", '{"x": [1]}'),
+        ("provenance", '{"x": "\\ud800"}'),
+        ("status", "odd"),
+        ("step", None),
+    ],
+)
+def test_any_cell_that_is_wrong_is_found(tmp_path: Path, column: str, value: object) -> None:
+    """Files are checked by columns, and by rows only if that fails: both must agree on what is sound."""
+    store = Store(tmp_path)
+    store.add("r", "s", on(everything(), "m"), [LACKS], "m")
+    (path,) = store.files()
+    assert [wrong for _, wrong in store.verify()] == [""]
+    table = pq.ParquetFile(path).read()
+    at = next(i for i, status in enumerate(table["status"].to_pylist()) if status == "measured") + 3
+    cells = table[column].to_pylist()
+    changed = pa.array([*cells[:at], value, *cells[at + 1 :]], table[column].type)
+    pq.write_table(table.set_column(table.column_names.index(column), column, changed), path)
+    assert [wrong for _, wrong in store.verify() if wrong]
+
+
+def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    store.add("r", "s", on([*everything(), *communication()], "m"), [LACKS], "m")
+    monkeypatch.setattr("meshmark.store.store.record_of", None)
+    assert [wrong for _, wrong in store.verify()] == [""]
