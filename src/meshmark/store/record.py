@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
-Source = Literal["host", "model", "paper", "recording"]
+Source = Literal["host", "model", "paper", "recording", "tool"]  # tool: what another tool measured
 Scalar = str | int | float | bool | None
 Better = Literal["lower", "higher", "none"]  # none: a quantity that is neither good nor bad, such as a cache's size
 Flag = Literal[

@@ -185,7 +185,7 @@ def test_every_instrument_that_can_be_measured_is_tested_here() -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("source", ["host", "model", "paper", "recording"])
+@pytest.mark.parametrize("source", ["host", "model", "paper", "recording", "tool"])
 @pytest.mark.parametrize("name", INSTRUMENTS)
 def test_records_of_every_source_render(name: str, source: Any, capsys: pytest.CaptureFixture[str]) -> None:
     records = [replace(r, source=source) for r in some(made().get(name, ()), 6)]

@@ -1,0 +1,45 @@
+"""All formats of other tools that can be imported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Final
+
+import meshmark.measure.tools as package
+from meshmark.errors import UsageError
+from meshmark.measure.tools.base import Reader
+from meshmark.store.record import Record
+
+_NO_FORMATS: Final = {"base", "formats"}
+START_BYTES: Final = 1 << 16
+
+
+def readers() -> list[Reader]:
+    """The readers, by name. Each module of this package has one or several in `READERS`."""
+    modules = sorted(m.name for m in iter_modules(package.__path__) if m.name not in _NO_FORMATS)
+    return [reader for name in modules for reader in import_module(f"{package.__name__}.{name}").READERS]
+
+
+def recognised(text: str, among: Sequence[Reader] | None = None) -> Reader | None:
+    """The reader of a text, by its first part; None if it is of no known format.
+
+    Raises:
+        UsageError: It looks like several, which must not happen.
+    """
+    start = text[:START_BYTES]
+    found = [r for r in (readers() if among is None else among) if r.recognises(start)]
+    if len(found) > 1:
+        raise UsageError(f"format: found text of {' and '.join(r.name for r in found)}; allowed: one of them")
+    return found[0] if found else None
+
+
+def read_text(text: str, machine: str) -> list[Record]:
+    """The records of another tool's output; none if its format is not known.
+
+    Raises:
+        FormatError: The text is damaged.
+    """
+    reader = recognised(text)
+    return reader.read(text, machine) if reader else []
