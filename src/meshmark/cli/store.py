@@ -87,11 +87,15 @@ def store_export(
     instrument: Annotated[
         str, typer.Option("--instrument", help="export only this instrument", autocompletion=instruments)
     ] = "",
+    metric: Annotated[str, typer.Option("--metric", help="export only this metric")] = "",
+    machine: Annotated[str, typer.Option("--machine", help="export only this machine, see store machines")] = "",
+    since: Annotated[str, typer.Option("--since", help="export what began at this time or later", metavar="DATE")] = "",
+    until: Annotated[str, typer.Option("--until", help="export what began up to this time", metavar="DATE")] = "",
     store: StoreOption = None,
 ) -> None:
-    """Export records as JSON Lines, CSV or a table.
+    """Export records as JSON Lines, CSV or a table. Times are ISO 8601, such as 2026-11 or 2026-11-25T08.
 
-    example: meshmark store export --format csv --instrument latency
+    example: meshmark store export --format csv --instrument latency --since 2026-11
     """
     from meshmark.store.export import to_csv, to_jsonl
     from meshmark.store.files import write_file
@@ -100,11 +104,23 @@ def store_export(
         raise UsageError(f"format: found '{form}'; allowed: jsonl, csv, table")
     if form == "table" and out is not None:
         raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
-    chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
+    for name, when in (("--since", since), ("--until", until)):
+        if when and not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]*Z?)?)?)?", when):
+            raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required")
+    equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
+    chosen = {k: v for k, v in equal.items() if v}
     kept = existing(store)
     rows = kept.rows(**chosen)
     if run and not rows:
         check_runs(kept, "--run", [run])
+    if since or until:
+        starts = [str(record.provenance.get("start", "")) for _, _, record in rows]
+        # A prefix such as 2026-11 means its beginning for --since, and its end for --until.
+        rows = [
+            row
+            for row, start in zip(rows, starts, strict=True)
+            if start >= since and (not until or "" < start[: len(until)] <= until)
+        ]
     say_broken(kept)
     if form == "table":
         from meshmark.terminal.tables import print_tables
@@ -123,8 +139,16 @@ def store_export(
 def store_import(
     sources: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="output of --json, store export or meshmark-probe", show_default=False),
+        typer.Argument(
+            metavar="FILE...",
+            help="output of --json, store export, meshmark-probe or another tool",
+            show_default=False,
+        ),
     ],
+    machine: Annotated[
+        str,
+        typer.Option("--machine", help="machine that another tool measured [name of the file]", show_default=False),
+    ] = "",
     name: Annotated[
         str, typer.Option("--name", help="name of the run [machine, start and content]", show_default=False)
     ] = "",
@@ -132,13 +156,15 @@ def store_import(
 ) -> None:
     """Import records into the store. Existing records are skipped, and no run is replaced.
 
+    Output of other tools is recognised by its content: meshmark store formats lists them.
+
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
     from meshmark.measure.importing import add_to, read_output
     from meshmark.store.store import Store
 
     kept = Store(store or data_home() / "store")
-    found = [read_output(source) for source in sources]
+    found = [read_output(source, machine) for source in sources]
     added = add_to(kept, [part for one in found for part in one.parts], name)
     say_broken(kept)
     for run in dict.fromkeys(run for run, _ in added):
@@ -149,6 +175,19 @@ def store_import(
     say(f"{new} records imported, {all_of - new} already present, {len(refused)} refused, {others} other lines ignored")
     for why in refused[:5]:
         say(f"refused: {why}")
+
+
+@app.command("formats")
+def store_formats(
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
+) -> None:
+    """List the tools whose output can be imported and compared.
+
+    example: meshmark store formats
+    """
+    from meshmark.measure.tools.formats import readers
+
+    print_rows([{"format": r.name, "what": r.title} for r in readers()], as_json)
 
 
 @app.command("verify")

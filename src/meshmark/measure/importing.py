@@ -1,7 +1,8 @@
 """Imports output of Meshmark into a store, without merging or replacing existing runs.
 
-The input is the output or the journals of instruments, one or several per file; records as `--json` prints them; or
-exports of a store as JSON Lines or CSV. A run without a name is named after its machine, start and content.
+The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
+exports of a store as JSON Lines or CSV; or the output of another tool (`measure.tools`). A run without a name is named
+after its machine, start and content.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
 MAX_BYTES: Final = 1 << 30
+MAX_TOOL_BYTES: Final = 64 << 20  # far above the output of any tool
 STEP: Final = "import"
 
 
@@ -66,11 +68,14 @@ class Imported:
     others: int = 0  # lines of other types, and damaged lines
 
 
-def read_output(path: Path) -> Imported:
+def read_output(path: Path, machine: str = "") -> Imported:
     """Read the records of a file.
 
+    Args:
+        machine: The name of the machine that another tool measured, which its output lacks; "": that of the file.
+
     Raises:
-        UsageError: The file cannot be read, is not a regular file, or is larger than 1 GiB.
+        UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
         MeshmarkError: The file contains no record.
     """
     try:
@@ -78,10 +83,32 @@ def read_output(path: Path) -> Imported:
             found = _read_csv(file.read(MAX_BYTES + 1), path) if _is_csv(file) else _read_lines(_lines(file, path))
     except (OSError, ValueError) as why:
         raise UsageError(f"import: cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
+    if not found.parts and not found.refused and (records := _of_tool(path, machine or path.stem)):
+        return Imported([Part(records)])
     if not found.parts:
-        reason = found.refused[0] if found.refused else "no line is a record"
-        raise MeshmarkError(f"import: {quoted(path)}: {reason}")
+        from meshmark.measure.tools.formats import readers
+
+        reason = found.refused[0] if found.refused else "no line is a record, and the format is not known"
+        known = ", ".join(r.name for r in readers())
+        raise MeshmarkError(f"import: {quoted(path)}: {reason}", "" if found.refused else f"known formats: {known}")
     return found
+
+
+def _of_tool(path: Path, machine: str) -> list[Record]:
+    """The records of another tool's output; none if its format is not known."""
+    from meshmark.measure.tools.formats import read_text
+
+    try:
+        with open_regular(path) as file:
+            data = file.read(MAX_TOOL_BYTES + 1)
+    except (OSError, ValueError) as why:
+        raise UsageError(f"import: cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
+    if len(data) > MAX_TOOL_BYTES:
+        return []
+    try:
+        return read_text(data.decode("utf-8-sig", "replace"), machine)
+    except UsageError as why:
+        raise UsageError(f"import: {quoted(path)}: {why}") from why
 
 
 def _lines(file: Any, path: Path) -> Iterator[bytes]:

@@ -225,3 +225,26 @@ def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
             read_output(Path(file.name))
         except MeshmarkError as why:
             assert "\n" not in str(why)
+
+
+def test_what_another_tool_prints_is_imported_and_marked(tmp_path: Path) -> None:
+    file = tmp_path / "n042.txt"
+    file.write_text((Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    store = Store(tmp_path / "s")
+    for _ in range(2):
+        add_to(store, read_output(file).parts)
+    assert len(store.query(machine="n042", source="tool")) == 4
+    (part,) = read_output(file, "n043").parts
+    assert part.machine == "n043"
+
+
+def test_damaged_and_unknown_formats_are_told_apart(tmp_path: Path) -> None:
+    damaged, unknown = tmp_path / "d.txt", tmp_path / "u.txt"
+    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    damaged.write_text(text[: len(text) // 2], encoding="utf-8")
+    unknown.write_text("dear diary", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"d\.txt: STREAM: found 0 of 4 rates"):
+        read_output(damaged)
+    with pytest.raises(MeshmarkError, match="the format is not known") as found:
+        read_output(unknown)
+    assert "stream" in found.value.hint

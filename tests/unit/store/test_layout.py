@@ -318,3 +318,26 @@ def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest
     store.add("r", "s", on([*everything(), *communication()], "m"), [LACKS], "m")
     monkeypatch.setattr("meshmark.store.store.record_of", None)
     assert [wrong for _, wrong in store.verify()] == [""]
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (("--machine", "m2"), 2),
+        (("--since", "2026-11"), 1),
+        (("--until", "2026-10-02"), 2),
+        (("--since", "2026-10-10", "--until", "2026-10"), 2),
+        (("--machine", "m1", "--metric", "load_latency"), 3),
+        (("--metric", "nothing"), 0),
+    ],
+)
+def test_an_export_is_chosen_by_machine_time_and_metric(tmp_path: Path, words: tuple[str, ...], runs: int) -> None:
+    filled(tmp_path / "s")
+    done = meshmark("store", "export", *words, "--store", tmp_path / "s")
+    assert done.returncode == 0 and len({json.loads(x)["run"] for x in done.stdout.splitlines()}) == runs
+
+
+def test_a_time_that_is_none_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path / "s")
+    done = meshmark("store", "export", "--since", "yesterday", "--store", tmp_path / "s")
+    assert done.returncode == 2 and "--since: found 'yesterday', a date such as 2026-11-25 is required" in done.stderr
