@@ -157,8 +157,8 @@ class Store:
         for files in by_machine.values():
             readable = [one for one in files if not schema_problem(one.path) and not read_problem(one.path)]
             steps = [one for one in readable if one.step]
-            if not steps:
-                continue
+            if not steps or any(not one.step and one not in readable for one in files):
+                continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
                 tables = [_current(one, steps) for one in sorted(readable, key=lambda one: bool(one.step))]

@@ -116,6 +116,17 @@ def test_a_step_that_cannot_be_read_stays_when_its_run_is_finished(tmp_path: Pat
     assert store.unreadable("r", "b") and not store.unreadable("r", "a")
 
 
+def test_a_damaged_run_is_left_in_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("r", "a", on(everything()[:3], "m"))
+    store.finish("r")
+    (run,) = store.files()
+    run.write_bytes(torn := run.read_bytes()[:99])
+    store.add("r", "b", on(everything()[:3], "m"))
+    store.finish("r")
+    assert run.read_bytes() == torn and len(store.query()) == 3
+
+
 def filled(folder: Path) -> Store:
     """Four runs of two machines in October, one in November."""
     store = Store(folder)

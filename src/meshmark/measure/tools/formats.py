@@ -12,14 +12,13 @@ from meshmark.errors import UsageError
 from meshmark.measure.tools.base import Reader
 from meshmark.store.record import Record
 
-_NO_FORMATS: Final = {"base", "formats"}
 START_BYTES: Final = 1 << 16
 
 
 def readers() -> list[Reader]:
-    """The readers, by name. Each module of this package has one or several in `READERS`."""
-    modules = sorted(m.name for m in iter_modules(package.__path__) if m.name not in _NO_FORMATS)
-    return [reader for name in modules for reader in import_module(f"{package.__name__}.{name}").READERS]
+    """The readers, by name. A module of this package has those of its formats in `READERS`."""
+    modules = [import_module(f"{package.__name__}.{m.name}") for m in iter_modules(package.__path__)]
+    return sorted((r for module in modules for r in getattr(module, "READERS", ())), key=lambda r: r.name)
 
 
 def recognised(text: str, among: Sequence[Reader] | None = None) -> Reader | None:
