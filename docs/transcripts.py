@@ -3,11 +3,12 @@
 A transcript is a fenced block of the kind `console`: lines that begin with `$ ` are commands (a line that ends with a
 backslash goes on in the next), other lines are their output. A comment in the line before a block sets options:
 
-    <!-- transcript: status=2 head=6 tail=2 slow background -->
+    <!-- transcript: status=2 head=6 tail=2 slow idle background -->
 
 * `status`: the exit status that is right [0].
 * `head`, `tail`: how many lines of each output to keep at either end [all].
 * `slow`: it takes minutes, so `make test` leaves it out.
+* `idle`: it refuses to run on a busy machine. Tests run beside others, so they add `--force`.
 * `background`: it runs on beside the commands that follow, and is terminated at the end of the page.
 
 `<!-- file: bus.toml -->` before any fenced block writes the block to that file. The blocks of a page run in order, in
@@ -37,7 +38,7 @@ ROOT: Final = DOCS.parent
 COLUMNS: Final = 100
 LIMIT_S: Final = 500  # of one command
 ELISION: Final = "…"
-OPTIONS: Final = {"status", "head", "tail", "slow", "background"}
+OPTIONS: Final = {"status", "head", "tail", "slow", "idle", "background"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +162,12 @@ def ran(command: str, folder: Path, home: Path) -> tuple[int, str]:
     return child.returncode, output.replace(f"{folder}/", "").replace(str(home), "~")
 
 
-def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
+def run_page(page: Path, slow: bool, report: Callable[[Done], None], busy: bool = False) -> str:
     """Run the commands of a page and return the page with what they printed.
 
     Args:
         slow: Also those that take minutes; else their blocks stay as they are.
+        busy: Whether other programs run, so that commands that need an idle machine need `--force`.
     """
     text = page.read_text(encoding="utf-8")
     lines = text.splitlines()
@@ -186,7 +188,8 @@ def run_page(page: Path, slow: bool, report: Callable[[Done], None]) -> str:
                 continue
             new: list[str] = []
             for command in block.commands:
-                status, output = ran(command, folder, home)
+                force = " --force" if busy and "idle" in block.options else ""
+                status, output = ran(command + force, folder, home)
                 report(Done(block.first, command, status, block.number("status", 0), output))
                 new += [*f"$ {command}".splitlines()]
                 new += shortened(output, block.number("head", 0), block.number("tail", 0))

@@ -302,8 +302,11 @@ TEST_F(LoadRun, ProgramsRunWhereAndAsThePlanSays) {
   EXPECT_EQ(about.at("cpus"), std::to_string(last));
   EXPECT_EQ(about.at("nice"), 3);
   EXPECT_EQ(about.at("priority"), "batch");
-  const json total = one("thread_total", "where");
-  EXPECT_EQ(total.at("cpus"), std::to_string(last));
+  // The first thread alone: the thread sanitizer may start one in the child before it is placed.
+  auto totals = all("thread_total");
+  std::erase_if(totals, [](const json& total) { return total.at("pid") != total.at("tid"); });
+  ASSERT_FALSE(totals.empty());
+  for (const json& total : totals) EXPECT_EQ(total.at("cpus"), std::to_string(last)) << total;
 }
 
 TEST_F(LoadRun, WhatCannotBeSetUpIsSaidBeforeItStarts) {

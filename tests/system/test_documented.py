@@ -34,7 +34,7 @@ def wrong(page: Path, slow: bool) -> list[str]:
         if not done.right or "Traceback" in done.output:
             found.append(f"{page}:{done.line}: {done.command!r} ended with {done.status}:\n{done.output[-2000:]}")
 
-    transcripts.run_page(ROOT / page, slow, report)
+    transcripts.run_page(ROOT / page, slow, report, busy=True)
     return found
 
 

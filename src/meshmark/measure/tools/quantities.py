@@ -1,0 +1,209 @@
+"""What the readers of general formats share: other tools' units in SI, values of JSON, and names of conditions.
+
+It reads no format itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.errors import quoted
+from meshmark.measure.tools.base import FormatError, Reader, field, number
+from meshmark.store.record import Better, Scalar, is_unicode
+
+READERS: Final[list[Reader]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit of another tool.
+
+    Attributes:
+        si: The SI unit of values times `factor`; the tool's own unit if it is not known.
+        factor: SI units per unit of the tool.
+        better: The direction that the unit suggests: times are better lower, rates higher.
+    """
+
+    si: str
+    factor: float
+    better: Better
+
+
+_TIMES: Final = {
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-9),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3600.0),
+}
+_PREFIXES: Final = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+_BINARY: Final = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_SIZE: Final = re.compile(r"(Ki|Mi|Gi|Ti|[kKMGTPE]?)(B|[Bb]ytes?|b|[Bb]its?)")
+_FLOPS: Final = re.compile(r"([kKMGTPE]?)(?:FLOPS|FLOP/s|FLOPs/s|Flops|Flop/s|Flops/s|flops|flop/s|flops/s)")
+_PER_SECOND: Final = re.compile(r"(.+?)\s*(?:/\s*s(?:ec(?:ond)?)?|\s[Pp]er\s[Ss]ec(?:ond)?)\.?", re.DOTALL)
+_OPERATIONS: Final = re.compile(
+    r"([kKMGTPE]?)(?:[Oo]ps?|[Uu]pdates?|UPS?|L?[Uu][Pp][Ss]?|l[Uu][Pp][Ss]?|IOPS?|IPS)(/s)?"
+)
+# What is counted: an unknown word may begin with a prefix, as in Mcells, so only these words become operations.
+_WORDS: Final = {"": 1.0, "Thousand": 1e3, "Million": 1e6, "Billion": 1e9}
+_COUNTED: Final = re.compile(
+    r"(?:(Thousand|Million|Billion)\s+[\w ]+|(?i:runs?|frames?|requests?|nodes?|queries|transactions?|operations?|ops"
+    r"|iterations?|events?|images?|samples?|items?|jobs?|messages?|points?|calls?|signs?|verif(?:y|ies)|updates?))"
+)
+
+
+def unit_of(text: str) -> Unit:
+    """The unit that a tool states; prefixes k, M, G are decimal and Ki, Mi, Gi binary.
+
+    An unknown unit is kept as it stands, without direction; an empty one is 1.
+    """
+    text = text.strip()
+    if not text or text in {"1", "-", "none", "None"}:
+        return Unit("1", 1.0, "none")
+    if len(text) > 60:
+        return Unit(text, 1.0, "none")
+    if text in {"%", "Percent", "percent"}:
+        return Unit("1", 0.01, "none")
+    if (time := _TIMES.get(text, _TIMES.get(text.lower()))) is not None:
+        return Unit("s", time, "lower")
+    if (flops := _FLOPS.fullmatch(text)) is not None:
+        return Unit("flop/s", _PREFIXES[flops[1]], "higher")
+    if (clock := re.fullmatch(r"([kKMGT]?)Hz", text)) is not None:
+        return Unit("Hz", _PREFIXES[clock[1]], "none")
+    if (factor := _bytes(text)) is not None:
+        return Unit("B", factor, "none")
+    if (rate := re.fullmatch(r"([kKMGT])(b|B)(?:ps|PS)", text)) is not None:
+        return Unit("B/s", _PREFIXES[rate[1]] / (8 if rate[2] == "b" else 1), "higher")
+    operations = _OPERATIONS.fullmatch(text)
+    if operations is not None and (operations[2] or text.endswith(("PS", "UP"))):
+        return Unit("op/s", _PREFIXES[operations[1]], "higher")
+    if (rate := _PER_SECOND.fullmatch(text)) is not None:
+        if (factor := _bytes(rate[1])) is not None:
+            return Unit("B/s", factor, "higher")
+        if (counted := _COUNTED.fullmatch(rate[1])) is not None:
+            return Unit("op/s", _WORDS[counted[1] or ""], "higher")
+        return Unit(text, 1.0, "higher")
+    return Unit(text, 1.0, "none")
+
+
+def _bytes(text: str) -> float | None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return None
+    bits = match[2] == "b" or match[2].lower().startswith("bit")
+    return (_BINARY.get(match[1]) or _PREFIXES[match[1]]) / (8 if bits else 1)
+
+
+def scaled(value: float, factor: float, where: str) -> float:
+    """`value` times `factor`.
+
+    Raises:
+        FormatError: The product is not finite.
+    """
+    product = value * factor
+    if not math.isfinite(product):
+        raise FormatError(f"{where}: found {value!r}, a number below 1e300 is required")
+    return product
+
+
+def loaded(text: str, tool: str) -> dict[str, Any]:
+    """The object that a JSON text is.
+
+    Raises:
+        FormatError: It is damaged or something else.
+    """
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as why:
+        raise FormatError(f"{tool}: line {why.lineno}: found no JSON ({quoted(why.msg, 60)}); cut off?") from None
+    except (ValueError, RecursionError):
+        raise FormatError(f"{tool}: found numbers or nesting beyond what JSON allows") from None
+    if not isinstance(found, dict):
+        raise FormatError(f"{tool}: found {type(found).__name__}, an object is required")
+    return found
+
+
+def held(values: Any, key: Any, kind: type | tuple[type, ...], where: str) -> Any:
+    """A field as `field` gives it, whose key is a word of the file, so it may hold anything.
+
+    Raises:
+        FormatError: It is missing or of another type.
+    """
+    name = quoted(key, 60)
+    return field({name: values.get(key)} if isinstance(values, dict) else None, name, kind, where)
+
+
+def finite(values: Any, key: Any, where: str, factor: float = 1.0) -> float:
+    """A number of an object times `factor`.
+
+    Raises:
+        FormatError: It is missing, not a number or not finite.
+    """
+    found = held(values, key, (int, float), where)
+    at = f"{where}: {quoted(key, 60)}"
+    return scaled(number(quoted(found, 400), at), factor, at)
+
+
+def numbers(values: Any, key: Any, where: str, factor: float = 1.0) -> list[float]:
+    """A list of at least one number of an object, each times `factor`.
+
+    Raises:
+        FormatError: It is missing, empty or holds something else.
+    """
+    found = field(values, key, list, where)
+    if not found:
+        raise FormatError(f"{where}: {key}: found none, at least 1 number is required")
+    return [finite({key: one}, key, f"{where}: value {at}", factor) for at, one in enumerate(found, 1)]
+
+
+def string(values: Any, key: str, where: str) -> str:
+    """A string of an object that is not empty.
+
+    Raises:
+        FormatError: It is missing, empty or not Unicode.
+    """
+    found = field(values, key, str, where)
+    if not found or not is_unicode(found):
+        raise FormatError(
+            f"{where}: {key}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
+        )
+    return str(found)
+
+
+def optional(values: Any, key: str) -> str:
+    """A string of an object; "" if it is missing or something else."""
+    found = values.get(key) if isinstance(values, dict) else None
+    return found if isinstance(found, str) and is_unicode(found) else ""
+
+
+_TAKEN: Final = {"about", "instrument", "metric", "unit", "better", "samples"}
+
+
+def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Conditions that a user of the other tool named, as keyword arguments of `ours` and `theirs`.
+
+    Those with the name of another argument get an underscore; empty names and lone surrogates are left out.
+    """
+    return {
+        f"{name}_" if name in _TAKEN else name: value
+        for name, value in conditions.items()
+        if name and is_unicode(name) and (not isinstance(value, str) or is_unicode(value))
+    }
+
+
+def scalar(text: str) -> Scalar:
+    """A cell as a number if it is one, otherwise as text; None if it is empty or says so."""
+    text = text.strip()
+    if text in {"", "null", "None"}:
+        return None
+    if re.fullmatch(r"[+-]?\d{1,15}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?\d{1,15}\.\d{0,20}(?:[eE][+-]?\d{1,2})?|[+-]?\d{1,15}[eE][+-]?\d{1,2}", text):
+        return float(text)
+    return text

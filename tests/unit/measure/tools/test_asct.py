@@ -1,0 +1,72 @@
+"""The Arm System Characterization Tool. The fixtures are written by hand from its source and documentation (July 2026),
+with the numbers of its documentation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.asct import READERS, read, recognises
+from meshmark.measure.tools.base import FormatError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TEXT = (FIXTURES / "asct.json").read_text(encoding="utf-8")
+
+
+def test_a_report_has_all_memory_benchmarks() -> None:
+    assert recognises(TEXT) and [r.name for r in READERS] == ["asct"]
+    records = read(TEXT, "n042")
+    levels = {r.conditions["level"]: r for r in records if r.instrument == "latency" and "level" in r.conditions}
+    assert levels["DRAM"].value == pytest.approx(114.838327e-9)
+    assert levels["DRAM"].conditions["footprint_bytes"] == 603979776
+    assert levels["DRAM"].provenance["tool_version"] == "0.6.0"
+    peak = {r.conditions["traffic"]: r for r in records if "traffic" in r.conditions and r.instrument == "bandwidth"}
+    assert peak["3:1 Reads-Writes"].value == pytest.approx(868.8e9)
+    assert peak["3:1 Reads-Writes"].conditions["read_share"] == 0.75
+    lines = {(r.conditions["from_cpu"], r.conditions["to_cpu"]): r for r in records if r.instrument == "lines"}
+    assert lines[0, 1].samples == pytest.approx([31.91e-9, 32.15e-9])
+    assert lines[1, 2].value == pytest.approx(152.86e-9) and lines[1, 2].conditions["home_node"] == 1
+
+
+def test_columns_of_a_matrix_are_nodes_of_memory() -> None:
+    found = {
+        (r.conditions["cpu_node"], r.conditions["memory_node"]): r.value
+        for r in read(TEXT, "n042")
+        if r.instrument == "latency" and "cpu_node" in r.conditions
+    }
+    assert found == pytest.approx({(0, 0): 113.3e-9, (0, 1): 266.9e-9, (1, 0): 266.5e-9, (1, 1): 115.7e-9})
+
+
+def test_a_benchmarks_csv_and_json() -> None:
+    text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
+    records = read(text, "n042")
+    point = {r.metric: r.value for r in records if r.conditions["injected_nops"] == 20}
+    assert point == pytest.approx({"load_latency": 266.5e-9, "bandwidth_net": 918.3e9})
+    single = json.dumps(json.loads(TEXT)["memory"]["peak-bandwidth"])
+    assert recognises(single) and read(single, "n042")[0].value == pytest.approx(918.9e9)
+
+
+def test_a_damaged_csv_is_refused() -> None:
+    text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
+    with pytest.raises(FormatError, match="line 5: found row '4', 3 is required"):
+        read(text.replace("3,180,122.2,175.3,18.0\n", ""), "n042")
+    with pytest.raises(FormatError, match="line 3: found 4 cells, 5 are required"):
+        read(text.replace("35.2,", ""), "n042")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("114.838327", '"slow"', "latency-sweep: row DRAM: Latency .ns.: found 'slow'"),
+        ('"DRAM": 1073741824', '"RAM": 1073741824', "found other rows than in the first column"),
+        ('"Node 0": {"Node 0": 113.3, "Node 1": 266.5}', '"Node 0": {"Node 0": 113.3}', "idle-latency"),
+        ("}}}", "}}", "no complete JSON"),
+        ("[ns]", "[cycle]", "no column 'Latency .ns.'"),
+    ],
+)
+def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+    assert old in TEXT
+    with pytest.raises(FormatError, match=says):
+        read(TEXT.replace(old, new), "n042")

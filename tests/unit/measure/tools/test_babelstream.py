@@ -1,0 +1,73 @@
+"""BabelStream.
+
+`babelstream.txt` and `babelstream-csv.csv` are real runs of a commit after version 5.0 (OpenMP, one thread, three
+repetitions, on a busy virtual machine); `babelstream-4.txt` is written by hand in the layout of version 4.0.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.babelstream import read, recognises
+from meshmark.measure.tools.base import FormatError
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TEXT = (FIXTURES / "babelstream.txt").read_text(encoding="utf-8")
+CSV = (FIXTURES / "babelstream-csv.csv").read_text(encoding="utf-8")
+OLD = (FIXTURES / "babelstream-4.txt").read_text(encoding="utf-8")
+
+
+def test_the_text_of_version_5_is_read() -> None:
+    assert recognises(TEXT)
+    rates = {r.conditions["kernel"]: r for r in read(TEXT, "n042") if r.metric == "bandwidth_net"}
+    assert {k: r.value for k, r in rates.items()} == pytest.approx(
+        {"copy": 26980.260e6, "scale": 141.615e6, "add": 22991.810e6, "triad": 24771.511e6, "dot": 18663.851e6}
+    )
+    add = rates["add"]
+    assert add.conditions["footprint_bytes"] == 3 * 8 * 1048576 and add.conditions["statistic"] == "best"
+    assert add.conditions["implementation"] == "OpenMP" and add.provenance["tool_version"] == "5.0"
+
+
+def test_the_csv_has_the_same_and_more_digits() -> None:
+    records = read(CSV, "n042")
+    triad = {(r.metric, r.conditions["statistic"]): r.value for r in records if r.conditions["kernel"] == "triad"}
+    assert triad == pytest.approx(
+        {("bandwidth_net", "best"): 386.349e6, ("kernel_time", "best"): 0.0651376, ("kernel_time", "mean"): 0.10509}
+    )
+    assert all(r.conditions["repetitions"] == 3 for r in records)
+
+
+def test_version_4_states_the_size_of_an_array_only() -> None:
+    (dot,) = [r for r in read(OLD, "n042") if r.conditions["kernel"] == "dot" and r.metric == "bandwidth_net"]
+    assert dot.value == pytest.approx(231200.518e6) and dot.conditions["footprint_bytes"] == 2 * 268_400_000
+    assert dot.provenance["tool_version"] == "4.0"
+
+
+def test_binary_prefixes_are_binary() -> None:
+    (copy,) = [r for r in read(TEXT.replace("MB/s", "MiB/s"), "n042") if r.conditions["kernel"] == "copy"][:1]
+    assert copy.value == pytest.approx(26980.260 * 2**20)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "says"),
+    [
+        (TEXT, "26980.260", "26..260", "line 10: rate: found '26..260', a number is required"),
+        (TEXT, "Dot    ", "Dt     ", "line 14: found 'Dt"),
+        (TEXT, "Precision: double", "Precision: ", "found no 'Running', 'Precision: double'"),
+        (
+            TEXT[: TEXT.index("Dot")],
+            "x",
+            "x",
+            "found the kernels Copy, Mul, Add, Triad; required",
+        ),
+        (CSV, "28757.7", "18757.7", "line 4: found a rate that its size and min_runtime do not give"),
+        (CSV, ",0.000890307", "", "required: another kernel and 7 numbers"),
+        (CSV[:-3], "x", "x", "cut off"),
+        ("Validation failed on a[]. Average error 0.1\n" + CSV, "x", "x", "failed validation"),
+    ],
+)
+def test_what_is_damaged_is_refused(text: str, old: str, new: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        read(text.replace(old, new), "n042")

@@ -1,0 +1,64 @@
+"""HPC Challenge.
+
+`hpcc-one.txt` is the head and the summary of a real run of version 1.5.0f with one process (n = 200) on a busy virtual
+machine; `hpcc-four.txt` is the same with the numbers of messages written by hand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.base import FormatError
+from meshmark.measure.tools.hpcc import read, recognises
+
+FIXTURES = Path(__file__).parent / "fixtures"
+ONE = (FIXTURES / "hpcc-one.txt").read_text(encoding="utf-8")
+FOUR = (FIXTURES / "hpcc-four.txt").read_text(encoding="utf-8")
+
+
+def test_the_results_of_one_process_are_read_and_its_messages_were_not_run() -> None:
+    assert recognises(ONE)
+    records = read(ONE, "n042")
+    assert not [r for r in records if r.instrument == "pingpong" or r.metric.startswith("ring")]
+    (linpack,) = [r for r in records if r.instrument == "linpack"]
+    assert linpack.value == pytest.approx(7.21504e7) and linpack.conditions["n"] == 200
+    assert linpack.conditions["block"] == 80 and linpack.provenance["tool_version"] == "1.5.0f"
+    dgemm = {r.conditions["running"]: r.value for r in records if r.instrument == "dgemm"}
+    assert dgemm == pytest.approx({"all": 15.2345e9, "one": 45.2677e9})
+    (gups,) = [r for r in records if r.instrument == "gups" and r.conditions["running"] == "one"]
+    assert gups.value == pytest.approx(0.628371e9) and gups.conditions["table_bytes"] == 8 * 32768
+    (add,) = [r for r in records if r.conditions.get("kernel") == "add" and r.conditions["running"] == "all"]
+    assert add.value == pytest.approx(74.8169e9) and add.conditions["footprint_bytes"] == 3 * 8 * 13333
+    assert {r.metric for r in records if r.instrument == "hpcc"} == {
+        "transpose_rate",
+        "distributed_update_rate",
+        "fft_rate",
+        "distributed_fft_rate",
+    }
+
+
+def test_messages_of_several_processes_are_read() -> None:
+    records = read(FOUR, "n042")
+    latencies = {r.conditions["statistic"]: r.value for r in records if r.metric == "message_latency"}
+    assert latencies == pytest.approx({"minimum": 0.238419e-6, "mean": 0.441201e-6, "maximum": 0.612736e-6})
+    rings = {r.conditions["order"]: r.value for r in records if r.metric == "ring_bandwidth"}
+    assert rings == pytest.approx({"natural": 3.31257e9, "random": 3.10982e9})
+    assert all(r.conditions["ranks"] == 4 for r in records)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("HPL_N=200", "HPL_N=2x0", "HPL_N: found '2x0', a number is required"),
+        ("StarFFT_Gflops", "StarFT_Gflops", "found no 'StarFFT_Gflops='"),
+        ("DGEMM_N=114", "DGEMM_N=1.5", "DGEMM_N: found 1.5, a count is required"),
+        ("End of Summary section.", "End", "the output is incomplete"),
+        ("Success=1", "Success=0", "do not validate"),
+        ("FFTEnp=8", "FFTEnp", "found 'FFTEnp'; required: another key=value"),
+    ],
+)
+def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        read(ONE.replace(old, new), "n042")

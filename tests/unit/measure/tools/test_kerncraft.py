@@ -1,0 +1,69 @@
+"""kerncraft. The fixture is written by hand from the layout of its machine descriptions, with the rates that the
+one of the Xeon Gold 5122 states.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.base import FormatError
+from meshmark.measure.tools.kerncraft import read, recognises
+
+FIXTURES = Path(__file__).parent / "fixtures"
+TEXT = (FIXTURES / "kerncraft.yaml").read_text(encoding="utf-8")
+
+
+def test_measurements_are_bandwidths() -> None:
+    assert recognises(TEXT)
+    records = [r for r in read(TEXT, "n042") if r.metric == "bandwidth_net"]
+    assert len(records) == 4 * 5 * 4
+    of = {
+        (r.conditions["level"], r.conditions["kernel"], r.conditions["threads"], r.conditions["cores"]): r
+        for r in records
+    }
+    load = of["L1", "read", 1, 1]
+    assert load.value == pytest.approx(42.98e9) and load.conditions["footprint_bytes"] == 21120
+    assert load.instrument == "bandwidth" and load.provenance["tool_version"] == "0.7.1"
+    assert of["MEM", "copy", 4, 4].value == pytest.approx(37.00e9)
+    assert of["MEM", "schoenauer", 8, 4].value == pytest.approx(44.01e9)
+    assert of["MEM", "daxpy", 8, 4].conditions["threads_per_core"] == 2
+    assert of["L3", "update", 3, 3].value == pytest.approx(122.22e9)
+
+
+def test_stated_quantities() -> None:
+    records = read(TEXT, "n042")
+    assert {r.conditions["level"]: r.value for r in records if r.metric == "cache_size"} == {
+        "L1": 32768,
+        "L3": 16.5 * 2**20,
+    }
+    assert [r.value for r in records if r.metric == "clock"] == pytest.approx([3.6e9])
+    double = {r.conditions["operation"]: r.value for r in records if r.conditions.get("precision") == "DP"}
+    assert double == {"total": 32, "FMA": 32, "ADD": 16, "MUL": 16}
+
+
+def test_a_line_size_may_have_a_unit() -> None:
+    assert read(TEXT.replace("cl_size: 64", "cl_size: 64 B"), "n042") == read(TEXT, "n042")
+
+
+def test_rates_that_kerncraft_did_not_know_are_left_out() -> None:
+    records = read(TEXT.replace("    MUL: 16", "    MUL: INFORMATION_REQUIRED"), "n042")
+    assert len([r for r in records if r.metric == "flops_per_cycle"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("- 42.98 GB/s", "- 42.98 GHz", "measurements: L1: 1: load: found '42.98 GHz', a value in B/s is required"),
+        ("          - 42.98 GB/s\n", "", "measurements: L1: 1: load: found 3 rates, 4 are required"),
+        ("    L3:\n", "    L4:\n", "measurements: L3: found None, dict is required"),
+        ("- level: L3", "- level: [L3", "found no YAML"),
+        ("memory hierarchy:", "hierarchy:", "kerncraft: memory hierarchy: found None, list is required"),
+    ],
+)
+def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+    assert old in TEXT
+    with pytest.raises(FormatError, match=re.escape(says)):
+        read(TEXT.replace(old, new), "n042")

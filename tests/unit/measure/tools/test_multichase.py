@@ -1,0 +1,75 @@
+"""multichase, multiload and pingpong.
+
+`multichase.txt`, `multichase-samples.txt` and `multichase-multiload.txt` are real runs of commit a1ffd89 on a virtual
+machine whose CPUs were busy, hence the odd times; `multichase-pingpong.txt` is written by hand in the layout of a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.base import FormatError
+from meshmark.measure.tools.multichase import read, recognises
+
+FIXTURES = Path(__file__).parent / "fixtures"
+SINGLE = (FIXTURES / "multichase.txt").read_text(encoding="utf-8")
+SAMPLES = (FIXTURES / "multichase-samples.txt").read_text(encoding="utf-8")
+MULTILOAD = (FIXTURES / "multichase-multiload.txt").read_text(encoding="utf-8")
+PINGPONG = (FIXTURES / "multichase-pingpong.txt").read_text(encoding="utf-8")
+
+
+def test_a_single_number_has_its_own_format() -> None:
+    assert recognises(SINGLE) and recognises(" 86.512\n")
+    assert not recognises("86.5\n") and not recognises("1234.56\n") and not recognises("3\n")
+    (only,) = read(" 86.512\n", "n042")
+    assert only.value == pytest.approx(86.512e-9) and only.instrument == "latency"
+
+
+def test_the_samples_are_imported_with_their_conditions() -> None:
+    (only,) = read(SAMPLES, "n042")
+    assert only.samples == pytest.approx((7468.0e-9, 5475.6e-9, 9692.3e-9, 4827.5e-9))
+    assert only.conditions["footprint_bytes"] == 16 * 2**20 and only.conditions["stride_bytes"] == 256
+    assert only.conditions["processes"] == 1 and only.conditions["page_bytes"] == 4096
+
+
+def test_multiload_has_a_loaded_latency_and_rates() -> None:
+    records = read(MULTILOAD, "n042")
+    (latency,) = [r for r in records if r.metric == "load_latency"]
+    assert latency.value == pytest.approx(22107.249e-9) and latency.instrument == "loaded"
+    rates = {(r.instrument, r.conditions["statistic"]): r.value for r in records if r.metric == "bandwidth_net"}
+    assert rates == pytest.approx(
+        {
+            ("loaded", "mean"): 186 * 2**20,
+            ("loaded", "best"): 390 * 2**20,
+            ("bandwidth", "mean"): 506 * 2**20,
+            ("bandwidth", "best"): 982 * 2**20,
+        }
+    )
+    assert records[-1].conditions["kernel"] == "triad" and records[-1].conditions["footprint_bytes"] == 16777216
+
+
+def test_pingpong_has_a_time_for_each_pair() -> None:
+    times = {(r.conditions["from_cpu"], r.conditions["to_cpu"]): r.value for r in read(PINGPONG, "n042")}
+    assert len(times) == 6 and times[0, 1] == pytest.approx(23.6e-9) and times[1, 3] == pytest.approx(98.7e-9)
+    assert times[2, 3] == pytest.approx(22.9e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "says"),
+    [
+        (SAMPLES, "avg=5475.6", "avg=54x5.6", "line 11: .*required: 1 times and 'avg='"),
+        (SAMPLES, "\n4827.5\n", "\n", "line|incomplete"),
+        (SAMPLES, "\n4827.5\n", "\n482.5\n", "outside of its samples"),
+        (SAMPLES, "stride = 256", "stride = x", "stride: found 'x', a count is required"),
+        (MULTILOAD, "chaseload\t, ", "", "line 2: found 11 whole columns; required: 12"),
+        (MULTILOAD, "22107.249", "2210x", "line 2: ChaseNS: found '2210x', a number is required"),
+        (PINGPONG, "    98.0", "", "line 6: .*required: a CPU and 2 times"),
+        (PINGPONG, "22.9", " inf", "line 7: CPU 3: found 'inf', a time with one decimal is required"),
+        (PINGPONG, "22.9\n\n", "22.9", "the output is incomplete"),
+    ],
+)
+def test_what_is_damaged_is_refused(text: str, old: str, new: str, says: str) -> None:
+    with pytest.raises(FormatError, match=says):
+        read(text.replace(old, new), "n042")
