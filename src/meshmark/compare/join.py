@@ -163,7 +163,8 @@ def compare(
     ones, others = ([r for r in side.points if wanted(r)] for side in (a, b))
     if per == "thread":
         ones, others = ([_per_thread(r) for r in side] for side in (ones, others))
-    same = a.machine == b.machine
+    # Results of another tool lack conditions of ours, as those of another machine may.
+    same = a.machine == b.machine and {r.source == "tool" for r in ones} == {r.source == "tool" for r in others}
     if same:
         ones, others = same_plateaus([ones, others])
     found = _paired(ones, others, same)

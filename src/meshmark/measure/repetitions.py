@@ -48,7 +48,8 @@ def _place(record: Record) -> str:
 
 def _point(record: Record) -> list[Any]:
     """Instrument and conditions of a point; all metrics of one measurement have the same."""
-    known = descriptions().get(record.instrument)
+    # Other tools tell points apart by conditions of their own, such as both nodes of a matrix.
+    known = descriptions().get(record.instrument) if record.source != "tool" else None
     keys = known.identity if known else [k for k in record.conditions if k not in OBSERVED]
     requested = {k: record.conditions.get(k) for k in keys}
     derived = {k: record.conditions.get(k) for k in ("level", "kind", *PLATEAU) if k in record.conditions}

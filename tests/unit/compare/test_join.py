@@ -149,6 +149,30 @@ def test_a_model_lacks_conditions_and_repeats_itself() -> None:
     assert pair.word == "faster" and pair.reason == ""
 
 
+def test_a_matrix_of_another_tool_keeps_its_cells_apart() -> None:
+    """The nodes of the CPU are no condition of our instrument, but of the tool's points."""
+
+    def matrix(factor: float) -> list[Record]:
+        cells = [(i, j) for i in range(2) for j in range(2)]
+        made = [chase(factor * (100 + 50 * abs(i - j)) * 1e-9, cpu_node=i, memory_node=j) for i, j in cells]
+        return [replace(r, source="tool") for r in made]
+
+    c = compare(side(matrix(1.0)), side(matrix(1.3), "b", "other"))
+    assert [(p.a.conditions["cpu_node"], p.b.conditions["memory_node"]) for p in c.pairs] == [
+        (0, 0),
+        (0, 1),
+        (1, 0),
+        (1, 1),
+    ]
+    assert {p.word for p in c.pairs} == {"slower"}
+
+
+def test_another_tool_on_the_same_machine_lacks_conditions() -> None:
+    theirs = replace(triad(50e9), source="tool", conditions={"kernel": "triad", "threads": 2, "statistic": "best"})
+    (pair,) = compare(side([triad(40e9)]), side([theirs], "b")).pairs
+    assert pair.word == "faster"
+
+
 def test_what_only_one_side_has_is_listed() -> None:
     c = compare(side([triad(40e9), chase(1e-7)]), side([triad(40e9), triad(20e9, threads=1)], "b"))
     assert [r.metric for r in c.only_a] == ["load_latency"] and [r.conditions["threads"] for r in c.only_b] == [1]
