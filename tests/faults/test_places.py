@@ -148,7 +148,7 @@ def why_not(where: Where) -> str:
 def tried(folder: Path, where: Where, name: str) -> Ended:
     """One command in a place, with a home of its own."""
     own = folder / name.replace(" ", "-")
-    own.mkdir()
+    (own / "out").mkdir(parents=True)
     (own / "spec.toml").write_text(SPEC)
     (own / "sc.toml").write_text('[[program]]\nname = "one"\ncommand = ["true"]\n')
     write_results(own / "in.jsonl")
@@ -156,7 +156,7 @@ def tried(folder: Path, where: Where, name: str) -> Ended:
     wrap = [w.replace("{folder}", str(own)) for w in where.wrap]
     place = Place(own, {"HOME": str(own), **more}, [*wrap, *become(where.user)])
     if where.closed:
-        (own / where.closed).mkdir()
+        (own / where.closed).mkdir(exist_ok=True)
     if where.user:
         for path in (own, *own.iterdir()):
             if path.name != where.closed:
