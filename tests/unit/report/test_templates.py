@@ -28,6 +28,8 @@ def test_python_writes_no_markup() -> None:
     source = ROOT / "src" / "meshmark"
     found = set()
     for path in source.rglob("*.py"):
+        if path.parent.name == "tools":  # patterns of what other tools write
+            continue
         tree = ast.parse(path.read_text())
         sentences = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings
         for node in ast.walk(tree):
