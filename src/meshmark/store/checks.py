@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
-from meshmark.store.columns import schema
+from meshmark.store.columns import ALWAYS, OF_RECORDS, schema
 from meshmark.store.files import open_regular
 
 if TYPE_CHECKING:
@@ -33,10 +33,9 @@ MACHINE_COLUMNS: Final = (
     "numa_balancing",
     "hypervisor",
 )
-_OF_RECORDS: Final = ("source", "metric", "unit", "value", "low", "high", "samples", "flags", "provenance")
-_ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")
+_COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high")  # which a file of records has
 # Columns of the files of the first version, by kind.
-FIRST: Final = {"records": (*_ALWAYS, *_OF_RECORDS), "absent": (*_ALWAYS, "kind", "metric", "reason", "enable")}
+FIRST: Final = {"records": _COLUMNS, "absent": (*ALWAYS, "kind", "metric", "reason", "enable")}
 
 
 def machine_schema() -> pa.Schema:
@@ -65,7 +64,7 @@ def schema_problem(path: Path, first: str = "") -> str:
         first: The kind of the file, if it is one of the first version.
     """
     wanted = {f.name: f.type for f in schema()}
-    return _other_columns(path, wanted, FIRST[first] if first else (*_ALWAYS, *_OF_RECORDS, "status"))
+    return _other_columns(path, wanted, FIRST[first] if first else (*_COLUMNS, "status"))
 
 
 def machine_problem(path: Path) -> str:

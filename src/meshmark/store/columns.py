@@ -36,8 +36,8 @@ TEXTS: Final = (
     "provenance",
 )
 NUMBERS: Final = ("value", "low", "high")
-_REQUIRED: Final = ("run", "step", "status", "machine", "instrument", "conditions")
-_OF_RECORDS: Final = ("source", "metric", "unit", "value", "samples", "flags", "provenance")
+ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")  # have a value in every row
+OF_RECORDS: Final = ("source", "metric", "unit", "value", "samples", "flags", "provenance")  # in every record
 # In the order in which the instruments list them.
 POINT: Final[dict[str, type]] = {
     "kernel": str,
@@ -192,7 +192,7 @@ def agree(table: pa.Table) -> bool:
     import numpy as np
 
     measured = table["status"].to_numpy(zero_copy_only=False) == MEASURED
-    required = [*_REQUIRED, *(_OF_RECORDS if measured.all() else ())]
+    required = ["status", *ALWAYS, *(OF_RECORDS if measured.all() else ())]
     if not measured.all() and not (~measured).all():
         parts = (table.filter(measured), table.filter(~measured))
         return all(agree(part) for part in parts)

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -110,10 +110,6 @@ class Store:
         pq.write_table(table, sink, compression="zstd", **options)
         write_file(path, sink.getvalue())
 
-    def _path(self, run: str, start: str, machine: str, step: str = "") -> Path:
-        name = f"{file_name(run)}--{file_name(step)}" if step else file_name(run)
-        return self.folder / f"date={date_of(run, start)}" / f"machine={file_name(machine)}" / f"{name}.parquet"
-
     def add(
         self,
         run: str,
@@ -136,10 +132,11 @@ class Store:
         machine = machine or (records[0].machine if records else "")
         for a in absences:
             rows.setdefault(machine, []).append(row_of_absence(a, run, step, machine))
+        stem = f"{file_name(run)}--{file_name(step)}"
         for of, mine in rows.items():
             start = min((row["start"] for row in mine if row.get("start")), default="")
-            self.write(self._path(run, start, of, step), pa.Table.from_pylist(mine, schema=schema()))
-        stem = f"{file_name(run)}--{file_name(step)}"
+            path = self.folder / f"date={date_of(run, start)}" / f"machine={file_name(of)}" / f"{stem}.parquet"
+            self.write(path, pa.Table.from_pylist(mine, schema=schema()))
         unlink(self.folder / f"{stem}.{kind}.parquet" for kind in FIRST)  # of this step, by an earlier version
 
     def finish(self, run: str) -> None:
@@ -155,14 +152,16 @@ class Store:
             if one.run:
                 by_machine.setdefault(one.path.parent.name, []).append(one)
         for files in by_machine.values():
-            readable = [one for one in files if not schema_problem(one.path) and not read_problem(one.path)]
+            found = {one: schema_problem(one.path) or read_or_problem(one.path) for one in files}
+            readable = {one: table for one, table in found.items() if not isinstance(table, str)}
             steps = [one for one in readable if one.step]
             if not steps or any(not one.step and one not in readable for one in files):
                 continue  # nothing to do, or a damaged file that is left in place
             target = min(steps, key=lambda one: one.path).path.parent / f"{file_name(run)}.parquet"
             if len(readable) > 1:
-                tables = [_current(one, steps) for one in sorted(readable, key=lambda one: bool(one.step))]
-                self.write(target, pa.concat_tables(tables))
+                newer = {step for one in steps for step in readable[one]["step"].slice(0, 1).to_pylist()}
+                ordered = sorted(readable.items(), key=lambda item: bool(item[0].step))
+                self.write(target, pa.concat_tables([t if one.step else _without(t, newer) for one, t in ordered]))
             else:
                 try:
                     steps[0].path.rename(target)
@@ -352,15 +351,11 @@ class Store:
             yield path, _row_problem(found, of_machine, path in first["absent"]) if sound else found
 
 
-def _current(one: Kept, steps: Sequence[Kept]) -> pa.Table:
-    """The rows of a file of a run that no step replaces."""
+def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:
+    """The rows of a run that are of none of these steps."""
     import pyarrow as pa
 
-    table = read(one.path)
-    if one.step:
-        return table
-    newer = {step for each in steps for step in read(each.path, ["step"])["step"].slice(0, 1).to_pylist()}
-    return table.filter(pa.array([step not in newer for step in table["step"].to_pylist()], pa.bool_()))
+    return table.filter(pa.array([step not in steps for step in table["step"].to_pylist()], pa.bool_()))
 
 
 def _row_problem(table: pa.Table, of_machine: bool, of_absence: bool) -> str:
