@@ -123,8 +123,8 @@ class Sides:
         runs = sorted((_pooled(of) for of in by_run.values()), key=_start)
         if when == ALL:
             return self._side(name, f"all of {_runs(len(runs))}", pool([_points(run) for run in runs]))
+        first = _start(runs[0])[:10]
         if when and not (runs := [run for run in runs if _start(run)[: len(when)] <= when]):
-            first = min(_start(run)[:10] for run in map(_pooled, by_run.values()))
             raise UsageError(
                 f"compare: found no result up to '{quoted(when)}' in {quoted(name)}; the first is of {first}"
             )

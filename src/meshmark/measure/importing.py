@@ -78,12 +78,16 @@ def read_output(path: Path, machine: str = "") -> Imported:
         UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
         MeshmarkError: The file contains no record.
     """
+    text = b""
     try:
         with open_regular(path) as file:
             found = _read_csv(file.read(MAX_BYTES + 1), path) if _is_csv(file) else _read_lines(_lines(file, path))
+            if not found.parts and not found.refused:
+                file.seek(0)
+                text = file.read(MAX_TOOL_BYTES + 1)
     except (OSError, ValueError) as why:
         raise UsageError(f"import: cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
-    if not found.parts and not found.refused and (records := _of_tool(path, machine or path.stem)):
+    if records := _of_tool(text, path, machine or path.stem):
         return Imported([Part(records)])
     if not found.parts:
         from meshmark.measure.tools.formats import readers
@@ -94,19 +98,14 @@ def read_output(path: Path, machine: str = "") -> Imported:
     return found
 
 
-def _of_tool(path: Path, machine: str) -> list[Record]:
-    """The records of another tool's output; none if its format is not known."""
+def _of_tool(text: bytes, path: Path, machine: str) -> list[Record]:
+    """The records of another tool's output; none if it is empty or too long, or its format is not known."""
+    if not text or len(text) > MAX_TOOL_BYTES:
+        return []
     from meshmark.measure.tools.formats import read_text
 
     try:
-        with open_regular(path) as file:
-            data = file.read(MAX_TOOL_BYTES + 1)
-    except (OSError, ValueError) as why:
-        raise UsageError(f"import: cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
-    if len(data) > MAX_TOOL_BYTES:
-        return []
-    try:
-        return read_text(data.decode("utf-8-sig", "replace"), machine)
+        return read_text(text.decode("utf-8-sig", "replace"), machine)
     except UsageError as why:
         raise UsageError(f"import: {quoted(path)}: {why}") from why
 

@@ -122,15 +122,15 @@ def _run_routes(parts: Parts) -> list[BaseRoute]:
     """Routes of the reports of runs, and of comparisons of two runs."""
     reports: Cache[bytes] = Cache(kept=8, at_once=1)
 
-    def run_of(name: str) -> RunRow:
+    def runs_of(*names: str) -> list[RunRow]:
         with reported("runs cannot be listed"):
-            run = next((r for r in parts.runs() if r.name == name), None)
-        if run is None:
-            raise NotFound(f"found no run '{name[:80]}'", "see the list on the front page")
-        return run
+            known = {r.name: r for r in parts.runs()}
+        if missing := [name for name in names if name not in known]:
+            raise NotFound(f"found no run '{missing[0][:80]}'", "see the list on the front page")
+        return [known[name] for name in names]
 
     async def report(request: Request) -> Response:
-        run = await anyio.to_thread.run_sync(run_of, request.path_params["name"])
+        (run,) = await anyio.to_thread.run_sync(runs_of, request.path_params["name"])
 
         def made() -> bytes:
             with reported(f"report of {run.name[:80]}"):
@@ -139,7 +139,8 @@ def _run_routes(parts: Parts) -> list[BaseRoute]:
         return _sandboxed(await reports.get((run.name, run.stamp), made))
 
     async def compared(request: Request) -> Response:
-        a, b = [await anyio.to_thread.run_sync(run_of, request.query_params.get(side, "")) for side in ("a", "b")]
+        names = (request.query_params.get(side, "") for side in ("a", "b"))
+        a, b = await anyio.to_thread.run_sync(runs_of, *names)
 
         def made() -> bytes:
             with reported(f"{a.name[:80]} and {b.name[:80]}"):
