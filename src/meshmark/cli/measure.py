@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,6 +62,7 @@ def measure(
     """
     from meshmark.cli.instrument_help import general_help, instrument_help
     from meshmark.describe import description, descriptions
+    from meshmark.measure import single
 
     extra = list(context.args)
     help_wanted = {"-h", "--help"} & {instrument, *extra}
@@ -83,18 +83,9 @@ def measure(
         _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument or "", as_json)
         return
     assert d is not None
-    # `--store streaming` is a kind of stores for instruments with that option; a folder needs a path, ./streaming.
-    store_kinds = next((p.choices for p in d.parameters if p.option == "--store"), ())
-    store: Path | None = None
-    for word in stores or []:
-        if {*word.split(",")} <= {*store_kinds}:
-            extra += ["--store", word]
-        elif store_kinds and "/" not in word and not Path(word).is_dir():
-            raise UsageError(
-                f"--store: found '{word}'; allowed: {', '.join(store_kinds)}, or the path of a folder, ./{word}"
-            )
-        else:
-            store = Path(word)
+    kinds, folder = single.stores(d, stores or [])
+    extra += kinds
+    store = Path(folder) if folder else None
     if on != "host":
         from meshmark.machine.reference import publications
 
@@ -149,21 +140,19 @@ def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
 
 def _run_and_remove(what: Unfinished, as_json: bool) -> None:
     """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
+    from meshmark.measure.single import PartlyError
+
     default = what.store == data_home() / "store"
     again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
     try:
         with interruptible(f"completed points are kept; resume with {again}"):
             _run_and_print(what.plan, what.folder, what.store, what.run_id, as_json)
-    except _PartlyError as why:
+    except PartlyError as why:
         raise MeshmarkError(str(why), f"measure the rest with {again}") from why
     except MeshmarkError:
         what.remove()
         raise
     what.remove()
-
-
-class _PartlyError(MeshmarkError):
-    """A step failed after points were measured."""
 
 
 def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
@@ -174,54 +163,28 @@ def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: 
         AbsentError: Nothing could be measured.
         MeshmarkError: A step failed.
     """
-    from meshmark.describe import description
-    from meshmark.machine.sysfs import from_sysfs
-    from meshmark.measure.history import in_store
-    from meshmark.measure.repetitions import pool_steps, shortfall, unique
-    from meshmark.measure.runner import run_plan
-    from meshmark.measure.suspicion import suspicious
-    from meshmark.store.store import Store
+    from meshmark.measure.single import measure as measured
     from meshmark.terminal.tables import print_tables
 
     with progress(plan.budget_s) as report:
-        results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None, stops_at_refusal=True)
-    records = pool_steps((result.step, result.reading.records) for result in results)
-    absences = unique(absence for result in results for absence in result.reading.absences)
-    for record in records if as_json else ():
+        found = measured(plan, folder, store, run_id, report)
+    for record in found.records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
-        print_tables(records)
-    for absence in absences:
-        if absence.kind == "absent":
-            say(
-                f"absent: {absence.metric or absence.instrument}: {absence.reason}"
-                + (f" (to enable: {absence.enable})" if absence.enable else "")
-            )
-    if text := shortfall(records, plan.budget_s):
-        say(f"note: {text}")
-    for line in [*suspicious(records, from_sysfs().to_dict()), *in_store(records, Store(store), run_id)]:
+        print_tables(found.records)
+    for line in [*found.absent, *found.notes]:
         say(line)
-    d = description(plan.steps[0].instrument)
-    for result in results:
-        if result.status == "failed":
-            field, _, rest = result.message.partition(":")
-            option = next((p.option for p in d.parameters if p.name == field), "")
-            if option or field in {"options", "fill"}:
-                raise UsageError(f"{d.name}: {option or field}:{rest}")
-            kind = _PartlyError if records else MeshmarkError
-            raise kind(f"{result.step.id}: {result.message}")
-    if not records:
-        reasons = [a.reason for a in absences]
-        raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
+    found.check()
 
 
 def _measure_model(
     on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
 ) -> None:
-    from meshmark.cli.model import keep, note_assumptions
-    from meshmark.model.instruments import measure as measure_model
+    from meshmark.cli.model import note_assumptions
     from meshmark.model.machine import find_machine
-    from meshmark.model.published import misses, with_published
+    from meshmark.model.published import misses
+    from meshmark.model.single import keep
+    from meshmark.model.single import measure as measure_model
 
     machine = find_machine(on, settings)
     argv = iter(_checked_argv(d, extra))
@@ -229,16 +192,10 @@ def _measure_model(
     for option in argv:
         parameter = d.parameter(option)
         options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
-    seed = options.get("seed", "1")
-    if not re.fullmatch("[0-9]{1,18}", seed):
-        raise UsageError(f"{d.name}: --seed: found '{seed}'; allowed: an integer")
     with counted(f"{d.name} on {machine.name}") as progress:
         changed = [word for setting in settings or [] for word in ("--set", setting)]
-        command = shlex.join([d.name, "--on", on, *changed, *extra])
-        records = measure_model(d.name, machine, options, command=command, seed=int(seed), progress=progress)
-    if not records:
-        raise AbsentError(f"{d.name}: {machine.path.name} lacks values that this instrument needs")
-    records = with_published(records)
+        command = [d.name, "--on", on, *changed, *extra]
+        records = measure_model(d.name, machine, options, command, progress)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -21,7 +20,6 @@ from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.model.machine import MachineFile
-    from meshmark.store.record import Record
 
 app = typer.Typer(
     help="Simulate modelled machines.",
@@ -36,29 +34,13 @@ MachineArgument = Annotated[
 ]
 
 
-def keep(store: Path | None, records: list[Record], step: str) -> None:
-    """Add the records to the store as a new run; do nothing if `store` is None."""
-    if store is None or not records:
-        return
-    from meshmark.store.store import Store, run_name
-
-    kept, run = Store(store), run_name("model")
-    kept.add(run, step, records, (), records[0].machine)
-    kept.finish(run)
-
-
 def note_assumptions(*machines: MachineFile) -> None:
     """Print how many values of each machine file are assumptions."""
-    from meshmark.model.machine import FOLDER
+    from meshmark.model.single import assumptions
 
     for m in {m.name: m for m in machines}.values():
-        assumed = sum(1 for o in m.origins.values() if o.kind == "assumed")
-        if assumed or m.unknown:
-            again = m.name if m.path.parent == FOLDER else m.path
-            say(
-                f"note: {m.name}: {assumed} values assumed, {len(m.unknown)} unknown; predictions that depend on them "
-                f"are uncertain: meshmark model show {again} --origins"
-            )
+        if text := assumptions(m):
+            say(text)
 
 
 @app.command("list")
@@ -245,6 +227,7 @@ def measure(
     """
     from meshmark.model.machine import find_machine
     from meshmark.model.patterns import Request, run_pattern
+    from meshmark.model.single import keep
 
     machine = find_machine(name, settings)
     request = Request(
@@ -428,18 +411,15 @@ def fit_(
     import tempfile
 
     from meshmark.measure.survey import find_run, load_run
-    from meshmark.model.fit import fit
+    from meshmark.model.fit import fit, shape_of
     from meshmark.store.files import write_file
     from meshmark.values.units import percent, show
 
     records, _, info = load_run(find_run(run, data_home() / "runs"))
     name = (out.stem if out else info.machine) or "host"
-    topology: Any = info.host.get("topology", {})
-    cpus_of = [len(n.get("cpus", [])) or 1 for n in topology.get("nodes", [])] if isinstance(topology, dict) else []
-    caches: Any = topology.get("caches", []) if isinstance(topology, dict) else []
-    line = max((int(c["line_bytes"]) for c in caches if isinstance(c, dict) and c.get("line_bytes")), default=64)
+    cpus_of, line = shape_of(info.host)
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
-        found = fit(records, name, cpus_of or [max(1, len(os.sched_getaffinity(0)))], line, Path(folder), progress)
+        found = fit(records, name, cpus_of, line, Path(folder), progress)
     target = out or Path(f"{name}.toml")
     write_file(target, found.text.encode())
     rows = [

@@ -97,30 +97,22 @@ def store_export(
 
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
-    from meshmark.store.export import to_csv, to_jsonl
+    from meshmark.store.export import began, check_date, to_csv, to_jsonl
     from meshmark.store.files import write_file
 
     if form not in {"jsonl", "csv", "table"}:
         raise UsageError(f"format: found '{form}'; allowed: jsonl, csv, table")
     if form == "table" and out is not None:
         raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
-    for name, when in (("--since", since), ("--until", until)):
-        if when and not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]*Z?)?)?)?", when):
-            raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required")
+    check_date("--since", since)
+    check_date("--until", until)
     equal = {"run": run, "instrument": instrument, "metric": metric, "machine": machine}
     chosen = {k: v for k, v in equal.items() if v}
     kept = existing(store)
     rows = kept.rows(**chosen)
     if run and not rows:
         check_runs(kept, "--run", [run])
-    if since or until:
-        starts = [str(record.provenance.get("start", "")) for _, _, record in rows]
-        # A prefix such as 2026-11 means its beginning for --since, and its end for --until.
-        rows = [
-            row
-            for row, start in zip(rows, starts, strict=True)
-            if start >= since and (not until or "" < start[: len(until)] <= until)
-        ]
+    rows = began(rows, since, until)
     say_broken(kept)
     if form == "table":
         from meshmark.terminal.tables import print_tables

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,21 @@ def _need(records: Sequence[Record], instrument: str, metric: str, **conditions:
             "run meshmark survey",
         )
     return found
+
+
+def shape_of(host: Mapping[str, Any]) -> tuple[list[int], int]:
+    """The number of CPUs of each memory node, and the size of a cache line in bytes.
+
+    Args:
+        host: Facts of a host with its `topology`; what they lack is that of this machine, and 64 B.
+    """
+    topology: Any = host.get("topology", {})
+    if not isinstance(topology, dict):
+        topology = {}
+    cpus_of = [len(n.get("cpus", [])) or 1 for n in topology.get("nodes", [])]
+    caches = [c for c in topology.get("caches", []) if isinstance(c, dict)]
+    line = max((int(c["line_bytes"]) for c in caches if c.get("line_bytes")), default=64)
+    return cpus_of or [max(1, len(os.sched_getaffinity(0)))], line
 
 
 def fit(

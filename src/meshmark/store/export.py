@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Record, RecordError, Scalar
 
 Row = tuple[str, str, Record]  # run, step
@@ -27,6 +29,29 @@ CSV_FIXED: Final = (
     "samples",
     "provenance",
 )
+
+
+def check_date(name: str, when: str) -> None:
+    """Raise if the value of an option is no date of ISO 8601, such as 2026-11 or 2026-11-25T08; "" is none.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if when and not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]*Z?)?)?)?", when):
+        raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required")
+
+
+def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:
+    """The rows that began at a time or later, and up to a time.
+
+    A prefix such as 2026-11 means its beginning for `since`, and its end for `until`.
+    """
+    starts = [str(record.provenance.get("start", "")) for _, _, record in rows]
+    return [
+        row
+        for row, start in zip(rows, starts, strict=True)
+        if start >= since and (not until or "" < start[: len(until)] <= until)
+    ]
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:

@@ -1,0 +1,105 @@
+"""Measures one instrument on this host, for the command and for Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark.describe import Description, description
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.sysfs import from_sysfs
+from meshmark.measure.history import in_store
+from meshmark.measure.plan import Plan
+from meshmark.measure.repetitions import pool_steps, shortfall, unique
+from meshmark.measure.runner import Report, StepResult, run_plan
+from meshmark.measure.suspicion import suspicious
+from meshmark.store.record import Record
+from meshmark.store.run import Absence
+from meshmark.store.store import Store
+
+
+class PartlyError(MeshmarkError):
+    """A step failed after points were measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a plan of one instrument gave.
+
+    Attributes:
+        records: With repetitions pooled.
+        absent: A line for each quantity that could not be measured.
+        notes: What limits the results or does not fit the history of the host, a line each.
+    """
+
+    plan: Plan
+    records: list[Record]
+    absences: Sequence[Absence]
+    absent: Sequence[str]
+    notes: Sequence[str]
+    results: Sequence[StepResult]
+
+    def check(self) -> None:
+        """Raise if the measurement failed.
+
+        Raises:
+            UsageError: A step rejected its options.
+            PartlyError: A step failed after points were measured.
+            AbsentError: Nothing could be measured.
+            MeshmarkError: A step failed.
+        """
+        d = description(self.plan.steps[0].instrument)
+        for result in self.results:
+            if result.status == "failed":
+                field, _, rest = result.message.partition(":")
+                option = next((p.option for p in d.parameters if p.name == field), "")
+                if option or field in {"options", "fill"}:
+                    raise UsageError(f"{d.name}: {option or field}:{rest}")
+                kind = PartlyError if self.records else MeshmarkError
+                raise kind(f"{result.step.id}: {result.message}")
+        if not self.records:
+            reasons = [a.reason for a in self.absences]
+            raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def measure(plan: Plan, folder: Path, store: Path, run_id: str, report: Report | None = None) -> Measurement:
+    """Run the steps of a plan of one instrument, and store their results as a run.
+
+    Args:
+        folder: Of the journals.
+    """
+    kept = Store(store)
+    results = run_plan(plan, folder, kept, run_id, report, lambda _: None, stops_at_refusal=True)
+    records = pool_steps((result.step, result.reading.records) for result in results)
+    absences = unique(absence for result in results for absence in result.reading.absences)
+    absent = [
+        f"absent: {a.metric or a.instrument}: {a.reason}" + (f" (to enable: {a.enable})" if a.enable else "")
+        for a in absences
+        if a.kind == "absent"
+    ]
+    short = shortfall(records, plan.budget_s)
+    notes = [f"note: {short}"] if short else []
+    notes += [*suspicious(records, from_sysfs().to_dict()), *in_store(records, Store(store), run_id)]
+    return Measurement(plan, records, absences, absent, notes, results)
+
+
+def stores(d: Description, words: Sequence[str]) -> tuple[list[str], str]:
+    """Values of `--store` that are kinds of stores of an instrument, as arguments, and the folder, "" if none is named.
+
+    `--store streaming` is a kind for instruments with that option; a folder then needs a path, `./streaming`.
+
+    Raises:
+        UsageError: A word is neither.
+    """
+    kinds = next((p.choices for p in d.parameters if p.option == "--store"), ())
+    argv: list[str] = []
+    folder = ""
+    for word in words:
+        if {*word.split(",")} <= {*kinds}:
+            argv += ["--store", word]
+        elif kinds and "/" not in word and not Path(word).is_dir():
+            raise UsageError(f"--store: found '{word}'; allowed: {', '.join(kinds)}, or the path of a folder, ./{word}")
+        else:
+            folder = word
+    return argv, folder
