@@ -93,18 +93,18 @@ class Runner:
             try:
                 status = child.wait(limit_s)
             except subprocess.TimeoutExpired:
-                _end(child)
+                end(child)
                 return Outcome(one.name, None, time.monotonic() - began, f"took longer than {limit_s:.3g} s")
             except BaseException:
-                _end(child)
+                end(child)
                 raise
         outcome = Outcome(one.name, None, time.monotonic() - began)
         # The last lines of standard error are the placer's verdict, not output of the command.
-        text = _tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", _tail(err), flags=re.M)[0]
+        text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         if status != 0:
             last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "no output")
             how = f"signal {-status}" if status < 0 else f"status {status}"
-            outcome.reason = f"ended with {how}: {_printable(last.removeprefix('meshmark: error: '))}"
+            outcome.reason = f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
         if outcome.reason:
@@ -115,9 +115,9 @@ class Runner:
         if self.figure is not None:
             outcome.cost, outcome.reason = None, ""
             found = list(self.figure.finditer(text))
-            value = _positive(found[-1].group(found[-1].re.groups and 1)) if found else None
+            value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
             if value is None:
-                what = f"'{_printable(found[-1].group())}'" if found else "no match"
+                what = f"'{printable(found[-1].group())}'" if found else "no match"
                 outcome.reason = f"--fom: found {what} in the output, a positive number is required"
                 return outcome
             outcome.figure, outcome.cost = value, 1 / value if self.higher else value
@@ -154,7 +154,7 @@ class Runner:
             outcome.reason = "the record has no elapsed time"
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def end(child: subprocess.Popen[bytes]) -> None:
     """End the run and all processes that it started."""
     for number, grace_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
         with contextlib.suppress(ProcessLookupError):
@@ -165,17 +165,20 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         os.killpg(child.pid, signal.SIGKILL)  # orphans that survived the first signal
 
 
-def _tail(path: Path) -> str:
+def tail(path: Path) -> str:
+    """The last 16 MiB of what a program printed."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return file.read().decode(errors="replace")
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """At most 200 characters, without control characters."""
     return "".join(c if c.isprintable() else " " for c in text)[:200]
 
 
-def _positive(text: str | None) -> float | None:
+def positive(text: str | None) -> float | None:
+    """The positive finite number that the text is; None if it is none."""
     try:
         value = float(text or "")
     except ValueError:
@@ -218,7 +221,7 @@ def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]
         if key in conditions:
             found[key] = _number(conditions[key])
     findings = report.get("findings")
-    return found, [_printable(str(f)) for f in findings] if isinstance(findings, list) else []
+    return found, [printable(str(f)) for f in findings] if isinstance(findings, list) else []
 
 
 def _number(value: object) -> float:
