@@ -18,6 +18,7 @@ from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
+from meshmark.cli.experiment import register as register_experiment
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure import register as register_measure
@@ -38,7 +39,7 @@ _CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # as of a program that head ends
 LISTS: Final = ("instruments", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
 SECTIONS: Final = {
-    "Measure": ("survey", "measure", "report", "compare", "list", "machine", "doctor", "check-os"),
+    "Measure": ("survey", "measure", "report", "compare", "experiment", "list", "machine", "doctor", "check-os"),
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
@@ -78,6 +79,7 @@ app.add_typer(load_app, name="load")
 register_measure(app)
 register_survey(app)
 register_compare(app)
+register_experiment(app)
 register_completion(app)
 register_watch(app)
 register_serve(app)

@@ -56,7 +56,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
     for line in runs_of(journal):
         count(Outcome.from_json(line))
     reported = -1
-    with _appending(journal) as write:
+    with appending(journal) as write:
         while (name := race.next()) is not None:
             if len(race.rounds) != reported:
                 reported = len(race.rounds)
@@ -80,7 +80,8 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
 
 
 @contextlib.contextmanager
-def _appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+def appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
+    """A function that appends a line to a journal, and returns when it is on the disk."""
     with path.open("ab", buffering=0) as file:
 
         def write(line: Mapping[str, Any]) -> None:

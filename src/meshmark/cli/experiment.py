@@ -1,0 +1,255 @@
+"""`meshmark experiment`: find out which of two settings is better, by running a command under both by turns."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shlex
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from meshmark.cli.compare import share
+from meshmark.cli.completion import beginning, policies
+from meshmark.cli.console import say
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.process import ended
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.place.experiment import Experiment
+
+_BUDGET_S: Final = 300.0
+_MAX_PAIRS: Final = 1000
+_EVERY_S: Final = 10.0  # between lines of progress where nobody watches
+_EVERY_ON_TERMINAL_S: Final = 1.0
+_HELPS: Final = {
+    "same": "the command as it is",
+    "slots:": "number of slots of meshmark run",
+    "memory:": "memory policy of meshmark run",
+    "pages:": "page size of meshmark run",
+    "run:": "options of meshmark run",
+    "ssh:": "run the command on another machine",
+    "shell:": "a shell command before each run",
+}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("experiment")(experiment)
+
+
+def _settings(incomplete: str) -> list[tuple[str, str]]:
+    if incomplete.startswith("bind:"):
+        return [(f"bind:{word}", text) for word, text in policies(incomplete.removeprefix("bind:"))]
+    return beginning({"bind:": "policy of meshmark run", **_HELPS}, incomplete)
+
+
+def experiment(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="A B -- COMMAND",
+            help="two settings (same, NAME=VALUE, bind:POLICY, memory:POLICY, pages:SIZE, run:OPTIONS, ssh:HOST, "
+            "shell:COMMAND; several are joined by ' + '), and the command with its arguments",
+            autocompletion=_settings,
+            show_default=False,
+        ),
+    ] = None,
+    budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="5m")] = 0.0,
+    max_pairs: Annotated[int, typer.Option("--max-pairs", help="maximum number of pairs", min=1)] = _MAX_PAIRS,
+    warmup: Annotated[int, typer.Option("--warmup", help="pairs left out at the start", min=0)] = 1,
+    timeout_s: Annotated[
+        float, time_option("--timeout", "maximum time of one run", low=0.001, default="the budget")
+    ] = 0.0,
+    margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
+    metric: Annotated[
+        str,
+        typer.Option(
+            "--metric",
+            help="compare this metric of the records that the command prints with --json [elapsed time]",
+            show_default=False,
+        ),
+    ] = "",
+    pattern: Annotated[
+        str,
+        typer.Option(
+            "--pattern",
+            help="compare the last match of this regular expression in the output, or its first group",
+            metavar="REGEX",
+            show_default=False,
+        ),
+    ] = "",
+    better: Annotated[
+        str,
+        typer.Option(
+            "--better",
+            help="which values of --pattern or --metric are better: lower, higher",
+            autocompletion=lambda: ["lower", "higher"],
+            show_default=False,
+        ),
+    ] = "",
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            help="exit with status 1 if B is worse by more than this",
+            metavar="PERCENT",
+            show_default=False,
+        ),
+    ] = "",
+    restore: Annotated[
+        str,
+        typer.Option("--restore", help="shell command at the end", metavar="COMMAND", show_default=False),
+    ] = "",
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
+    ] = None,
+    resume: Annotated[
+        str,
+        typer.Option("--resume", help="resume this run, or the run in this folder", metavar="RUN", show_default=False),
+    ] = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Find out which of two settings is better for a command, by running it under both by turns.
+
+    Stops when the difference is clear, when both are shown to be equal within the margin, or after the budget.
+
+    example: meshmark experiment OMP_NUM_THREADS=4 OMP_NUM_THREADS=8 -- ./a.out
+    """
+    from meshmark.place.experiment import INTERRUPTED, Plan, conduct
+    from meshmark.place.turns import Turns
+    from meshmark.store.files import held
+    from meshmark.store.store import run_name
+
+    limit = share("--fail-on", fail_on) if fail_on else None
+    matters = limit if limit is not None else share("--margin", margin)
+    if resume:
+        folder = Path(resume) if "/" in resume else data_home() / "runs" / resume
+        plan = Plan.load(folder)
+        if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
+            raise UsageError(
+                f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
+                f"meshmark experiment --resume {shlex.quote(resume)}",
+            )
+        plan.budget_s = budget_s or plan.budget_s
+        plan.margin = matters if limit is not None or margin != "2%" else plan.margin
+    else:
+        plan = Plan(
+            **_asked(words or []),
+            seed=secrets.randbelow(1 << 31) if seed is None else seed,
+            budget_s=budget_s or _BUDGET_S,
+            warmup=warmup,
+            max_pairs=max_pairs,
+            timeout_s=timeout_s or None,
+            margin=matters,
+            pattern=pattern,
+            metric=metric,
+            better=better,
+            restore=restore,
+            run=run_name("experiment"),
+            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
+        folder = data_home() / "runs" / plan.run
+    plan.figure.check()
+    turns = Turns(plan, folder)  # which checks the settings
+    with held(folder, resumed=bool(resume)):
+        plan.save(folder)
+        say(f"{plan.run}: seed {plan.seed}, at most {_time(plan.budget_s)}: {shlex.join(plan.command)}")
+        try:
+            found = conduct(plan, folder, turns.run, _Progress())
+        finally:
+            turns.restore()
+    _keep(found, folder, as_json, store, no_store)
+    if found.stopped == INTERRUPTED:
+        text, status = ended()
+        say(f"meshmark: {text}; resume with meshmark experiment --resume {plan.run}")
+        raise SystemExit(status)
+    _check(found, limit, fail_on)
+
+
+def _asked(words: list[str]) -> dict[str, Any]:
+    """The settings and the command."""
+    if len(words) < 3:
+        what = ("neither settings nor a command", "one setting and no command", "no command")[len(words)]
+        raise UsageError(
+            f"A B COMMAND: found {what}; allowed: two settings and a command after --",
+            "meshmark experiment same OMP_NUM_THREADS=1 -- ./a.out",
+        )
+    return {"a": words[0], "b": words[1], "command": words[2:]}
+
+
+class _Progress:
+    """A line on standard error after a pair, at most every second on a terminal, otherwise every ten seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._every_s = _EVERY_ON_TERMINAL_S if sys.stderr.isatty() else _EVERY_S
+
+    def __call__(self, found: Experiment) -> None:
+        now = time.monotonic()
+        if now - self._last < self._every_s or not found.pairs:
+            return
+        self._last = now
+        from meshmark.terminal.experiment import interval_text
+
+        ratios = sorted(found.ratios)
+        ratio = ratios[len(ratios) // 2]
+        left = max(0.0, found.plan.budget_s - found.spent_s)
+        failed = f", {found.failures()} runs failed" if found.failures() else ""
+        say(
+            f"pair {len(found.pairs)}: B over A {ratio:.3f}, {interval_text(found.interval())}{failed}, "
+            f"at most {_time(left)} left"
+        )
+
+
+def _time(seconds: float) -> str:
+    from meshmark.values.units import duration
+
+    return duration(seconds)
+
+
+def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no_store: bool) -> None:
+    """Store the records, and print them or the result."""
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.boot import keep
+    from meshmark.machine.facts import host_id
+    from meshmark.place.experiment import records, to_json
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store
+    from meshmark.terminal.experiment import print_experiment
+
+    answer = to_json(found)
+    made = records(found, host_id(), shlex.join(["experiment", *sys.argv[2:]]), installed("meshmark"))
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    if made and not no_store:
+        keep(Store(store or data_home() / "store"), found.plan.run, "experiment", made)
+    if as_json:
+        for record in made:
+            print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
+        print(json.dumps(answer))
+    else:
+        print_experiment(answer)
+
+
+def _check(found: Experiment, limit: float | None, text: str) -> None:
+    """Raise MeshmarkError if the command kept failing, or B is worse by more than the limit."""
+    from meshmark.place.experiment import to_json
+
+    answer = to_json(found)
+    if re.search(r"in a row failed$", found.stopped):
+        raise MeshmarkError(f"experiment: {found.stopped}: {answer['failure']}")
+    if limit is None:
+        return
+    ratio, low, high = answer["ratio"], answer["low"], answer["high"]
+    if answer["best"] == "A" and not 1 / (1 + limit) <= ratio <= 1 + limit:
+        raise MeshmarkError(f"B is worse than A by more than {text}: B over A {ratio:.3f} ({low:.3f} – {high:.3f})")
+    if not answer["pairs"] or answer["verdict"] == "not distinguishable":
+        say(f"meshmark: the result could not be judged ({found.stopped}); --fail-on {text} proves nothing")

@@ -1,0 +1,110 @@
+"""Reads what a run of a command is judged by: its elapsed time, a number in its output, or a metric of its records."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from meshmark.errors import UsageError, quoted
+from meshmark.place.trial import positive, printable, tail
+from meshmark.store.record import BETTER, Better, Record, RecordError
+
+Direction = Literal["lower", "higher"]
+DIRECTIONS: tuple[Direction, ...] = ("lower", "higher")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A positive value with its unit. `points`: number of records that it is the geometric mean of."""
+
+    value: float
+    unit: str
+    better: Better
+    points: int = 1
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What runs are judged by.
+
+    Attributes:
+        pattern: Regular expression, whose last match in the output counts, or its first group.
+        metric: Of the records that the command prints as JSON lines.
+        better: "" for that of the records; with neither pattern nor metric, the elapsed time, of which less is better.
+    """
+
+    pattern: str = ""
+    metric: str = ""
+    better: str = ""
+
+    @property
+    def name(self) -> str:
+        """Metric of the records of an experiment."""
+        return "figure_of_merit" if self.pattern else self.metric or "elapsed"
+
+    def check(self) -> None:
+        """Raise UsageError for options that are invalid or contradict each other."""
+        if self.pattern and self.metric:
+            raise UsageError("--pattern: found with --metric; allowed: one of them")
+        if self.better and self.better not in DIRECTIONS:
+            raise UsageError(f"--better: found '{quoted(self.better)}'; allowed: {', '.join(DIRECTIONS)}")
+        if self.better and not (self.pattern or self.metric):
+            raise UsageError("--better: found without --pattern or --metric; of elapsed time, less is better")
+        if self.pattern and not self.better:
+            raise UsageError("--better: found none with --pattern; allowed: lower, higher")
+        try:
+            re.compile(self.pattern)
+        except re.error as why:
+            raise UsageError(f"--pattern: found '{quoted(self.pattern)}', no regular expression: {why}") from None
+
+    def read(self, elapsed_s: float, out: Path, err: Path) -> Value | str:
+        """The value of a run, or the reason why there is none.
+
+        Args:
+            elapsed_s: Elapsed time.
+            out: What it wrote to standard output.
+            err: What it wrote to standard error.
+        """
+        if self.pattern:
+            return self._matched(tail(out) + "\n" + tail(err))
+        return self._recorded(tail(out)) if self.metric else Value(elapsed_s, "s", "lower")
+
+    def _matched(self, text: str) -> Value | str:
+        found = list(re.finditer(self.pattern, text, re.M))
+        value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
+        if value is None:
+            what = f"'{printable(found[-1].group())}'" if found else "no match"
+            return f"--pattern: found {what} in the output, a positive number is required"
+        return Value(value, "1", next(d for d in DIRECTIONS if d == self.better))
+
+    def _recorded(self, text: str) -> Value | str:
+        records, metrics, problem = [], set[str](), ""
+        for line in text.splitlines():
+            if not line.startswith("{"):
+                continue
+            try:
+                found = json.loads(line)
+                record = Record.from_json(found) if found.get("type") == "result" else None
+            except (ValueError, RecursionError) as why:  # RecordError, too
+                problem = f": {printable(str(why))}" if isinstance(why, RecordError) else problem
+                continue
+            if record is not None:
+                metrics.add(record.metric)
+                records += [record] if record.metric == self.metric else []
+        if not records:
+            others = f"; found {', '.join(sorted(metrics))}" if metrics else problem
+            return f"--metric: found no record of {printable(self.metric)} in the output{others}"
+        if wrong := [r.value for r in records if not r.value > 0]:
+            return f"--metric: found {wrong[0]:g}, a value above 0 is required"
+        first = records[0]
+        better = next((b for b in BETTER if b == (self.better or first.better)), "none")
+        if better == "none":
+            return f"--metric: {printable(self.metric)} has no direction; --better lower or higher is required"
+        mean = math.exp(math.fsum(math.log(r.value) for r in records) / len(records))
+        flags = tuple(sorted({f for r in records for f in r.flags}))
+        return Value(mean, first.unit, "lower" if better == "lower" else "higher", len(records), flags)

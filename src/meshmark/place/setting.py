@@ -1,0 +1,154 @@
+"""Parses the settings of an experiment, and builds the command lines that apply them.
+
+A setting is one word of parts, separated by ` + `:
+
+    same                          nothing: the command as it is
+    NAME=VALUE[,NAME=VALUE…]      environment variables; those after the first need upper-case names
+    bind:POLICY  slots:N  memory:POLICY  pages:SIZE
+                                  options of `meshmark run`
+    run:OPTIONS                   the same, as on its command line
+    ssh:HOST                      runs the command on another machine
+    shell:COMMAND                 a shell command before each run of the setting, not timed; always the last part
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from meshmark.errors import UsageError, near, quoted
+from meshmark.place import native
+
+SAME: Final = "same"
+SHELL: Final = "shell:"
+_OPTIONS: Final = {"bind": "--bind", "slots": "-n", "memory": "--memory", "pages": "--pages"}
+KINDS: Final = (*_OPTIONS, "run", "ssh", "shell")
+FORMS: Final = f"{SAME}, NAME=VALUE, {', '.join(f'{kind}:…' for kind in KINDS)}"
+_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
+_NEXT_VARIABLE: Final = re.compile(r",(?=[A-Z_][A-Z0-9_]*=)")
+_AS_IT_IS: Final = ("--bind", "none", "--memory", "default", "--pages", "default")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One of the two settings.
+
+    Attributes:
+        text: As the user wrote it.
+        options: Of `meshmark run`; empty if it is not needed.
+        shell: Run before each run; "" for nothing.
+        host: For ssh; "" for this machine.
+    """
+
+    text: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: tuple[str, ...] = ()
+    shell: str = ""
+    host: str = ""
+
+    def argv(self, command: Sequence[str], through_run: bool) -> list[str]:
+        """The command line that runs the command.
+
+        Args:
+            command: The command and its arguments.
+            through_run: Start it by `meshmark run`, even if this setting needs no option of it. Both settings go the
+                same way, so that the time of starting is no difference between them.
+        """
+        placed = ["run", *(self.options or _AS_IT_IS), "--"] if through_run else []
+        if not self.host:
+            return [*([str(native.find_place())] if placed else []), *placed, *command]
+        changed = ["env", *(f"{k}={v}" for k, v in self.environment.items())] if self.environment else []
+        there = [*changed, *(["meshmark"] if placed else []), *placed, *command]
+        return [*_ssh(self.host), shlex.join(there)]
+
+    def shell_argv(self) -> list[str]:
+        """The command line of `shell`."""
+        return [*_ssh(self.host), self.shell] if self.host else ["sh", "-c", self.shell]
+
+
+def _ssh(host: str) -> list[str]:
+    return ["ssh", "-o", "BatchMode=yes", host, "--"]
+
+
+def parse(name: str, text: str) -> Setting:
+    """The setting of a text.
+
+    Args:
+        name: `A` or `B`, for errors.
+
+    Raises:
+        UsageError: A part is unknown or invalid.
+    """
+    environment: dict[str, str] = {}
+    options: list[str] = []
+    shell = host = ""
+    rest = text.strip()
+    while rest:
+        if rest.startswith(SHELL):  # to the end, because shell commands contain any separator
+            part, rest = rest, ""
+        else:
+            part, _, rest = (p.strip() for p in rest.partition(" + "))
+        kind, _, value = part.partition(":")
+        if part == SAME:
+            continue
+        if _VARIABLE.match(part):
+            for one in _NEXT_VARIABLE.split(part):
+                variable, _, content = one.partition("=")
+                environment[variable] = content
+        elif kind not in KINDS:
+            raise UsageError(f"{name}: found '{quoted(part)}'; allowed: {FORMS}", near(kind, {SAME, *KINDS}))
+        elif not value.strip():
+            raise UsageError(f"{name}: found '{quoted(part)}', a value after the colon is required")
+        elif kind == "shell":
+            shell = value.strip()
+        elif kind == "ssh":
+            host = _host(name, value)
+        else:
+            options += _options(name, kind, value)
+    if not text.strip():
+        raise UsageError(f"{name}: found ''; allowed: {FORMS}")
+    if "\0" in text:
+        raise UsageError(f"{name}: found a NUL character, which no setting can contain")
+    return Setting(text.strip(), environment, tuple(options), shell, host)
+
+
+def both(a: str, b: str) -> tuple[Setting, Setting]:
+    """The two settings of an experiment.
+
+    Raises:
+        UsageError: One is invalid, or only one has a shell command, whose effect would last in runs of the other.
+    """
+    found = parse("A", a), parse("B", b)
+    if bool(found[0].shell) != bool(found[1].shell):
+        alone, other = ("A", "B") if found[0].shell else ("B", "A")
+        raise UsageError(
+            f"{alone}: found a shell command, but none in {other}; runs of {other} would keep its effect",
+            f"add shell:COMMAND to {other}, which undoes it",
+        )
+    return found
+
+
+def _host(name: str, value: str) -> str:
+    """A destination of ssh, which must not be taken for an option."""
+    if not re.fullmatch(r"[^\s-]\S*", value):
+        raise UsageError(f"{name}: ssh: found '{quoted(value)}'; allowed: [USER@]HOST")
+    return value
+
+
+def _options(name: str, kind: str, value: str) -> list[str]:
+    if kind == "run":
+        try:
+            return shlex.split(value)
+        except ValueError as why:
+            raise UsageError(f"{name}: run: found '{quoted(value)}', which is no command line: {why}") from None
+    words = native.vocabulary()
+    allowed: Mapping[str, Collection[str]] = {"bind": words.policies, "memory": words.memory, "pages": words.pages}
+    word = re.split("[=,]", value)[0]
+    if kind == "slots" and not (value.isdecimal() and int(value)):
+        raise UsageError(f"{name}: slots: found '{quoted(value)}', a number from 1 is required")
+    if kind in allowed and not word[:1].isdigit() and word not in allowed[kind]:
+        raise UsageError(f"{name}: {kind}: found '{quoted(word)}'; allowed: {', '.join(allowed[kind])}")
+    return [_OPTIONS[kind], value]

@@ -1,0 +1,195 @@
+"""Runs the command of an experiment under one of its settings, and reads its value."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.native import end_with_parent
+from meshmark.place.experiment import Outcome, Plan, Side
+from meshmark.place.trial import end, printable, tail
+from meshmark.store.files import write_file
+
+_SPACE_BYTES: Final = 1 << 16  # more than Meshmark writes per run
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A command that ended. `status` is negative for a signal, None if it ran out of time."""
+
+    status: int | None
+    elapsed_s: float
+    user_s: float
+    system_s: float
+
+
+class Turns:
+    """Runs both settings of a plan, one run at a time.
+
+    Args:
+        plan: The plan.
+        folder: For the output of the current run, and of the last one that failed.
+
+    Raises:
+        UsageError: A setting is invalid.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan, self.folder = plan, folder
+        self.settings = plan.settings
+        self._through_run = any(s.options for s in self.settings.values())
+        self._limit_s = plan.timeout_s or plan.budget_s
+        self._changed = False
+
+    def run(self, pair: int, side: Side, position: int) -> Outcome:
+        """Run a setting once. Failures of the command are part of the outcome, not exceptions.
+
+        Raises:
+            MeshmarkError: A shell command failed, or the disk of the folder is full.
+        """
+        began, setting = time.monotonic(), self.settings[side]
+        if setting.shell:
+            self._changed = True
+            self._shell(f"{side.upper()}: {setting.shell}", setting.shell_argv())
+        out, err = self._files("run")
+        argv = setting.argv(self.plan.command, self._through_run)
+        ended = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
+        outcome = Outcome(pair=pair, side=side, position=position, value=None, elapsed_s=ended.elapsed_s, spent_s=0.0)
+        if not setting.host:
+            outcome.user_s, outcome.system_s = ended.user_s, ended.system_s
+        if reason := failure(ended, out, err, self._limit_s):
+            outcome.reason = reason
+        else:
+            read = self.plan.figure.read(ended.elapsed_s, out, err)
+            if isinstance(read, str):
+                outcome.reason = read
+            else:
+                outcome.value, outcome.unit, outcome.better = read.value, read.unit, read.better
+                outcome.points, outcome.flags = read.points, list(read.flags)
+        if outcome.value is None:
+            self._check_space()
+            for file in (out, err):
+                file.replace(file.with_stem("failed"))
+        outcome.spent_s = time.monotonic() - began
+        return outcome
+
+    def restore(self) -> None:
+        """Run the shell command of A, which ran before the experiment, and the one of the plan.
+
+        Raises:
+            MeshmarkError: One failed; both ran.
+        """
+        commands = []
+        if self._changed:
+            commands.append((f"A: {self.settings['a'].shell}", self.settings["a"].shell_argv()))
+        if self.plan.restore:
+            commands.append((f"--restore: {self.plan.restore}", ["sh", "-c", self.plan.restore]))
+        failed: MeshmarkError | None = None
+        for name, argv in commands:
+            try:
+                self._shell(name, argv)
+            except MeshmarkError as why:
+                failed = failed or why
+        for file in self._files("run"):
+            file.unlink(missing_ok=True)
+        if failed is not None:
+            raise failed
+
+    def _shell(self, name: str, argv: Sequence[str]) -> None:
+        out, err = self._files("run")
+        ended = run_to_end(argv, {}, out, err, self._limit_s)
+        if reason := failure(ended, out, err, self._limit_s):
+            raise MeshmarkError(f"{name}: {reason}")
+
+    def _files(self, stem: str) -> tuple[Path, Path]:
+        return self.folder / f"{stem}.out", self.folder / f"{stem}.err"
+
+    def _check_space(self) -> None:
+        """Raise MeshmarkError if the disk is full, which must not count as a failure of a setting."""
+        probe = self.folder / "space"
+        write_file(probe, bytes(_SPACE_BYTES))
+        probe.unlink()
+
+
+def run_to_end(argv: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, limit_s: float) -> Ended:
+    """Run a command in a session of its own, and end all its processes if it takes longer than allowed.
+
+    Args:
+        argv: The command line.
+        environment: Variables besides those of this process.
+        out: File for its standard output.
+        err: File for its standard error.
+        limit_s: Maximum time, in s.
+
+    Raises:
+        UsageError: The program does not exist or cannot be executed.
+        MeshmarkError: The files cannot be written.
+    """
+    try:
+        output, errors = out.open("wb"), err.open("wb")
+    except OSError as why:
+        raise MeshmarkError(f"cannot write {out}: {why.strerror}") from why
+    with output, errors:
+        began = time.perf_counter()
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **environment},
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+        except OSError as why:
+            raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {why.strerror or why}") from why
+        try:
+            in_time = _wait(child, limit_s)
+            elapsed_s = time.perf_counter() - began
+        except BaseException:
+            end(child)
+            raise
+        if not in_time:
+            end(child)
+            return Ended(None, elapsed_s, 0.0, 0.0)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return Ended(child.returncode, elapsed_s, usage.ru_utime, usage.ru_stime)
+
+
+def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
+    """Whether the child ended in time; it stays a zombie. `Popen.wait` would look for its end every 50 ms only."""
+    handle = os.pidfd_open(child.pid)
+    try:
+        ready, _, _ = select.select([handle], [], [], limit_s)
+        return bool(ready)
+    finally:
+        os.close(handle)
+
+
+def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
+    """Why a command counts as failed, with the last line that it printed; "" if it succeeded."""
+    if ended.status is None:
+        return f"took longer than {limit_s:.3g} s"
+    if ended.status == 0:
+        return ""
+    lines = (tail(out) + "\n" + tail(err)).splitlines()
+    last = next((x.strip() for x in reversed(lines) if x.strip() and not x.startswith("hint: ")), "no output")
+    how = signal_text(-ended.status) if ended.status < 0 else f"status {ended.status}"
+    return f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
+
+
+def signal_text(number: int) -> str:
+    """The name of a signal, such as SIGKILL; its number if it has none."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

@@ -1,0 +1,79 @@
+"""Prints the result of an experiment."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from meshmark.values.units import percent, plain, seconds
+
+_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
+_SPEEDS: Final = ("s", "Hz")
+
+
+def interval_text(interval: tuple[float | None, float | None] | None) -> str:
+    """The interval of a ratio at 95 %; in words if there is none."""
+    low, high = interval or (None, None)
+    return "no interval yet" if low is None or high is None else f"95 % {low:.3f} – {high:.3f}"
+
+
+def print_experiment(found: Mapping[str, Any]) -> None:
+    """Print an experiment: the settings with their medians, the ratio, the verdict and how it came about.
+
+    Args:
+        found: The object that `--json` prints.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    table.add_column("setting", overflow="fold")
+    table.add_column(f"{found['metric']}, median", justify="right", no_wrap=True)
+    table.add_column("failed runs", justify="right", no_wrap=True)
+    for side in ("a", "b"):
+        value = found[f"of_{side}"]
+        shown = "–" if value is None else plain(value, found["unit"])
+        table.add_row(side.upper(), found[side], shown, str(found["failed"][side]))
+    console.print(table)
+    console.print()
+    console.print(sentence(found), soft_wrap=True)
+    for line in notes(found):
+        console.print(line, style="dim", soft_wrap=True)
+
+
+def sentence(found: Mapping[str, Any]) -> str:
+    """The verdict with its evidence."""
+    if found["ratio"] is None:
+        return f"no result: no pair was completed ({found['stopped']})"
+    low, high = found["low"], found["high"]
+    evidence = f"B over A {found['ratio']:.3f}, {interval_text((low, high))}, {found['pairs']} pairs"
+    margin = f"margin {percent(found['margin'])}".replace("\u00a0", " ")
+    if found["verdict"] == "tie":
+        return f"A and B are equal: {evidence} ({margin})"
+    if found["verdict"] == "not distinguishable":
+        return f"not distinguishable: {evidence} ({margin}; {found['stopped']})"
+    better = "better" if found["best"] == "B" else "worse"
+    if found["unit"] in _SPEEDS or found["unit"].endswith("/s"):
+        better = {"better": "faster", "worse": "slower"}[better]
+    return f"B is {better}: {evidence} ({margin})"
+
+
+def notes(found: Mapping[str, Any]) -> list[str]:
+    """How the result came about, and what to doubt."""
+    made = [
+        f"stopped because {found['stopped']}, after {seconds(found['spent_s'])}; {found['runs']} runs, "
+        f"{found['warmup']} warm-up pair{'s' * (found['warmup'] != 1)} left out; seed {found['seed']}"
+    ]
+    if found["failure"]:
+        made.append(
+            f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
+        )
+    if found["flags"]:
+        made.append(f"flagged: {', '.join(found['flags'])}")
+    if found["pairs"] and found["low"] is None:
+        made.append("an interval needs at least 8 pairs: allow more time with --budget")
+    return [line.replace("\u00a0", " ") for line in made]
