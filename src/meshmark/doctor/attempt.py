@@ -15,7 +15,6 @@ from typing import Final, Protocol
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.native import end_with_parent
-from meshmark.store.record import Record
 
 LIMIT_S: Final = 20.0  # per command; exceeding it is a finding
 
@@ -52,12 +51,9 @@ class Attempt:
         """The output, parsed as the output of an instrument."""
         return read_journal(self.out.encode().splitlines(keepends=True), "doctor")
 
-    def results(self, metric: str) -> list[Record]:
-        return [r for r in self.reading.records if r.metric == metric]
-
     def value(self, metric: str) -> float | None:
         """The first value of a metric, in its unit."""
-        return next((r.value for r in self.results(metric)), None)
+        return next((r.value for r in self.reading.of(metric)), None)
 
     @property
     def absent(self) -> str:

@@ -60,7 +60,7 @@ def odd_windows(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: windows of odd sizes"
     why = "one-sided data at wrong addresses: wrong results without an error"
     tried = tested.as_measured(2, ["defects", "--trial", "window", "--words", "1..65536"])
-    results = tried.results("wrong_words")
+    results = tried.reading.of("wrong_words")
     if not results:
         yield Finding(name, tried.why or tried.absent or "no result", "unknown", why)
         return
@@ -92,7 +92,7 @@ def coarrays(tested: Tested) -> Iterator[Finding]:
     why = "a lost x[j] = v or event causes no error, and an image that waits for a lost event never continues"
     trial = ["--trial", "caf_scalar,caf_element,caf_event"]
     tried = tested.as_measured(2, ["defects", *trial])
-    results = tried.results("wrong_words")
+    results = tried.reading.of("wrong_words")
     if not results or tried.why:
         if tried.absent:
             yield Finding(

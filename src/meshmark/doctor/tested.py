@@ -165,7 +165,7 @@ class Tested:
         if self.kind != "mpich":
             return in_program
         tried = self.as_measured(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
-        results = tried.results("wrong_words")
+        results = tried.reading.of("wrong_words")
         if tried.status or not results or any(r.value for r in results):
             return in_program
         return "export MPIR_CVAR_NOLOCAL=1   # slower: disables shared memory" + (in_program and f"; or {in_program}")
@@ -181,6 +181,6 @@ def forbidden_namespaces(tried: Attempt) -> str:
 
 def transport_of(tried: Attempt) -> tuple[str, float] | None:
     """Transport of messages between hosts, according to the network counters of Linux, and the latency in s."""
-    for r in tried.results("message_latency"):
+    for r in tried.reading.of("message_latency"):
         return str(r.conditions.get("transport", "")), r.value
     return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.load.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
+from meshmark.machine.tree import format_list
 from meshmark.values.units import plain, seconds_of
 
 MAX_LANES: Final = 64
@@ -123,6 +124,11 @@ def lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float,
         (u / all_, s / all_, w / all_, z / all_) if (all_ := u + s + w + z) > 1e-3 else (0.0, 0.0, 0.0, 0.0)
         for u, s, w, z in found
     ]
+
+
+def cpus_of(cpus: Iterable[int]) -> str:
+    """CPUs as a list such as `0-3,8`."""
+    return format_list([*cpus])
 
 
 def percent_of(part: float, whole: float) -> str:

@@ -35,6 +35,10 @@ class Reading:
     invalid_lines: int = 0  # number of lines that are not JSON objects
     invalid_records: list[str] = field(default_factory=list)  # one error for each invalid result
 
+    def of(self, metric: str) -> list[Record]:
+        """The results of a metric."""
+        return [r for r in self.records if r.metric == metric]
+
 
 def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     """Read a journal, which may be incomplete, resumed or corrupt; never raises because of its content.

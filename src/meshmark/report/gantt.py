@@ -18,6 +18,7 @@ from meshmark.load.lanes import (
     STATES,
     STATUS,
     Lane,
+    cpus_of,
     end_text,
     flags_text,
     lane_shares,
@@ -30,7 +31,6 @@ from meshmark.load.lanes import (
 )
 from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.result import LoadRun, utilisation
-from meshmark.machine.tree import format_list
 from meshmark.report.html import Tile
 from meshmark.report.render import render
 from meshmark.store.files import write_file, write_text
@@ -212,7 +212,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
         end = end_text(p) if lane.first else ""
     tip = (
         f"{lane.label}: user {seconds_of(user)}, system {seconds_of(system)}, waiting {seconds_of(waiting)}, "
-        f"sleeping {seconds_of(sleeping)}; CPUs {format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
+        f"sleeping {seconds_of(sleeping)}; CPUs {cpus_of(sorted({c for t in lane.threads for c in t.cpus}))}"
     )
     return _Lane(
         label=lane.label if len(lane.label) <= 24 else lane.label[:23] + "…",
@@ -243,7 +243,7 @@ def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, 
     """CPU use, and memory traffic if it is known."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
     own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
-    cpus = shortened(format_list(run.cpus), 16)
+    cpus = shortened(cpus_of(run.cpus), 16)
     all_ = machine.cpu if machine is not None else ()
     panels = [_panel("CPU use", f"of CPUs {cpus}", "100 %", own, all_, 1.0, top, end_s)]
     own, all_ = _own_traffic(run, end_s), machine.memory if machine is not None else ()
@@ -341,7 +341,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
             t.tid,
             *map(seconds_of, (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s)),
             t.migrations,
-            format_list(t.cpus),
+            cpus_of(t.cpus),
         ]
         for t in run.threads
     ]
