@@ -293,11 +293,14 @@ def list_(
         ]
     elif what == "machines":
         rows = [{"machine": "host", "source": "host", "title": "this machine"}]
-        from meshmark.machine.reference import publications
+        from meshmark.machine.papers import PAPER, papers
         from meshmark.model.machine import find_machine, machine_names
 
         rows += [{"machine": n, "source": "model", "title": find_machine(n).title} for n in machine_names()]
-        rows += [{"machine": f"paper:{p.name}", "source": "paper", "title": p.title} for p in publications()]
+        rows += [
+            {"machine": PAPER + p.name, "source": "paper", "title": f"{p.title}: {p.publication.title}"}
+            for p in papers()
+        ]
     else:
         raise UsageError(f"list: found '{what}'; allowed: {', '.join(LISTS)}")
     print_rows(rows, as_json)

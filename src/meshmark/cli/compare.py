@@ -42,8 +42,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B...",
-            help="host, latest, a machine of the store (MACHINE, MACHINE@DATE, MACHINE@all), a run, a run folder or a "
-            "file of results",
+            help="host, latest, a machine of the store (MACHINE, MACHINE@DATE, MACHINE@all), a run, a run folder, a "
+            "file of results, a model, or a publication (paper:NAME)",
             autocompletion=compared,
             show_default=False,
         ),
@@ -53,7 +53,12 @@ def compare(
     ] = "",
     metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
     per: Annotated[
-        str, typer.Option("--per", help="thread: rates per thread; clock: times in clock cycles, rates per cycle")
+        str,
+        typer.Option(
+            "--per",
+            help="thread: rates per thread; clock: times in clock cycles, rates per cycle; peak: rates of memory as a "
+            "share of the theoretical peak",
+        ),
     ] = "",
     margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
     fail_on: Annotated[
@@ -77,8 +82,9 @@ def compare(
 
     example: meshmark compare host@2026-10 host --fail-on 5%
     """
-    from meshmark.compare.join import PER, to_json
     from meshmark.compare.join import compare as joined
+    from meshmark.compare.join import to_json
+    from meshmark.compare.normalise import PER
     from meshmark.compare.sides import Sides
     from meshmark.machine.facts import host_id
     from meshmark.store.store import Store
@@ -95,7 +101,7 @@ def compare(
     matters = limit if limit is not None else share("--margin", margin)
     kept = Store(store or data_home() / "store")
     find = Sides(kept, data_home() / "runs", host_id())
-    a, *others = [find.find(name) for name in sides]
+    a, *others = find.find_all(sides, instrument)
     say_broken(kept)
     found = [joined(a, b, margin=matters, per=chosen, instrument=instrument, metric=metric) for b in others]
     for c in found:

@@ -115,13 +115,32 @@ def _stored() -> Mapping[str, str]:
 
 
 def _compared() -> Iterable[str]:
-    """What can be compared in the default store: machines and runs."""
+    """What can be compared: machines and runs of the default store, models, and publications."""
+    from meshmark.machine.papers import PAPER, papers
+    from meshmark.model.machine import machine_names
     from meshmark.store.store import Store
     from meshmark.values.paths import data_home
 
     folder = data_home() / "store"
     rows = Store(folder).runs() if folder.is_dir() else []
-    return dict.fromkeys(["host", "latest", *(str(row[k]) for k in ("machine", "run") for row in rows)])
+    stored = [str(row[k]) for k in ("machine", "run") for row in rows]
+    return dict.fromkeys(["host", "latest", *stored, *machine_names(), *(PAPER + p.name for p in papers())])
+
+
+def _claim_ids() -> Mapping[str, str]:
+    from meshmark.compare.claims.catalogue import claims
+
+    return {c.id: c.statement for c in claims()}
+
+
+def _claim_themes() -> Iterable[str]:
+    from meshmark.compare.claims.catalogue import themes
+
+    return themes()
+
+
+def _claim_machines() -> Iterable[str]:
+    return ["host", "guest", "computed", *_machines()]
 
 
 instruments = _quietly(_instruments)

@@ -37,16 +37,27 @@ def capture_(
 def show(
     what: Annotated[
         str,
-        typer.Argument(help="host, a capture, an hwloc XML file, or a synthetic topology such as 'pack:2 core:4 pu:2'"),
+        typer.Argument(
+            help="host, a capture, an hwloc XML file, a synthetic topology such as 'pack:2 core:4 pu:2', or published "
+            "numbers (paper:NAME)"
+        ),
     ] = "host",
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="print JSON: one object, or one a line for published numbers")
+    ] = False,
 ) -> None:
-    """Show the topology and facts of a machine.
+    """Show the topology and facts of a machine, or what a publication says about one.
 
     example: meshmark machine show 'pack:4 core:64 pu:1' --json
     """
     from meshmark.machine.capture import open_machine
+    from meshmark.machine.papers import PAPER
 
+    if what.startswith(PAPER):
+        from meshmark.cli.published import show_published
+
+        show_published(what, as_json)
+        return
     machine = open_machine(what)
     if as_json:
         facts = machine.facts or {"schema": 1}

@@ -87,12 +87,11 @@ def measure(
     extra += kinds
     store = Path(folder) if folder else None
     if on != "host":
-        from meshmark.machine.reference import publications
+        from meshmark.machine.papers import PAPER, paper
 
-        if on.removeprefix("paper:") in {p.name for p in publications()}:
-            raise AbsentError(
-                f"{on} is a publication: its values are published, not measured", "meshmark list machines"
-            )
+        if on.startswith(PAPER):
+            paper(on)  # raises if there is none of this name
+            raise AbsentError(f"{on}: its values are published, not measured", f"meshmark machine show {on}")
         _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
         return
     if settings:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from meshmark.compare.normalise import Per, normalised
 from meshmark.compare.sides import Side
 from meshmark.errors import UsageError, quoted
 from meshmark.measure.repetitions import PLATEAU, measured, point_key, same_plateaus
@@ -21,7 +22,6 @@ from meshmark.store.record import Record
 from meshmark.values.verdicts import MARGIN, Measured, Ratio, ratio
 
 Word = Literal["faster", "slower", "higher", "lower", "equal", "not distinguishable", "not comparable"]
-Per = Literal["", "thread", "clock"]
 WORDS: Final[tuple[Word, ...]] = (
     "faster",
     "slower",
@@ -31,12 +31,12 @@ WORDS: Final[tuple[Word, ...]] = (
     "not distinguishable",
     "not comparable",
 )
-PER: Final[tuple[Per, ...]] = ("thread", "clock")
 # Choices that a machine or an installation makes, and names of its parts: they may differ in a pair.
 CHOICES: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
 PAGES: Final = ("pages", "page_bytes")  # results that differ in these are paired only to say why they do not compare
 FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
 DERIVED: Final = frozenset({"bandwidth_gross"})  # from the samples of another metric, whose ratios it repeats
+PUBLISHED: Final = "published without an interval"
 _PER_OCTAVE: Final = 64  # footprints of different machines are the same within 1.1 %
 
 
@@ -48,6 +48,7 @@ class Pair:
         ratio: B over A; None if they do not compare.
         reason: Why they do not compare, or why no difference can be shown; "" otherwise.
         differ: The conditions in which they differ although they are compared.
+        counts: Whether the geometric mean of its metric includes it.
     """
 
     a: Record
@@ -55,6 +56,7 @@ class Pair:
     ratio: Ratio | None
     reason: str = ""
     differ: tuple[str, ...] = ()
+    counts: bool = False
 
     @property
     def word(self) -> Word:
@@ -118,7 +120,7 @@ class Comparison:
         """Geometric means by instrument and metric, in the order of the results; not of metrics without direction."""
         groups: dict[tuple[str, str], list[Pair]] = {}
         for p in self.pairs:
-            if p.ratio is not None and not p.reason and p.ratio.value > 0 and p.a.better != "none":
+            if p.counts and p.ratio is not None and p.ratio.value > 0 and p.a.better != "none":
                 groups.setdefault((p.a.instrument, p.a.metric), []).append(p)
         return [_mean(*name, of) for name, of in groups.items()]
 
@@ -147,7 +149,7 @@ def compare(
 
     Args:
         margin: The smallest relative difference that matters.
-        per: Divide rates by the number of threads, or express times and rates in clock cycles.
+        per: See `compare.normalise`.
         instrument: Only its results; "": all.
         metric: Only this one; "": all but those that repeat another.
 
@@ -158,11 +160,8 @@ def compare(
     def wanted(r: Record) -> bool:
         return instrument in {"", r.instrument} and (r.metric == metric if metric else r.metric not in DERIVED)
 
-    if per == "clock":  # of all results, since the frequency may not be wanted
-        a, b = _per_clock(a), _per_clock(b)
+    a, b = (normalised(side, per) for side in (a, b))  # all results, since a frequency may not be wanted
     ones, others = ([r for r in side.points if wanted(r)] for side in (a, b))
-    if per == "thread":
-        ones, others = ([_per_thread(r) for r in side] for side in (ones, others))
     # Results of another tool lack conditions of ours, as those of another machine may.
     same = a.machine == b.machine and {r.source == "tool" for r in ones} == {r.source == "tool" for r in others}
     if same:
@@ -304,9 +303,11 @@ def _pair(a: Record, b: Record, margin: float) -> Pair:
         on = " on both" if a.flags and b.flags else " on A" if a.flags else " on B"
         return Pair(a=a, b=b, ratio=None, reason=", ".join(sorted(flags)) + on, differ=differ)
     if a.value == b.value and a.samples == b.samples:  # counts, such as 0 errors, which have no ratio
-        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ)
-    doubts = [f"{letter}: {why}" for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))]
-    return Pair(a=a, b=b, ratio=ratio(_measured(b), _measured(a), margin), reason="; ".join(doubts), differ=differ)
+        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ, counts=True)
+    doubts = {letter: why for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))}
+    reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())
+    counts = {*doubts.values()} <= {PUBLISHED}
+    return Pair(a=a, b=b, ratio=ratio(_measured(b), _measured(a), margin), reason=reason, differ=differ, counts=counts)
 
 
 def _is_speed(unit: str) -> bool:
@@ -324,55 +325,13 @@ def _measured(record: Record) -> Measured:
 def _doubt(record: Record) -> str:
     if record.conditions.get("run_modes"):
         return f"{record.conditions['run_modes']} modes"
-    return _measured(record).excluded
+    return PUBLISHED if record.source == "paper" and record.bounds is None else _measured(record).excluded
 
 
 def _differing(a: Record, b: Record) -> set[str]:
     """The identity conditions that both have and in which they differ, but for the footprints of a level."""
     one, other = identity(a), identity(b)
     return {k for k in one.keys() & other.keys() if one[k] != other[k]} - {*PLATEAU}
-
-
-# ------------------------------------------------------------------ normalised values
-
-
-def _scaled(record: Record, factor: float, unit: str) -> Record:
-    bounds = {
-        k: value * factor for k in ("run_low", "run_high") if isinstance(value := record.conditions.get(k), int | float)
-    }
-    interval = record.interval
-    return replace(
-        record,
-        unit=unit,
-        value=record.value * factor,
-        samples=tuple(s * factor for s in record.samples),
-        interval=None if interval is None else (interval[0] * factor, interval[1] * factor),
-        conditions={**record.conditions, **bounds},
-    )
-
-
-def _per_thread(record: Record) -> Record:
-    threads = record.conditions.get("threads")
-    if not record.unit.endswith("/s") or not isinstance(threads, int) or threads < 1:
-        return record
-    return _scaled(record, 1 / threads, record.unit)
-
-
-def _per_clock(side: Side) -> Side:
-    """Times in cycles of the measured clock, and rates per cycle."""
-    clocks = [r.value for r in side.points if r.metric == "core_frequency" and r.value > 0]
-    if not clocks:
-        raise UsageError(
-            f"--per clock: found no core_frequency of {quoted(side.name)}", "meshmark measure clock measures it"
-        )
-    clock = max(clocks)
-
-    def cycles(r: Record) -> Record:
-        if r.unit == "s":
-            return _scaled(r, clock, "cycles")
-        return _scaled(r, 1 / clock, f"{r.unit[:-2]}/cycle") if r.unit.endswith("/s") else r
-
-    return replace(side, records=[cycles(r) for r in side.records])
 
 
 # ------------------------------------------------------------------ what differs
@@ -412,6 +371,7 @@ def to_json(c: Comparison) -> list[dict[str, Any]]:
             "flags": sorted(r.flags),
             "modes": r.conditions.get("run_modes"),
             "conditions": dict(r.conditions),
+            **{k: r.provenance[k] for k in ("place", "qualifier", "misprint") if k in r.provenance},
         }
 
     def bounds(interval: tuple[float, float] | None) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""Finds what a comparison compares: a run, a machine of the store, or a file of results."""
+"""Finds what a comparison compares: a run, a machine of the store, a model, a publication, or a file of results."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from meshmark.compare.models import memory_peak, simulated
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.machine.facts import wire_bandwidth
+from meshmark.machine.papers import PAPER, paper, papers
 from meshmark.measure.importing import read_output
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
 from meshmark.measure.survey import last_run, load_run
+from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.store.machines import FACTS, machines
 from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
@@ -32,6 +36,7 @@ class Side:
         start: Start of the newest result, ISO 8601; "" if unknown.
         records: One per point and metric; each mode of a point has another, as `repetitions.pool` makes them.
         facts: Software and settings at that time, by a name in `store.machines.FACTS`; unknown ones are left out.
+        peak: Theoretical peak of all its memory in B/s; None if it is not known.
     """
 
     name: str
@@ -40,6 +45,7 @@ class Side:
     start: str
     records: Sequence[Record]
     facts: Mapping[str, str] = field(default_factory=dict)
+    peak: float | None = None
 
     @property
     def points(self) -> list[Record]:
@@ -59,14 +65,37 @@ class Sides:
     def __init__(self, store: Store, runs: Path, host: str) -> None:
         self._store, self._runs, self._host = store, runs, host
 
-    def find(self, name: str) -> Side:
-        """The side of a name: `host`, `latest`, a file, a run folder, a run, or MACHINE, MACHINE@DATE or MACHINE@all.
+    def find_all(self, names: Sequence[str], instrument: str = "") -> list[Side]:
+        """The sides of several names. Models are simulated with the choices of the other sides.
+
+        Args:
+            instrument: The only one that models need to simulate; "": all.
+
+        Raises:
+            UsageError: Nothing has one of the names, or it has results of several machines.
+        """
+        given = {name: self.find(name) for name in names if self._model(name) is None}
+        others = [r for side in given.values() for r in side.points]
+        return [given[name] if name in given else self.find(name, others, instrument) for name in names]
+
+    def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> Side:
+        """The side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE or MACHINE@all,
+        `paper:NAME`, or a model.
+
+        Args:
+            others, instrument: See `compare.models.simulated`.
 
         Raises:
             UsageError: Nothing has this name, or it has results of several machines.
         """
         if name == LATEST:
             return self._of_folder(name, last_run(self._runs))
+        if name.startswith(PAPER):
+            return self._of_paper(name)
+        if (model := self._model(name)) is not None:
+            records = simulated(model, others, instrument)
+            what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
+            return self._side(name, what, records, memory_peak(model))
         if "/" in name or Path(name).is_file() or (Path(name) / _RUN).is_file():
             return self._of_path(name, Path(name))
         machine, _, when = name.partition("@")
@@ -79,9 +108,23 @@ class Sides:
         if machine == HOST:
             raise UsageError(f"compare: found no results of this host, {self._host}", "meshmark survey --quick")
         known = [HOST, *(str(row[k]) for row in self._store.runs() for k in ("run", "machine"))]
+        known += [*machine_names(), *(PAPER + p.name for p in papers())]
         raise UsageError(
-            f"compare: found no file, run or machine '{quoted(name)}'", near(name, {*known}) or "meshmark store list"
+            f"compare: found no file, run or machine '{quoted(name)}'", near(name, {*known}) or "meshmark list machines"
         )
+
+    def _model(self, name: str) -> MachineFile | None:
+        """The model of a name; None if it is another's, such as a machine's of which the store has results."""
+        if name.endswith(".toml") and Path(name).is_file():
+            return find_machine(name)
+        if name not in machine_names() or Path(name).exists() or self._store.rows(machine=name):
+            return None
+        return find_machine(name)
+
+    def _of_paper(self, name: str) -> Side:
+        of = paper(name)
+        by = f"{of.publication.authors[0]}, {of.publication.year}" if of.publication.authors else of.publication.year
+        return self._side(name, f"{of.title}, published by {by}", of.records())
 
     def run(self, name: str) -> Side:
         """The side of a run of the store.
@@ -131,13 +174,15 @@ class Sides:
         until = f" until {when}" if when else ""
         return self._side(name, f"newest result of each point, of {_runs(len(runs))}{until}", latest(runs))
 
-    def _side(self, name: str, what: str, records: Sequence[Record]) -> Side:
+    def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> Side:
         if not records:
             raise UsageError(f"compare: found no result in {quoted(name)}")
         machine, start = records[0].machine, max(str(r.provenance.get("start", "")) for r in records)
         held = [row for row in machines(self._store, machine) if row["seen"] <= start]
         facts = {k: v for k, v in held[-1].items() if k in FACTS} if held else {}
-        return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts)
+        if peak is None and machine == self._host:
+            peak = wire_bandwidth()
+        return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts, peak=peak)
 
 
 def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:

@@ -99,15 +99,16 @@ def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
         numbers = [float(v) for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
         if not numbers or len(numbers) != len(given):
             return
-        unit, factor = next(((u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", 1.0))
+        suffix, unit, factor = next(((s, u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", "", 1.0))
         source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
+        mine = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
         yield Entry(
             path=path,
             printed=tuple(numbers),
             values=tuple(v * factor for v in numbers),
             unit=unit,
             place=str(source.get("place", "")) if isinstance(source, dict) else "",
-            qualifier=str(qualifiers.get(f"{key}_qualifier") or qualifiers.get("qualifier") or ""),
+            qualifier=str(mine or qualifiers.get("qualifier") or ""),
             computed=around.get("origin") == "computed",
         )
 

@@ -35,7 +35,7 @@ from meshmark.store.record import Record, varying
 from meshmark.values.units import NBSP, number, scale_for, show, size
 
 _ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "not distinguishable", "equal")
-_PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles"}
+_PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +182,23 @@ def left_over(c: Comparison) -> list[str]:
     return texts
 
 
+def published(c: Comparison) -> list[str]:
+    """The places of published numbers that are compared, and what is wrong with them, a line each."""
+    lines = []
+    for letter, of in (("A", [p.a for p in c.pairs]), ("B", [p.b for p in c.pairs])):
+        places: dict[str, dict[str, None]] = {}
+        for r in of:
+            if "place" in r.provenance:
+                places.setdefault(str(r.provenance["place"]), {})[named(r.instrument, r.metric)] = None
+        lines += [f"{letter}: {', '.join(metrics)}: {place}" for place, metrics in places.items()]
+        wrong = {str(r.provenance["misprint"]): r for r in of if "misprint" in r.provenance}
+        lines += [f"{letter}: {named(r.instrument, r.metric)}: {text}" for text, r in wrong.items()]
+    return lines
+
+
 def side_text(side: Side) -> str:
-    """`vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`."""
-    when = f", {side.start[:16].replace('T', ' ')} UTC" if side.start else ""
+    """`vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`; a publication has a month or a year."""
+    when = f", {side.start[:16].replace('T', ' ')}{' UTC' if 'T' in side.start else ''}" if side.start else ""
     return f"{side.machine}{when}, {side.what}"
 
 

@@ -26,7 +26,7 @@ def print_comparison(c: Comparison, every: bool) -> None:
     """
     from rich.console import Console
 
-    from meshmark.report.comparison import blocks, left_over, named, reasons, side_text, summary
+    from meshmark.report.comparison import blocks, left_over, named, published, reasons, side_text, summary
 
     width = None if sys.stdout.isatty() else _PIPE_COLUMNS
     console = Console(width=width, highlight=False, markup=False, emoji=False)
@@ -49,6 +49,8 @@ def print_comparison(c: Comparison, every: bool) -> None:
             console.print(_table(shown))
     console.print()
     for text in left_over(c):
+        console.print(text, style="dim", soft_wrap=True)
+    for text in published(c):
         console.print(text, style="dim", soft_wrap=True)
     console.print(summary(c).replace(NBSP, " "), soft_wrap=True)
     for text in reasons(c):

@@ -57,7 +57,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (["measure", "latency", "--budget", "soon"], 2, "budget"),
         (["measure", "latency", "--footprint"], 2, "one is required"),
         (["measure", "latency", "--on", "atlantis"], 2, "found unknown 'atlantis'"),
-        (["measure", "latency", "--on", "paper:alphaserver_gs1280_2003"], 77, "publication"),
+        (["measure", "latency", "--on", "paper:gs1280"], 77, "its values are published"),
         (["measure", "latency", "--pages", "1GiB", "--footprint", "1GiB", "--no-store", "--budget", "1s"], 77, "1GiB"),
         (["list", "nonsense"], 2, "allowed: instruments"),
         (["survey", "--spec", "/proc/nonexistent.toml"], 2, "nonexistent"),

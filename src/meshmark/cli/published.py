@@ -1,0 +1,99 @@
+"""Prints published numbers, with their places and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from meshmark.machine.papers import PAPER, Paper, paper, papers
+from meshmark.machine.reference import Entry, Publication, publication, publications
+from meshmark.store.record import Record
+
+
+def show_published(name: str, as_json: bool) -> None:
+    """Print the numbers of a machine, or all of a publication; a JSON object a line if asked.
+
+    Args:
+        name: `paper:MACHINE` or `paper:PUBLICATION`.
+
+    Raises:
+        MachineError: There is none of this name.
+    """
+    wanted = name.removeprefix(PAPER)
+    if wanted in {p.name for p in publications()} - {p.name for p in papers()}:
+        _show_publication(publication(wanted), as_json)
+        return
+    of = paper(wanted)
+    if as_json:
+        for record in of.records():
+            print(json.dumps(record.to_json()))
+    else:
+        _show_paper(of)
+
+
+def _show_paper(of: Paper) -> None:
+    from meshmark.terminal.tables import print_tables
+
+    records = of.records()
+    print(of.title)
+    for line in _about(of.publication):
+        print(line)
+    print()
+    print_tables(records)
+    print("\nplaces in the publication:")
+    for place, metrics in _by_place(records).items():
+        print(f"  {place}: {', '.join(metrics)}")
+    wrong = {str(r.provenance["misprint"]) for r in records if "misprint" in r.provenance}
+    if wrong:
+        print("\nmisprints:")
+        for text in sorted(wrong):
+            print(f"  {text}")
+    print(f"\nall of its numbers: meshmark machine show {PAPER}{of.publication.name}")
+
+
+def _by_place(records: Iterable[Record]) -> dict[str, dict[str, None]]:
+    places: dict[str, dict[str, None]] = {}
+    for r in records:
+        about = f" ({r.provenance['qualifier']})" if "qualifier" in r.provenance else ""
+        places.setdefault(str(r.provenance["place"]), {})[f"{r.instrument} {r.metric}{about}"] = None
+    return places
+
+
+def _show_publication(of: Publication, as_json: bool) -> None:
+    if as_json:
+        for entry in of.entries():
+            print(json.dumps(_entry_json(entry)))
+        return
+    for line in _about(of):
+        print(line)
+    place = ""
+    for entry in of.entries():
+        if entry.place != place:
+            place = entry.place
+            print(f"\n{place or 'no place'}")
+        numbers = ", ".join(f"{v:g}" for v in entry.printed)
+        notes = [n for n in (entry.qualifier, "computed, not printed" if entry.computed else "") if n]
+        print(f"  {entry.path} = {numbers}" + (f"  ({'; '.join(notes)})" if notes else ""))
+    if discrepancies := of.data.get("discrepancy", []):
+        print("\nmisprints and contradictions:")
+        for one in discrepancies:
+            print(f"  {one['id']}: printed: {one['printed']}; found: {one['finding']}")
+
+
+def _entry_json(entry: Entry) -> Mapping[str, Any]:
+    return {
+        "path": entry.path,
+        "values": entry.values,
+        "unit": entry.unit,
+        "printed": entry.printed,
+        "place": entry.place,
+        "qualifier": entry.qualifier,
+        "computed": entry.computed,
+    }
+
+
+def _about(of: Publication) -> Iterable[str]:
+    who = f"{', '.join(of.authors)}: " if of.authors else ""
+    year = f", {of.year}" if of.year else ""
+    yield f"{who}{of.title}{year}" + (f" ({of.kind})" if of.kind else "")

@@ -1,0 +1,91 @@
+"""Models and publications are sides like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.compare.join import compare
+from meshmark.compare.models import memory_peak, simulated
+from meshmark.compare.sides import Sides
+from meshmark.errors import UsageError
+from meshmark.model.machine import find_machine, read_machine
+from meshmark.store.store import Store
+from support.made_run import bandwidth
+
+
+@pytest.fixture
+def sides(tmp_path: Path) -> Sides:
+    return Sides(Store(tmp_path / "store"), tmp_path / "runs", "n042")
+
+
+def test_a_model_is_simulated_where_the_publication_measured(sides: Sides) -> None:
+    published, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
+    pairs = [p for p in compare(published, model).pairs if p.a.metric == "load_latency"]
+    assert [p.b.conditions["memory_node"] for p in pairs] == list(range(16))
+    assert all(p.a.conditions["pattern"] == p.b.conditions["pattern"] == "stride" for p in pairs)
+    assert all(p.ratio is not None and 0.95 < p.ratio.value < 1.05 for p in pairs)
+
+
+def test_a_published_number_has_a_ratio_but_no_verdict(sides: Sides) -> None:
+    c = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
+    assert {p.word for p in c.pairs} == {"not distinguishable"}
+    assert {p.reason for p in c.pairs} == {"A: published without an interval; B: published without an interval"}
+
+
+def test_means_are_over_published_numbers_too_and_show_the_misprint(sides: Sides) -> None:
+    c = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
+    means = {m.metric: m for m in c.means()}
+    assert means["figure_of_merit"].value == pytest.approx(1.751 / 0.807, rel=2e-3)  # of the 13 rows
+    assert means["composite"].value == pytest.approx(1.75 / 0.69)  # as printed
+    assert means["figure_of_merit"].pairs == 13 and means["figure_of_merit"].interval is None
+
+
+def test_shares_of_the_peak_are_those_of_the_publication(sides: Sides) -> None:
+    e325 = compare(*sides.find_all(["paper:e325", "e325"]), per="peak")
+    best = {p.a.conditions["kernel"]: p.a.value for p in e325.pairs}
+    assert best["triad"] == pytest.approx(0.69, abs=5e-3) and e325.pairs[0].a.unit == "1"
+    two = compare(*sides.find_all(["paper:e325-2ch", "e325"]), per="peak")
+    assert [p.a.value for p in two.pairs] == [pytest.approx(0.868, abs=1e-3)]
+
+
+def test_a_side_without_a_peak_has_no_shares(sides: Sides, tmp_path: Path) -> None:
+    Store(tmp_path / "store").add("run-1", "all", bandwidth())
+    host = sides.find("made-up")
+    with pytest.raises(UsageError, match="found no theoretical peak of the memory of made-up"):
+        compare(host, sides.find("e325"), per="peak")
+
+
+def test_the_peak_of_a_model_is_that_of_all_its_channels() -> None:
+    assert memory_peak(find_machine("gs1280-4")) == pytest.approx(4 * 2 * 6.136e9)
+    assert memory_peak(find_machine("xeon5500")) == pytest.approx(64e9, rel=1e-3)  # 3 channels a node
+    assert memory_peak(find_machine("e325")) == pytest.approx(10.667e9, rel=1e-3)  # of the ratcheted clock
+
+
+def test_choices_that_a_model_does_not_know_are_left_out() -> None:
+    others = bandwidth()
+    assert {r.conditions["kernel"] for r in others} > {"copy"}
+    found = simulated(find_machine("e325"), others, "bandwidth")
+    assert "copy" in {r.conditions["kernel"] for r in found}
+    assert len({(r.metric, str(r.conditions)) for r in found}) == len(found)
+
+
+def test_stored_results_of_a_model_come_before_a_simulation(sides: Sides, tmp_path: Path) -> None:
+    stored = simulated(find_machine("e325"), instrument="latency")
+    Store(tmp_path / "store").add("run-1", "latency", stored)
+    assert sides.find("e325").what == "newest result of each point, of 1 run"
+    assert sides.find("es45").what.startswith("model, simulated")
+
+
+def test_a_machine_file_is_a_model(sides: Sides, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_bytes(find_machine("e325").path.read_bytes())
+    side = sides.find(str(file), instrument="latency")
+    assert side.machine == "mine" and {r.instrument for r in side.records} == {"latency"}
+    assert read_machine(file).title in side.what
+
+
+def test_an_unknown_paper_is_named(sides: Sides) -> None:
+    with pytest.raises(Exception, match="found 'gs128'; allowed: "):
+        sides.find("paper:gs128")

@@ -1,0 +1,94 @@
+"""Published numbers become records that name their place, their qualifier and their misprint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.machine.papers import Paper, paper, papers
+from meshmark.machine.reference import publication
+from meshmark.machine.tree import MachineError
+from meshmark.store.record import Record
+
+KNOWN = {"altix3700", "altix4700", "cray-x1", "cray-x1e", "e325", "e325-2ch", "gs1280", "xeon5400", "xeon5500"}
+
+
+def of(name: str, metric: str, **conditions: object) -> list[Record]:
+    return [
+        r
+        for r in paper(name).records()
+        if r.metric == metric and all(r.conditions.get(k) == v for k, v in conditions.items())
+    ]
+
+
+def test_every_machine_has_numbers_with_places() -> None:
+    assert {p.name for p in papers()} == KNOWN
+    for p in papers():
+        records = p.records()
+        assert records, p.name
+        for r in records:
+            assert (r.source, r.machine) == ("paper", f"paper:{p.name}")
+            assert r.provenance["place"] and r.provenance["publication"] == p.publication.title
+            assert str(r.provenance["start"]).startswith(str(p.publication.year))
+            assert Record.from_json(r.to_json()) == r
+
+
+def test_the_latency_map_is_in_the_order_of_the_nodes() -> None:
+    map_of_nodes = of("gs1280", "load_latency", cpu=0)
+    assert [r.conditions["memory_node"] for r in map_of_nodes] == list(range(16))
+    assert [round(r.value * 1e9) for r in map_of_nodes[:5]] == [82, 141, 177, 149, 133]
+    assert round(map_of_nodes[10].value * 1e9) == 250
+
+
+def test_all_runs_of_a_benchmark_are_the_samples_of_one_record() -> None:
+    (unbound,) = of("xeon5500", "bandwidth_net", threads=4, scheduler="Linux kernel")
+    assert len(unbound.samples) == 10 and unbound.ends == (36.855e9, 25.782e9)
+    assert unbound.interval is not None
+
+
+def test_a_condition_may_be_a_value_of_the_table() -> None:
+    assert [r.conditions["processes"] for r in of("xeon5500", "load_latency")] == [1, 2, 4, 8, 16]
+    assert len(of("xeon5400", "load_latency")) == 4
+
+
+def test_a_number_has_its_qualifier_and_its_misprint() -> None:
+    (about,) = of("altix3700", "bandwidth_net")
+    assert about.provenance["qualifier"] == "about"
+    (composite,) = of("xeon5400", "composite")
+    assert composite.value == 0.69 and "0.807" in str(composite.provenance["misprint"])
+    assert all("misprint" not in r.provenance for r in of("xeon5500", "composite"))
+
+
+def test_a_peak_belongs_to_the_arrangement_of_the_memory() -> None:
+    (two,) = of("e325-2ch", "bandwidth_net")
+    assert two.value / float(str(two.provenance["peak"])) == pytest.approx(0.868, abs=1e-3)
+    best = max(of("e325", "bandwidth_net", kernel="triad"), key=lambda r: r.value)
+    assert best.value / float(str(best.provenance["peak"])) == pytest.approx(0.69, abs=5e-3)
+
+
+def test_an_unknown_machine_names_the_known_and_the_nearest() -> None:
+    with pytest.raises(MachineError, match=r"found 'gs128'; allowed: altix3700, .*xeon5500") as why:
+        paper("paper:gs128")
+    assert why.value.hint == "did you mean gs1280?"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("title =", "a.toml: Invalid value"),
+        ('title = "T"\nrecords = []', "a.toml: 'publication'"),
+        ('publication = "cray_x1_2005"\nrecords = []', "a.toml: 'title'"),
+    ],
+)
+def test_an_incomplete_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(MachineError) as why:
+        papers(tmp_path)
+    assert str(why.value).startswith(says)
+
+
+def test_a_unit_that_is_not_that_of_the_metric_is_refused() -> None:
+    row = {"instrument": "latency", "metric": "load_latency", "table": "system.x1", "values": ["vector_clock_mhz"]}
+    with pytest.raises(MachineError, match="found Hz; s is required"):
+        Paper("x1", "X1", publication("cray_x1_2005"), [row]).records()
