@@ -40,7 +40,7 @@ FIRST: Final = 0.5  # the multiple of all deviations before the spread is known
 KNOWN: Final = 3  # pairs after which the spread is known
 WINDOW: Final = 20  # pairs that the spread is estimated from, so that it follows a changing machine
 _NORMAL: Final = 1.048  # median of the differences of two normal values, to their standard deviation
-_STEPS: Final = 60  # of a bisection
+_EXACT: Final = 1e-7  # to which the ends are determined: far below what any number of runs can show
 
 
 class ConfidenceSequence:
@@ -55,6 +55,8 @@ class ConfidenceSequence:
         self.values: list[float] = []  # log-ratios
         self._scales: list[float] = []  # spread before each pair; 0: unknown
         self._needed = math.log(2 / (1 - confidence))  # log of the wealth that excludes a centre
+        self._known: tuple[float, float] | None = None  # interval of the first `_known_at` pairs
+        self._known_at = 0
         self._tracked = {point: ([0.0] * len(STAKES), [0.0] * len(STAKES)) for point in points}
 
     def add(self, value: float) -> None:
@@ -82,9 +84,11 @@ class ConfidenceSequence:
 
     def interval(self) -> tuple[float, float] | None:
         """The interval of the centre; None with too few pairs, fewer than eight at 95 %."""
-        low = self._end(1)
-        high = self._end(-1)
-        return None if low is None or high is None else (low, high)
+        if self._known_at != len(self.values):
+            low, high = self._end(1), self._end(-1)
+            self._known = None if low is None or high is None else (low, high)
+            self._known_at = len(self.values)
+        return self._known
 
     def _end(self, sign: int) -> float | None:
         """The lower end (sign 1) or the upper end (-1)."""
@@ -103,7 +107,7 @@ class ConfidenceSequence:
         low, high = ordered[0] - reach - 1e-9, ordered[-1]
         if not excludes(low):
             return None
-        for _ in range(_STEPS):
+        while high - low > _EXACT:
             middle = 0.5 * (low + high)
             low, high = (middle, high) if excludes(middle) else (low, middle)
         return sign * low
