@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, NoReturn
 import typer
 
 from meshmark.cli.advise import register as register_advise
+from meshmark.cli.claims import register as register_claims
 from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
 from meshmark.cli.console import print_rows, say
@@ -39,7 +40,18 @@ _CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # as of a program that head ends
 LISTS: Final = ("instruments", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
 SECTIONS: Final = {
-    "Measure": ("survey", "measure", "report", "compare", "experiment", "list", "machine", "doctor", "check-os"),
+    "Measure": (
+        "survey",
+        "measure",
+        "report",
+        "compare",
+        "experiment",
+        "claims",
+        "list",
+        "machine",
+        "doctor",
+        "check-os",
+    ),
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
@@ -80,6 +92,7 @@ register_measure(app)
 register_survey(app)
 register_compare(app)
 register_experiment(app)
+register_claims(app)
 register_completion(app)
 register_watch(app)
 register_serve(app)

@@ -144,6 +144,9 @@ def _claim_machines() -> Iterable[str]:
 
 
 instruments = _quietly(_instruments)
+claim_ids = _quietly(_claim_ids)
+claim_machines = _quietly(_claim_machines)
+claim_themes = _quietly(_claim_themes)
 machines = _quietly(_machines)
 machines_and_host = _quietly(_machines_and_host)
 workloads = _quietly(_workloads)

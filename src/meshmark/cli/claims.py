@@ -1,0 +1,132 @@
+"""`meshmark claims`: the statements of the literature, tested."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli.completion import claim_ids, claim_machines, claim_themes
+from meshmark.cli.console import interruptible, say, say_broken
+from meshmark.cli.options import JsonOption, StoreOption, time_option
+from meshmark.errors import UsageError
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.compare.claims.judging import Verdict
+    from meshmark.compare.claims.run import Request
+    from meshmark.store.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    app.command("claims")(claims)
+
+
+def claims(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID]...", help="claims, such as H05 [all]", autocompletion=claim_ids),
+    ] = None,
+    on: Annotated[
+        str,
+        typer.Option(
+            "--on",
+            help="only tests on host, guest (what a guest can support), computed, or a modelled machine",
+            autocompletion=claim_machines,
+        ),
+    ] = "",
+    theme: Annotated[str, typer.Option("--theme", help="only claims of this theme", autocompletion=claim_themes)] = "",
+    budget: Annotated[
+        float, time_option("--budget", "sampling time of each test on the host", 0.05, 3600.0, "5s")
+    ] = 5.0,
+    listed: Annotated[bool, typer.Option("--list", help="list claims and their newest verdicts; test nothing")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="resume the last interrupted run")] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", help="write a page for each claim to this folder", show_default=False, file_okay=False),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Test statements of the literature: on this host, on models, and by computation from printed numbers.
+
+    Each test stores its evidence and a verdict: holds, does not hold, not distinguishable, or cannot be tested here.
+
+    example: meshmark claims H05 H09 --on host --budget 10s
+    """
+    from meshmark.compare.claims.catalogue import chosen
+    from meshmark.compare.claims.run import Request, as_dict, history, latest
+    from meshmark.store.store import Store
+    from meshmark.terminal.claims import print_list, print_verdicts
+
+    folder = store or data_home() / "store"
+    request = Request(tuple(ids or ()), theme, on, budget)
+    found: list[Verdict] = []
+    if resume and (ids or theme or on or listed):
+        raise UsageError("--resume: found with other options; allowed: --html, --store and --json")
+    if listed or not resume:
+        wanted = request.trials()  # refuses what is unknown before anything is measured
+    if not listed:
+        found = _run(Store(folder), request, resume)
+    known = Store(folder)
+    earlier = history(known)
+    say_broken(known)
+    if listed:
+        claims_ = list({c.id: c for c, _, _ in wanted}.values())
+        for c in claims_ if as_json else ():
+            verdicts = [v.to_json() for v in latest(earlier.get(c.id, ()))]
+            print(json.dumps({**as_dict(c), "verdicts": verdicts}))
+        if not as_json:
+            print_list(claims_, earlier)
+    elif as_json:
+        for v in found:
+            print(json.dumps(v.to_json()))
+    else:
+        print_verdicts({c.id: c for c in chosen(())}, found)
+    if html is not None:
+        from meshmark.report.claims import write_pages
+
+        count = write_pages(html, chosen(ids or (), theme), earlier, known)
+        say(f"meshmark: wrote {count} pages to {html}: open {html / 'index.html'}")
+
+
+def _run(store: Store, request: Request, resume: bool) -> list[Verdict]:
+    """Run the tests, or those that an interrupted run has not made. What they found stays if they are interrupted."""
+    from meshmark.compare.claims.bench import Bench
+    from meshmark.compare.claims.run import begun, resumed, run_tests
+
+    again = "" if store.folder == data_home() / "store" else f" --store {store.folder}"
+    with ExitStack() as stack:
+        if resume:
+            run, folder, request = stack.enter_context(resumed(store))
+            say(f"meshmark: resuming {run}")
+        else:
+            run, folder = stack.enter_context(begun(store, request))
+        stack.enter_context(interruptible(f"completed tests are kept; resume with meshmark claims --resume{again}"))
+        bench = Bench(store, run, folder, request.budget_s)
+        return run_tests(bench, request, _progress())
+
+
+def _progress() -> Callable[[int, int, str], None]:
+    """One line per test on a terminal, replaced by the next one; elsewhere a line every ten seconds."""
+    import time
+
+    last = time.monotonic()
+    terminal = sys.stderr.isatty()
+
+    def report(done: int, total: int, step: str) -> None:
+        nonlocal last
+        if terminal:
+            print(f"\r\x1b[K{done + 1} of {total}: {step}", end="", file=sys.stderr, flush=True)
+            if done + 1 == total:
+                print(file=sys.stderr)
+        elif time.monotonic() - last > 10:
+            last = time.monotonic()
+            say(f"claims: {done} of {total} tests done, next {step}")
+
+    return report

@@ -1,0 +1,284 @@
+"""Reads the catalogue: general statements of the literature, each with its source and its tests.
+
+A file of `data/` has the claims of one theme:
+
+    claims_format = 1
+    theme = "memory hierarchy"
+    letter = "H"
+
+    [[claim]]
+    id = "H05"
+    statement = "Beyond the caches, streaming stores raise the net bandwidth of copy by half."
+    published = "1.5 times"
+    source = { of = "xeon", place = "part 2, 'Sequential memory bandwidth'" }   # `of` is a name in sources.toml
+    relation = "equal"                  # what the effect must be, beside `value`
+    value = 1.5
+    margin = 0.1
+    timing = true                       # a guest never supports it
+    host = { method = "ratio", …, cpus = 2 }
+    model = { method = "ratio", on = ["xeon5500"], … }
+    computed = { method = "…", … }
+
+A claim has one test or several: on the host, on models, or by computation. The keys of a test beside `method`, `on` and
+the requirements are parameters of the method.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import Field
+
+from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.values.inputs import LIST, Input, checked
+from meshmark.values.verdicts import MARGIN
+
+FOLDER: Final = Path(__file__).with_name("data")
+SOURCES: Final = "sources.toml"  # publications by name, to which claims refer
+FORMAT: Final = 1
+Relation = Literal["higher", "lower", "equal", "at least", "at most", "within", "none"]
+RELATIONS: Final = get_args(Relation)
+Where = Literal["host", "model", "computed"]
+WHERE: Final[tuple[Where, ...]] = get_args(Where)
+REQUIREMENTS: Final = ("cpus", "cores", "nodes", "packages", "smt", "pages", "ranks", "peak")
+_ID: Final = r"^[A-Z][0-9]{2}$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication(Input):
+    """A publication that claims cite."""
+
+    title: str
+    year: Annotated[int, Field(ge=1900, le=2100)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publications(Input):
+    """The file of publications."""
+
+    source: dict[str, Publication]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place(Input):
+    """Where a claim is published: name of the publication, and place in it; `also` has a further place."""
+
+    of: str
+    place: str
+    also: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a claim is published."""
+
+    title: str
+    year: int
+    place: str
+    also: str = ""
+
+    def __str__(self) -> str:
+        more = f"; also {self.also}" if self.also else ""
+        return f"{self.title} ({self.year}), {self.place}{more}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """How a claim is tested somewhere.
+
+    Attributes:
+        method: Name of a method of this place.
+        on: The modelled machines; empty otherwise.
+        needs: Requirements of the host by a name in `REQUIREMENTS`.
+        parameters: Of the method.
+    """
+
+    where: Where
+    method: str
+    on: tuple[str, ...] = ()
+    needs: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(Input):
+    """A claim as its file has it."""
+
+    id: Annotated[str, Field(pattern=_ID, description="a letter and two digits")]
+    statement: Annotated[str, Field(min_length=10, max_length=200)]
+    published: str
+    source: Place
+    relation: Relation
+    value: float = 1.0
+    range: Annotated[tuple[float, ...], LIST, Field(max_length=2)] = ()
+    margin: Annotated[float, Field(ge=0, le=1)] = MARGIN
+    timing: bool
+    printed: bool = False
+    note: str = ""
+    host: dict[str, Any] = field(default_factory=dict)
+    model: dict[str, Any] = field(default_factory=dict)
+    computed: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File(Input):
+    """A file of claims."""
+
+    claims_format: Annotated[int, Field(ge=FORMAT, le=FORMAT)]
+    theme: str
+    letter: Annotated[str, Field(pattern=r"^[A-Z]$", description="a letter")]
+    claim: Annotated[tuple[Entry, ...], LIST, Field(min_length=1, description="at least one table [[claim]]")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement of the literature.
+
+    Attributes:
+        published: The published value as text.
+        relation: What the effect must be beside `value` (`higher`, `equal`, `at most` …), or `within` the `range`, or
+            `none`: zero.
+        margin: The smallest relative difference that matters; with `none` the largest absolute value that does not.
+        timing: Whether it is about durations or rates, which no guest can support.
+        printed: Whether its computation only repeats printed numbers, and is thus no test.
+        note: What a reader of the verdict should know; "" if nothing.
+    """
+
+    id: str
+    theme: str
+    statement: str
+    published: str
+    source: Source
+    relation: Relation
+    value: float
+    range: tuple[float, ...]
+    margin: float
+    timing: bool
+    printed: bool
+    note: str
+    tests: tuple[Trial, ...]
+
+    @property
+    def expected(self) -> str:
+        """What the effect must be, as text: `higher than 1`, `1.5`, `0.09 to 0.14`."""
+        if self.relation == "none":
+            return "0"
+        if self.relation == "within":
+            return f"{self.range[0]:g} to {self.range[1]:g}"
+        word = {"higher": "higher than ", "lower": "lower than ", "equal": ""}.get(self.relation, f"{self.relation} ")
+        return f"{word}{self.value:g}"
+
+
+def read(folder: Path = FOLDER) -> tuple[Claim, ...]:
+    """The claims of a folder, by id.
+
+    Raises:
+        MeshmarkError: A file is not valid; the message names it, the claim and the field.
+    """
+    found: dict[str, Claim] = {}
+    known = checked(Publications, _parsed(folder / SOURCES), SOURCES, MeshmarkError).source
+    for path in sorted(folder.glob("*.toml")):
+        if path.name == SOURCES:
+            continue
+        file = checked(File, _parsed(path), path.name, MeshmarkError)
+        for entry in file.claim:
+            if entry.id in found or entry.id[0] != file.letter:
+                problem = "occurs twice" if entry.id in found else f"must begin with {file.letter}"
+                raise MeshmarkError(f"{path.name}: claim {entry.id}: {problem}")
+            if entry.source.of not in known:
+                hint = near(entry.source.of, known)
+                raise MeshmarkError(f"{path.name}: claim {entry.id}: source: found '{quoted(entry.source.of)}'", hint)
+            found[entry.id] = _claim(entry, known[entry.source.of], file.theme, path.name)
+    return tuple(found[k] for k in sorted(found))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as why:
+        raise MeshmarkError(f"{path.name}: {quoted(why)}") from why
+
+
+def _claim(entry: Entry, of: Publication, theme: str, origin: str) -> Claim:
+    if (entry.relation == "within") != (len(entry.range) == 2):
+        raise MeshmarkError(f"{origin}: claim {entry.id}: range: two numbers are required with within, and only there")
+    if entry.relation not in {"within", "none"} and entry.value <= 0:
+        raise MeshmarkError(f"{origin}: claim {entry.id}: value: found {entry.value:g}, a number above 0 is required")
+    given: dict[Where, dict[str, Any]] = {"host": entry.host, "model": entry.model, "computed": entry.computed}
+    tests = []
+    for where, table in given.items():
+        if not table:
+            continue
+        if not isinstance(table.get("method"), str) or (where == "model") != ("on" in table):
+            raise MeshmarkError(f"{origin}: claim {entry.id}: {where}: method, and `on` for models, are required")
+        rest = {k: v for k, v in table.items() if k not in {"method", "on", *REQUIREMENTS}}
+        needs: dict[str, Any] = {k: table[k] for k in REQUIREMENTS if k in table}
+        tests.append(
+            Trial(where=where, method=table["method"], on=tuple(table.get("on", ())), needs=needs, parameters=rest)
+        )
+    if not tests:
+        raise MeshmarkError(f"{origin}: claim {entry.id}: found no test; allowed: {', '.join(WHERE)}")
+    return Claim(
+        id=entry.id,
+        theme=theme,
+        statement=entry.statement,
+        published=entry.published,
+        source=Source(title=of.title, year=of.year, place=entry.source.place, also=entry.source.also),
+        relation=entry.relation,
+        value=entry.value,
+        range=entry.range,
+        margin=entry.margin,
+        timing=entry.timing,
+        printed=entry.printed,
+        note=entry.note,
+        tests=tuple(tests),
+    )
+
+
+@cache
+def claims() -> tuple[Claim, ...]:
+    """The claims of the package, by id."""
+    return read()
+
+
+def themes() -> list[str]:
+    """The themes, in the order of their letters."""
+    return list(dict.fromkeys(c.theme for c in claims()))
+
+
+def chosen(ids: Collection[str], theme: str = "") -> list[Claim]:
+    """The claims of these ids and of a theme; without ids, all of them.
+
+    Raises:
+        UsageError: An id or the theme is unknown.
+    """
+    known = {c.id: c for c in claims()}
+    if wrong := next((i for i in ids if i.upper() not in known), None):
+        hint = near(wrong.upper(), known) or "meshmark claims --list"
+        raise UsageError(f"claims: found '{quoted(wrong)}'; allowed: {min(known)} to {max(known)}", hint)
+    if theme and theme not in themes():
+        raise UsageError(f"--theme: found '{quoted(theme)}'; allowed: {', '.join(themes())}")
+    wanted = {i.upper() for i in ids} or {*known}
+    return [c for c in known.values() if c.id in wanted and theme in {"", c.theme}]
+
+
+def trials_of(found: Sequence[Claim], on: str = "") -> list[tuple[Claim, Trial, str]]:
+    """The tests of these claims, and the machine of each: a model, `host`, or `computed`.
+
+    Args:
+        on: `host`, `guest`, `computed`, or a modelled machine; "": all.
+    """
+    tests = []
+    for claim in found:
+        for test in claim.tests:
+            for machine in test.on or (test.where,):
+                if on == "guest" and (test.where != "host" or claim.timing):
+                    continue
+                if on in {"", machine, "guest"}:
+                    tests.append((claim, test, machine))
+    return tests

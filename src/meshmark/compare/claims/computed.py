@@ -1,0 +1,272 @@
+"""Tests by computation: from the numbers that publications print, and of statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import combinations
+from typing import Any, Final
+
+from meshmark.compare.claims.judging import Effect, exact
+from meshmark.compare.claims.modelled import explained
+from meshmark.compare.claims.registry import method
+from meshmark.errors import MeshmarkError
+from meshmark.machine.reference import publication
+from meshmark.store.record import median, median_rank
+
+XEON: Final = "xeon_5500_lsf_2009"
+E325: Final = "eserver_325_2004"
+GS1280: Final = "alphaserver_gs1280_2003"
+Runs = tuple[float, ...]
+
+
+@cache
+def _printed(document: str) -> Mapping[str, tuple[float, ...]]:
+    """The numbers of a publication by path, as printed."""
+    return {e.path: e.printed for e in publication(document).entries()}
+
+
+def printed(document: str, path: str) -> float:
+    """A printed number. A path ends with `[2]` for the third of a list.
+
+    Raises:
+        MeshmarkError: The publication does not print it.
+    """
+    name, _, rest = path.rpartition("#")
+    name, at = (name, int(rest)) if name else (path, 0)
+    values = _printed(document).get(name)
+    if values is None or at >= len(values):
+        raise MeshmarkError(f"claims: {document}: found no number '{path}'")
+    return values[at]
+
+
+@method("computed")
+def ratio(
+    *, what: str, document: str, over: Sequence[str] = (), times: Sequence[str] = (), factor: float = 1.0
+) -> list[Effect]:
+    """A product of printed numbers over that of others."""
+    value = factor * math.prod(printed(document, p) for p in times)
+    return [exact(what, value / math.prod(printed(document, p) for p in over))]
+
+
+@method("computed")
+def total(*, what: str, document: str, parts: Sequence[str], over: str = "", mean: bool = False) -> list[Effect]:
+    """A sum, or mean, of printed numbers, over another printed number."""
+    value = math.fsum(printed(document, p) for p in parts) / (len(parts) if mean else 1)
+    return [exact(what, value / (printed(document, over) if over else 1.0))]
+
+
+# ------------------------------------------------------------------ the ten printed runs of STREAM
+
+
+def _runs(bound: bool, threads: int) -> tuple[Runs, Mapping[str, Any]]:
+    """Totals of the ten runs, MB/s, and their table."""
+    for row in publication(XEON).data["stream_run"]:
+        if row["threads"] == threads and ("binding" in row["scheduler"]) == bound:
+            return tuple(map(float, row["total_mb_per_s"])), row
+    raise MeshmarkError(f"claims: {XEON}: found no runs with {threads} threads")
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _spread(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[-1] - ordered[0]) / ordered[0]
+
+
+STATISTICS: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "mean": _mean,
+    "best": lambda v: sorted(v)[-1],
+    "worst": lambda v: sorted(v)[0],
+    "median": median,
+    "spread": _spread,
+    "harmonic": lambda v: len(v) / math.fsum(1 / x for x in v),
+}
+
+
+@method("computed")
+def binding(*, what: str, statistic: str, threads: Sequence[int]) -> list[Effect]:
+    """A statistic of the ten bound runs over that of the ten unbound runs, for each number of threads."""
+    of = STATISTICS[statistic]
+    return [exact(f"{what}, {n} threads", of(_runs(True, n)[0]) / of(_runs(False, n)[0])) for n in threads]
+
+
+@method("computed")
+def bad_runs(*, what: str, threads: int) -> list[Effect]:
+    """The share of binding's gain of the mean that the removal of runs below the best one explains.
+
+    log(mean bound / mean unbound) is the sum of log(best bound / best unbound), and of what the means are below the
+    best runs.
+    """
+    bound, unbound = _runs(True, threads)[0], _runs(False, threads)[0]
+    gain = math.log(_mean(bound) / _mean(unbound))
+    best = math.log(STATISTICS["best"](bound) / STATISTICS["best"](unbound))
+    return [exact(what, 1 - best / gain)]
+
+
+@method("computed")
+def runs(*, what: str, bound: bool, threads: int, statistic: str, over: str = "") -> list[Effect]:
+    """A statistic of ten printed runs, or its ratio to another statistic of the same runs."""
+    values = _runs(bound, threads)[0]
+    return [exact(what, STATISTICS[statistic](values) / (STATISTICS[over](values) if over else 1.0))]
+
+
+@method("computed")
+def printed_averages(*, what: str) -> list[Effect]:
+    """The largest difference of a printed average of runs from the mean of its row, MB/s."""
+    rows = publication(XEON).data["stream_run"]
+    pairs = [
+        (_mean(r[f"{k}_mb_per_s"]), r[f"{k}_average_printed_mb_per_s"]) for r in rows for k in ("total", "per_core")
+    ]
+    return [exact(what, max(abs(a - b) for a, b in pairs))]
+
+
+@method("computed")
+def of_subsets(*, what: str, bound: bool, threads: int, statistic: str, small: int, large: int) -> list[Effect]:
+    """The mean of a statistic over all choices of `large` of the ten runs, over that of all choices of `small`."""
+    values, of = _runs(bound, threads)[0], STATISTICS[statistic]
+
+    def mean(size: int) -> float:
+        return _mean([of(chosen) for chosen in combinations(values, size)])
+
+    return [exact(what, mean(large) / mean(small))]
+
+
+@method("computed")
+def normality(*, what: str, bound: bool, threads: int, level: float) -> list[Effect]:
+    """The p-value of the Shapiro-Wilk test of ten printed runs, over a level."""
+    from scipy.stats import shapiro
+
+    return [exact(what, float(shapiro(_runs(bound, threads)[0]).pvalue) / level)]
+
+
+# ------------------------------------------------------------------ tables
+
+
+def _programs(column: str) -> list[float]:
+    return [float(r[column]) for r in publication(XEON).data["spec_mpi2007"]]
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+@method("computed")
+def composite(*, what: str, column: str) -> list[Effect]:
+    """The geometric mean of the 13 rows of the SPEC MPI2007 table over the printed composite."""
+    return [exact(what, _geometric(_programs(column)) / printed(XEON, f"spec_mpi2007_composite.{column}"))]
+
+
+@method("computed")
+def composite_gain(*, what: str, column: str, over: str) -> list[Effect]:
+    """The ratio of the geometric means of two columns."""
+    return [exact(what, _geometric(_programs(column)) / _geometric(_programs(over)))]
+
+
+@method("computed")
+def programs_above(*, what: str, column: str, over: str, threshold: float, below: bool = False) -> list[Effect]:
+    """The number of programs whose ratio of two columns is above, or below, a threshold."""
+    ratios = [a / b for a, b in zip(_programs(column), _programs(over), strict=True)]
+    return [exact(what, float(sum((r < threshold) if below else (r > threshold) for r in ratios)))]
+
+
+@method("computed")
+def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
+    """The largest ratio of two columns among the programs."""
+    return [exact(what, max(a / b for a, b in zip(_programs(column), _programs(over), strict=True)))]
+
+
+@method("computed")
+def row_percentages(*, what: str) -> list[Effect]:
+    """The largest difference of a percentage of the SPEC MPI2007 table from what its rounded ratios allow, points."""
+    kinds = (("xeon_5500_8", "xeon_5400_8"), ("xeon_5500_16", "xeon_5500_8"), ("xeon_5500_16", "xeon_5400_8"))
+    worst = 0.0
+    for row in publication(XEON).data["spec_mpi2007"]:
+        for a, b in kinds:
+            one, other = float(row[f"{a}_processes_ratio"]), float(row[f"{b}_processes_ratio"])
+            found = float(row[f"{a}_over_{b}_percent"])
+            low = 100 * ((one - 0.005) / (other + 0.005) - 1) - 0.5
+            high = 100 * ((one + 0.005) / (other - 0.005) - 1) + 0.5
+            worst = max(worst, low - found, found - high)
+    return [exact(what, worst)]
+
+
+@method("computed")
+def mean_of_ratios(*, what: str, column: str, over: str, geometric: bool) -> list[Effect]:
+    """The mean of A over B times the mean of B over A: 1 if the mean does not depend on which is the reference."""
+    a, b = _programs(column), _programs(over)
+    mean = _geometric if geometric else _mean
+    forward = mean([x / y for x, y in zip(a, b, strict=True)])
+    return [exact(what, forward * mean([y / x for x, y in zip(a, b, strict=True)]))]
+
+
+@method("computed")
+def kernels(*, what: str, stream: str = "", statistic: str, behaviour: Sequence[str]) -> list[Effect]:
+    """The best rate, or the median spread, of the first kind of Linux kernels over that of the second."""
+    rows = publication(E325).data["kernel_result"]
+    streams = [stream] if stream else ["copy", "scale", "add", "triad"]
+    key = "max_mb_per_s" if statistic == "best" else "spread_percent"
+    of = STATISTICS[statistic]
+    one, other = (of([float(r[f"{s}_{key}"]) for r in rows if r["behaviour"] == b for s in streams]) for b in behaviour)
+    return [exact(what, one / other)]
+
+
+def _figure_13() -> list[list[float]]:
+    table = publication(GS1280).data["latency"]["remote_clean_16_cpus"]
+    return [list(map(float, table[f"row_{y}_ns"])) for y in range(4)]
+
+
+@method("computed")
+def printed_hops(*, what: str, statistic: str) -> list[Effect]:
+    """Of the printed latencies of 16 CPUs from node 0: their `line` over hops, or the `worst` over the local one."""
+    rows = _figure_13()
+    pairs = [(float(min(x, 4 - x) + min(y, 4 - y)), v) for y, row in enumerate(rows) for x, v in enumerate(row)]
+    if statistic == "line":
+        return [exact(what, explained([p for p in pairs if p[0]]))]
+    return [exact(what, sorted(v for _, v in pairs)[-1] / rows[0][0])]
+
+
+# ------------------------------------------------------------------ statistics
+
+
+@method("computed")
+def fewest_samples(*, what: str, confidence: float) -> list[Effect]:
+    """The fewest samples with an interval of the median of this confidence, whatever their distribution."""
+    return [exact(what, float(next(n for n in range(1, 1000) if median_rank(n, confidence) >= 1)))]
+
+
+@method("computed")
+def coverage(*, what: str, samples: Sequence[int]) -> list[Effect]:
+    """The lowest probability, over numbers of samples, that the order-statistic interval holds the median."""
+
+    def held(n: int) -> float:
+        k = median_rank(n)
+        return 1 - 2 * math.fsum(math.comb(n, i) / 2.0**n for i in range(k))
+
+    return [exact(what, min(held(n) for n in range(samples[0], samples[1] + 1)))]
+
+
+@method("computed")
+def false_alarms(*, what: str, comparisons: int, level: float) -> list[Effect]:
+    """The probability of at least one false difference among independent comparisons."""
+    return [exact(what, 1 - (1 - level) ** comparisons)]
+
+
+@method("computed")
+def rates(*, what: str) -> list[Effect]:
+    """The arithmetic mean of the rates of two equal parts of work, 1 and 4, over their work divided by their time."""
+    return [exact(what, _mean([1.0, 4.0]) / STATISTICS["harmonic"]([1.0, 4.0]))]
+
+
+@method("computed")
+def best_of_gain(*, what: str, threads: Sequence[int]) -> list[Effect]:
+    """The gain of binding in the best of ten runs over its gain in the mean, for each number of threads."""
+    best, mean = STATISTICS["best"], STATISTICS["mean"]
+
+    def gain(of: Callable[[Sequence[float]], float], n: int) -> float:
+        return of(_runs(True, n)[0]) / of(_runs(False, n)[0]) - 1
+
+    return [exact(f"{what}, {n}", gain(best, n) / gain(mean, n)) for n in threads]

@@ -1,0 +1,99 @@
+"""Methods of tests on this host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from meshmark.compare.claims.bench import Bench, terms_of, value_of
+from meshmark.compare.claims.judging import Effect, exact, product
+from meshmark.compare.claims.registry import method
+from meshmark.describe import find_probe
+from meshmark.errors import AbsentError
+from meshmark.store.record import Record
+
+_SHORT: Final = ("--budget", "200ms")  # of the process that is placed
+
+
+@method("host")
+def ratio(bench: Bench, test: str, *, what: str, factor: float = 1.0, **parameters: Any) -> Sequence[Effect]:
+    """The value of one condition over that of another, or a product of several."""
+    terms = terms_of(parameters)
+    records = bench.take(test, terms)
+    return [product(what, [(value_of(r), t.power) for r, t in zip(records, terms, strict=True)], factor)]
+
+
+@method("host")
+def count(bench: Bench, test: str, *, what: str, condition: str = "", **parameters: Any) -> Sequence[Effect]:
+    """A value that is not a duration: of a metric or an observed condition, alone or over that of another condition.
+
+    The interval holds the values of all samples: a single deviation counts.
+    """
+    terms = terms_of(parameters)
+    value, low, high = 1.0, 1.0, 1.0
+    for term, record in zip(terms, bench.take(test, terms), strict=True):
+        found = _observed(record, condition) if condition else (record.value, *sorted(record.ends))
+        if term.power < 0 and min(found) <= 0:
+            return [Effect(what, 0.0, None, "the value that is divided by is not above 0")]
+        one, *ends = (v**term.power for v in found)
+        value, low, high = value * one, low * min(ends), high * max(ends)
+    return [Effect(what, value, (low, high))]
+
+
+def _observed(record: Record, condition: str) -> tuple[float, float, float]:
+    value = record.conditions.get(condition)
+    if not isinstance(value, int | float):
+        raise AbsentError(f"{record.instrument} gave no {condition}")
+    return float(value), float(value), float(value)
+
+
+@method("host")
+def share_of_peak(bench: Bench, test: str, *, what: str, **parameters: Any) -> Sequence[Effect]:
+    """A bandwidth over the theoretical peak of the memory, of which the firmware states channels and rate."""
+    peak = float(bench.fact("memory", "peak_bytes_per_s"))
+    record = bench.take(test, terms_of(parameters))[0]
+    return [product(what, [(value_of(record), 1.0)], 1 / peak)]
+
+
+@method("host")
+def beyond_samples(bench: Bench, test: str, *, what: str, **parameters: Any) -> Sequence[Effect]:
+    """How far the medians of fresh processes are apart, over the width of the intervals of their own samples."""
+    terms = terms_of(parameters)
+    record = bench.take(test, terms)[0]
+    runs = [r for r in bench.store.query(run=bench.run, metric=terms[0].metric) if _of(r, record.conditions)]
+    medians = sorted(r.value for r in runs)
+    widths = sorted(r.interval[1] - r.interval[0] for r in runs if r.interval is not None)
+    if len(medians) < 2 or not widths or not widths[len(widths) // 2]:
+        return [Effect(what, 0.0, None, "too few samples in a process")]
+    return [exact(what, (medians[-1] - medians[0]) / widths[len(widths) // 2])]
+
+
+def _of(record: Record, conditions: Mapping[str, Any]) -> bool:
+    keys = ("footprint_bytes", "pages", "pattern", "kernel", "store", "threads", "cpu")
+    return all(record.conditions.get(k) == conditions.get(k) for k in keys)
+
+
+@method("host")
+def migrations(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Effect]:
+    """The migrations of a process that `meshmark run` placed."""
+    path = bench.folder / f"{test}.placed.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    program = [str(find_probe()), "clock", "--clocks", "tsc", *_SHORT]
+    argv = [sys.executable, "-m", "meshmark", "run", "--bind", bind, "--verify", "--record", str(path), "--", *program]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=60 + bench.budget_s, check=False)
+    except (OSError, subprocess.SubprocessError) as why:
+        raise AbsentError(f"meshmark run cannot be started: {why}") from why
+    if done.returncode != 0:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise AbsentError(f"meshmark run: {lines[-1] if lines else f'status {done.returncode}'}")
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        line = json.loads(text)
+        report = line.get("report")
+        if line.get("kind") == "placement" and isinstance(report, dict) and report.get("migrations") is not None:
+            return [exact(what, float(report["migrations"]))]
+    raise AbsentError("meshmark run: the kernel does not count the migrations")

@@ -1,0 +1,190 @@
+"""Methods of tests on modelled machines. A model repeats itself exactly, and needs no quiet machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from meshmark.compare.claims.bench import Bench, Term, terms_of, value_of
+from meshmark.compare.claims.judging import Effect, exact, product
+from meshmark.compare.claims.registry import method
+from meshmark.errors import AbsentError
+from meshmark.model.engine import ask
+from meshmark.model.machine import find_machine
+from meshmark.store.record import Record
+from meshmark.values.verdicts import Measured
+
+_LOADED: Final = "loaded"
+
+
+@method("model")
+def ratio(bench: Bench, test: str, machine: str, *, what: str, factor: float = 1.0, **parameters: Any) -> list[Effect]:
+    """The value of one condition over that of another, or a product of several."""
+    terms = terms_of(parameters)
+    records = bench.simulate(test, machine, terms)
+    return [product(what, [(value_of(r), t.power) for r, t in zip(records, terms, strict=True)], factor)]
+
+
+@method("model")
+def dirty_over_clean(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
+    """The mean latency of lines that another CPU modified over that of clean lines, on other nodes if there are any."""
+    rows = {s: _matrix(machine, s) for s in ("dirty", "clean")}
+    remote = [(a, b) for a in range(len(rows["clean"])) for b in range(len(rows["clean"])) if a != b] or [(0, 0)]
+    means = {s: math.fsum(m[a][b] for a, b in remote) / len(remote) for s, m in rows.items()}
+    return [exact(what, means["dirty"] / means["clean"])]
+
+
+def _matrix(machine: str, state: str) -> Sequence[Sequence[float]]:
+    """Latencies between nodes, s, row = node of the load."""
+    rows: Sequence[Sequence[float]] = ask(find_machine(machine), [{"kind": "matrix", "state": state}], threads=1)[0][
+        "latency_s"
+    ]
+    return rows
+
+
+def _hops(machine: str) -> Sequence[Sequence[int]]:
+    rows: Sequence[Sequence[int]] = ask(find_machine(machine), [{"kind": "hops"}], threads=1)[0]["hops"]
+    return rows
+
+
+@method("model")
+def remote_over_local(bench: Bench, test: str, machine: str, *, what: str, worst: bool = False) -> list[Effect]:
+    """The mean, or the highest, latency of other nodes over that of the own node."""
+    rows = _matrix(machine, "clean")
+    if len(rows) < 2:
+        raise AbsentError(f"{machine} has one node")
+    remote = [v for a, row in enumerate(rows) for b, v in enumerate(row) if a != b]
+    local = math.fsum(row[i] for i, row in enumerate(rows)) / len(rows)
+    return [exact(what, (max(remote) if worst else math.fsum(remote) / len(remote)) / local)]
+
+
+@method("model")
+def latency_by_hops(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
+    """The share of the variance of remote latencies that a straight line over the number of hops explains."""
+    rows, hops = _matrix(machine, "clean"), _hops(machine)
+    pairs = [(float(hops[a][b]), v) for a, row in enumerate(rows) for b, v in enumerate(row) if a != b]
+    if len({h for h, _ in pairs}) < 2:
+        raise AbsentError(f"{machine} has one distance between nodes")
+    return [exact(what, explained(pairs))]
+
+
+def explained(pairs: Sequence[tuple[float, float]]) -> float:
+    """The coefficient of determination of the least-squares line through points, 0 to 1."""
+    n = len(pairs)
+    mx, my = (math.fsum(p[i] for p in pairs) / n for i in (0, 1))
+    xx = math.fsum((x - mx) ** 2 for x, _ in pairs)
+    yy = math.fsum((y - my) ** 2 for _, y in pairs)
+    xy = math.fsum((x - mx) * (y - my) for x, y in pairs)
+    return xy * xy / (xx * yy)
+
+
+@method("model")
+def mean_hops(bench: Bench, test: str, machine: str, *, what: str, over: str = "") -> list[Effect]:
+    """The mean number of hops to other nodes, or its ratio to that of another machine."""
+
+    def mean(name: str) -> float:
+        rows = _hops(name)
+        remote = [h for a, row in enumerate(rows) for b, h in enumerate(row) if a != b]
+        return math.fsum(remote) / len(remote)
+
+    return [exact(what, mean(machine) / (mean(over) if over else 1.0))]
+
+
+@method("model")
+def square_over_line(bench: Bench, test: str, machine: str, *, what: str, side: int) -> list[Effect]:
+    """The mean latency within `side` x `side` CPUs that form a square, over that of as many in rows of the torus."""
+    rows = _matrix(machine, "clean")
+    shape = find_machine(machine).data["topology"].get("shape")
+    if not isinstance(shape, list) or len(shape) != 2 or shape[0] * shape[1] != len(rows) or min(shape) < side:
+        raise AbsentError(f"{machine} is no torus of {side} x {side} nodes or more")
+    columns = int(shape[0])
+    square = [y * columns + x for y in range(side) for x in range(side)]
+    line = list(range(side * side))
+
+    def mean(nodes: Sequence[int]) -> float:
+        remote = [rows[a][b] for a in nodes for b in nodes if a != b]
+        return math.fsum(remote) / len(remote)
+
+    return [exact(what, mean(square) / mean(line))]
+
+
+@method("model")
+def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]:
+    """The mean hops to the nearest I/O drawer with drawers at every second node like a checkerboard, over that with
+    all of them in one half of the machine."""
+    hops = _hops(machine)
+    shape = find_machine(machine).data["topology"].get("shape")
+    if not isinstance(shape, list) or len(shape) != 2:
+        raise AbsentError(f"{machine} is no torus")
+    nodes = range(len(hops))
+    board = [n for n in nodes if (n % shape[0] + n // shape[0]) % 2 == 0]
+    half = list(nodes[: len(board)])
+
+    def mean(where: Sequence[int]) -> float:
+        return math.fsum(min(hops[n][d] for d in where) for n in nodes) / len(hops)
+
+    return [exact(what, mean(board) / mean(half))]
+
+
+def _curve(bench: Bench, test: str, machine: str, chains: str) -> list[tuple[float, float]]:
+    """Bandwidth in B/s and latency in s of all CPUs by the number of outstanding loads, lowest first."""
+    found = []
+    for text in chains.split(","):
+        options: Mapping[str, Any] = {"threads": "all", "chains": text}
+        terms = [Term(_LOADED, metric, options) for metric in ("bandwidth_net", "load_latency")]
+        rate, latency = bench.simulate(f"{test}.{text}", machine, terms)
+        found.append((rate.value, latency.value))
+    return found
+
+
+@method("model")
+def loaded_latency(bench: Bench, test: str, machine: str, *, what: str, at_share: float, chains: str) -> list[Effect]:
+    """The latency at a share of the highest bandwidth over that of one outstanding load, between points linearly."""
+    curve = _curve(bench, test, machine, chains)
+    wanted = at_share * max(rate for rate, _ in curve)
+    first = curve[0][1]
+    if wanted <= curve[0][0]:  # a single load per CPU exceeds the share
+        return [exact(what, 1.0)]
+    for (r0, l0), (r1, l1) in pairwise(curve):
+        if r0 <= wanted <= r1:
+            return [exact(what, (l0 + (l1 - l0) * (wanted - r0) / ((r1 - r0) or 1.0)) / first)]
+    raise AbsentError(f"{machine} does not reach {at_share:.0%} of its bandwidth between the points")
+
+
+@method("model")
+def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int) -> list[Effect]:
+    """The bandwidth of random reads of other nodes over the outstanding bytes divided by the latency."""
+    options = {"threads": "all", "chains": str(chains)}
+    terms = [Term("random_reads", metric, options) for metric in ("bandwidth_net", "load_latency")]
+    rate, latency = bench.simulate(test, machine, terms)
+    file = find_machine(machine)
+    outstanding = min(chains, int(file.number("cpu.outstanding"))) * int(str(rate.conditions["threads"]))
+    inflight = outstanding * file.number("memory.line_bytes")
+    return [product(what, [(value_of(rate), 1.0), (value_of(latency), 1.0)], 1 / inflight)]
+
+
+def _extension(record: Record) -> Measured:
+    """How much longer a program takes with the others than alone, as a share."""
+    bounds = record.bounds or (record.value, record.value)
+    low, high = (max(0.0, b - 1) for b in bounds)
+    return Measured(max(record.value - 1, 0.0), (low, high))
+
+
+@method("model")
+def extension(bench: Bench, test: str, machine: str, *, what: str, **parameters: Any) -> list[Effect]:
+    """How much longer programs take with others, in one condition over another: of the workload `throughput`."""
+    terms = terms_of({"instrument": "throughput", "metric": "slowdown", **parameters})
+    one, *others = [_extension(r) for r in bench.simulate(test, machine, terms)]
+    if not others:
+        return [Effect(what, one.value, one.bounds)]
+    other = others[0]
+    if other.value < _NOTHING and one.value < _NOTHING:
+        return [exact(what, 1.0)]
+    if other.value < _NOTHING:
+        return [Effect(what, 0.0, None, "the programs do not slow each other in the condition that is divided by")]
+    return [exact(what, one.value / other.value)]
+
+
+_NOTHING: Final = 0.005  # an extension that does not count

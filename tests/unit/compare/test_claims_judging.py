@@ -1,0 +1,142 @@
+"""When an effect is what a claim states, and what a verdict keeps of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshmark.compare.claims.catalogue import Claim, Relation, Source, Trial
+from meshmark.compare.claims.judging import (
+    Effect,
+    exact,
+    from_record,
+    of_effects,
+    product,
+    to_record,
+    untested,
+    word_of,
+)
+from meshmark.store.record import Record
+from meshmark.store.run import Absence
+from meshmark.values.verdicts import Measured, ratio
+
+START = "2026-11-25T20:00:00Z"
+
+
+def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **changed: object) -> Claim:
+    made = Claim(
+        id="H05",
+        theme="memory hierarchy",
+        statement="A statement.",
+        published="1.5 times",
+        source=Source(title="A paper", year=2003, place="figure 4"),
+        relation=relation,
+        value=value,
+        range=(),
+        margin=margin,
+        timing=True,
+        printed=False,
+        note="",
+        tests=(Trial(where="host", method="ratio"),),
+    )
+    return replace(made, **changed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("relation", "value", "interval", "word"),
+    [
+        ("higher", 1.0, (1.1, 1.2), "holds"),
+        ("higher", 1.0, (0.8, 0.9), "does not hold"),
+        ("higher", 1.0, (0.99, 1.01), "does not hold"),
+        ("higher", 1.0, (0.9, 1.2), "not distinguishable"),
+        ("lower", 1.0, (0.8, 0.9), "holds"),
+        ("lower", 2.0, (1.8, 1.9), "holds"),
+        ("lower", 1.0, (1.1, 1.2), "does not hold"),
+        ("equal", 1.5, (1.49, 1.52), "holds"),
+        ("equal", 1.5, (1.1, 1.2), "does not hold"),
+        ("equal", 1.5, (1.4, 1.6), "not distinguishable"),
+        ("at least", 0.9, (0.95, 1.4), "holds"),
+        ("at least", 0.9, (0.5, 0.6), "does not hold"),
+        ("at least", 0.9, (0.85, 0.95), "not distinguishable"),
+        ("at most", 1.0, (0.2, 1.01), "holds"),
+        ("at most", 1.0, (1.1, 1.2), "does not hold"),
+        ("at most", 1.0, (0.9, 1.2), "not distinguishable"),
+        ("none", 1.0, (0.0, 0.0), "holds"),
+        ("none", 1.0, (1.0, 2.0), "does not hold"),
+        ("none", 1.0, (0.0, 2.0), "not distinguishable"),
+    ],
+)
+def test_a_claim_holds_if_the_interval_excludes_the_opposite(
+    relation: Relation, value: float, interval: tuple[float, float], word: str
+) -> None:
+    found, reason = word_of(claim(relation, value), Effect("e", sum(interval) / 2, interval))
+    assert found == word and bool(reason) == (word == "not distinguishable")
+
+
+@pytest.mark.parametrize(
+    ("interval", "word"),
+    [
+        ((0.7, 0.8), "holds"),
+        ((0.1, 0.2), "does not hold"),
+        ((0.9, 1.0), "does not hold"),
+        ((0.5, 0.8), "not distinguishable"),
+        ((0.8, 0.95), "not distinguishable"),
+    ],
+)
+def test_a_range_holds_if_the_interval_lies_in_it(interval: tuple[float, float], word: str) -> None:
+    stated = claim("within", range=(0.69, 0.86))
+    assert stated.expected == "0.69 to 0.86"
+    assert word_of(stated, Effect("e", sum(interval) / 2, interval))[0] == word
+
+
+def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
+    assert word_of(claim("higher"), Effect("e", 9.0, (8.0, 10.0), "disturbed")) == ("not distinguishable", "disturbed")
+    assert word_of(claim("higher"), Effect("e", 9.0, None)) == ("not distinguishable", "too few samples")
+
+
+def test_a_product_of_two_is_the_ratio_of_verdicts() -> None:
+    a, b = Measured(3.0, (2.9, 3.1)), Measured(2.0, (1.95, 2.05))
+    known, found = ratio(a, b), product("e", [(a, 1.0), (b, -1.0)])
+    assert found.value == pytest.approx(known.value) and found.interval == pytest.approx(known.interval)
+    assert not found.doubt
+    wide = product("e", [(a, 1.0), (Measured(2.0, (1.0, 3.0)), -1.0)])
+    assert "50 %" in wide.doubt, "what is too wide to win is too wide to prove"
+    assert product("e", [(a, 1.0), (Measured(0.0, (0.0, 0.0)), -1.0)]).doubt
+
+
+def test_a_guest_never_supports_a_claim_about_timing() -> None:
+    found = of_effects(claim("higher"), "vm", "measured on a guest", [exact("e", 2.0)], START)
+    assert found.word == "indicative only" and found.indication == "holds" and not found.counts
+    assert found.text == "on a guest: indicative only (holds)"
+    other = of_effects(claim("higher", timing=False), "vm", "measured on a guest", [exact("e", 2.0)], START)
+    assert other.word == "holds" and other.counts
+
+
+def test_printed_numbers_repeated_are_no_evidence() -> None:
+    found = of_effects(claim("higher"), "publications", "printed", [exact("e", 2.0)], START)
+    assert found.word == "holds" and not found.counts
+
+
+def test_of_several_effects_the_one_that_refutes_decides() -> None:
+    effects = [exact("one", 2.0), Effect("two", 1.0, None), exact("three", 0.5)]
+    found = of_effects(claim("higher"), "m", "modelled", effects, START)
+    assert found.word == "does not hold" and found.effect == effects[2]
+    assert of_effects(claim("higher"), "m", "modelled", effects[:2], START).word == "not distinguishable"
+
+
+@pytest.mark.parametrize("interval", [(1.4, 1.6), None])
+def test_a_verdict_returns_from_the_store_as_it_went(interval: tuple[float, float] | None) -> None:
+    made = of_effects(claim("higher"), "n042", "measured", [Effect("copy", 1.5, interval)], START)
+    row = to_record(made, "0.1.0")
+    assert isinstance(row, Record) and row.source == "host" and row.unit == "1"
+    assert Record.from_json(row.to_json()) == row
+    assert from_record(row, "claims-1", "H05-host") == replace(made, run="claims-1", step="H05-host")
+
+
+def test_a_test_that_was_not_made_is_an_absence_with_its_reason() -> None:
+    made = untested(claim("higher"), "n042", "measured", "it needs 8 CPUs, this machine has 2", START)
+    row = to_record(made, "0.1.0")
+    assert isinstance(row, Absence) and row.reason == made.reason and row.conditions["claim"] == "H05"
+    assert made.word == "cannot be tested here" and not made.counts
+    assert made.to_json()["effect"] is None
