@@ -207,22 +207,35 @@ def side_text(side: Side) -> str:
 
 def comparison_page(c: Comparison) -> str:
     """The self-contained page."""
-    drawn = {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), c)) is not None}
-    made = blocks(c)
-    low, high = _range(made)
+    drawn = charts(c)
     return chart_page(
         "comparison.html",
         drawn,
         title=f"{c.a.name} and {c.b.name}",
-        sides=[("A", side_text(c.a)), ("B", side_text(c.b))],
-        summary=summary(c),
-        facts=c.facts,
         charts=[(name, head, text) for name, head, text, _ in _CHARTS if name in drawn],
-        blocks=[_placed(b, low, high) for b in made],
-        axis=f"{ratio_text(low)} to {ratio_text(high)}, logarithmic; dashed: 1",
-        left_over=left_over(c),
-        reasons=reasons(c),
+        **parts(c),
     )
+
+
+def charts(c: Comparison) -> dict[str, Drawn]:
+    """The charts for which both sides have results, by name."""
+    return {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), c)) is not None}
+
+
+def parts(c: Comparison) -> dict[str, Any]:
+    """What a template shows beside the charts: sides, facts, and blocks of pairs with their ratios on one axis."""
+    made = blocks(c)
+    low, high = _range(made)
+    return {
+        "sides": [("A", side_text(c.a)), ("B", side_text(c.b))],
+        "summary": summary(c),
+        "facts": c.facts,
+        "blocks": [_placed(b, low, high) for b in made],
+        "axis": f"{ratio_text(low)} to {ratio_text(high)}, logarithmic; dashed: 1",
+        "left_over": left_over(c),
+        "reasons": reasons(c),
+        "published": published(c),
+    }
 
 
 def _range(made: Sequence[Block]) -> tuple[float, float]:

@@ -17,12 +17,14 @@ def mesh_svg(
     machine: MachineFile,
     load: Mapping[tuple[int, int], float] | None = None,
     held: Mapping[int, tuple[str, str]] | None = None,
+    light: bool = False,
 ) -> str:
     """Draws the mesh as SVG for light and dark colour schemes.
 
     Args:
         load: utilisation of each link (from, to), shown as line width and in the tooltip.
         held: job and colour by node.
+        light: for a light background only, whatever the reader prefers.
     """
     shape = shape_of(machine)
     topology = machine.data["topology"]["kind"]
@@ -97,4 +99,5 @@ def mesh_svg(
         links=links,
         routers=routers,
         legend=legend,
+        light=light,
     )

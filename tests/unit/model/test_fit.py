@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError
+from meshmark.model import fit as fitting
 from meshmark.model.fit import Fit, Point, fit
 from meshmark.store.record import Metric as Described
 from meshmark.store.record import Record
@@ -98,7 +99,7 @@ def per_line(rate: float) -> Callable[[int], float]:
 @pytest.fixture
 def simulator(monkeypatch: pytest.MonkeyPatch) -> Simulator:
     instead = Simulator(per_line(1e9))
-    monkeypatch.setattr("meshmark.model.fit.ask", instead)
+    monkeypatch.setattr(fitting, "ask", instead)
     return instead
 
 

@@ -13,6 +13,7 @@ from meshmark.cli.app import app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.facts import host_id
 from meshmark.store.record import Record
+from meshmark.watch import live, sustained
 from meshmark.watch.canary import calibrate, calibration_file, shows_traffic
 from meshmark.watch.frames import Header, Metric
 from meshmark.watch.live import Live, memory_is_counted, this_host
@@ -139,12 +140,12 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("meshmark.watch.sustained.sustained_in_store", lambda *_: asked.append("store"))
+    monkeypatch.setattr(sustained, "sustained_in_store", lambda *_: asked.append("store"))
     monkeypatch.setattr("meshmark.machine.facts.wire_bandwidth", lambda *_: asked.append("firmware"))
 
     def start(counted: bool, **how: Any) -> list[str]:
         asked.clear()
-        monkeypatch.setattr("meshmark.watch.live.memory_is_counted", lambda: counted)
+        monkeypatch.setattr(live, "memory_is_counted", lambda: counted)
         with this_host(10.0, 0.1, **how):
             return list(asked)
 

@@ -7,8 +7,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-import meshmark.measure.tools as package
 from meshmark.errors import UsageError
+from meshmark.measure import tools as package
 from meshmark.measure.tools.base import Reader
 from meshmark.store.record import Record
 

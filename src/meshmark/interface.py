@@ -1,0 +1,524 @@
+"""The Python interface: what the commands do, with tables in place of printed output. `import meshmark` offers it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.results import Comparison, Fit, Recording
+from meshmark.table import Table, as_records, texts
+
+if TYPE_CHECKING:
+    from meshmark.compare.sides import Side
+    from meshmark.describe import Description
+    from meshmark.model.machine import MachineFile
+    from meshmark.store.record import Record
+
+Folder = str | os.PathLike[str]
+Store = Folder | Literal[False] | None | Sequence[Folder]
+_SET_BY_THE_RUN: Final = ("machine", "resume")
+
+
+def records(
+    *,
+    machine: str = "",
+    run: str = "",
+    instrument: str = "",
+    metric: str = "",
+    since: str = "",
+    until: str = "",
+    store: Folder | None = None,
+) -> Table:
+    """Records of the store, as ``meshmark store export`` selects them.
+
+    Args:
+        machine: Only this machine; ``host`` is this one.
+        run: Only this run.
+        instrument: Only this instrument.
+        metric: Only this metric.
+        since: Only what began at this time or later, ISO 8601, such as ``2026-11`` or ``2026-11-25T08``.
+        until: Only what began up to this time.
+        store: Folder of the store; None: the user's.
+
+    Returns:
+        One row per stored record, in the order of the store; repetitions are rows of their own, which
+        `Table.pooled` joins. Files that cannot be read are named in its notes.
+
+    Raises:
+        UsageError: A date is none, or there is no such store or run.
+        StoreError: The folder is no store.
+
+    Example:
+        >>> t = mm.records(machine="host", instrument="latency", since="2026-11")
+    """
+    from meshmark.machine.facts import host_id
+    from meshmark.store.export import began, check_date
+    from meshmark.store.store import Store as Kept
+    from meshmark.values.paths import data_home
+
+    check_date("since", since)
+    check_date("until", until)
+    if store is not None and not Path(store).exists():
+        raise UsageError(f"store: {quoted(store)}: No such file or directory")
+    kept = Kept(Path(store) if store is not None else data_home() / "store")
+    equal = {"machine": host_id() if machine == "host" else machine, "run": run}
+    equal |= {"instrument": instrument, "metric": metric}
+    rows = kept.rows(**{k: v for k, v in equal.items() if v})
+    if run and not rows and run not in (known := [str(row["run"]) for row in kept.runs()]):
+        raise UsageError(f"run: found no run '{quoted(run)}'", near(run, known) or "meshmark store list")
+    broken = [f"warning: {path.name} was skipped: {why}" for path, why in kept.broken.items()]
+    return Table(None, began(rows, since, until), broken)
+
+
+def measure(
+    instrument: str,
+    *,
+    on: str | Model = "host",
+    store: Store = None,
+    repetitions: int = 0,
+    settings: Mapping[str, object] | None = None,
+    **options: object,
+) -> Table:
+    """Run one instrument on this host or on a model, as ``meshmark measure`` does.
+
+    Args:
+        instrument: See ``meshmark list instruments``.
+        on: ``host``, the name or file of a modelled machine, or a `Model`.
+        store: Folder of the store; None: the user's; False: nothing is stored. For ``bandwidth``, ``ordinary`` and
+            ``streaming`` are its option ``--store``; a list of both is possible.
+        repetitions: Fresh processes, which share the budget; 0: three, or one if each had less than 1 s.
+        settings: Overrides values of a modelled machine, as ``--set`` does.
+        options: Those of the instrument, without dashes: ``memory_node=0`` is ``--memory-node 0``,
+            ``kernel=["copy", "triad"]`` is ``--kernel copy,triad``, and ``True`` sets a flag.
+
+    Returns:
+        The records, with repetitions pooled. What could not be measured, and what limits the results, is in the notes.
+
+    Raises:
+        UsageError: The instrument, an option or a value is not valid.
+        AbsentError: Nothing could be measured; the message is the reason.
+        MeshmarkError: The instrument failed. A stored measurement that failed after some points, or was interrupted,
+            can be resumed by ``meshmark measure --resume``.
+
+    Example:
+        >>> mm.measure("bandwidth", threads=2, footprint="1GiB", budget="2s")
+    """
+    from meshmark.describe import description
+
+    d = description(instrument)
+    if isinstance(on, str) and on != "host":
+        on = Model(_machine(on, settings), on, settings)
+    elif settings:
+        raise UsageError("settings: found with a host or a Model; allowed with the name of a modelled machine")
+    if isinstance(on, Model):
+        if repetitions:
+            raise UsageError(
+                "repetitions: found with a model, allowed on the host only: a model repeats itself exactly"
+            )
+        return on.measure(instrument, store=store, **options)
+    kinds, folder = _store(d, store)
+    return _on_host(d, [*_arguments(d, options), *kinds], repetitions, folder)
+
+
+def model(name: Folder, settings: Mapping[str, object] | None = None, /, **more: object) -> Model:
+    """A modelled machine.
+
+    Args:
+        name: See ``meshmark model list``, or the path of a machine file.
+        settings: Overrides values, as ``--set`` does: ``{"placement.striping": "pair"}``.
+        more: The same, with two underscores in place of a dot: ``placement__striping="pair"``.
+
+    Raises:
+        UsageError: The machine or a key is unknown, or a value is not valid.
+
+    Example:
+        >>> mm.model("gs1280-16", links__bandwidth=3.0).measure("loaded", threads="all")
+    """
+    given = {**(settings or {}), **{key.replace("__", "."): value for key, value in more.items()}}
+    return Model(_machine(name, given), os.fspath(name), given)
+
+
+class Model:
+    """A modelled machine, which instruments measure by simulation. `meshmark.model` makes one.
+
+    Attributes:
+        name: Of its file.
+        label: The name with its settings, the ``machine`` of its records.
+        title: One line about it.
+    """
+
+    def __init__(self, machine: MachineFile, named: str, settings: Mapping[str, object] | None = None) -> None:
+        self._machine, self._named, self._settings = machine, named, _assignments(settings)
+        self.name, self.label, self.title = machine.name, machine.label, machine.title
+
+    @property
+    def values(self) -> Table:
+        """The values of its file: key, value, origin (published, derived, fitted, assumed, unknown) and its source."""
+        found = [
+            {"key": key, "value": _at(self._machine.data, key), "origin": o.kind, "of": o.text}
+            for key, o in sorted(self._machine.origins.items())
+        ]
+        found += [
+            {"key": k, "value": None, "origin": "unknown", "of": w} for k, w in sorted(self._machine.unknown.items())
+        ]
+        return Table.of_rows(found)
+
+    @property
+    def figures(self) -> Table:
+        """Key figures in closed form: name, value in ``unit``, and how it was found."""
+        from meshmark.model.figures import figures
+
+        found = figures(self._machine, simulate=False)
+        return Table.of_rows([{"figure": f.name, "value": f.value, "unit": f.unit, "by": f.how} for f in found])
+
+    def measure(self, instrument: str, *, store: Store = None, **options: object) -> Table:
+        """Run an instrument, or a workload of ``meshmark model measure``, by simulation.
+
+        Args:
+            instrument: An instrument that models support, or ``hot_spot``, ``random_reads``, ``throughput`` …
+            store: Folder of the store; None: the user's; False: nothing is stored.
+            options: Those of the instrument or the workload, as for `meshmark.measure`.
+
+        Raises:
+            UsageError: The instrument or an option is not valid.
+            AbsentError: The machine file lacks values that the instrument needs.
+        """
+        from meshmark.describe import description
+        from meshmark.model.patterns import PATTERNS
+        from meshmark.model.published import misses
+        from meshmark.model.single import assumptions, keep
+        from meshmark.model.single import measure as simulated
+
+        if instrument in PATTERNS:
+            found, folder = self._workload(instrument, options), _folder(store)
+        else:
+            d = description(instrument)
+            kinds, folder = _store(d, store)
+            argv = [*_arguments(d, options), *kinds]
+            words = iter(argv)
+            pairs = {p.word: "true" if p.kind == "flag" else next(words) for p in map(d.parameter, words)}
+            changed = [word for setting in self._settings for word in ("--set", setting)]
+            command = [instrument, "--on", self._named, *changed, *argv]
+            found = simulated(instrument, self._machine, pairs, command=command)
+        keep(folder, found, instrument)
+        note = assumptions(self._machine)
+        return Table(None, [("", "", r) for r in found], [*misses(found), *([note] if note else [])])
+
+    def _workload(self, workload: str, options: Mapping[str, object]) -> list[Record]:
+        from meshmark.model.patterns import Request, run_pattern
+
+        known = {f.name for f in fields(Request)} - {"workload", "window_ns"}
+        for key in options:
+            if key not in known:
+                raise UsageError(f"{workload}: found '{quoted(key)}'; allowed: {', '.join(sorted(known))}")
+        given: dict[str, Any] = {
+            k: v if isinstance(v, bool | float | Path) else ",".join(texts(v)) for k, v in options.items()
+        }
+        command = " ".join(["model measure", workload, self._named, *(f"--{k} {v}" for k, v in given.items())])
+        return run_pattern(self._machine, Request(workload, **given), command)[0]
+
+    def sweep(
+        self,
+        vary: Mapping[str, Sequence[object] | str],
+        instrument: str = "loaded",
+        *,
+        store: Store = None,
+        **options: object,
+    ) -> Table:
+        """Measure with each combination of values, as ``meshmark model sweep`` does, on all CPUs of this host.
+
+        Args:
+            vary: Values of each key, a list or a range such as ``1.5..6/4``. Each key becomes a column.
+            instrument: Run at each point.
+            store: Folder of the store; None: the user's; False: nothing is stored.
+            options: Those of the instrument.
+
+        Raises:
+            UsageError: A key, a range or an option is not valid; nothing has been simulated then.
+        """
+        from meshmark.model.sweep import run_sweep
+
+        axes = [f"{key}={','.join(texts(values))}" for key, values in vary.items()]
+        given = {key: ",".join(texts(value)) for key, value in options.items()}
+        notes: list[str] = []
+        found = run_sweep(self._machine, axes, instrument, given, _folder(store), False, None, notes.append)
+        return Table(None, [("", "", r) for r in found], notes)
+
+    def __repr__(self) -> str:
+        return f"<meshmark.Model: {self.label}, {self.title}>"
+
+    def html(self) -> str:
+        """Its mesh and key figures as HTML with its own style, as notebooks show them."""
+        from meshmark.model.figures import figures
+        from meshmark.model.single import assumptions
+        from meshmark.report.notebook import machine_html
+
+        shown = [(f.name, f.shown(), f.how) for f in figures(self._machine, simulate=False)]
+        note = assumptions(self._machine)
+        return machine_html(self._machine, shown, [note] if note else [])
+
+    _repr_html_ = html
+
+
+def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = "") -> Fit:
+    """Fit a machine file to the survey of a host, as ``meshmark model fit`` does.
+
+    Args:
+        what: Folder or name of a survey, ``latest``, or a table with the records of latency, bandwidth and loaded
+            latency of this host.
+        out: Machine file to write; None: none is written.
+        name: Of the model; "": that of the file or the host.
+
+    Returns:
+        The points, fitted and predicted, and the text of the file.
+
+    Raises:
+        UsageError: There is no such survey.
+        AbsentError: A value is missing that the fit needs; the message names it.
+    """
+    from meshmark.machine.facts import host_id
+    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.measure.survey import find_run, load_run
+    from meshmark.model.fit import fit as fitted
+    from meshmark.model.fit import shape_of
+    from meshmark.store.files import write_file
+    from meshmark.values.paths import data_home
+
+    if isinstance(what, Table):
+        found = as_records(what, "fit").records
+        machine, host = host_id(), {"topology": from_sysfs().to_dict()}
+    else:
+        found, _, info = load_run(find_run(os.fspath(what), data_home() / "runs"))
+        machine, host = info.machine, dict(info.host)
+    named = name or (Path(out).stem if out is not None else machine) or "host"
+    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+        made = fitted(found, named, *shape_of(host), Path(folder))
+    if out is not None:
+        write_file(Path(out), made.text.encode())
+    return Fit(made)
+
+
+def compare(
+    a: str | Table,
+    b: str | Table,
+    *,
+    margin: float | str = 0.02,
+    per: str = "",
+    instrument: str = "",
+    metric: str = "",
+    store: Folder | None = None,
+) -> Comparison:
+    """Set the results of B beside those of A, as ``meshmark compare`` does.
+
+    Args:
+        a: A side as on the command line (``host@2026-10``, ``latest``, a machine, a run, a file), or a table of the
+            records of one machine, whose repetitions are pooled.
+        b: The same.
+        margin: The smallest relative difference that matters: 0.02, or ``"2%"``.
+        per: ``thread``: rates per thread; ``clock``: times in clock cycles, rates per cycle.
+        instrument: Only this instrument.
+        metric: Only this metric.
+        store: Folder of the store; None: the user's.
+
+    Raises:
+        UsageError: A side does not exist or has several machines, or the sides have nothing in common.
+
+    Example:
+        >>> mm.compare("host@2026-10", "host", margin="5%").pairs.where(verdict="slower")
+    """
+    from meshmark.compare.join import compare as joined
+    from meshmark.compare.normalise import PER
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store as Kept
+    from meshmark.values.paths import data_home
+
+    chosen = next((p for p in ("", *PER) if p == per), None)
+    if chosen is None:
+        raise UsageError(f"per: found '{quoted(per)}'; allowed: {', '.join(PER)}")
+    kept = Kept(Path(store) if store is not None else data_home() / "store")
+    find = Sides(kept, data_home() / "runs", host_id())
+    named = iter(find.find_all([s for s in (a, b) if isinstance(s, str)], instrument))
+    one, other = (next(named) if isinstance(s, str) else _side(n, s) for n, s in (("a", a), ("b", b)))
+    found = joined(one, other, margin=_share("margin", margin), per=chosen, instrument=instrument, metric=metric)
+    return Comparison(found)
+
+
+def chart(what: Table, name: str = "") -> Any:
+    """A chart of records as the report draws it: the band or whisker is the 95 % interval, flagged marks are hollow.
+
+    Args:
+        what: A table of records.
+        name: That of a section of the report, such as ``latency``; "": the first that the records give.
+
+    Returns:
+        An ``altair`` chart, which can be changed further.
+
+    Raises:
+        UsageError: There is no chart of this name, or the table has no records.
+        AbsentError: The records do not give it.
+    """
+    return as_records(what, "chart").chart(name)
+
+
+def recording(path: Folder) -> Recording:
+    """A recording of ``meshmark record``, complete or interrupted (``NAME.part``).
+
+    Raises:
+        RecordingError: The file is not a recording, or is corrupt.
+    """
+    from meshmark.watch.recording import Recording as File
+
+    file = File(Path(path))
+    return Recording(file.header, file.frames())
+
+
+def watch(
+    *, duration: float | str = 10.0, rate: float = 1.0, full_scale: str = "sustained", canary: bool = True
+) -> Recording:
+    """Watch this machine for a time. Frames arrive while they are iterated over; a table waits for the last.
+
+    Args:
+        duration: In s, or a time such as ``"5m"``; at most a day.
+        rate: Frames per second, 0.01 to 100.
+        full_scale: Memory bandwidth that counts as 1: ``sustained`` (of a survey, if there is one), ``theoretical``.
+        canary: Probe memory contention with a few loads per second, if it is calibrated.
+
+    Raises:
+        UsageError: A value is not valid.
+        MeshmarkError: The sampler does not start.
+
+    Example:
+        >>> mm.watch(duration="5s", rate=2).table().where(metric="cpu.busy").to_pandas()
+    """
+    from meshmark.values.grammar import seconds
+    from meshmark.watch.live import this_host
+
+    duration_s = seconds("duration", str(duration), 0.01, 86400.0)
+    if not 0.01 <= rate <= 100:
+        raise UsageError(f"rate: found {rate:g}; allowed: 0.01 to 100 Hz")
+    if full_scale not in {"sustained", "theoretical"}:
+        raise UsageError(f"full_scale: found '{quoted(full_scale)}'; allowed: sustained, theoretical")
+    live = this_host(rate, duration_s, full_scale=full_scale, canary=canary)
+    return Recording(live.header, live.frames(), live)
+
+
+# ------------------------------------------------------------------ options
+
+
+def _arguments(d: Description, options: Mapping[str, object]) -> list[str]:
+    """Options as arguments of an instrument."""
+    from meshmark.measure.probe import arguments
+
+    for name in _SET_BY_THE_RUN:
+        if name in options:
+            raise UsageError(f"{d.name}: found '{name}', which is set by Meshmark")
+    return arguments(d, {k: [*v] if isinstance(v, tuple | range) else v for k, v in options.items()})
+
+
+def _store(d: Description, store: Store) -> tuple[list[str], Path | None]:
+    """The kinds of stores of an instrument as arguments, and the folder of the store; None if nothing is stored."""
+    from meshmark.measure.single import stores
+    from meshmark.values.paths import data_home
+
+    several = store if isinstance(store, Sequence) and not isinstance(store, str) else [store]
+    # A path without a slash could be taken for a kind.
+    words = [s if isinstance(s, str) else f"./{s}" if "/" not in os.fspath(s) else os.fspath(s) for s in several if s]
+    argv, folder = stores(d, words)
+    if store is False:
+        return argv, None
+    return argv, Path(folder) if folder else data_home() / "store"
+
+
+def _folder(store: Store) -> Path | None:
+    from meshmark.values.paths import data_home
+
+    if store is False:
+        return None
+    if store is None:
+        return data_home() / "store"
+    if not isinstance(store, str | os.PathLike):
+        raise UsageError(f"store: found a {type(store).__name__}, a folder is required")
+    return Path(store)
+
+
+def _on_host(d: Description, argv: Sequence[str], repetitions: int, store: Path | None) -> Table:
+    """Measure on this host, in fresh processes; with a store, what is interrupted can be resumed."""
+    from meshmark.machine.facts import host_id
+    from meshmark.measure import single, unfinished
+    from meshmark.measure.plan import measurement
+    from meshmark.store.store import Store as Kept
+    from meshmark.store.store import run_name
+
+    if not 0 <= repetitions <= 100:
+        raise UsageError(f"repetitions: found {repetitions}; allowed: 0 to 100")
+    machine = host_id()
+    plan, run = measurement(d, [*argv, "--machine", machine], repetitions), run_name("measure")
+    if store is None:
+        with tempfile.TemporaryDirectory(prefix="meshmark-") as name:
+            found = single.measure(plan, Path(name), Path(name) / "store", run)
+            found.check()
+    else:
+        Kept(store)  # raises early if the folder is not a store
+        begun = unfinished.begin(store, run, plan, machine)
+        try:
+            found = single.measure(plan, begun.folder, store, run)
+            found.check()
+        except BaseException as why:
+            if isinstance(why, MeshmarkError) and not isinstance(why, single.PartlyError):
+                begun.remove()
+            elif begun.lock is not None:
+                os.close(begun.lock)
+            raise
+        begun.remove()
+    return Table(None, [(run, "", r) for r in found.records], [*found.absent, *found.notes])
+
+
+def _machine(name: Folder, settings: Mapping[str, object] | None) -> MachineFile:
+    from meshmark.model.machine import find_machine
+
+    return find_machine(os.fspath(name), _assignments(settings))
+
+
+def _assignments(settings: Mapping[str, object] | None) -> list[str]:
+    return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in (settings or {}).items()]
+
+
+def _at(data: Any, dotted: str) -> str | None:
+    """A value of a machine file by its key, as text."""
+    for part in dotted.replace("[", ".").replace("]", "").split("."):
+        if isinstance(data, list) and part.isdigit() and int(part) < len(data):
+            data = data[int(part)]
+        elif isinstance(data, dict):
+            data = data.get(part)
+        else:
+            return None
+    return None if data is None else str(data)
+
+
+def _share(name: str, value: float | str) -> float:
+    """A share as a number, or as a text in percent."""
+    try:
+        share = float(value.removesuffix("%").strip()) / 100 if isinstance(value, str) else float(value)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 10 or (isinstance(value, str) and not value.endswith("%")):
+        raise UsageError(f"{name}: found '{quoted(value)}', a share from 0 to 10, or from 0% to 1000% is required")
+    return share
+
+
+def _side(name: str, table: Table) -> Side:
+    """A side of a comparison from a table of the records of one machine."""
+    from meshmark.compare.sides import Side, latest
+
+    records = as_records(table, f"compare: {name}").pooled().records
+    if len(of := sorted({r.machine for r in records})) > 1:
+        raise UsageError(f"compare: {name}: found results of {len(of)} machines ({', '.join(of[:4])}), one is allowed")
+    start = max(str(r.provenance.get("start", "")) for r in records)
+    what = f"table of {len(records)} records"
+    return Side(name=of[0], what=what, machine=of[0], start=start, records=latest([records]))

@@ -1,0 +1,181 @@
+"""Shows results in notebooks: as HTML, and the charts of the report as charts of Altair."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import altair as alt
+
+from meshmark.compare.join import Comparison
+from meshmark.errors import AbsentError, UsageError, quoted
+from meshmark.model.machine import MachineFile
+from meshmark.report import comparison, recording
+from meshmark.report.drawing import Drawn, for_file
+from meshmark.report.html import Cell, Cells, Listed, Table, numbers
+from meshmark.report.listing import result_tables
+from meshmark.report.mesh import mesh_svg
+from meshmark.report.render import render
+from meshmark.report.sections import SECTIONS
+from meshmark.report.selection import cleaned
+from meshmark.store.export import Row
+from meshmark.store.record import Record
+from meshmark.values.units import plain
+from meshmark.watch.frames import Frame, Header
+
+ROWS: Final = 40  # of a table; the rest is counted
+_PALETTE: Final = "inferno"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The results of an instrument on a machine, below what they share."""
+
+    head: str
+    common: str
+    listed: Sequence[Listed]
+
+
+def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
+    """Records as tables, in groups by machine and instrument, in the order of the rows.
+
+    Args:
+        notes: Lines below the tables.
+    """
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row[2].machine, row[2].instrument), []).append(row)
+    left, made = ROWS, []
+    for (machine, instrument), mine in groups.items():
+        common, listed = result_tables(cleaned(_told_apart(mine)), (), left)
+        if not listed:
+            break
+        left -= sum(one.rows for one in listed)
+        made.append(Group(f"{machine}: {instrument}", common, listed))
+    return render("notebook/records.html", groups=made, shown=ROWS - left, total=len(rows), notes=notes)
+
+
+def _told_apart(rows: Sequence[Row]) -> list[Record]:
+    """The records, with run and step as conditions where these differ."""
+    runs, steps = {run for run, _, _ in rows}, {step for _, step, _ in rows}
+    return [
+        replace(
+            record,
+            conditions={
+                **({"run": run} if len(runs) > 1 else {}),
+                **({"step": step} if len(steps) > 1 else {}),
+                **record.conditions,
+            },
+        )
+        for run, step, record in rows
+    ]
+
+
+def rows_html(columns: Sequence[str], units: Mapping[str, str], arrow: Any, notes: Sequence[str] = ()) -> str:
+    """Rows of any columns as a table. Numbers have their unit, if the column has one.
+
+    Args:
+        arrow: The rows, a `pyarrow.Table`.
+    """
+    found = arrow.slice(0, ROWS).to_pylist()
+    cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in found]
+    right = {i for line in cells for i, cell in enumerate(line) if cell.number}
+    table = Table([name.replace("_", " ") for name in columns], cells, right)
+    return render("notebook/rows.html", rows=table, shown=len(found), total=arrow.num_rows, notes=notes)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _cell(value: Any, unit: str) -> Cell:
+    if value is None:
+        return Cell("–")
+    if isinstance(value, list):
+        return Cell(", ".join(map(str, value)))
+    if isinstance(value, float):
+        return Cell(plain(value, unit), number=True)
+    return Cell(str(value), number=isinstance(value, int) and not isinstance(value, bool))
+
+
+def comparison_html(c: Comparison) -> str:
+    """The pairs of a comparison, metric by metric, with ratios on an axis."""
+    return render("notebook/comparison.html", **comparison.parts(c))
+
+
+def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], notes: Sequence[str] = ()) -> str:
+    """The mesh of a model, and its figures.
+
+    Args:
+        figures: Name, value and how it was found.
+    """
+    rows: list[Cells] = [[name, *numbers(value), how] for name, value, how in figures]
+    return render(
+        "notebook/machine.html",
+        label=machine.label,
+        title=machine.title,
+        # As an image, since the drawing's own style would apply to the whole notebook.
+        mesh="data:image/svg+xml;base64," + b64encode(mesh_svg(machine, light=True).encode()).decode(),
+        figures=Table(["figure", "value", "by"], rows, {1}),
+        shown=len(rows),
+        total=len(rows),
+        notes=notes,
+    )
+
+
+# ------------------------------------------------------------------ charts
+
+
+def altair_chart(drawn: Drawn) -> Any:
+    """A chart of the report as an `altair` chart, of the size and style of the report's files."""
+    kind: Any = type(drawn.chart)
+    return kind.from_dict(for_file(drawn), validate=False)  # Altair validates it when it is shown
+
+
+def charts_of(records: Sequence[Record]) -> dict[str, Drawn]:
+    """The charts that these records give, by the name of their section, in the order of the report."""
+    usable = cleaned(records)
+    found = {s.name: s.draw(usable, {}) if s.needs_topology else s.draw(usable) for s in SECTIONS}
+    return {name: drawn for name, drawn in found.items() if drawn is not None}
+
+
+def chosen(charts: Mapping[str, Drawn], name: str, known: Sequence[str]) -> Drawn:
+    """A chart by name; "": the first.
+
+    Args:
+        known: The names of all charts there are.
+
+    Raises:
+        UsageError: There is no chart of this name.
+        AbsentError: The results do not give this chart, or any.
+    """
+    if name and name not in known:
+        raise UsageError(f"chart: found '{quoted(name)}'; allowed: {', '.join(known)}")
+    if not charts or (name and name not in charts):
+        given = f"; they give {', '.join(charts)}" if charts else ""
+        raise AbsentError(f"chart: these results do not give {f'the chart {name}' if name else 'a chart'}{given}")
+    return charts[name] if name else next(iter(charts.values()))
+
+
+def chart_names() -> list[str]:
+    """The names of the charts of records."""
+    return [s.name for s in SECTIONS]
+
+
+def recording_chart(header: Header, frames: Sequence[Frame]) -> Any:
+    """The use of each class of components over time, one raster below the other.
+
+    Raises:
+        MeshmarkError: There is no frame.
+        AbsentError: No frame has the use of a class.
+    """
+    found = recording.binned(header, frames)
+    unit_s = 1e-6 if header.period_s < 1e-3 else 1.0
+    rasters = [
+        recording.raster(b, 0.0, 1.0, _PALETTE, unit_s) for b in found if any(v is not None for u in b.use for v in u)
+    ]
+    if not rasters:
+        raise AbsentError("chart: no frame has the use of a CPU, memory, link or device")
+    return alt.vconcat(*rasters).properties(background="white")

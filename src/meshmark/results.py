@@ -1,0 +1,341 @@
+"""Results of the Python interface that are more than a table: comparisons, fits and recordings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.errors import UsageError, quoted
+from meshmark.table import Table
+
+if TYPE_CHECKING:
+    from meshmark.compare.join import Comparison as Joined
+    from meshmark.compare.join import Pair
+    from meshmark.model.fit import Fit as Fitted
+    from meshmark.store.record import Record
+    from meshmark.watch.frames import Frame, Header
+    from meshmark.watch.live import Live
+
+
+_RATIO: Final = {"ratio": "1", "low": "1", "high": "1"}  # units
+
+
+class Comparison:
+    """B beside A. `meshmark.compare` makes one.
+
+    Attributes:
+        a: What A is: machine, time and run.
+        b: What B is.
+        summary: How many results were compared, with the number of each verdict and the margin.
+    """
+
+    def __init__(self, found: Joined) -> None:
+        from meshmark.report.comparison import side_text, summary
+
+        self._found = found
+        self.a, self.b, self.summary = side_text(found.a), side_text(found.b), summary(found)
+
+    @property
+    def pairs(self) -> Table:
+        """One row per result that both have.
+
+        Columns: ``verdict``, ``ratio`` (B over A) with ``low`` and ``high``, its 95 % interval, ``reason`` (why there
+        is no verdict), ``instrument``, ``metric``, ``unit``, ``better``; ``a``, ``a_low``, ``a_high`` and ``a_flags``
+        in that unit, and the same of B; then the conditions of A. A condition in which B differs is followed by the
+        column ``NAME_b``.
+        """
+        from meshmark.report.listing import visible
+
+        keys = visible([r for p in self._found.pairs for r in (p.a, p.b)])
+        differ = {key for p in self._found.pairs for key in p.differ}
+        return Table.of_rows([_pair(p, keys, differ) for p in self._found.pairs], _RATIO)
+
+    @property
+    def means(self) -> Table:
+        """The geometric means of the ratios: instrument, metric, ``ratio`` with ``low`` and ``high``, and ``pairs``."""
+        return Table.of_rows(
+            [
+                {
+                    "instrument": m.instrument,
+                    "metric": m.metric,
+                    "ratio": m.value,
+                    **_bounds("", m.interval),
+                    "pairs": m.pairs,
+                }
+                for m in self._found.means()
+            ],
+            _RATIO,
+        )
+
+    @property
+    def facts(self) -> Table:
+        """Software, settings and builds that differ: ``name``, ``a`` and ``b``."""
+        return Table.of_rows([{"name": name, "a": a, "b": b} for name, a, b in self._found.facts])
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of pairs by verdict."""
+        return {str(word): count for word, count in self._found.counts().items()}
+
+    @property
+    def only_a(self) -> Table:
+        """The records of A that B has no counterpart of."""
+        return _without_run(self._found.only_a)
+
+    @property
+    def only_b(self) -> Table:
+        """The records of B that A has no counterpart of."""
+        return _without_run(self._found.only_b)
+
+    def chart(self, name: str = "") -> Any:
+        """A chart of the comparison, an ``altair`` chart.
+
+        Args:
+            name: ``means``, ``latency`` or ``bandwidth``; "": the first for which both have results.
+
+        Raises:
+            UsageError: There is no chart of this name.
+            AbsentError: The results do not give it.
+        """
+        from meshmark.report.comparison import charts
+        from meshmark.report.notebook import altair_chart, chosen
+
+        return altair_chart(chosen(charts(self._found), name, ("means", "latency", "bandwidth")))
+
+    def page(self) -> str:
+        """The page of ``meshmark compare --html``, self-contained."""
+        from meshmark.report.comparison import comparison_page
+
+        return comparison_page(self._found)
+
+    def __repr__(self) -> str:
+        return f"<meshmark.Comparison: A {self.a}; B {self.b}; {self.summary}>".replace("\u00a0", " ")
+
+    def html(self) -> str:
+        """All pairs as HTML with its own style, as notebooks show them."""
+        from meshmark.report.notebook import comparison_html
+
+        return comparison_html(self._found)
+
+    _repr_html_ = html
+
+
+def _without_run(records: Any) -> Table:
+    return Table(None, [("", "", r) for r in records])
+
+
+def _bounds(prefix: str, interval: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
+
+
+def _pair(p: Pair, keys: list[str], differ: set[str]) -> dict[str, Any]:
+    def of(letter: str, r: Record) -> dict[str, Any]:
+        return {letter: r.value, **_bounds(f"{letter}_", r.bounds), f"{letter}_flags": sorted(r.flags)}
+
+    conditions = {}
+    for key in keys:
+        conditions[key] = p.a.conditions.get(key)
+        if key in differ:
+            conditions[f"{key}_b"] = p.b.conditions.get(key)
+    return {
+        "verdict": p.word,
+        "ratio": p.ratio.value if p.ratio else None,
+        **_bounds("", p.ratio.interval if p.ratio else None),
+        "reason": p.reason,
+        **{k: getattr(p.a, k) for k in ("instrument", "metric", "unit", "better")},
+        **of("a", p.a),
+        **of("b", p.b),
+        **conditions,
+    }
+
+
+class Fit:
+    """A machine file fitted to a host. `meshmark.fit` makes one.
+
+    Attributes:
+        text: The machine file.
+        rms_fitted: Root mean square of the relative errors of the points that the fit used.
+        rms_predicted: The same of the points that it did not use, which tells what the model is worth.
+    """
+
+    def __init__(self, found: Fitted) -> None:
+        self._found = found
+        self.text, self.rms_fitted, self.rms_predicted = found.text, found.rms(True), found.rms(False)
+
+    @property
+    def points(self) -> Table:
+        """One row per point: ``point``, ``host`` and ``model`` in ``unit``, ``error``, ``fitted`` and ``flags``."""
+        return Table.of_rows(
+            [
+                {
+                    "point": p.what,
+                    "host": p.host,
+                    "model": p.model,
+                    "error": p.error,
+                    "fitted": p.fitted,
+                    "flags": sorted(p.flags),
+                    "unit": p.unit,
+                }
+                for p in self._found.points
+            ],
+            {"error": "1"},
+        )
+
+    def __repr__(self) -> str:
+        rms = f"fitted points {100 * self.rms_fitted:.2g} %, predicted points {100 * self.rms_predicted:.2g} %"
+        return f"<meshmark.Fit: {len(self._found.points)} points, rms error: {rms}>"
+
+    def html(self) -> str:
+        """The points as HTML with its own style, as notebooks show them."""
+        return self.points.html()
+
+    _repr_html_ = html
+
+
+class Recording:
+    """Frames of a machine: of a recording, or live. `meshmark.recording` and `meshmark.watch` make one.
+
+    Iterating yields each frame as an object with the keys of `frames.md`: ``t_s``, ``window_s`` and ``values``, which
+    holds a list per metric, with one number per component. Frames are kept, so that a recording can be iterated over
+    again. A live one is a context manager, which ends the sampler.
+
+    Attributes:
+        machine: Its name.
+    """
+
+    def __init__(self, header: Header, frames: Iterator[Frame], live: Live | None = None) -> None:
+        self._header, self._source, self._live = header, frames, live
+        self._kept: list[Frame] = []
+        self.machine = header.machine
+
+    @property
+    def metrics(self) -> Table:
+        """What each metric is: ``metric``, ``unit``, ``what``, ``full_scale`` (what 1 means) and ``estimated``."""
+        return Table.of_rows(
+            [
+                {"metric": m.name, "unit": m.unit, "what": m.what, "full_scale": m.of, "estimated": m.estimated}
+                for m in self._header.metrics
+            ]
+        )
+
+    @property
+    def absent(self) -> Table:
+        """What cannot be watched here: ``metric``, ``why``, and ``hint``, how to enable it."""
+        return Table.of_rows([{k: a.get(k, "") for k in ("metric", "why", "hint")} for a in self._header.absent])
+
+    def table(self, *, wide: bool = False, metric: str = "") -> Table:
+        """The values of all frames. Of a live recording, this waits for its end.
+
+        Args:
+            wide: One row per frame with a column ``METRIC:COMPONENT`` for each value; otherwise one row per value, with
+                the columns ``t_s``, ``metric``, ``component``, ``value`` and ``unit``. Unknown values are null.
+            metric: Only this one; "": all.
+
+        Raises:
+            UsageError: There is no such metric.
+        """
+        known = [m.name for m in self._header.metrics]
+        if metric and metric not in known:
+            raise UsageError(f"metric: found '{quoted(metric)}'; allowed: {', '.join(known)}")
+        of = [m for m in self._header.metrics if metric in {"", m.name}]
+        names = {m.name: self._names(m.component_class) for m in of}
+        notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
+        frames = self._all()
+        if wide:
+            units = {f"{m.name}:{name}": m.unit for m in of for name in names[m.name]}
+            rows: list[dict[str, Any]] = [
+                {
+                    "t_s": f.t_s,
+                    "window_s": f.window_s,
+                    **{f"{m.name}:{n}": f.value(m.name, i) for m in of for i, n in enumerate(names[m.name])},
+                }
+                for f in frames
+            ]
+            return Table.of_rows(rows, {"t_s": "s", "window_s": "s", **units}, notes)
+        rows = [
+            {"t_s": f.t_s, "metric": m.name, "component": name, "value": f.value(m.name, i), "unit": m.unit}
+            for f in frames
+            for m in of
+            for i, name in enumerate(names[m.name])
+        ]
+        return Table.of_rows(rows, {"t_s": "s"}, notes)
+
+    def chart(self) -> Any:
+        """The use of CPUs, memories, links and devices over time, an ``altair`` chart; grey is unknown.
+
+        Raises:
+            MeshmarkError: There is no frame.
+            AbsentError: No frame has the use of a component.
+        """
+        from meshmark.report.notebook import recording_chart
+
+        return recording_chart(self._header, self._all())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all frames to a file of ``meshmark record`` (Parquet). Of a live recording, this waits for its end.
+
+        Raises:
+            RecordingError: The file exists, or cannot be written.
+        """
+        from meshmark.watch.recording import Recorder
+
+        with Recorder(Path(path), self._header) as recorder:
+            for frame in self._all():
+                recorder.add(frame)
+
+    def stop(self) -> None:
+        """End a live recording. Frames that have arrived can still be read."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _names(self, component_class: str) -> list[str]:
+        """The names of the components of a class, made unique."""
+        found = [str(c.get("name", i)) for i, c in enumerate(self._header.components.get(component_class, ()))]
+        return [name if found.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(found)]
+
+    def _all(self) -> list[Frame]:
+        for _ in self:
+            pass
+        return self._kept
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        at = 0
+        while True:
+            while at < len(self._kept):
+                yield self._kept[at].to_json()
+                at += 1
+            frame = next(self._source, None)
+            if frame is None:
+                break
+            self._kept.append(frame)
+        if self._live is not None:
+            self._live.__exit__(None, None, None)
+            self._live = None
+
+    def __enter__(self) -> Recording:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, why, trace)
+            self._live = None
+            self._source = iter(())
+
+    def __repr__(self) -> str:
+        return f"<meshmark.Recording: {self.machine}, {len(self._header.metrics)} metrics>"
+
+    def html(self) -> str:
+        """The metrics, and what is absent, as HTML with its own style, as notebooks show them."""
+        from meshmark.report.notebook import rows_html
+
+        metrics = self.metrics
+        notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
+        return rows_html(metrics.columns, {}, metrics.arrow, [f"{self.machine}: metrics of its frames", *notes])
+
+    _repr_html_ = html

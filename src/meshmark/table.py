@@ -1,0 +1,324 @@
+"""Tables of the Python interface: results as typed columns, for Arrow, pandas, Polars and notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.errors import AbsentError, UsageError, near, quoted
+
+if TYPE_CHECKING:
+    from meshmark.store.export import Row
+    from meshmark.store.record import Record
+
+# What a reader needs of every number comes first, then the conditions in which the rows differ.
+FIRST: Final = ("value", "low", "high", "flags", "unit", "metric", "instrument", "machine")
+LAST: Final = ("better", "source", "start", "run", "step", "samples")
+PROVENANCE: Final = "provenance."  # prefix of its columns
+MIXED: Final = b"mixed"  # metadata of a column that holds numbers and texts, all as text
+_UNITS: Final = {"_bytes": "B", "_s": "s", "_hz": "Hz", "_share": "1"}  # of conditions, by the end of their names
+
+
+class Table:
+    """Results as rows with typed columns. A row is a record, a pair of a comparison, or a value of a frame.
+
+    Columns of records, in this order:
+
+    * ``value``, ``low`` and ``high`` in the unit of the column ``unit``: the median, and the 95 % interval that views
+      show and verdicts use (of the samples; of repetitions, the bounds of the runs). Without an interval, null.
+    * ``flags``: the violated conditions, a list of texts; empty if there are none.
+    * ``metric``, ``instrument``, ``machine``.
+    * The conditions in which the rows differ, observed ones after those that were set, then ``better``, ``source``,
+      ``start`` (ISO 8601), ``run``, ``step`` and ``samples``, then the conditions that all rows share, then the
+      provenance as ``provenance.NAME``.
+
+    A condition is an integer, a number, a Boolean or a text, as recorded; a column that holds numbers and texts
+    (``memory_node``: 0 and ``local``) is text, with ``mixed`` in its metadata. The unit of a column is in the metadata
+    of its Arrow field, as ``unit``. A condition with the name of another column is called ``condition.NAME``.
+
+    Attributes:
+        notes: What limits the results, a line each, as the commands print it on standard error.
+    """
+
+    def __init__(self, arrow: Any = None, rows: Sequence[Row] = (), notes: Sequence[str] = ()) -> None:
+        self._arrow, self._rows, self.notes = arrow, list(rows), tuple(notes)
+
+    @staticmethod
+    def of_rows(
+        rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None, notes: Sequence[str] = ()
+    ) -> Table:
+        """A table of objects with the same keys, whose columns are typed by their values.
+
+        Args:
+            units: Of columns.
+        """
+        import pyarrow as pa
+
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        columns = [_column(name, [row.get(name) for row in rows], (units or {}).get(name, "")) for name in names]
+        return Table(
+            pa.Table.from_arrays([a for _, a in columns], schema=pa.schema([f for f, _ in columns])), (), notes
+        )
+
+    @property
+    def arrow(self) -> Any:
+        """The columns, as a ``pyarrow.Table``."""
+        if self._arrow is None:
+            self._arrow = _records_as_arrow(self._rows)
+        return self._arrow
+
+    @property
+    def records(self) -> list[Record]:
+        """The records of the rows, in the form that Meshmark itself uses; none if the rows are not records.
+
+        This form is not covered by the promise of stability.
+        """
+        return [record for _, _, record in self._rows]
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.arrow.column_names)
+
+    def where(self, **equal: Any) -> Table:
+        """The rows whose columns have these values.
+
+        Args:
+            equal: A value, or a list, tuple or set of allowed ones, by column.
+
+        Raises:
+            UsageError: There is no such column.
+        """
+        kept = [True] * len(self)
+        for name, wanted in equal.items():
+            allowed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+            mixed = MIXED in (self.arrow.field(self._known(name)).metadata or {})
+            allowed = [str(v) for v in allowed if v is not None] if mixed else allowed
+            kept = [k and v in allowed for k, v in zip(kept, self[name], strict=True)]
+        if self._rows:
+            return Table(None, [row for row, k in zip(self._rows, kept, strict=True) if k], self.notes)
+        import pyarrow as pa
+
+        return Table(self.arrow.filter(pa.array(kept, pa.bool_())), (), self.notes)
+
+    def pooled(self) -> Table:
+        """The records with the repetitions of each run pooled, as ``meshmark measure`` prints them."""
+        from meshmark.measure.repetitions import pool
+
+        runs: dict[str, dict[str, list[Record]]] = {}
+        for run, step, record in self._rows:
+            runs.setdefault(run, {}).setdefault(step, []).append(record)
+        return Table(None, [(run, "", r) for run, steps in runs.items() for r in pool([*steps.values()])], self.notes)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the records to a file that ``meshmark store import`` and `meshmark.compare` read.
+
+        Args:
+            path: Ends with ``.jsonl``, or with ``.csv`` for one column per condition. An existing file is replaced.
+
+        Raises:
+            UsageError: It has another end, or the table has no records.
+            MeshmarkError: It cannot be written.
+        """
+        from meshmark.store.export import to_csv, to_jsonl
+        from meshmark.store.files import write_text
+
+        as_records(self, "save")
+        form = {".jsonl": to_jsonl, ".csv": to_csv}.get(Path(path).suffix)
+        if form is None:
+            raise UsageError(f"save: found '{quoted(path)}'; allowed: names that end with .jsonl or .csv")
+        write_text(Path(path), form(self._rows))
+
+    def chart(self, name: str = "") -> Any:
+        """A chart of these records as the report draws it, an ``altair`` chart.
+
+        Args:
+            name: That of a section of the report, such as ``latency``; "": the first that these records give.
+
+        Raises:
+            UsageError: There is no chart of this name.
+            AbsentError: The records do not give it.
+        """
+        from meshmark.report.notebook import altair_chart, chart_names, charts_of, chosen
+
+        return altair_chart(chosen(charts_of(self.records), name, chart_names()))
+
+    def to_pandas(self) -> Any:
+        """A ``pandas.DataFrame``, one column per column of the table.
+
+        Raises:
+            AbsentError: pandas is not installed.
+        """
+        _installed("pandas")
+        return self.arrow.to_pandas()
+
+    def to_polars(self) -> Any:
+        """A ``polars.DataFrame``, one column per column of the table.
+
+        Raises:
+            AbsentError: Polars is not installed.
+        """
+        return _installed("polars").from_arrow(self.arrow)
+
+    def __len__(self) -> int:
+        return len(self._rows) or (0 if self._arrow is None else self._arrow.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yields each row, its values by column."""
+        return iter(self.arrow.to_pylist())
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """The values of a column; a missing one is None.
+
+        Raises:
+            UsageError: There is no such column.
+        """
+        return list(self.arrow.column(self._known(name)).to_pylist())
+
+    def __add__(self, other: Table) -> Table:
+        """The records of both tables."""
+        if not isinstance(other, Table) or any(len(t) and not t.records for t in (self, other)):
+            raise UsageError("table: found tables without records; allowed: tables of records")
+        return Table(None, [*self._rows, *other._rows], list(dict.fromkeys([*self.notes, *other.notes])))
+
+    def __str__(self) -> str:
+        """The table as the commands print it."""
+        if not self._rows:
+            return "\n".join([", ".join(self.columns), *(str(row) for row in self), *self.notes])
+        from meshmark.terminal.tables import print_tables
+
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            print_tables(self.records)
+        return "\n".join([out.getvalue().rstrip("\n"), *self.notes])
+
+    def __repr__(self) -> str:
+        kind = "record" if self._rows else "row"
+        return f"<meshmark.Table: {len(self)} {kind}{'s' * (len(self) != 1)}, {len(self.columns)} columns>"
+
+    def html(self) -> str:
+        """The first 40 rows as HTML with its own style, as notebooks show them."""
+        from meshmark.report.notebook import records_html, rows_html
+
+        if self._rows:
+            return records_html(self._rows, self.notes)
+        units = {f.name: (f.metadata or {}).get(b"unit", b"").decode() for f in self.arrow.schema}
+        return rows_html(self.columns, units, self.arrow, self.notes)
+
+    _repr_html_ = html
+
+    def _known(self, name: str) -> str:
+        if name not in self.arrow.column_names:
+            raise UsageError(
+                f"table: found no column '{quoted(name)}'; allowed: {', '.join(self.columns)}", near(name, self.columns)
+            )
+        return name
+
+
+def _installed(package: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ImportError as why:
+        raise AbsentError(f"to_{package}: {package} is not installed", f"pip install {package}") from why
+
+
+def _records_as_arrow(rows: Sequence[Row]) -> Any:
+    import pyarrow as pa
+
+    from meshmark.store.record import OBSERVED
+
+    bounds = [r.bounds or (None, None) for _, _, r in rows]
+    fixed: dict[str, list[Any]] = {
+        "value": [r.value for _, _, r in rows],
+        "low": [low for low, _ in bounds],
+        "high": [high for _, high in bounds],
+        **{name: [getattr(r, name) for _, _, r in rows] for name in (*FIRST[4:], *LAST[:2])},
+        "start": [r.provenance.get("start") for _, _, r in rows],
+        "run": [run or None for run, _, _ in rows],
+        "step": [step or None for _, step, _ in rows],
+    }
+    units = {*fixed["unit"]}
+    unit = units.pop() if len(units) == 1 else ""
+    number = pa.float64()
+    made = {
+        name: (pa.field(name, number, metadata={"unit": unit} if unit else None), pa.array(fixed[name], number))
+        for name in FIRST[:3]
+    }
+    made |= {name: _column(name, fixed[name]) for name in (*FIRST[4:], *LAST[:-1])}
+    for name, values in (
+        ("flags", pa.array([sorted(r.flags) for _, _, r in rows], pa.list_(pa.string()))),
+        ("samples", pa.array([list(r.samples) for _, _, r in rows], pa.list_(number))),
+    ):
+        made[name] = pa.field(name, values.type), values
+    set_, observed = list[tuple[Any, Any]](), list[tuple[Any, Any]]()  # which vary
+    shared: list[tuple[Any, Any]] = []
+    for key, values in _by_key([r.conditions for _, _, r in rows]).items():
+        column = _column(f"condition.{key}" if key in made else key, values, _unit_of(key))
+        varies = len({(type(v), v) for v in values}) > 1
+        (shared if not varies else observed if key in OBSERVED else set_).append(column)
+    others = _by_key([{k: v for k, v in r.provenance.items() if k != "start"} for _, _, r in rows])
+    columns = [made[name] for name in FIRST] + set_ + observed + [made[name] for name in LAST] + shared
+    columns += [_column(PROVENANCE + key, values) for key, values in others.items()]
+    return pa.Table.from_arrays([a for _, a in columns], schema=pa.schema([f for f, _ in columns]))
+
+
+def _by_key(objects: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The values of each key, None where an object lacks it, in the order in which the keys appear."""
+    found: dict[str, list[Any]] = {}
+    for i, one in enumerate(objects):
+        for key, value in one.items():
+            if key not in found:
+                found[key] = [None] * len(objects)
+            found[key][i] = value
+    return found
+
+
+def _unit_of(key: str) -> str:
+    return next((unit for end, unit in _UNITS.items() if key.endswith(end)), "")
+
+
+def _column(name: str, values: Sequence[Any], unit: str = "") -> tuple[Any, Any]:
+    """The field and the values of a column, of the type that all of them have."""
+    import pyarrow as pa
+
+    kinds = {type(v) for v in values if v is not None}
+    metadata = {"unit": unit} if unit else {}
+    fits = all(not isinstance(v, int) or -(2**63) <= v < 2**63 for v in values)
+    if kinds and kinds <= {bool}:
+        kind = pa.bool_()
+    elif kinds == {int} and fits:
+        kind = pa.int64()
+    elif kinds and kinds <= {int, float} and fits:
+        kind = pa.float64()
+        values = [None if v is None else float(v) for v in values]
+    elif kinds and kinds <= {list, tuple}:
+        kind = pa.list_(pa.string())
+    else:
+        kind = pa.string()
+        if not kinds <= {str}:
+            metadata["mixed"] = "numbers and texts"
+        values = [None if v is None else str(v) for v in values]
+    return pa.field(name, kind, metadata=metadata or None), pa.array(values, kind)
+
+
+def as_records(what: object, field: str) -> Table:
+    """A table of at least one record.
+
+    Raises:
+        UsageError: It is something else.
+    """
+    if not isinstance(what, Table) or not what.records:
+        found = "a table without records" if isinstance(what, Table) else f"a {type(what).__name__}"
+        raise UsageError(f"{field}: found {found}, a table of records is required", "mm.records() or mm.measure(…)")
+    return what
+
+
+def texts(value: object) -> Collection[str]:
+    """A value, or each of several, as text."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [str(v) for v in several]

@@ -1,0 +1,171 @@
+"""Tables: records as typed columns, what comes first, and how they are selected, saved and shown."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import meshmark as mm
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+from support.made_run import bandwidth, latency, record
+
+
+def table(records: Sequence[Record], run: str = "", notes: Sequence[str] = ()) -> mm.Table:
+    return mm.Table(None, [(run, "", r) for r in records], notes)
+
+
+def test_value_interval_and_flags_come_first_then_what_varies_and_at_the_end_what_does_not() -> None:
+    made = [
+        record("bandwidth", "bandwidth_net", 1e9 * n, ["disturbed"] if n == 2 else [], threads=n, pages="thp")
+        for n in (1, 2)
+    ]
+    t = table(made)
+    assert t.columns[:9] == ["value", "low", "high", "flags", "unit", "metric", "instrument", "machine", "threads"]
+    assert t.columns.index("samples") < t.columns.index("pages") < t.columns.index("provenance.command")
+    assert t["value"] == [r.value for r in made] and t["flags"] == [[], ["disturbed"]]
+    assert [(low, high) for low, high in zip(t["low"], t["high"], strict=True)] == [r.bounds for r in made]
+    assert t["samples"] == [list(r.samples) for r in made] and t.records == made
+
+
+def test_columns_have_the_type_of_their_values_and_units() -> None:
+    made = [
+        record("latency", "load_latency", 1e-9, footprint_bytes=2**40, read_share=1, memory_node=0, name="a", ok=True),
+        record("latency", "load_latency", 2e-9, footprint_bytes=64, read_share=0.5, memory_node="local", ok=None),
+    ]
+    schema = table(made).arrow.schema
+    types = {name: schema.field(name).type for name in ("value", "footprint_bytes", "read_share", "memory_node", "ok")}
+    assert types == {
+        "value": pa.float64(),
+        "footprint_bytes": pa.int64(),
+        "read_share": pa.float64(),
+        "memory_node": pa.string(),
+        "ok": pa.bool_(),
+    }
+    units = [(schema.field(n).metadata or {}).get(b"unit") for n in ("value", "low", "footprint_bytes", "name")]
+    assert units == [b"s", b"s", b"B", None] and b"mixed" in schema.field("memory_node").metadata
+    assert table(made)["name"] == ["a", None] and table(made)["memory_node"] == ["0", "local"]
+
+
+def test_huge_integers_and_conditions_with_names_of_columns_are_kept() -> None:
+    t = table(
+        [replace(record("latency", "load_latency", 1e-9), conditions={"n": 2**70, "unit": "furlong", "value": 3})]
+    )
+    assert t["n"] == [str(2**70)] and t["condition.unit"] == ["furlong"] and t["condition.value"] == [3]
+    assert t["unit"] == ["s"]
+
+
+def test_the_unit_of_a_column_with_several_units_is_in_its_rows() -> None:
+    t = table([record("latency", "load_latency", 1e-9), record("bandwidth", "bandwidth_net", 1e9)])
+    assert t["unit"] == ["s", "B/s"] and b"unit" not in (t.arrow.schema.field("value").metadata or {})
+
+
+def test_the_interval_of_repetitions_is_that_of_the_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for i in (1, 2, 3):
+        store.add("run", f"latency.r{i}", [record("latency", "load_latency", 1e-9 * (1 + i / 100), pattern="random")])
+    stored = mm.records(store=tmp_path / "store")
+    assert len(stored) == 3 and {*stored["step"]} == {"latency.r1", "latency.r2", "latency.r3"}
+    one = stored.pooled()
+    assert len(one) == 1 and (one["low"], one["high"]) == (one["run_low"], one["run_high"]) and one["runs"] == [3]
+
+
+def test_rows_are_selected_by_the_values_of_columns() -> None:
+    t = table(bandwidth(2), notes=["a note"])
+    triads = t.where(kernel="triad", threads=[1, 2])
+    assert 0 < len(triads) < len(t) and {*triads["kernel"]} == {"triad"} and triads.notes == ("a note",)
+    assert len(t.where(kernel="no such kernel")) == 0
+    with pytest.raises(mm.UsageError, match="found no column 'kernl'; allowed: value, low") as caught:
+        t.where(kernl="triad")
+    assert caught.value.hint == "did you mean kernel?"
+    with pytest.raises(mm.UsageError, match="found no column 'x'"):
+        t["x"]
+    mixed = table([record("latency", "load_latency", 1e-9, memory_node=n) for n in (0, "local")])
+    assert len(mixed.where(memory_node=0)) == len(mixed.where(memory_node="local")) == 1
+
+
+def test_rows_are_objects_and_tables_of_records_add_up() -> None:
+    t = table(latency())
+    assert [row["value"] for row in t] == t["value"]
+    both = t + table(bandwidth())
+    assert len(both) == len(t) + len(bandwidth()) and both.records[: len(t)] == t.records
+    with pytest.raises(mm.UsageError, match="tables without records"):
+        t + mm.Table.of_rows([{"a": 1}])
+
+
+def test_an_empty_table_has_the_columns_of_records() -> None:
+    t = mm.Table()
+    assert len(t) == 0 and t.columns[0] == "value" and "no rows" in t.html() and list(t) == []
+
+
+def test_frames_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("pandas", "polars"):
+        monkeypatch.setitem(sys.modules, name, None)
+        with pytest.raises(mm.AbsentError, match=f"to_{name}: {name} is not installed") as caught:
+            getattr(table(latency()), f"to_{name}")()
+        assert caught.value.hint == f"pip install {name}"
+    monkeypatch.setitem(sys.modules, "polars", SimpleNamespace(from_arrow=lambda t: t.num_rows))  # type: ignore[arg-type]
+    assert table(latency()).to_polars() == len(latency())
+
+
+def test_what_is_printed_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    from meshmark.terminal.tables import print_tables
+
+    print_tables(latency())
+    printed = capsys.readouterr().out
+    assert str(table(latency(), notes=["note: x"])) == f"{printed.rstrip()}\nnote: x"
+    assert repr(table(latency()[:1])).startswith("<meshmark.Table: 1 record, ")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_saved_records_compare_as_equal(tmp_path: Path, name: str) -> None:
+    t = table(bandwidth(), "run")
+    t.save(tmp_path / name)
+    c = mm.compare(t, str(tmp_path / name), store=tmp_path / "store")
+    assert {*c.counts} == {"equal"} and c.counts["equal"] == len(c.pairs)
+
+
+def test_records_are_saved_in_known_forms_only(tmp_path: Path) -> None:
+    with pytest.raises(mm.UsageError, match=r"found '.*a.xls'; allowed: names that end with .jsonl or .csv"):
+        table(latency()).save(tmp_path / "a.xls")
+    with pytest.raises(mm.UsageError, match="save: found a table without records"):
+        mm.Table.of_rows([{"a": 1}]).save(tmp_path / "a.csv")
+
+
+def shown(t: mm.Table) -> str:
+    return t.html()
+
+
+def test_a_notebook_shows_value_interval_flags_and_what_varies() -> None:
+    page = shown(
+        table([record("latency", "load_latency", 1e-7, ["stolen"], cpu=n, pages="thp") for n in (0, 1)], "", ["n"])
+    )
+    heads = [h.rpartition(">")[2] for h in page.split("</th>")[:-1]]
+    assert heads == ["median", "95 % interval", "flags", "cpu", "best", "spread", "n"]
+    assert "made-up: latency" in page and "pages thp" in page and 'class="flag"' in page and ">n</p>" in page
+
+
+def test_a_notebook_tells_runs_apart_and_counts_what_it_does_not_show() -> None:
+    made: list[Any] = [(run, "", r) for run in ("one", "two") for r in latency()]
+    page = shown(mm.Table(None, made))
+    assert "<th>run</th>" in page and f"40 of {len(made)} rows are shown" in page
+
+
+def test_a_notebook_shows_texts_as_texts() -> None:
+    evil = "<script>alert(1)</script>"
+    odd = replace(record("latency", "load_latency", 1e-9, name=evil), machine=evil)
+    assert "<script" not in shown(table([odd], "", [evil])) and "<script" not in shown(mm.Table.of_rows([{evil: evil}]))
+
+
+def test_style_stays_within_results() -> None:
+    """A rule for `td` or `text` would change the whole notebook."""
+    rules = shown(table(latency())).partition("<style>")[2].partition("</style>")[0]
+    selectors = [s.strip() for line in rules.splitlines() if "{" in line for s in line.partition("{")[0].split(",")]
+    assert selectors and all(s.startswith(".meshmark") for s in selectors)
