@@ -27,6 +27,7 @@ from meshmark.compare.join import compare
 from meshmark.compare.sides import Sides
 from meshmark.measure.importing import read_output
 from meshmark.store.columns import row_of, schema
+from meshmark.store.compaction import write_index
 from meshmark.store.layout import COMPACTED, file_name
 from meshmark.store.query import with_runs
 from meshmark.store.record import Record
@@ -66,6 +67,7 @@ def fill(store: Store, rows: pa.Table, machines: int, days: int) -> None:
         runs = [run_of(rows, machine, FIRST + timedelta(days=d, seconds=m), dice) for d in range(days)]
         folder = store.folder / f"date={FIRST:%Y-%m-%d}" / f"machine={file_name(machine)}"
         store.write(folder / f"{COMPACTED}{m:012x}.parquet", with_runs(pa.concat_tables(runs)), row_group_size=20_000)
+    write_index(store.folder / f"date={FIRST:%Y-%m-%d}")
 
 
 def fill_runs(store: Store, rows: pa.Table, count: int) -> None:

@@ -100,12 +100,18 @@ class Description:
         raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}")
 
 
-def descriptions() -> dict[str, Description]:
+def descriptions() -> Mapping[str, Description]:
     """Descriptions of all instruments by name; MPI instruments only if a program for an MPI library was built.
 
     Raises:
         MeshmarkError: The probe does not print a valid description.
     """
+    return _descriptions(*map(os.environ.get, ("MESHMARK_PROBE", "MESHMARK_COMM")))
+
+
+@cache
+def _descriptions(*_: str | None) -> Mapping[str, Description]:
+    """The descriptions with these values of the environment. Joins ask for them once a record."""
     known = _described(find_probe())
     for kind in KINDS:
         try:
@@ -156,7 +162,7 @@ def description(instrument: str) -> Description:
     Raises:
         UsageError: The instrument is unknown; the message lists the known ones.
     """
-    known = _described(find_probe())
+    known: Mapping[str, Description] = _described(find_probe())
     if instrument not in known:
         known = descriptions()
     if instrument not in known:

@@ -17,6 +17,7 @@ from meshmark.measure.repetitions import point_key, pool, same_plateaus
 from meshmark.measure.survey import last_run, load_run
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.store.machines import FACTS, machines
+from meshmark.store.newest import first_start, newest
 from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
 
@@ -99,8 +100,8 @@ class Sides:
         if "/" in name or Path(name).is_file() or (Path(name) / _RUN).is_file():
             return self._of_path(name, Path(name))
         machine, _, when = name.partition("@")
-        if rows := self._store.rows(machine=self._host if machine == HOST else machine):
-            return self._of_machine(name, rows, when)
+        if (side := self._of_machine(name, self._host if machine == HOST else machine, when)) is not None:
+            return side
         if rows := self._store.rows(run=name):
             return self._of_run(name, rows)
         if (self._runs / name / _RUN).is_file():
@@ -117,7 +118,7 @@ class Sides:
         """The model of a name; None if it is another's, such as a machine's of which the store has results."""
         if name.endswith(".toml") and Path(name).is_file():
             return find_machine(name)
-        if name not in machine_names() or Path(name).exists() or self._store.rows(machine=name):
+        if name not in machine_names() or Path(name).exists() or newest(self._store, name).rows:
             return None
         return find_machine(name)
 
@@ -146,10 +147,8 @@ class Sides:
         except MeshmarkError as why:
             raise UsageError(str(why).replace("import:", "compare:", 1), why.hint) from why
         _check_one_machine(name, (r for part in found.parts for r in part.records))
-        runs: dict[str, list[tuple[str, str, Record]]] = {}
-        for part in found.parts:
-            runs.setdefault(part.run, []).extend((part.run, part.step, r) for r in part.records)
-        return self._side(name, f"file {path.name}", latest(sorted(map(_pooled, runs.values()), key=_start)))
+        rows = [(part.run, part.step, r) for part in found.parts for r in part.records]
+        return self._side(name, f"file {path.name}", latest(_by_run(rows)))
 
     def _of_folder(self, name: str, folder: Path) -> Side:
         records, _, info = load_run(folder)
@@ -159,20 +158,20 @@ class Sides:
         _check_one_machine(name, (r for _, _, r in rows))
         return self._side(name, f"run {name}", _pooled(rows))
 
-    def _of_machine(self, name: str, rows: Sequence[tuple[str, str, Record]], when: str) -> Side:
-        by_run: dict[str, list[tuple[str, str, Record]]] = {}
-        for row in rows:
-            by_run.setdefault(row[0], []).append(row)
-        runs = sorted((_pooled(of) for of in by_run.values()), key=_start)
+    def _of_machine(self, name: str, machine: str, when: str) -> Side | None:
+        """The side of a machine; None if the store has no results of it."""
         if when == ALL:
-            return self._side(name, f"all of {_runs(len(runs))}", pool([_points(run) for run in runs]))
-        first = _start(runs[0])[:10]
-        if when and not (runs := [run for run in runs if _start(run)[: len(when)] <= when]):
-            raise UsageError(
-                f"compare: found no result up to '{quoted(when)}' in {quoted(name)}; the first is of {first}"
-            )
-        until = f" until {when}" if when else ""
-        return self._side(name, f"newest result of each point, of {_runs(len(runs))}{until}", latest(runs))
+            runs = _by_run(self._store.rows(machine=machine))
+            what = f"all of {_runs(len(runs))}"
+            return self._side(name, what, pool([_points(run) for run in runs])) if runs else None
+        found = newest(self._store, machine, when)
+        if found.rows:
+            until = f" until {when}" if when else ""
+            what = f"newest result of each point, of {_runs(found.runs)}{until}"
+            return self._side(name, what, latest(_by_run(found.rows)))
+        if when and (first := first_start(self._store, machine)):
+            raise UsageError(f"compare: found no result up to '{when}' in {quoted(name)}; the first is of {first[:10]}")
+        return None
 
     def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> Side:
         if not records:
@@ -224,6 +223,14 @@ def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:
 
 def _points(run: Sequence[Record]) -> list[Record]:
     return [r for r in run if not r.metric.endswith(MODE)]
+
+
+def _by_run(rows: Sequence[tuple[str, str, Record]]) -> list[list[Record]]:
+    """The results of each run, with its repetitions pooled, oldest run first."""
+    runs: dict[str, list[tuple[str, str, Record]]] = {}
+    for row in rows:
+        runs.setdefault(row[0], []).append(row)
+    return sorted(map(_pooled, runs.values()), key=_start)
 
 
 def _start(run: Sequence[Record]) -> str:

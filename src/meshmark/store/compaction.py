@@ -7,6 +7,7 @@ results, each once.
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Sequence
@@ -16,8 +17,8 @@ from typing import Final
 
 from meshmark.store.checks import FIRST, problem, read, read_problem, schema_problem
 from meshmark.store.columns import absence_of, record_of
-from meshmark.store.files import unlink
-from meshmark.store.layout import COMPACTED, MACHINES, Kept, kept
+from meshmark.store.files import unlink, write_file
+from meshmark.store.layout import COMPACTED, INDEX, MACHINES, Kept, kept, read_index
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
@@ -135,7 +136,22 @@ def _join(store: Store, before: str) -> tuple[int, int]:
         _write_joined(store, store.folder / f"date={date}" / machine, readable)
         unlink(readable)
         files += len(readable)
+    for date in sorted({date for date, _ in months}):
+        write_index(store.folder / f"date={date}")
     return files, bad
+
+
+def write_index(dated: Path) -> None:
+    """Write the runs of the compacted files of a date, which `layout.kept` reads.
+
+    Raises:
+        MeshmarkError: It cannot be written.
+    """
+    known = read_index(dated)
+    names = sorted(path for path in dated.glob(f"machine=*/{COMPACTED}*.parquet"))
+    found = {p.name: known.get(p.name) or runs_in(p) for p in names}
+    if found != known:
+        write_file(dated / INDEX, json.dumps(found).encode() + b"\n")
 
 
 def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:

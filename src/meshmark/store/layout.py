@@ -3,16 +3,19 @@
     date=2026-11-25/machine=n042/RUN.parquet              a finished run
     date=2026-11-25/machine=n042/RUN--STEP.parquet        a step of a run that is not finished, or was added to
     date=2026-11-01/machine=n042/compacted~….parquet      many runs of that month, made by compaction
+    date=2026-11-01/compacted.json                        the runs in each compacted file of the month
     machines/MACHINE--TIME.machine.parquet                a row of the table of machines
 
 The date is that in the name of the run, or else that of its first result. A step replaces the same step of its run, and
 a finished run replaces itself in a compacted file; both matter only if a writer was killed, or a step was added again.
+`compacted.json` spares a search for a run the files of all machines; those without an entry are read.
 Stores of the first version have `RUN--STEP.records.parquet`, `….absent.parquet` and `….machine.parquet` at the top.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +27,7 @@ from urllib.parse import quote
 
 COMPACTED: Final = "compacted~"  # which `file_name` never gives
 MACHINES: Final = "machines"
+INDEX: Final = "compacted.json"
 _DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
 
 
@@ -75,11 +79,28 @@ def kept(folder: Path, run: str = "", machine: str = "") -> list[Kept]:
     for dated in _folders(folder, "date="):
         if days is not None and dated.name not in days:
             continue
-        for of in _folders(dated, "machine="):
-            if machine and of.name != f"machine={file_name(machine)}":
-                continue
-            found += [one for one in _files(of) if one.run in {"", stem} or not run]
+        without = _files_without(dated, run) if run else frozenset()
+        for of in _folders(dated, "machine=") if not machine else [dated / f"machine={file_name(machine)}"]:
+            found += [one for one in _files(of) if (one.run in {"", stem} and one.path.name not in without) or not run]
     return sorted(found, key=lambda one: str(one.path))
+
+
+def read_index(dated: Path) -> dict[str, list[str]]:
+    """The runs in the compacted files of a date, by the name of the file; empty if the index cannot be read.
+
+    A run may have been removed from a file since.
+    """
+    try:
+        found = json.loads((dated / INDEX).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    sound = isinstance(found, dict) and all(isinstance(names, list) for names in found.values())
+    return found if sound else {}
+
+
+def _files_without(dated: Path, run: str) -> frozenset[str]:
+    """The names of the compacted files of a date that are known not to have a run."""
+    return frozenset(name for name, runs in read_index(dated).items() if run not in runs)
 
 
 def _folders(folder: Path, prefix: str) -> Iterator[Path]:
@@ -93,7 +114,11 @@ def _folders(folder: Path, prefix: str) -> Iterator[Path]:
 
 
 def _files(folder: Path) -> Iterator[Kept]:
-    with os.scandir(folder) as entries:
+    try:
+        entries = os.scandir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    with entries:
         for entry in entries:
             stem = entry.name.removesuffix(".parquet")
             if stem == entry.name or entry.name.startswith("."):

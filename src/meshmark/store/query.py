@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
 from meshmark.store.checks import read
-from meshmark.store.columns import MEASURED
+from meshmark.store.columns import MEASURED, POINT
 from meshmark.store.files import open_regular
 from meshmark.store.layout import Kept, file_name
 
@@ -72,9 +72,11 @@ def relation(files: Sequence[Kept], first: Mapping[str, Sequence[Path]]) -> tupl
         parts.append(text)
     # The start is in the provenance; JSON functions would fail the whole query on one invalid string.
     start = """nullif(regexp_extract(provenance, '"start": *"([^"]*)"', 1), '') AS start"""
+    types = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
+    columns = ", ".join(f'NULL::{types[of]} AS "{name}"' for name, of in POINT.items())  # all are in `conditions`
     for kind, more in (
-        ("records", f"*, '{MEASURED}' AS status, {start}"),
-        ("absent", "* EXCLUDE (kind), kind AS status"),
+        ("records", f"*, '{MEASURED}' AS status, {start}, {columns}"),
+        ("absent", f"* EXCLUDE (kind), kind AS status, {columns}"),
     ):
         if first[kind]:
             parts.append(f"SELECT {more} FROM read_parquet(?, union_by_name = true)")  # older files lack columns
@@ -92,8 +94,9 @@ def _replaced(files: Sequence[Kept]) -> list[str]:
     found = []
     for key in finished.keys() & steps.keys():
         found += [_SEPARATOR.join((str(finished[key]), *_run_and_step(one.path))) for one in steps[key]]
+    newer = {folder for folder, _ in (*finished, *steps)}
     for one in files:
-        if one.run:
+        if one.run or one.path.parent.name not in newer:
             continue
         for run in runs_in(one.path):
             key = one.path.parent.name, file_name(run)

@@ -31,7 +31,7 @@ from meshmark.store.checks import (
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
 from meshmark.store.files import ASIDE, read_json, unlink, write_file
-from meshmark.store.layout import MACHINES, Kept, date_of, file_name, kept
+from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
@@ -275,6 +275,11 @@ class Store:
         self.broken |= bad
         return []
 
+    def select(self, query: str, **equal: str) -> list[dict[str, Any]]:
+        """Rows of a query of the results whose columns match, see `rows`. It has `FROM {rows}`, whose conditions `AND`
+        continues."""
+        return self._select(query, equal, f"status = '{MEASURED}'")
+
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Run, step and record of the rows whose columns (run, step, machine, instrument, metric, source) match."""
         found = self._select("SELECT * FROM {rows}", equal, f"status = '{MEASURED}'")
@@ -412,4 +417,4 @@ def _every_file(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name != MEASURING)
         yield from (here / f for f in folders if f.endswith(".parquet"))
         # Temporary files are never read as data.
-        yield from (here / n for n in sorted(names) if n != MARKER and not ASIDE.fullmatch(n))
+        yield from (here / n for n in sorted(names) if n not in {MARKER, INDEX} and not ASIDE.fullmatch(n))

@@ -1,0 +1,73 @@
+"""The newest results of a machine, chosen by DuckDB, since parsing all records of a month takes seconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from meshmark.errors import UsageError, quoted
+from meshmark.store.columns import POINT, record_of
+from meshmark.store.record import OBSERVED, Record, RecordError
+from meshmark.store.store import Store
+
+# A patch that removes them; braces are doubled for `Store.select`.
+_UNOBSERVED: Final = json.dumps(dict.fromkeys(sorted(OBSERVED))).replace("{", "{{").replace("}", "}}")
+# Finer than the identity of a point: it may keep an older result of a point, but never loses the only one.
+_KEY: Final = ", ".join(
+    [
+        "source",
+        "instrument",
+        "metric",
+        *(name for name in POINT if name not in OBSERVED),
+        f"json_merge_patch(TRY_CAST(conditions AS JSON), '{_UNOBSERVED}')",
+    ]
+)
+_QUERY: Final = f"""
+    WITH found AS (SELECT *, row_number() OVER () AS place FROM {{rows}}),
+         runs AS (SELECT run, max(coalesce(start, '')) AS begun FROM found GROUP BY run),
+         counted AS (SELECT count(*) AS runs FROM runs WHERE {{when}})
+    SELECT found.*, counted.runs FROM found JOIN runs USING (run), counted WHERE {{when}}
+    QUALIFY begun = max(begun) OVER (PARTITION BY {_KEY}) ORDER BY place"""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The results of the newest run of each point, and perhaps older ones.
+
+    Attributes:
+        rows: Run, step and record, in the order of the files.
+        runs: The number of runs that they were chosen from.
+    """
+
+    rows: list[tuple[str, str, Record]]
+    runs: int
+
+
+def newest(store: Store, machine: str, until: str = "") -> Newest:
+    """The newest results of a machine.
+
+    Args:
+        until: Runs that began later are left out: the start of an ISO date and time; "": none.
+
+    Raises:
+        UsageError: `until` is none.
+    """
+    if not re.fullmatch("[0-9T:.Z-]*", until):
+        raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
+    when = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
+    found, runs = [], 0
+    for row in store.select(_QUERY.replace("{when}", when), machine=machine):
+        runs = row["runs"]
+        try:
+            found.append((row["run"], row["step"], record_of(row)))
+        except (RecordError, ValueError, TypeError) as why:
+            store.broken[store.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
+    return Newest(found, runs)
+
+
+def first_start(store: Store, machine: str) -> str:
+    """The start of the first run of a machine, ISO 8601; "" if unknown."""
+    rows = store.select("SELECT min(start) AS first FROM {rows}", machine=machine)
+    return str(rows[0]["first"] or "") if rows else ""
