@@ -1,0 +1,242 @@
+"""Experiments: the order of runs, what ends them, what they store, and how they resume, without programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.place.experiment import (
+    INTERRUPTED,
+    JOURNAL,
+    Experiment,
+    Outcome,
+    Plan,
+    Side,
+    conduct,
+    order,
+    outcomes,
+    records,
+    to_json,
+)
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+
+PLAN = Plan(
+    a="same",
+    b="N=2",
+    command=["./a.out", "--fast"],
+    seed=7,
+    budget_s=1000.0,
+    warmup=1,
+    max_pairs=100,
+    timeout_s=None,
+    margin=0.02,
+    pattern="",
+    metric="",
+    better="",
+    restore="",
+    run="experiment-1",
+    started="2026-11-25T10:00:00Z",
+)
+
+Make = Callable[[int, Side, int], Outcome]
+
+
+def machine(b: float = 1.0, noise: float = 0.01, fails: Callable[[int, Side], bool] = lambda *_: False) -> Make:
+    """A machine on which runs of A take 1 s, those of B `b`."""
+    rng = random.Random(1)
+
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        if fails(pair, side):
+            return Outcome(
+                pair=pair, side=side, position=position, value=None, elapsed_s=0.5, spent_s=0.5, reason="ended badly"
+            )
+        s = (b if side == "b" else 1.0) * math.exp(rng.gauss(0, noise))
+        return Outcome(pair=pair, side=side, position=position, value=s, elapsed_s=s, spent_s=s, user_s=s, system_s=0.0)
+
+    return run
+
+
+def conducted(folder: Path, run: Make, **changes: Any) -> Experiment:
+    return conduct(replace(PLAN, **changes), folder, run, lambda _: None)
+
+
+def test_the_order_is_that_of_a_fair_coin_and_the_same_for_the_same_seed() -> None:
+    first = [order(7, n)[0] for n in range(1000)]
+    assert first == [order(7, n)[0] for n in range(1000)] != [order(8, n)[0] for n in range(1000)]
+    assert 430 < first.count("a") < 570
+    changes = sum(x != y for x, y in pairwise(first))
+    assert 430 < changes < 570
+
+
+@pytest.mark.parametrize(
+    ("b", "word", "best", "why"),
+    [
+        (1.1, "higher", "a", "the interval excludes equality"),
+        (0.9, "lower", "b", "the interval excludes equality"),
+        (1.0, "tie", None, "the interval lies within the margin"),
+    ],
+)
+def test_it_stops_when_it_can_tell(tmp_path: Path, b: float, word: str, best: str | None, why: str) -> None:
+    found = conducted(tmp_path, machine(b))
+    assert (found.word(), found.best(), found.stopped) == (word, best, why)
+    low, high = found.interval() or (0.0, 0.0)
+    assert low < b < high and 8 <= len(found.pairs) < 60
+
+
+def test_of_a_figure_of_which_more_is_better_the_higher_one_is_best(tmp_path: Path) -> None:
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        return replace(machine(1.2)(pair, side, position), unit="1", better="higher")
+
+    found = conducted(tmp_path, run, pattern="x", better="higher")
+    assert (found.word(), found.best()) == ("higher", "b")
+
+
+def test_the_warm_up_pair_does_not_count(tmp_path: Path) -> None:
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        found = machine()(pair, side, position)
+        return replace(found, value=100.0, elapsed_s=100.0) if pair == 0 and side == "a" else found
+
+    found = conducted(tmp_path, run, max_pairs=5)
+    assert len(found.pairs) == 5 and found.runs == {"a": 6, "b": 6}
+    assert all(0.5 < r < 2 for r in found.ratios)
+
+
+def test_the_budget_ends_it_before_a_pair_that_would_exceed_it(tmp_path: Path) -> None:
+    found = conducted(tmp_path, machine(noise=0.2), budget_s=11.0)
+    assert found.stopped == "the budget ended" and found.spent_s <= 11.5 and 3 <= len(found.pairs) <= 5
+    assert found.word() == "not distinguishable" and found.interval() is None
+
+
+def test_a_setting_that_fails_at_once_is_an_error_and_can_be_remedied(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError, match=r"^B: ended badly$"):
+        conducted(tmp_path, machine(fails=lambda pair, side: side == "b"))
+    assert conducted(tmp_path, machine(1.2)).word() == "higher"
+
+
+def test_a_missing_figure_in_the_first_run_is_a_usage_error(tmp_path: Path) -> None:
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        return replace(machine()(pair, side, position), value=None, reason="--pattern: found no match in the output")
+
+    with pytest.raises(UsageError, match="--pattern: found no match"):
+        conducted(tmp_path, run)
+
+
+def test_pairs_with_a_failed_run_do_not_count_and_are_reported(tmp_path: Path) -> None:
+    found = conducted(tmp_path, machine(1.2, fails=lambda pair, side: side == "b" and pair in {3, 5}))
+    answer = to_json(found)
+    assert found.word() == "higher" and answer["failed"] == {"a": 0, "b": 2}
+    assert answer["failed_share"] == 2 / answer["runs"] and answer["failure"] == "B: ended badly"
+    assert len(found.pairs) == found.next_pair - 3  # warm-up and the two
+
+
+def test_pairs_that_keep_failing_end_it(tmp_path: Path) -> None:
+    found = conducted(tmp_path, machine(noise=0.3, fails=lambda pair, side: pair >= 4))
+    assert found.stopped == "3 pairs in a row failed" and len(found.pairs) == 3
+
+
+def test_runs_whose_records_differ_from_those_of_the_first_are_failures(tmp_path: Path) -> None:
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        return replace(machine(1.2)(pair, side, position), points=3 if pair != 4 else 2)
+
+    answer = to_json(conducted(tmp_path, run))
+    assert "found 2 values in s, the first run had 3 in s" in answer["failure"]
+
+
+# ------------------------------------------------------------------ journal
+
+
+def test_an_interrupted_experiment_resumes_with_the_same_result(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    whole = conducted(tmp_path / "whole", machine(1.05, noise=0.03))
+    times = {(o.pair, o.side): o for o in outcomes(tmp_path / "whole" / JOURNAL)}
+    left = 9
+
+    def run(pair: int, side: Side, position: int) -> Outcome:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt
+        return times[pair, side]
+
+    first = conducted(tmp_path, run)
+    assert first.stopped == INTERRUPTED and len(first.pairs) == 3
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"type": "run", "pair": 4, "si')  # killed while it wrote
+    left = 1000
+    again = conducted(tmp_path, run)
+    assert again.ratios == whole.ratios and again.word() == whole.word() == "higher"
+    # The pair that was interrupted after its first run is repeated as a whole, so its time counts twice.
+    assert again.runs["a"] + again.runs["b"] == 1 + whole.runs["a"] + whole.runs["b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ('{"type": "run"}', "line 1 is not a run"),
+        ("[]", "line 1 is not a run"),
+        ("no JSON", "line 1 is not a run"),
+        (json.dumps({**asdict(machine()(0, "a", 0)), "value": -1.0}), "line 1 is not a run"),
+        (json.dumps({**asdict(machine()(0, "a", 0)), "side": "c"}), "line 1 is not a run"),
+        (json.dumps(asdict(machine()(0, order(7, 0)[1], 0))), "belongs to another plan"),
+    ],
+)
+def test_a_journal_of_something_else_is_one_line(tmp_path: Path, line: str, why: str) -> None:
+    (tmp_path / JOURNAL).write_text(line + "\n")
+    with pytest.raises(MeshmarkError, match=why):
+        conducted(tmp_path, machine())
+
+
+def test_a_plan_survives_its_file_and_another_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"found no experiment\.json"):
+        Plan.load(tmp_path)
+    PLAN.save(tmp_path)
+    assert Plan.load(tmp_path) == PLAN
+    (tmp_path / "experiment.json").write_text('{"a": "same"}')
+    with pytest.raises(MeshmarkError, match="not a plan of an experiment"):
+        Plan.load(tmp_path)
+
+
+# ------------------------------------------------------------------ records
+
+
+def test_records_hold_all_samples_with_their_setting_and_the_interval_of_any_time(tmp_path: Path) -> None:
+    found = conducted(tmp_path, machine(1.1))
+    made = records(found, "n1", "experiment …", "0.1.0")
+    assert [(r.metric, r.conditions.get("setting")) for r in made] == [
+        *((metric, setting) for setting in ("same", "N=2") for metric in ("elapsed", "user", "system")),
+        ("ratio", None),
+    ]
+    assert {len(r.samples) for r in made} == {len(found.pairs)}
+    ratio = made[-1]
+    assert (ratio.better, ratio.unit, ratio.bounds) == ("none", "1", found.interval())
+    assert ratio.provenance["seed"] == 7 and ratio.provenance["verdict"] == "higher"
+    assert [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in made] == made
+    store = Store(tmp_path / "store")
+    store.add("experiment-1", "experiment", made)
+    store.finish("experiment-1")
+    assert len(store.query(run="experiment-1", instrument="experiment")) == len(made)
+
+
+def test_equal_settings_are_two_points_and_other_machines_have_their_name(tmp_path: Path) -> None:
+    same = conducted(tmp_path, machine(noise=0.001), b="same")
+    assert [r.conditions.get("side") for r in records(same, "n1", "", "")] == ["A"] * 3 + ["B"] * 3 + [None]
+    there = Experiment(replace(PLAN, b="ssh:n2"))
+    there.pairs = same.pairs
+    assert [r.machine for r in records(there, "n1", "", "")] == ["n1"] * 3 + ["n2"] * 3 + ["n1"]
+
+
+def test_without_a_pair_there_are_no_records_and_no_verdict() -> None:
+    found = Experiment(PLAN)
+    assert records(found, "n1", "", "") == []
+    answer = to_json(found)
+    assert answer["ratio"] is None and answer["verdict"] == "not distinguishable" and answer["failed_share"] == 0
