@@ -19,6 +19,7 @@ from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
+from meshmark.cli.export import register as register_export
 from meshmark.cli.experiment import register as register_experiment
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
@@ -55,7 +56,7 @@ SECTIONS: Final = {
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
-    "Results and help": ("store", "completion", "version", "help"),
+    "Results and help": ("export", "store", "completion", "version", "help"),
 }
 
 
@@ -91,6 +92,7 @@ app.add_typer(load_app, name="load")
 register_measure(app)
 register_survey(app)
 register_compare(app)
+register_export(app)
 register_experiment(app)
 register_claims(app)
 register_completion(app)

@@ -1,0 +1,119 @@
+"""`meshmark export`: the results of a machine in the formats of other tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshmark.cli.completion import beginning, compared, instruments
+from meshmark.cli.console import print_rows, say, say_broken
+from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.errors import UsageError
+from meshmark.values.paths import data_home
+
+_LIST = "formats"
+
+
+def register(app: typer.Typer) -> None:
+    app.command("export")(export)
+
+
+def _formats(incomplete: str) -> Iterable[tuple[str, str]]:
+    from meshmark.compare.exports.formats import FORMATS
+
+    return beginning({**{f.name: f.summary for f in FORMATS.values()}, _LIST: "list them"}, incomplete)
+
+
+def export(
+    form: Annotated[
+        str, typer.Argument(metavar="FORMAT", help=f"a format, or `{_LIST}` to list them", autocompletion=_formats)
+    ] = "",
+    side: Annotated[
+        str,
+        typer.Argument(
+            metavar="SIDE",
+            help="host, latest, a machine of the store (MACHINE, MACHINE@DATE, MACHINE@all), a run, a run folder or a "
+            "file of results",
+            autocompletion=compared,
+        ),
+    ] = "host",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="file to write [standard output]", show_default=False, callback=in_folder),
+    ] = None,
+    topology: Annotated[
+        str,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="capture, hwloc XML or synthetic topology of the machine [this host, if the results are its own]",
+            show_default=False,
+        ),
+    ] = "",
+    flagged: Annotated[bool, typer.Option("--flagged", help="export flagged results, too")] = False,
+    instrument: Annotated[
+        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
+    ] = "",
+    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    listed: Annotated[bool, typer.Option("--list", help="list the formats")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the results of a machine in the format of another tool.
+
+    example: meshmark export hwloc-xml -o n042.xml
+    """
+    from meshmark.compare.exports.base import NEEDS, Material, machine_of
+    from meshmark.compare.exports.formats import FORMATS, format_of, write
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.files import write_text
+    from meshmark.store.store import Store
+
+    if listed or form == _LIST:
+        rows = [
+            {"format": f.name, "needs": NEEDS[f.needs] if f.write else "a recording", "what": f.summary}
+            for f in FORMATS.values()
+        ]
+        print_rows(rows, as_json)
+        return
+    if not form:
+        raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
+    chosen = format_of(form)
+    kept, host = Store(store or data_home() / "store"), host_id()
+    found = Sides(kept, data_home() / "runs", host).find(side)
+    wanted = [r for r in found.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
+    if not wanted:
+        asked = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]
+        raise UsageError(f"export: found no result of {', '.join(asked)} in {side}", f"meshmark export {form} {side}")
+    rows_of = []
+    if chosen.needs == "history":
+        rows_of = [
+            row
+            for row in kept.rows(machine=found.machine)
+            if instrument in {"", row[2].instrument} and metric in {"", row[2].metric}
+        ]
+    say_broken(kept)
+    material = Material(
+        side=replace(found, records=wanted),
+        opened=machine_of(found, topology, host),
+        rows=rows_of,
+        flagged=flagged,
+    )
+    text = write(form, material)
+    for note in [*material.notes, *material.left_out()]:
+        say(f"note: {note}")
+    if as_json:
+        notes = [*material.notes, *material.left_out()]
+        text = json.dumps({"format": form, "machine": found.machine, "text": text, "notes": notes}) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+        say(f"meshmark: wrote {output}")

@@ -1,0 +1,1 @@
+"""Writes what was measured on a machine in the formats of other tools."""

@@ -1,0 +1,207 @@
+"""What every export gets, and how it states what it leaves out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
+from xml.dom.minidom import getDOMImplementation
+from xml.etree import ElementTree
+
+from meshmark.compare.sides import Side
+from meshmark.errors import AbsentError, UsageError, quoted
+from meshmark.machine.capture import Opened, open_machine
+from meshmark.machine.hwloc import from_hwloc_xml, lstopo
+from meshmark.machine.topology import Topology
+from meshmark.store.record import Record, Scalar
+from meshmark.values.units import plain
+
+Row = tuple[str, str, Record]  # run, step
+Needs = Literal["", "topology", "hwloc", "history"]
+NEEDS: Final[Mapping[Needs, str]] = {
+    "": "results",
+    "topology": "results, topology",
+    "hwloc": "results, topology from hwloc",
+    "history": "runs in the store",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Material:
+    """The results of a machine, and its topology.
+
+    Attributes:
+        opened: The machine, if its topology is known.
+        rows: All stored results of the machine; only for exports of its history.
+        flagged: Whether flagged results are exported.
+        notes: What the export assumes, one sentence each; `left_out` adds what it omits.
+    """
+
+    side: Side
+    opened: Opened | None = None
+    rows: Sequence[Row] = ()
+    flagged: bool = False
+    notes: list[str] = field(default_factory=list)
+    _omitted: dict[int, str] = field(default_factory=dict)  # by identity of the record: a reason counts it once
+
+    @property
+    def topology(self) -> Topology:
+        """The machine's topology.
+
+        Raises:
+            UsageError: It is unknown.
+        """
+        if self.opened is None:
+            raise UsageError(
+                f"export: found no topology of {quoted(self.side.machine)}, which is not this host",
+                "--topology FILE, which `meshmark machine capture FILE` writes on that machine, or its hwloc XML",
+            )
+        return self.opened.topology
+
+    def hwloc_xml(self) -> bytes:
+        """The topology as hwloc describes it, checked.
+
+        Raises:
+            UsageError: The topology is unknown, or the capture has no hwloc XML.
+            MachineError: hwloc's description cannot be read.
+            AbsentError: hwloc is not installed.
+        """
+        topology = self.topology
+        assert self.opened is not None
+        data = self.opened.hwloc_xml
+        if data is None and self.opened.label != "host":
+            raise UsageError(
+                f"--topology: {quoted(self.opened.what)} has no hwloc XML, which this format extends",
+                "lstopo FILE.xml on that machine, and --topology FILE.xml",
+            )
+        data = data if data is not None else lstopo("--no-io")
+        found = from_hwloc_xml(data)  # refuses entities and other formats
+        if {n.os_index for n in found.nodes} != {n.os_index for n in topology.nodes}:
+            self.notes.append("hwloc lists other NUMA nodes than the Linux kernel; those of hwloc are used")
+        return data
+
+    def take(self, instrument: str, *metrics: str) -> list[Record]:
+        """The results of an instrument that may be exported, without modes; the others are counted as left out."""
+        found = [r for r in self.side.points if r.instrument == instrument and (not metrics or r.metric in metrics)]
+        return self.usable(found)
+
+    def usable(self, records: Sequence[Record]) -> list[Record]:
+        """Those without flags, or all with `flagged`."""
+        kept = []
+        for r in records:
+            if r.flags and not self.flagged:
+                self.omit(r, f"flagged ({', '.join(sorted(r.flags))}); --flagged exports them")
+            else:
+                kept.append(r)
+        return kept
+
+    def omit(self, record: Record, reason: str) -> None:
+        """Count a result as left out."""
+        self._omitted.setdefault(id(record), reason)
+
+    def left_out(self) -> list[str]:
+        """What is left out, a line for each reason."""
+        counts = Counter(self._omitted.values())
+        return [f"left out {n} result{'s' * (n != 1)}: {reason}" for reason, n in counts.items()]
+
+    def about(self, name: str) -> list[str]:
+        """Where the numbers come from, for the head of a file."""
+        sources = sorted({r.source for r in self.side.points})
+        return [
+            f"Written by meshmark export {name}",
+            f"Machine {self.side.machine}, source {', '.join(sources)}, {self.side.what}, "
+            f"newest result {self.side.start or 'of unknown time'}",
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format to write.
+
+    Attributes:
+        write: Makes its text; None if another command writes it, which `instead` names.
+        suffix: Usual end of its files.
+    """
+
+    name: str
+    summary: str
+    write: Callable[[Material], str] | None
+    needs: Needs = ""
+    instead: str = ""
+    suffix: str = ".txt"
+
+
+def machine_of(side: Side, topology: str, host: str) -> Opened | None:
+    """The machine of a side: the file `topology` if one is given, or this host; None if its topology is unknown.
+
+    Args:
+        topology: Capture, hwloc XML, synthetic description of hwloc, `host`, or "".
+        host: Id of this machine.
+
+    Raises:
+        UsageError: The file is a capture of another machine.
+        MachineError: The file cannot be read.
+        AbsentError: A synthetic description needs hwloc, which is not installed.
+    """
+    if not topology:
+        return open_machine() if side.machine == host else None
+    opened = open_machine(topology)
+    about = opened.facts.get("machine")
+    found = about.get("id") if isinstance(about, Mapping) else None
+    if isinstance(found, str) and found != side.machine:
+        raise UsageError(
+            f"--topology: found that of {quoted(found)}; the results are of {quoted(side.machine)}",
+            f"meshmark machine show {quoted(topology)}",
+        )
+    return opened
+
+
+def nothing(what: str, *commands: str) -> AbsentError:
+    """The error if nothing is there to export; the hint is the commands that measure it."""
+    return AbsentError(f"export: found no measured {what}", "; ".join(commands))
+
+
+def shown(record: Record) -> str:
+    """A value with its interval and flags: `94.3 ns (95 %: 93.9 ns – 95.1 ns)`."""
+    bounds, count = record.bounds, len(record.samples)
+    low_high = f" (no interval: {count} sample{'s' * (count != 1)})"
+    if bounds:
+        low_high = f" (95 %: {plain(bounds[0], record.unit)} – {plain(bounds[1], record.unit)})"
+    flags = f" [{', '.join(sorted(record.flags))}]" if record.flags else ""
+    return f"{plain(record.value, record.unit)}{low_high}{flags}"
+
+
+def words(conditions: Mapping[str, Scalar]) -> str:
+    """Conditions as words: `kernel read, footprint 1 GiB`."""
+    texts = []
+    for name, value in conditions.items():
+        if value is None or value == "":
+            continue
+        is_size = name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool)
+        shown_value = plain(float(value), "B") if is_size else str(value)
+        texts.append(f"{name.removesuffix('_bytes').replace('_', ' ')} {shown_value}")
+    return ", ".join(texts)
+
+
+def commented(lines: Sequence[str], mark: str = "# ") -> list[str]:
+    """Lines as comments."""
+    return [f"{mark}{' '.join(line.split())}" for line in lines]
+
+
+def xml_text(root: ElementTree.Element, about: Sequence[str] = (), doctype: tuple[str, str] | None = None) -> str:
+    """A document, indented, with comments at its head.
+
+    Args:
+        doctype: Name of the root and address of its DTD.
+    """
+    for line in reversed(about):
+        root.insert(0, ElementTree.Comment(f" {line.replace('--', '- -')} "))
+    ElementTree.indent(root)
+    body = ElementTree.tostring(root, encoding="unicode")
+    head = ["<?xml version='1.0' encoding='UTF-8'?>"]
+    if doctype is not None:
+        implementation = getDOMImplementation()
+        assert implementation is not None
+        head.append(implementation.createDocumentType(doctype[0], None, doctype[1]).toxml())
+    return "\n".join([*head, body, ""])

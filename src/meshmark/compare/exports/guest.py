@@ -1,0 +1,259 @@
+"""Virtual machines whose memory is declared as measured: QEMU, libvirt and Proxmox VE.
+
+Source:
+    QEMU, qemu-options and hw/core/numa.c: bandwidth in whole MiB/s, distances up to 254, 16 bits for each entry of the
+    HMAT, in a unit common to all entries.
+    libvirt, formatdomain: cputune, numatune, numa cells with distances. Proxmox VE, qm.conf: affinity, numaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+from xml.etree import ElementTree
+
+from meshmark.compare.exports.base import Format, Material, commented, nothing, shown, xml_text
+from meshmark.compare.exports.matrix import (
+    Matrix,
+    bandwidths,
+    distances,
+    latencies,
+    latency_command,
+)
+from meshmark.machine.topology import Node, Topology
+from meshmark.machine.tree import format_list
+from meshmark.store.record import Record
+
+_HMAT_MAX: Final = 65534  # of an entry, in units of the table
+_NODE_MIB: Final = 1024  # memory of a node of a guest, unless the machine's is smaller
+_MIB: Final = 2**20
+
+
+def unit_of(values: Sequence[float]) -> int:
+    """The smallest power of two whose multiples, up to 65534 of them, reach all values."""
+    unit = 1
+    while max(values, default=0) / unit > _HMAT_MAX:
+        unit *= 2
+    return unit
+
+
+def qemu(material: Material) -> str:
+    """Options of QEMU, one a line, for a guest with the nodes of this machine.
+
+    Raises:
+        AbsentError: No latency of a memory was measured.
+    """
+    topology = material.topology
+    latency, bandwidth = latencies(material), bandwidths(material)
+    if not latency.cells:
+        raise nothing("latency of a memory", latency_command(topology))
+    nodes = topology.nodes
+    lines = commented(
+        [
+            *material.about("qemu"),
+            f"Latency measured: {latency.conditions}",
+            *([f"Bandwidth measured: {bandwidth.conditions}"] if bandwidth.cells else []),
+            f"Use: qemu-system-x86_64 $(grep -v '^#' FILE) …; {_NODE_MIB} MiB of memory per node are a placeholder",
+        ]
+    )
+    filled = [n.memory_bytes != 0 for n in nodes]
+    lines += ["-machine q35,hmat=on", f"-m {_NODE_MIB * sum(filled)}M", *_cpu_options(topology)]
+    for i, node in enumerate(nodes):
+        memory = f",memdev=m{i}" if filled[i] else ""
+        if filled[i]:
+            lines.append(f"-object memory-backend-ram,id=m{i},size={_NODE_MIB}M")
+        lines.append(f"-numa node,nodeid={i}{memory},initiator={_initiator(material, latency, node)}")
+    lines += _cpu_nodes(topology)
+    lines += _dist(material, latency, nodes)
+    at = {node.os_index: i for i, node in enumerate(nodes)}
+    table = "hierarchy=memory,data-type=access"
+    for (a, b), record in latency.cells.items():
+        lines.append(f"# node {a} to {b}: {shown(record)}")
+        value = max(1, round(record.value * 1e9))
+        lines.append(f"-numa hmat-lb,initiator={at[a]},target={at[b]},{table}-latency,latency={value}")
+    unit = unit_of([r.value / _MIB for r in bandwidth.cells.values()])
+    for (a, b), record in bandwidth.cells.items():
+        lines.append(f"# node {a} to {b}: {shown(record)}")
+        value = max(1, round(record.value / _MIB / unit)) * unit
+        lines.append(f"-numa hmat-lb,initiator={at[a]},target={at[b]},{table}-bandwidth,bandwidth={value}M")
+    if not bandwidth.cells:
+        material.notes.append("no bandwidth from a node to a memory was measured; the guest's HMAT has latency only")
+    elif unit > 1:
+        material.notes.append(f"bandwidth is rounded to {unit} MiB/s: the HMAT has 16 bits for each entry")
+    if [n.os_index for n in nodes] != list(range(len(nodes))):
+        numbers = ", ".join(f"{n.os_index} is {i}" for i, n in enumerate(nodes))
+        material.notes.append(f"QEMU numbers nodes from 0: node {numbers}")
+    return "\n".join(lines) + "\n"
+
+
+def _even(topology: Topology) -> tuple[int, int] | None:
+    """Cores of a node and threads of a core, if they are the same everywhere."""
+    cores: dict[int, int] = {}
+    threads = {len(c.cpus) for c in topology.cores}
+    for core in topology.cores:
+        node = topology.node_of(core.cpus[0])
+        if node is None:
+            return None
+        cores[node] = cores.get(node, 0) + 1
+    return (next(iter(cores.values())), threads.pop()) if len(threads) == 1 and len(set(cores.values())) == 1 else None
+
+
+def _cpu_options(topology: Topology) -> list[str]:
+    cpus = len(topology.cpus)
+    if (even := _even(topology)) is not None:
+        cores, threads = even
+        return [f"-smp {cpus},sockets={cpus // cores // threads},cores={cores},threads={threads}"]
+    return [f"-smp {cpus},sockets={cpus},cores=1,threads=1"]
+
+
+def _cpu_nodes(topology: Topology) -> list[str]:
+    """The node of each socket of the guest: of each node's CPUs, or of each CPU."""
+    at = {node.os_index: i for i, node in enumerate(topology.nodes)}
+    if _even(topology) is not None:
+        own = [n for n in topology.nodes if n.cpus]
+        return [f"-numa cpu,node-id={at[n.os_index]},socket-id={socket}" for socket, n in enumerate(own)]
+    homes = [c.node for n in topology.nodes for c in topology.cpus if c.node == n.os_index]
+    return [f"-numa cpu,node-id={at[n]},socket-id={i}" for i, n in enumerate(homes) if n is not None]
+
+
+def _initiator(material: Material, latency: Matrix, node: Node) -> int:
+    """Index of the node whose CPUs are nearest, by measured latency; a node with CPUs is its own."""
+    nodes = material.topology.nodes
+    at = {n.os_index: i for i, n in enumerate(nodes)}
+    if node.cpus:
+        return at[node.os_index]
+    near = [(r.value, a) for (a, b), r in latency.cells.items() if b == node.os_index]
+    if near:
+        return at[min(near)[1]]
+    first = next(i for i, n in enumerate(nodes) if n.cpus)
+    material.notes.append(f"node {node.os_index} has no CPUs and no measured latency: node {first} is its initiator")
+    return first
+
+
+def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[str]:
+    found = distances(latency, [n.os_index for n in nodes])
+    if found is None:
+        material.notes.append("no distances: latency was not measured for all pairs; QEMU takes 10 and 20")
+        return []
+    if any((n.os_index, n.os_index) not in latency.cells for n in nodes):
+        material.notes.append("distances from nodes without CPUs are assumed to be those of the opposite direction")
+    return [
+        f"-numa dist,src={i},dst={j},val={found[a.os_index, b.os_index]}"
+        for i, a in enumerate(nodes)
+        for j, b in enumerate(nodes)
+        if i != j
+    ]
+
+
+def libvirt(material: Material) -> str:
+    """Parts of a libvirt domain: a guest that has this machine's CPUs and nodes, one to one.
+
+    Raises:
+        AbsentError: No latency of a memory was measured.
+    """
+    topology = material.topology
+    latency = latencies(material)
+    if not latency.cells:
+        raise nothing("latency of a memory", latency_command(topology))
+    nodes = topology.nodes
+    cpus = [c.os_index for c in topology.cpus]
+    at = {cpu: i for i, cpu in enumerate(cpus)}
+    domain = ElementTree.Element("domain")
+    total = sum(map(_kib, nodes))
+    ElementTree.SubElement(domain, "memory", unit="KiB").text = str(total)
+    ElementTree.SubElement(domain, "vcpu", placement="static").text = str(len(cpus))
+    tune = ElementTree.SubElement(domain, "cputune")
+    for cpu in cpus:
+        ElementTree.SubElement(tune, "vcpupin", vcpu=str(at[cpu]), cpuset=str(cpu))
+    numatune = ElementTree.SubElement(domain, "numatune")
+    ElementTree.SubElement(numatune, "memory", mode="strict", nodeset=format_list([n.os_index for n in nodes]))
+    for i, node in enumerate(nodes):
+        ElementTree.SubElement(numatune, "memnode", cellid=str(i), mode="strict", nodeset=str(node.os_index))
+    numa = ElementTree.SubElement(ElementTree.SubElement(domain, "cpu", mode="host-passthrough"), "numa")
+    found = distances(latency, [n.os_index for n in nodes])
+    for i, node in enumerate(nodes):
+        cell = ElementTree.SubElement(numa, "cell", id=str(i), memory=str(_kib(node)), unit="KiB")
+        if node.cpus:
+            cell.set("cpus", format_list([at[c] for c in node.cpus]))
+        if found is None:
+            continue
+        sibling = ElementTree.SubElement(cell, "distances")
+        for j, other in enumerate(nodes):
+            ElementTree.SubElement(sibling, "sibling", id=str(j), value=str(found[node.os_index, other.os_index]))
+    if found is None:
+        material.notes.append("no distances: latency was not measured for all pairs of nodes")
+    material.notes.append("memory is all that a node has, or 1 GiB if that is unknown; leave some to the host")
+    about = [*material.about("libvirt"), f"Latency measured: {latency.conditions}"]
+    return xml_text(domain, [*about, *(f"node {a} to {b}: {shown(r)}" for (a, b), r in latency.cells.items())])
+
+
+def _kib(node: Node) -> int:
+    return (node.memory_bytes if node.memory_bytes is not None else _NODE_MIB * _MIB) // 1024
+
+
+def proxmox(material: Material) -> str:
+    """Lines of a Proxmox VE guest's configuration for each node and each group of CPUs that share a last-level cache.
+
+    Raises:
+        AbsentError: No latency of a memory was measured.
+    """
+    topology = material.topology
+    latency = latencies(material)
+    if not latency.cells:
+        raise nothing("latency of a memory", latency_command(topology))
+    last = max((c.level for c in topology.caches), default=0)
+    shared = sorted({c.cpus for c in topology.caches if c.level == last and c.kind != "instruction"})
+    head = [
+        *material.about("proxmox"),
+        f"Latency measured: {latency.conditions}",
+        "One group of lines for a guest, in /etc/pve/qemu-server/ID.conf; numa0 has the placeholders CPUS and MIB",
+    ]
+    lines = commented(head)
+    for node in topology.nodes:
+        if not node.cpus:
+            continue
+        order = _nearest(latency, node.os_index)
+        lines += commented([f"node {node.os_index}: " + ", ".join(f"node {n} {shown(r)}" for n, r in order.items())])
+        spill = [n for n in order if n != node.os_index]
+        if spill:
+            near = [c for n in [node.os_index, *spill] for c in _cpus_of(topology, n)]
+            lines += commented([f"CPUs by distance: {','.join(map(str, near))}"])
+        lines += [f"affinity: {format_list(node.cpus)}", "numa: 1"]
+        lines.append(f"numa0: cpus=0-CPUS,hostnodes={node.os_index},memory=MIB,policy=bind")
+        groups = [cpus for cpus in shared if set(cpus) < set(node.cpus)]
+        for cpus in groups if len(groups) > 1 else []:
+            lines += [f"# CPUs of node {node.os_index} that share an L{last} cache", f"affinity: {format_list(cpus)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _nearest(latency: Matrix, node: int) -> Mapping[int, Record]:
+    found = {b: r for (a, b), r in latency.cells.items() if a == node}
+    return dict(sorted(found.items(), key=lambda item: item[1].value))
+
+
+def _cpus_of(topology: Topology, node: int) -> tuple[int, ...]:
+    return next((n.cpus for n in topology.nodes if n.os_index == node), ())
+
+
+FORMATS: Final = [
+    Format(
+        name="qemu",
+        summary="QEMU options of a guest with these nodes, distances and HMAT",
+        write=qemu,
+        needs="topology",
+    ),
+    Format(
+        name="libvirt",
+        summary="CPU pinning, memory nodes and distances of a libvirt domain",
+        write=libvirt,
+        needs="topology",
+        suffix=".xml",
+    ),
+    Format(
+        name="proxmox",
+        summary="CPU affinity of Proxmox VE guests, by measured distance",
+        write=proxmox,
+        needs="topology",
+        suffix=".conf",
+    ),
+]

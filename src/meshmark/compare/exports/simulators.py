@@ -1,0 +1,191 @@
+"""Inputs of simulators: curves of Mess, and platforms of SimGrid.
+
+Source:
+    Mess 2.0, processed/memory_curves.csv: percent of reads, GB/s (10^9 bytes), ns.
+    SimGrid, platform.dtd version 4.1: hosts, links and routes of a zone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Final
+from xml.etree import ElementTree
+
+from meshmark.compare.exports.base import Format, Material, nothing, shown, words, xml_text
+from meshmark.compare.exports.matrix import Matrix, bandwidths, line_latencies, node_of
+from meshmark.measure.repetitions import point_key
+from meshmark.store.record import Record, median
+
+_DTD: Final = "https://simgrid.org/simgrid.dtd"
+_ONE_CORE: Final = ("peak", "dgemm")  # instruments whose rate of one thread is the speed of a core, the first first
+
+
+# ------------------------------------------------------------------ Mess
+
+
+def mess(material: Material) -> str:
+    """Curves of latency against bandwidth, as CSV, by share of reads; each point has the conditions of our records.
+
+    Raises:
+        AbsentError: No latency was measured under load.
+    """
+    latency: dict[str, Record] = {}
+    bandwidth: dict[str, Record] = {}
+    for r in material.take("loaded", "load_latency", "bandwidth_net"):
+        found = latency if r.metric == "load_latency" else bandwidth
+        found[json.dumps(json.loads(point_key(r))[1:])] = r
+    curves: dict[str, list[str]] = {}
+    for key in latency.keys() & bandwidth.keys():
+        curves.setdefault(_curve(latency[key]), []).append(key)
+    if not curves:
+        raise nothing("latency under load", "meshmark measure loaded --mode paced --threads all --read-share 1,0.5")
+    # One machine has one family of curves: that with the highest bandwidth, which is that of all threads.
+    best = max(curves, key=lambda c: (median([len(curves[c])]) > 2, max(bandwidth[k].value for k in curves[c]), c))
+    for curve, keys in curves.items():
+        if curve != best:
+            for r in (of[k] for k in keys for of in (latency, bandwidth)):
+                material.omit(r, "points of another curve (mode, threads, memory node, pages)")
+    material.notes.append(f"curve: {best}")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["read_pct_rounded", "pause", "bandwidth_mean", "latency_mean"])
+    rows = []
+    for key in curves[best]:
+        c = latency[key].conditions
+        reads = c.get("read_share")
+        share = 100 * float(reads) if isinstance(reads, int | float) else 100.0
+        pause = c.get("injected_pause", c.get("pause", 0))
+        rows.append((-share, bandwidth[key].value, pause, latency[key].value))
+    for share, rate, pause, time in sorted(rows, key=lambda row: row[:2]):
+        writer.writerow([f"{-share:g}", pause, f"{rate / 1e9:.6g}", f"{time * 1e9:.6g}"])
+    return out.getvalue()
+
+
+def _curve(record: Record) -> str:
+    """What the points of a family of curves have in common, in words."""
+    names = ("source", "mode", "threads", "memory_node", "footprint_bytes", "pages", "statistic")
+    of = {"source": record.source, **record.conditions}
+    return words({name: of[name] for name in names if name in of})
+
+
+# ------------------------------------------------------------------ SimGrid
+
+
+def simgrid(material: Material) -> str:
+    """A platform of a zone: every core a host, every memory node a router, links between them.
+
+    A route between two cores of a node has the link of each core and the bus of the node; one between nodes also the
+    link of both nodes. A core's link has half of the latency of a line's transfer within a node, a link between nodes
+    what a transfer between them takes longer.
+
+    Raises:
+        AbsentError: The speed of a core, the latency of lines or the bandwidth of a node was not measured.
+    """
+    topology = material.topology
+    home = node_of(topology)
+    cores = {core.cpus[0]: home[core.cpus[0]] for core in topology.cores if core.cpus[0] in home}
+    speed, core_rate, lines = _speed(material), _core_rate(material), line_latencies(material)
+    matrix = bandwidths(material)
+    if not lines.cells:
+        raise nothing("latency of the transfer of a line", "meshmark measure lines --state swap")
+    inside = [r.value for (a, b), r in lines.cells.items() if home.get(a) == home.get(b)]
+    if not inside:
+        raise nothing("latency of the transfer of a line within a node", "meshmark measure lines --state swap")
+    local_s = median(inside)
+    about = [
+        *material.about("simgrid"),
+        f"speed of a core: {speed.instrument} {shown(speed)}; its link: bandwidth of one thread, {shown(core_rate)}",
+        f"latency of a core's link: half of {local_s * 1e9:.3g} ns, the median of a node's pairs ({lines.conditions})",
+        *([f"bandwidth of nodes: {matrix.conditions}"] if matrix.cells else []),
+    ]
+    platform = ElementTree.Element("platform", version="4.1")
+    zone = ElementTree.SubElement(platform, "zone", id=material.side.machine, routing="Floyd")
+    nodes = sorted(set(cores.values()))
+    for cpu in cores:
+        ElementTree.SubElement(zone, "host", id=f"cpu{cpu}", speed=f"{speed.value:.6g}f")
+    for node in nodes:
+        ElementTree.SubElement(zone, "router", id=f"node{node}")
+    for cpu in cores:
+        _link(zone, f"link_cpu{cpu}", core_rate.value, local_s / 2)
+    routes: list[tuple[str, str, list[str]]] = []
+    for node in nodes:
+        own = matrix.cells.get((node, node))
+        if own is None:
+            material.notes.append(f"node {node}: bandwidth not measured; it has no bus that its cores share")
+        else:
+            _link(zone, f"bus_node{node}", own.value, 0.0)
+        bus = [f"bus_node{node}"] if own is not None else []
+        routes += [(f"cpu{cpu}", f"node{node}", [f"link_cpu{cpu}", *bus]) for cpu, at in cores.items() if at == node]
+    routes += _between(material, zone, nodes, matrix, lines, local_s)
+    for source, target, links in routes:
+        route = ElementTree.SubElement(zone, "route", src=source, dst=target)
+        for link in links:
+            ElementTree.SubElement(route, "link_ctn", id=link)
+    return xml_text(platform, about, ("platform", _DTD))
+
+
+def _between(
+    material: Material, zone: ElementTree.Element, nodes: Sequence[int], matrix: Matrix, lines: Matrix, local_s: float
+) -> list[tuple[str, str, list[str]]]:
+    """Links between nodes, and their routes; one link for both directions, with the lower bandwidth."""
+    home = node_of(material.topology)
+    routes = []
+    for i, a in enumerate(nodes):
+        for b in nodes[i + 1 :]:
+            times = [r.value for (x, y), r in lines.cells.items() if {home.get(x), home.get(y)} == {a, b}]
+            rates = [rate for pair in ((a, b), (b, a)) if (rate := matrix.value(*pair)) is not None]
+            if not times or not rates:
+                what = "transfers of lines" if not times else "bandwidth"
+                material.notes.append(f"nodes {a} and {b}: {what} not measured; the platform has no link between them")
+                continue
+            _link(zone, f"link_node{a}_node{b}", min(rates), max(0.0, median(times) - local_s))
+            routes.append((f"node{a}", f"node{b}", [f"link_node{a}_node{b}"]))
+    return routes
+
+
+def _link(zone: ElementTree.Element, name: str, rate: float, time_s: float) -> None:
+    ElementTree.SubElement(zone, "link", id=name, bandwidth=f"{rate:.6g}Bps", latency=f"{time_s * 1e9:.6g}ns")
+
+
+def _speed(material: Material) -> Record:
+    for instrument in _ONE_CORE:
+        found = [
+            r
+            for r in material.take(instrument, "flop_rate")
+            if r.conditions.get("threads") == 1 and r.conditions.get("type", "fp64") == "fp64"
+        ]
+        if found:
+            return max(found, key=lambda r: r.value)
+    raise nothing("speed of a core", "meshmark measure peak --type fp64 --threads 1")
+
+
+def _core_rate(material: Material) -> Record:
+    """The bandwidth of one thread: of copy, which a message between processes is, or of any kernel."""
+    found = [r for r in material.take("bandwidth", "bandwidth_net") if r.conditions.get("threads") == 1]
+    in_memory = [r for r in found if _footprint(r) == max(map(_footprint, found))]
+    copies = [r for r in in_memory if r.conditions.get("kernel") == "copy"] or in_memory
+    if not copies:
+        raise nothing("bandwidth of one thread", "meshmark measure bandwidth --kernel copy --threads 1")
+    return max(copies, key=lambda r: r.value)
+
+
+def _footprint(record: Record) -> float:
+    footprint = record.conditions.get("footprint_bytes")
+    return float(footprint) if isinstance(footprint, int | float) else 0.0
+
+
+FORMATS: Final = [
+    Format(
+        name="mess", summary="curves of latency against bandwidth, memory_curves.csv of Mess", write=mess, suffix=".csv"
+    ),
+    Format(
+        name="simgrid",
+        summary="platform of SimGrid: cores, nodes and links",
+        write=simgrid,
+        needs="topology",
+        suffix=".xml",
+    ),
+]

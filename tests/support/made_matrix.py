@@ -1,0 +1,96 @@
+"""Latency and bandwidth between the nodes of a machine, made up, for tests of exports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meshmark.compare.exports.base import Material
+from meshmark.compare.sides import Side
+from meshmark.machine.capture import Opened, open_machine
+from meshmark.machine.topology import Topology
+from meshmark.machine.tree import format_list
+from meshmark.store.record import Record
+from support.made_run import record
+from support.paths import ROOT
+
+MACHINES = ROOT / "tests" / "machines"
+START = "2026-11-20T10:00:00Z"
+
+
+def machine(name: str) -> Path:
+    """A machine of tests/machines by name."""
+    return next(p for p in MACHINES.iterdir() if p.name.partition(".")[0] == name)
+
+
+def latency(
+    topology: Topology, ns: Mapping[tuple[int, int], float], flags: Iterable[str] = (), **more: Any
+) -> list[Record]:
+    """Idle latency of pairs of nodes, in ns, by the first CPU of the first node."""
+    first = {n.os_index: n.cpus[0] for n in topology.nodes if n.cpus}
+    c = {"footprint_bytes": 2**30, "stride_bytes": 64, "pattern": "random", "pages": "thp", "processes": 1, **more}
+    return [
+        record("latency", "load_latency", 1e-9 * v, flags, cpu=first[a], memory_node=b, **c) for (a, b), v in ns.items()
+    ]
+
+
+def bandwidth(
+    topology: Topology, gb: Mapping[tuple[int, int], float], flags: Iterable[str] = (), **more: Any
+) -> list[Record]:
+    """Bandwidth of pairs of nodes, in GB/s, by all CPUs of the first node."""
+    cpus = {n.os_index: n.cpus for n in topology.nodes if n.cpus}
+    c = {"kernel": "read", "store": "ordinary", "isa": "avx2", "pages": "thp", "mode": "threads", "fill": "cores"}
+    c |= {"footprint_bytes": 2**31, **more}
+    return [
+        record(
+            "bandwidth",
+            "bandwidth_net",
+            1e9 * v,
+            flags,
+            cpus=format_list(cpus[a]),
+            threads=len(cpus[a]),
+            memory_node=b,
+            **c,
+        )
+        for (a, b), v in gb.items()
+    ]
+
+
+def lines(topology: Topology, **more: Any) -> list[Record]:
+    """Transfers of lines: 40 ns within a node, 140 ns between nodes."""
+    c = {"state": "swap", "trip": "one_way", "home_node": 0, "pages": "thp", **more}
+    cpus = [x.os_index for x in topology.cpus]
+    return [
+        record(
+            "lines",
+            "line_latency",
+            40e-9 if topology.node_of(a) == topology.node_of(b) else 140e-9,
+            from_cpu=a,
+            to_cpu=b,
+            **c,
+        )
+        for a in cpus
+        for b in cpus
+        if a != b
+    ]
+
+
+def material(what: str, records: Iterable[Record], **more: Any) -> Material:
+    """These results as those of a machine of tests/machines; "": of one whose topology is unknown."""
+    opened = replace(opened_once(what), facts=dict(opened_once(what).facts)) if what else None
+    found = [replace(r, machine="n042", provenance={**r.provenance, "start": START}) for r in records]
+    side = Side(name="n042", what="file n042.jsonl", machine="n042", start=START, records=found)
+    return Material(side=side, opened=opened, **more)
+
+
+def topology(name: str) -> Topology:
+    return opened_once(name).topology
+
+
+@cache
+def opened_once(name: str) -> Opened:
+    """A machine of tests/machines, unpacked once."""
+    return open_machine(str(machine(name)))
