@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.cli.compare import share
+from meshmark.cli.completion import compared
+from meshmark.cli.console import say, say_broken
+from meshmark.cli.options import JsonOption, StoreOption
+from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
@@ -66,6 +71,63 @@ def show(
         )
     else:
         sys.stdout.writelines(line + "\n" for line in describe(machine))
+
+
+@app.command("declared")
+def declared(
+    side: Annotated[
+        str,
+        typer.Argument(
+            metavar="SIDE",
+            help="whose results: host, a machine of the store, a run, a run folder or a file of results",
+            autocompletion=compared,
+        ),
+    ] = "host",
+    topology: Annotated[
+        str,
+        typer.Option(
+            "--topology",
+            metavar="FILE",
+            help="capture or hwloc XML of the machine [this host, if the results are its own]",
+            show_default=False,
+        ),
+    ] = "",
+    margin: Annotated[
+        str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")
+    ] = "10%",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what firmware and kernel declare about caches and memory, beside what was measured.
+
+    example: meshmark machine declared --margin 5%
+    """
+    from dataclasses import asdict
+
+    from meshmark.compare.declared import absent, declarations
+    from meshmark.compare.exports.base import Material, machine_of
+    from meshmark.compare.exports.matrix import latency_command
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store
+    from meshmark.terminal.declared import print_declared
+
+    kept, host = Store(store or data_home() / "store"), host_id()
+    found = Sides(kept, data_home() / "runs", host).find(side)
+    say_broken(kept)
+    material = Material(side=found, opened=machine_of(found, topology, host))
+    rows = declarations(material, share("--margin", margin))
+    if as_json:
+        for row in rows:
+            print(json.dumps({**asdict(row), "verdict": row.word, "machine": found.machine}))
+    else:
+        print_declared(rows)
+    for line in absent(material):
+        say(f"absent: {line}")
+    if missing := sum(row.value is None for row in rows):
+        say(
+            f"note: {missing} of {len(rows)} were not measured: meshmark survey, or {latency_command(material.topology)}"
+        )
 
 
 def describe(machine: Opened) -> Iterable[str]:

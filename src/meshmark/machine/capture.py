@@ -30,7 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from meshmark.errors import AbsentError, UsageError, quoted
-from meshmark.machine.facts import host_facts, performance_options
+from meshmark.machine.facts import host_facts, node_performance, performance_options
 from meshmark.machine.hwloc import from_hwloc_xml, lstopo, synthetic_xml
 from meshmark.machine.smbios import without_serials
 from meshmark.machine.sysfs import from_sysfs
@@ -371,6 +371,7 @@ def _open_capture(path: Path) -> Opened:
             raise MachineError(f"{path}: format: found {str(found)[:20]!r}; allowed: {FORMAT}")
         if not isinstance(facts, dict) or facts.get("schema") != 1:
             raise MachineError(f"{path}: facts.json: schema 1 is required")
+        facts.setdefault("node_performance", node_performance(Tree(folder / "root")))  # older captures lack it
         xml = folder / "hwloc.xml"
         try:
             topology = from_sysfs(folder / "root")

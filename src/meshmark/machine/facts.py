@@ -18,6 +18,8 @@ is `{"absent": "the reason"}` in place of its value**; check with `is_absent(val
                          configured transfers per second, "max_rate_t_per_s", "width_bits", "part"}],
                          "channels": populated channels (an int), "channels_rule": how they were counted,
                          "rate_t_per_s", "peak_bytes_per_s": channels × width × rate}
+    node_performance    [{"target", "initiators": [nodes], "access": class of initiators, "read_latency_s",
+                         "write_latency_s", "read_bytes_per_s", "write_bytes_per_s"}] as the firmware declares (HMAT)
     kernel              {"release", "version", "options": [options of its command line that affect performance]}
     pages               {"base_bytes", "thp": "madvise", "thp_defrag", "thp_shmem", "khugepaged_defrag",
                          "huge": [{"size_bytes", "total", "free", "reserved", "surplus",
@@ -101,6 +103,7 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
         "topology": lambda: topology.to_dict() if topology else absent(why),
         "caches": lambda: _caches(topology) if topology else absent(why),
         "memory": lambda: _memory(tree, topology, virtual["guest"] is True),
+        "node_performance": lambda: node_performance(tree),
         "kernel": lambda: {
             "release": _text(tree, f"{_KERNEL}/osrelease", _release(tree)),
             "version": _build(tree),
@@ -228,6 +231,31 @@ def wire_bandwidth(tree: Tree | None = None) -> int | None:
     tree = tree or Tree(Path("/"))
     peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
     return peak if isinstance(peak, int) else None
+
+
+_PERFORMANCE = {"latency_s": ("latency", 1e-9), "bytes_per_s": ("bandwidth", 2.0**20)}  # ns, MiB/s
+
+
+def node_performance(tree: Tree) -> object:
+    """Latency and bandwidth of each memory node as the firmware declares them, for the best initiators only.
+
+    Source:
+        Linux, Documentation/admin-guide/mm/numaperf.rst. Class 0 counts any initiator, class 1 only CPUs.
+    """
+    base = "sys/devices/system/node"
+    rows: list[dict[str, object]] = []
+    for target in tree.numbered(base, "node"):
+        for access in tree.numbered(f"{base}/node{target}", "access"):
+            at = f"{base}/node{target}/access{access}/initiators"
+            values = {
+                f"{kind}_{name}": number * factor
+                for kind in ("read", "write")
+                for name, (file, factor) in _PERFORMANCE.items()
+                if (number := tree.number(f"{at}/{kind}_{file}"))
+            }
+            if values:
+                rows.append({"target": target, "initiators": tree.numbered(at, "node"), "access": access, **values})
+    return rows or absent("the firmware declares no latency and bandwidth of memory (no HMAT)")
 
 
 def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, object]:

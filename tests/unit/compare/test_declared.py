@@ -1,0 +1,146 @@
+"""What a machine declares, beside what was measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from meshmark.compare.declared import Declaration, absent, declarations
+from meshmark.compare.exports.base import Material
+from meshmark.compare.sides import Side
+from meshmark.errors import UsageError
+from meshmark.machine.capture import open_machine
+from meshmark.machine.facts import node_performance
+from meshmark.machine.topology import Cache
+from meshmark.machine.tree import Tree
+from meshmark.store.record import Record
+from support.cli import meshmark
+from support.made_matrix import bandwidth, latency, machine
+from support.made_run import record
+
+
+def material(name: str, records: list[Record], **facts: Any) -> Material:
+    opened = open_machine(str(machine(name)))
+    side = Side(name=name, what="made", machine="made-up", start="", records=records)
+    return Material(side=side, opened=replace(opened, facts={**opened.facts, **facts}))
+
+
+def found(rows: list[Declaration], part: str, quantity: str) -> Declaration:
+    (one,) = (r for r in rows if (r.part, r.quantity) == (part, quantity))
+    return one
+
+
+@pytest.fixture
+def cxl() -> Material:
+    """Declared: latency 80 ns, 240 ns from the memory-only node; distances 10, 21, 30."""
+    topology = open_machine(str(machine("cxl-2+1"))).topology
+    ns = {(0, 0): 81.0, (0, 1): 170.0, (0, 2): 400.0, (1, 1): 80.0, (1, 0): 130.0, (1, 2): 300.0}
+    records = [*latency(topology, ns), *bandwidth(topology, {(0, 0): 20.0, (1, 1): 30.0}, footprint_bytes=2**36)]
+    return material("cxl-2+1", records)
+
+
+def test_distances_are_judged_pair_by_pair(cxl: Material) -> None:
+    rows = declarations(cxl)
+    near, short = (
+        found(rows, "node 0 to node 1", "relative latency"),
+        found(rows, "node 1 to node 0", "relative latency"),
+    )
+    assert near.declared == short.declared == 2.1
+    assert (near.word, short.word) == ("agrees", "measured lower")
+    assert near.value == pytest.approx(170 / 81, rel=1e-2) and near.ratio is not None
+    assert near.ratio.value == pytest.approx(170 / 81 / 2.1, rel=1e-2)
+    far = found(rows, "node 0 to node 2", "relative latency")
+    assert far.declared == 3 and far.word == "measured higher"
+    assert not [r for r in rows if r.part.startswith("node 2") and r.source == "SLIT"], "it has no CPUs"
+
+
+def test_latency_and_bandwidth_of_the_firmware_are_judged(cxl: Material) -> None:
+    rows = declarations(cxl)
+    assert found(rows, "node 0 to node 0", "latency").word == "agrees"
+    assert found(rows, "node 0 to node 0", "latency").declared == pytest.approx(80e-9)
+    (memory,) = (r for r in rows if r.part.endswith("to node 2") and r.quantity == "latency")
+    assert memory.declared == pytest.approx(240e-9) and memory.word == "measured higher"
+    local = found(rows, "node 1 to node 1", "bandwidth")
+    assert local.declared == pytest.approx(20000 * 2**20) and local.word == "measured higher"
+
+
+def test_what_was_not_measured_says_so(cxl: Material) -> None:
+    (unmeasured,) = (r for r in declarations(cxl) if r.part.endswith("to node 2") and r.quantity == "bandwidth")
+    assert (unmeasured.word, unmeasured.value, unmeasured.ratio) == ("not measured", None, None)
+
+
+def capacity(level: int, size: float, after: int | None, count: int = 1) -> Record:
+    c = {"level": level, "kind": "cache", "pages": "thp", "next_bytes": after}
+    return record("latency", "level_capacity", size, count=count, **c)
+
+
+@pytest.mark.parametrize(
+    ("size", "after", "word", "reason"),
+    [
+        (2**20, 2**21, "agrees", ""),
+        (2**19, 2**20, "agrees", ""),
+        (2**18, 2**19, "measured lower", ""),
+        (2**22, 2**23, "measured higher", ""),
+        (2**20, None, "not distinguishable", "the curve ends in this cache"),
+    ],
+)
+def test_a_cache_agrees_if_it_ends_between_two_footprints(
+    size: float, after: int | None, word: str, reason: str
+) -> None:
+    made = material("numa-2", [capacity(2, size, after)])
+    assert made.opened is not None
+    cache = Cache(level=2, kind="unified", size_bytes=2**20, line_bytes=64, ways=8, cpus=(0,))
+    made.opened = replace(made.opened, topology=replace(made.opened.topology, caches=(cache,)))
+    row = found(declarations(made), "L2", "capacity")
+    assert (row.word, row.reason) == (word, reason)
+
+
+@pytest.mark.parametrize(("gb", "word"), [(90, "within"), (30, "within"), (140, "measured higher")])
+def test_a_peak_is_a_limit(gb: float, word: str) -> None:
+    gross = record("bandwidth", "bandwidth_gross", gb * 1e9, kernel="triad", footprint_bytes=2**40, threads=2)
+    made = material("numa-2", [gross], memory={"peak_bytes_per_s": 100_000_000_000})
+    assert found(declarations(made), "memory", "bandwidth").word == word
+
+
+def test_flagged_results_are_not_judged(cxl: Material) -> None:
+    flagged = [replace(r, flags=frozenset({"stolen"})) for r in cxl.side.records]
+    rows = declarations(Material(side=replace(cxl.side, records=flagged), opened=cxl.opened))
+    assert rows and {r.word for r in rows} == {"not measured"}
+
+
+def test_what_is_not_declared_is_named() -> None:
+    lines = absent(material("uma-2", []))
+    assert "SLIT: the machine has one memory node" in lines
+    assert any(line.startswith("peak of the memory: ") for line in lines)
+
+
+def test_the_kernel_is_read_in_si_units(tmp_path: Any) -> None:
+    at = tmp_path / "sys/devices/system/node/node1/access0/initiators"
+    (at / "node0").mkdir(parents=True)
+    for name, text in (("read_latency", "120"), ("read_bandwidth", "1000"), ("write_latency", "what")):
+        (at / name).write_text(f"{text}\n")
+    (row,) = node_performance(Tree(tmp_path))  # type: ignore[misc]
+    assert row == {
+        "target": 1,
+        "initiators": [0],
+        "access": 0,
+        "read_latency_s": pytest.approx(120e-9),
+        "read_bytes_per_s": 1000 * 2**20,
+    }
+
+
+def test_another_machine_needs_its_topology(tmp_path: Any) -> None:
+    file = tmp_path / "n.jsonl"
+    file.write_text(json.dumps({"type": "result", "schema": 1, **capacity(2, 2**20, 2**21).to_json()}) + "\n")
+    done = meshmark("machine", "declared", str(file))
+    assert done.returncode == 2 and "found no topology of made-up" in done.stderr
+    done = meshmark("machine", "declared", str(file), "--topology", str(machine("numa-2")))
+    assert done.returncode == 2 and "the results are of made-up" in done.stderr
+    done = meshmark("machine", "declared", str(file), "--topology", "pack:2 [numa] l2:1(size=1MB) pu:1", "--json")
+    assert done.returncode == 0, done.stderr
+    assert next(json.loads(line)["part"] for line in done.stdout.splitlines()) == "L2"
+    with pytest.raises(UsageError):
+        declarations(Material(side=Side(name="x", what="", machine="x", start="", records=[])))
