@@ -21,6 +21,7 @@ from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.export import register as register_export
 from meshmark.cli.experiment import register as register_experiment
+from meshmark.cli.history import register as register_history
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure import register as register_measure
@@ -46,6 +47,7 @@ SECTIONS: Final = {
         "measure",
         "report",
         "compare",
+        "history",
         "experiment",
         "claims",
         "list",
@@ -92,6 +94,7 @@ app.add_typer(load_app, name="load")
 register_measure(app)
 register_survey(app)
 register_compare(app)
+register_history(app)
 register_export(app)
 register_experiment(app)
 register_claims(app)

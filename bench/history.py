@@ -1,0 +1,160 @@
+"""How well does `meshmark history` find changes, beside other ways, and how long does it take?
+
+    .venv/bin/python bench/history.py --count 1000 --peers FOLDER...
+
+False alarms are counted in series without a change, detections in series with a shift of 5 % and noise of 2 %. FOLDER
+has Apache Otava or ruptures, as `pip install --no-deps --target FOLDER apache-otava ruptures` leaves them; what cannot
+be imported is left out. ruptures proposes candidates only, which the tests of `compare.changepoints` judge here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.compare import changepoints
+from meshmark.compare.history import over_time
+from meshmark.store.record import Metric, Record
+from meshmark.store.series import RunValue, Series
+
+NOISE, SHIFT, NEAR = 0.02, 1.05, 3
+LENGTHS = (10, 30, 100)
+SHIFTS = ((10, 5), (30, 15), (30, 25), (100, 50), (100, 95))  # length, and index of the first value after the shift
+FIRST = datetime(2025, 1, 1, tzinfo=UTC)
+Values = NDArray[np.float64]
+Method = Callable[[Values], list[int]]
+
+
+def made(kind: str, n: int, dice: np.random.Generator) -> Values:
+    """A series without a change, around 100."""
+    normal = dice.normal(0, 1, n)
+    if kind == "log-normal":
+        return np.asarray(100 * np.exp(NOISE * normal + NOISE * np.exp(dice.normal(0, 1, n))))
+    if kind == "bimodal":
+        return np.asarray(100 * (1 + 0.005 * normal) * np.where(dice.random(n) < 0.5, 1, 1.1))
+    values = 100 * (1 + NOISE * normal)
+    if kind == "outlier":
+        values[dice.integers(n)] *= dice.choice([0.6, 1.6])
+    return np.asarray(values)
+
+
+KINDS = ("normal", "log-normal", "bimodal", "outlier")
+
+
+def of(values: Sequence[float], name: str = "0") -> Series:
+    record = Record.of(
+        Metric("time", "s", "lower", ""),
+        [1.0],
+        source="tool",
+        machine="m",
+        instrument="bench",
+        conditions={"point": name},
+        provenance={},
+    )
+    runs = tuple(
+        RunValue(run=f"r{i:04d}", start=(FIRST + timedelta(days=i)).isoformat(), value=v, low=v, high=v, made_by={})
+        for i, v in enumerate(values)
+    )
+    return Series(record, runs)
+
+
+def ours(values: Values) -> list[int]:
+    found = over_time("m", [of(values.tolist())], (), datetime.now(UTC)).changes
+    return sorted(int(c.after.runs[0].run[1:]) for c in found)
+
+
+def unjudged(values: Values) -> list[int]:
+    return [s.at for s in changepoints.splits(values.tolist())]
+
+
+def peers() -> dict[str, Method]:
+    found: dict[str, Method] = {}
+    try:
+        otava: Any = importlib.import_module("otava.analysis")
+        found["Apache Otava"] = lambda v: [int(c.index) for c in otava.compute_change_points(v.tolist())[0]]
+        found["Apache Otava, magnitude 2 %"] = lambda v: [
+            int(c.index) for c in otava.compute_change_points(v.tolist(), min_magnitude=0.02)[0]
+        ]
+    except ImportError:
+        print("otava: not found", file=sys.stderr)
+    try:
+        ruptures: Any = importlib.import_module("ruptures")
+    except ImportError:
+        print("ruptures: not found", file=sys.stderr)
+        return found
+
+    def with_ruptures(values: Values) -> list[int]:
+        x = np.log(values)
+        noise = float(np.median(np.abs(np.diff(x)))) / 0.6745 / math.sqrt(2) or 1.0
+        least = changepoints.MIN_SEGMENT
+        fitted = ruptures.KernelCPD(kernel="linear", min_size=least).fit(x / noise)
+        at = [int(i) for i in fitted.predict(pen=2 * math.log(len(x)))[:-1]]
+        return [s.at for s in changepoints.strongest(x, at)]
+
+    found["ruptures KernelCPD, our tests"] = with_ruptures
+    return found
+
+
+def rates(name: str, method: Method, count: int) -> None:
+    out: dict[str, Any] = {"method": name, "count": count}
+    for kind in KINDS:
+        for n in LENGTHS:
+            dice = np.random.default_rng([KINDS.index(kind), n])
+            alarms = sum(bool(method(made(kind, n, dice))) for _ in range(count))
+            out[f"false {kind} {n}"] = round(1000 * alarms / count, 1)
+    for kind in ("normal", "outlier"):
+        for n, at in SHIFTS:
+            dice = np.random.default_rng([n, at])
+            errors = []
+            for _ in range(count):
+                values = made(kind, n, dice)
+                values[at:] *= SHIFT
+                errors += [min(abs(i - at) for i in found)] if (found := method(values)) else []
+            near = sum(e <= NEAR for e in errors) / count
+            out[f"found {kind} {n}@{at}"] = round(near, 3)
+            out[f"error {kind} {n}@{at}"] = round(float(np.mean(errors)), 2) if errors else None
+    dice = np.random.default_rng(1)
+    series = [made("normal", 100, dice) for _ in range(200)]
+    began = time.process_time()
+    for values in series:
+        method(values)
+    out["cpu_s of 1000 of length 100"] = round(5 * (time.process_time() - began), 2)
+    print(json.dumps(out), flush=True)
+
+
+def together(points: int, times: int) -> None:
+    """False changes in a history of many points without a change, in all of `times` histories."""
+    dice = np.random.default_rng(2)
+    for n in (10, 30):
+        found = [
+            over_time("m", [of(made("normal", n, dice).tolist(), str(i)) for i in range(points)], (), datetime.now(UTC))
+            for _ in range(times)
+        ]
+        alarms = [len(h.changes) for h in found]
+        print(json.dumps({"points": points, "length": n, "histories": times, "false changes": sum(alarms)}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1000, help="series of each kind")
+    parser.add_argument("--peers", nargs="*", default=[], metavar="FOLDER", help="where to import the others from")
+    given = parser.parse_args()
+    sys.path += given.peers
+    methods: dict[str, Method] = {"meshmark history": ours, "our changes, not judged": unjudged}
+    for name, method in (methods | peers()).items():
+        rates(name, method, given.count)
+    together(300, 20)
+
+
+if __name__ == "__main__":
+    main()

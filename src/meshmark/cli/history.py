@@ -1,0 +1,160 @@
+"""`meshmark history`: how the results of a machine changed over time."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli.compare import share
+from meshmark.cli.completion import Suggestions, beginning, instruments
+from meshmark.cli.console import say, say_broken
+from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.compare.history import History
+    from meshmark.store.store import Store
+
+
+def register(app: typer.Typer) -> None:
+    app.command("history")(history)
+
+
+def _recorded(incomplete: str) -> Suggestions:
+    """The machines of the default store."""
+    from meshmark.store.store import Store
+
+    folder = data_home() / "store"
+    try:
+        rows = Store(folder).runs() if folder.is_dir() else []
+    except (MeshmarkError, OSError):
+        return []
+    return beginning(dict.fromkeys(["host", *(str(row["machine"]) for row in rows)]), incomplete)
+
+
+def age(name: str, text: str) -> float:
+    """A time such as `30d` or `12h`, in s. Days are known here only: no measurement takes one.
+
+    Raises:
+        UsageError: It is not a time.
+    """
+    from meshmark.values.grammar import seconds
+
+    if days := re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)d", text):
+        return 86400 * float(days[1])
+    try:
+        return seconds(name, text)
+    except UsageError as why:
+        raise UsageError(f"{name}: found '{quoted(text)}'; allowed: a time such as 30d, 12h or 5m") from why
+
+
+def history(
+    host: Annotated[
+        str,
+        typer.Argument(metavar="[HOST]", help="host, or a machine of the store", autocompletion=_recorded),
+    ] = "host",
+    instrument: Annotated[
+        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
+    ] = "",
+    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    since: Annotated[str, typer.Option("--since", help="only runs from this time on", metavar="DATE")] = "",
+    until: Annotated[str, typer.Option("--until", help="only runs up to this time", metavar="DATE")] = "",
+    stale: Annotated[
+        str, typer.Option("--stale", help="mark instruments whose newest result is older than this", metavar="TIME")
+    ] = "30d",
+    fail_on: Annotated[
+        str,
+        typer.Option(
+            "--fail-on",
+            help="exit with status 1 if the last change of a point made it worse by more than this",
+            metavar="PERCENT",
+            show_default=False,
+        ),
+    ] = "",
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", help="write a page with a chart of each changed point", show_default=False, callback=in_folder
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show when the results of a machine changed, what else changed then, and which results are old.
+
+    example: meshmark history --since 2026-10 --html history.html
+    """
+    from datetime import UTC, datetime
+
+    from meshmark.compare.history import history as found_in
+    from meshmark.compare.history import to_json
+    from meshmark.machine.facts import host_id
+    from meshmark.store.export import check_date
+    from meshmark.store.store import Store
+    from meshmark.terminal.history import print_history
+
+    limit = share("--fail-on", fail_on) if fail_on else None
+    stale_s = age("--stale", stale)
+    for name, when in (("--since", since), ("--until", until)):
+        check_date(name, when)
+    kept = Store(store or data_home() / "store")
+    machine = host_id() if host == "host" else host
+    now = datetime.now(UTC)
+    found = found_in(kept, machine, now, instrument=instrument, metric=metric, since=since, until=until)
+    say_broken(kept)
+    if found is None or not found.points:
+        _nothing(kept, machine, host, found is not None, instrument or metric)
+    assert found is not None
+    if found.clock:
+        say(f"warning: {found.clock}")
+    if as_json:
+        for line in to_json(found, now, stale_s):
+            print(json.dumps(line))
+    else:
+        print_history(found, now, stale_s)
+    if html is not None:
+        from meshmark.report.history import history_page
+        from meshmark.store.files import write_text
+
+        write_text(html, history_page(found, now, stale_s))
+        say(f"meshmark: wrote {html}")
+    if limit is not None:
+        _gate(found, limit, fail_on)
+
+
+def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -> None:
+    """Raise the error of a history without points.
+
+    Args:
+        other: Whether the machine has results, which are of another time or have no start.
+        selected: The instrument or the metric; "" if all were asked for.
+    """
+    known = {str(row["machine"]) for row in kept.runs()}
+    if host != "host" and machine not in known:
+        hint = near(machine, {"host", *known}) or "meshmark store machines"
+        raise UsageError(f"HOST: found no machine '{quoted(machine)}' in the store", hint)
+    what = f"history: found no result of {quoted(machine)}"
+    if machine not in known:
+        raise AbsentError(what, "meshmark survey --quick")
+    if other:
+        raise AbsentError(f"{what} with a start between --since and --until", "meshmark store list")
+    raise AbsentError(f"{what} that is of '{quoted(selected)}'", "meshmark list metrics")
+
+
+def _gate(found: History, limit: float, text: str) -> None:
+    """Raise if the last change of a point made it worse by more than the limit; say how many points were judged."""
+    judged = sum(p.status in {"changed", "steady"} for p in found.points)
+    worse = found.worse(limit)
+    say(f"meshmark: {judged} of {len(found.points)} points judged, {len(worse)} worse by more than {text}")
+    if worse:
+        c = max(worse, key=lambda c: c.between[1].start)
+        more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
+        raise MeshmarkError(
+            f"{found.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
+            f"{c.between[1].start[:10]}{more}"
+        )

@@ -1,0 +1,459 @@
+"""The results of a machine over time: where the level of each point changes, and what else changed then.
+
+Each run gives one value per point. `compare.changepoints` proposes the changes of a point, the false discovery rate is
+limited over all points, and `values.verdicts` judges each change by the medians before and after it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final, Literal
+
+from meshmark.compare.changepoints import MIN_SEGMENT, splits
+from meshmark.compare.join import DERIVED, Pair, identity
+from meshmark.describe import descriptions
+from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
+from meshmark.store.machines import Row, changes, machines
+from meshmark.store.record import Record, median, median_interval
+from meshmark.store.series import RunValue, Series, series
+from meshmark.store.store import Store
+from meshmark.values.verdicts import MARGIN, Measured, Ratio, alike, ratio
+
+Status = Literal["changed", "steady", "too few runs", "not above 0"]
+MIN_RUNS: Final = 7  # unflagged ones of a point
+RATE: Final = 0.05  # of false discoveries among the changes of all points
+_FORM: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+_AHEAD_S: Final = 60.0  # a start that is so much later than now is wrong
+_MADE_BY: Final = {"build": "build of Meshmark", "compiler": "compiler", "kernel": "kernel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Runs between two changes, oldest first.
+
+    Attributes:
+        measured: Median of the runs' values in the metric's unit, and where that of another run is expected.
+    """
+
+    runs: tuple[RunValue, ...]
+    measured: Measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A change of level, which is between the last run before and the first run after it.
+
+    Attributes:
+        ratio: After over before.
+        p: Corrected for the choice of the position, and for the number of points.
+        facts: What else changed between the two runs, as `kernel 6.1 → 6.12`.
+        record: A record of the point.
+    """
+
+    record: Record
+    before: Segment
+    after: Segment
+    ratio: Ratio
+    p: float
+    facts: tuple[str, ...] = ()
+
+    @property
+    def between(self) -> tuple[RunValue, RunValue]:
+        return self.before.runs[-1], self.after.runs[0]
+
+    @property
+    def word(self) -> str:
+        """What it is now: faster, slower, higher or lower."""
+        return self._pair.word
+
+    def worse(self, limit: float = 0.0) -> bool:
+        """Whether it became worse, and by more than the limit, a share."""
+        low, high = alike(limit)
+        return self._pair.worse and not low <= self.ratio.value <= high
+
+    @property
+    def _pair(self) -> Pair:
+        return Pair(a=self.record, b=self.record, ratio=self.ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A metric at a point over time.
+
+    Attributes:
+        record: One of its records.
+        runs: All, oldest first; flagged ones do not take part.
+        changes: Oldest first.
+        small: Significant changes of level that are within the margin, or that cannot be distinguished.
+    """
+
+    record: Record
+    runs: tuple[RunValue, ...]
+    status: Status
+    changes: tuple[Change, ...] = ()
+    small: int = 0
+
+    @property
+    def judged(self) -> list[RunValue]:
+        """The runs that take part."""
+        return [run for run in self.runs if not run.flags]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """All points of a machine over time.
+
+    Attributes:
+        newest: The start of the newest result of each instrument, flagged ones included.
+        flags: The number of results that do not take part, by flag; one may have several.
+        flagged: The number of these results.
+        without_start: The number of results without a valid start, which are left out.
+        clock: What is wrong with the starts, a line; "" if nothing is.
+    """
+
+    machine: str
+    points: Sequence[Point]
+    newest: Mapping[str, datetime]
+    flags: Mapping[str, int]
+    flagged: int
+    without_start: int
+    clock: str
+
+    @property
+    def changes(self) -> list[Change]:
+        """Newest first; those between the same runs by instrument and metric."""
+        found = [c for p in self.points for c in p.changes]
+        found.sort(key=lambda c: (c.record.instrument, c.record.metric))
+        return sorted(found, key=lambda c: tuple(run.start for run in reversed(c.between)), reverse=True)
+
+    @property
+    def runs(self) -> list[RunValue]:
+        """One value of each run, oldest first."""
+        one = {run.run: run for p in self.points for run in reversed(p.runs)}
+        return sorted(one.values(), key=_in_time)
+
+    def counts(self) -> dict[str, int]:
+        """The number of points by status; those that do not occur are left out."""
+        return dict(Counter(p.status for p in self.points).most_common())
+
+    def worse(self, limit: float) -> list[Change]:
+        """The last change of each point that became worse by it, and by more than the limit, a share."""
+        return [p.changes[-1] for p in self.points if p.changes and p.changes[-1].worse(limit)]
+
+
+def history(
+    store: Store,
+    machine: str,
+    now: datetime,
+    *,
+    instrument: str = "",
+    metric: str = "",
+    since: str = "",
+    until: str = "",
+) -> History | None:
+    """The history of a machine; None if the store has no result of it.
+
+    Args:
+        now: Time with a zone.
+        instrument, metric: Only these; "": all, but metrics that repeat another.
+        since, until: See `over_time`.
+
+    Raises:
+        MeshmarkError: The store cannot be read.
+    """
+    names = sorted({name for d in descriptions().values() for name in d.identity})
+    equal = {k: v for k, v in (("instrument", instrument), ("metric", metric)) if v}
+    found = [s for s in series(store, machine, names, **equal) if metric or s.record.metric not in DERIVED]
+    return over_time(machine, found, machines(store, machine), now, since, until) if found else None
+
+
+def over_time(
+    machine: str, found: Iterable[Series], rows: Iterable[Row], now: datetime, since: str = "", until: str = ""
+) -> History:
+    """The history of a machine.
+
+    Args:
+        found: Its values.
+        rows: Its software and settings over time, as `store.machines.machines` returns them.
+        now: Time with a zone.
+        since, until: Beginning of a date, such as 2026-11, whose beginning or end limits the starts; "": no limit.
+    """
+    points, without = _points(found)
+    begin, end = since.removesuffix("Z"), until.removesuffix("Z")
+    made = [
+        _Point(record, tuple(r for r in runs if r.start >= begin and (not end or r.start[: len(end)] <= end)))
+        for record, runs in points.values()
+    ]
+    made = [p for p in made if p.runs]
+    newest: dict[str, str] = {}
+    for record, runs in points.values():
+        newest[record.instrument] = max(runs[-1].start, newest.get(record.instrument, ""))
+    left = [run.flags for p in made for run in p.runs if run.flags]
+    return History(
+        machine=machine,
+        points=_judged(made, [{**row, "seen": _utc(row["seen"])} for row in rows]),
+        newest={
+            name: datetime.fromisoformat(start)
+            for name, start in sorted(newest.items(), key=lambda item: item[1], reverse=True)
+        },
+        flags=dict(Counter(flag for of in left for flag in of).most_common()),
+        flagged=len(left),
+        without_start=without,
+        clock=_clock((run for p in made for run in p.runs), now),
+    )
+
+
+# ------------------------------------------------------------------ points
+
+
+def _points(found: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunValue]]], int]:
+    """The record and the runs of each point, oldest first, and the number of results without a valid start."""
+    without = 0
+    timed: list[tuple[Record, list[RunValue]]] = []
+    known: dict[str, str] = {}
+    for s in found:
+        runs = []
+        for run in s.runs:
+            if run.start not in known:
+                known[run.start] = _utc(run.start)
+            if start := known[run.start]:
+                runs.append(replace(run, start=start))
+            else:
+                without += 1
+        if runs:
+            timed.append((s.record, runs))
+    # The footprints of a level differ from run to run.
+    timed.sort(key=lambda of: min(map(_in_time, of[1])))
+    levels = [i for i, (record, _) in enumerate(timed) if all(k in record.conditions for k in PLATEAU)]
+    same = {i: record for i, (record,) in zip(levels, same_plateaus([[timed[i][0]] for i in levels]), strict=True)}
+    points: dict[str, tuple[Record, list[RunValue]]] = {}
+    for i, (record, runs) in enumerate(timed):
+        one = same.get(i, record)
+        # Results of another tool, or of a model that has the same name, are other points.
+        key = f"{one.source} {one.unit} {point_key(one)}"
+        points.setdefault(key, (one, []))[1].extend(runs)
+    for key, (record, runs) in points.items():
+        points[key] = record, sorted(_one_per_run(runs), key=_in_time)
+    return points, without
+
+
+def _one_per_run(runs: Sequence[RunValue]) -> list[RunValue]:
+    """Runs of which several series had values, such as two detections of one level, with the newest value."""
+    return [*{run.run: run for run in sorted(runs, key=_in_time)}.values()]
+
+
+def _in_time(run: RunValue) -> tuple[str, str]:
+    return run.start, run.run
+
+
+def _time(text: str) -> datetime | None:
+    """A start as a time in UTC; None if it is not valid."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def _utc(text: str) -> str:
+    """A time in the form that all are compared in; "" if it is not valid."""
+    at = _time(text)
+    return "" if at is None else at.strftime(_FORM)
+
+
+def _clock(runs: Iterable[RunValue], now: datetime) -> str:
+    """What is wrong with the starts. That a clock was set back shows only if it makes two runs start together, or was
+    ahead until now."""
+    first: dict[str, str] = {}
+    for run in runs:
+        first[run.run] = min(run.start, first.get(run.run, run.start))
+    ahead = datetime.fromtimestamp(now.timestamp() + _AHEAD_S, UTC).strftime(_FORM)
+    late = sorted(name for name, start in first.items() if start > ahead)
+    by_start: dict[str, list[str]] = {}
+    for name, start in first.items():
+        by_start.setdefault(start, []).append(name)
+    together = [" and ".join(sorted(names)) for _, names in sorted(by_start.items()) if len(names) > 1]
+    texts = []
+    if late:
+        texts.append(f"in the future: {_some(late)}")
+    if together:
+        texts.append(f"at the same time, so that their order is unknown: {_some(together)}")
+    return f"the clock was wrong; runs start {'; '.join(texts)}" if texts else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+# ------------------------------------------------------------------ changes
+
+
+@dataclass(slots=True)
+class _Point:
+    """A point that is being judged.
+
+    Attributes:
+        at: Indices of the first run after each change.
+        p: Of each.
+    """
+
+    record: Record
+    runs: tuple[RunValue, ...]
+    status: Status = "steady"
+    at: list[int] = field(default_factory=list)
+    p: list[float] = field(default_factory=list)
+
+
+def _judged(made: Sequence[_Point], rows: Sequence[Row]) -> list[Point]:
+    for point in made:
+        values = [run.value for run in point.runs if not run.flags]
+        if len(values) < MIN_RUNS:
+            point.status = "too few runs"
+        elif len({*values}) > 1 and min(values) <= 0:
+            point.status = "not above 0"
+        elif len({*values}) > 1:
+            found = splits(values)
+            point.at, point.p = [s.at for s in found], [s.p for s in found]
+    _limit_false_discoveries([p for p in made if p.status == "steady"])
+    return [_with_changes(point, rows) for point in made]
+
+
+def _limit_false_discoveries(tested: Sequence[_Point]) -> None:
+    """Replace the p-values by those corrected for the number of points, and remove changes that are not significant.
+
+    Source:
+        Benjamini, Yekutieli, Ann. Stat. 29 (2001), 1165-1188: for tests that depend on each other, as points do.
+    """
+    if not any(p.at for p in tested):
+        return
+    from scipy.stats import false_discovery_control
+
+    # A point without a change is a test, too; its p-value is at most 1.
+    corrected = iter(false_discovery_control([p for t in tested for p in (t.p or [1.0])], method="by").tolist())
+    for t in tested:
+        mine = [next(corrected) for _ in t.p or [1.0]]
+        kept = [(at, p) for at, p in zip(t.at, mine, strict=False) if p <= RATE]
+        t.at, t.p = [at for at, _ in kept], [p for _, p in kept]
+
+
+def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
+    """The changes that matter: the others are removed, the smallest first, which joins the runs on both sides."""
+    runs = [run for run in point.runs if not run.flags]
+    small = 0
+    while True:
+        edges = [0, *point.at, len(runs)]
+        parts = [tuple(runs[i:j]) for i, j in pairwise(edges)]
+        segments = [Segment(part, measured(part)) for part in parts] if point.at else []
+        ratios = [ratio(b.measured, a.measured) for a, b in pairwise(segments)]
+        low, high = alike(MARGIN)
+        wrong = [i for i, r in enumerate(ratios) if not r.differs or low <= r.value <= high]
+        if not wrong:
+            break
+        smallest = min(wrong, key=lambda i: abs(math.log(ratios[i].value)))
+        del point.at[smallest], point.p[smallest]
+        small += 1
+    found = tuple(
+        Change(
+            record=point.record,
+            before=before,
+            after=after,
+            ratio=r,
+            p=p,
+            facts=tuple(facts_between(rows, before.runs[-1], after.runs[0])),
+        )
+        for before, after, r, p in zip(segments, segments[1:], ratios, point.p, strict=False)
+    )
+    status: Status = "changed" if found else point.status
+    return Point(record=point.record, runs=point.runs, status=status, changes=found, small=small)
+
+
+def measured(runs: Sequence[RunValue]) -> Measured:
+    """The median of runs, and where that of another run is expected: from six runs on, the interval of their median.
+    With fewer, the hull of their intervals, widened by the distance of their values, see
+    `measure.repetitions.run_bounds`.
+
+    Args:
+        runs: At least `MIN_SEGMENT`.
+    """
+    values = [run.value for run in runs]
+    bounds = median_interval(values)
+    if bounds is None:
+        low, high, apart = min(r.low for r in runs), max(r.high for r in runs), max(values) - min(values)
+        bounds = max(low - apart, min(low, 0.0)), high + apart
+    return Measured(median(values), bounds)
+
+
+def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[str]:
+    """What else changed between two runs: software and settings of the machine, and the build.
+
+    Args:
+        rows: Of the machine, as `store.machines.machines` returns them.
+    """
+    until = [row for row in rows if row["seen"] <= other.start]
+    found = changes(until, one.start) if until and until[0]["seen"] <= one.start else []
+    for name, text in _MADE_BY.items():
+        a, b = one.made_by.get(name), other.made_by.get(name)
+        if a and b and a != b and not any(f.startswith(f"{name} ") for f in found):
+            found.append(f"{text} {a} → {b}")
+    return found
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any]]:
+    """One object per change, newest first, per point, and per instrument, then one of the whole; `type` tells which.
+
+    Args:
+        stale_s: Age of the newest result of an instrument from which it is stale, in s.
+    """
+
+    def named(record: Record) -> dict[str, Any]:
+        names = {k: getattr(record, k) for k in ("source", "instrument", "metric", "unit", "better")}
+        return {**names, "conditions": identity(record)}
+
+    def segment(of: Segment) -> dict[str, Any]:
+        low, high = of.measured.bounds or (None, None)
+        ends = {"from": of.runs[0].start, "to": of.runs[-1].start}
+        return {"value": of.measured.value, "low": low, "high": high, "runs": len(of.runs), **ends}
+
+    out: list[dict[str, Any]] = []
+    for c in found.changes:
+        low, high = c.ratio.interval or (None, None)
+        last, first = c.between
+        out.append(
+            {
+                "type": "change",
+                "machine": found.machine,
+                **named(c.record),
+                "after_run": last.run,
+                "before_run": first.run,
+                "before": segment(c.before),
+                "after": segment(c.after),
+                "ratio": c.ratio.value,
+                "low": low,
+                "high": high,
+                "p": c.p,
+                "verdict": c.word,
+                "worse": c.worse(),
+                "facts": list(c.facts),
+            }
+        )
+    for p in found.points:
+        counts = {"runs": len(p.judged), "flagged": len(p.runs) - len(p.judged)}
+        more = {"changes": len(p.changes), "small": p.small}
+        out.append({"type": "point", **named(p.record), "status": p.status, **counts, **more})
+    for name, at in found.newest.items():
+        age = (now - at).total_seconds()
+        when = at.isoformat().replace("+00:00", "Z")
+        out.append({"type": "instrument", "instrument": name, "newest": when, "age_s": age, "stale": age > stale_s})
+    counts = {"points": len(found.points), "runs": len(found.runs), "flagged": found.flagged}
+    flags = {"flags": dict(found.flags), "without_start": found.without_start, "clock": found.clock}
+    method = {"margin": MARGIN, "false_discovery_rate": RATE, "min_runs": MIN_RUNS, "min_segment": MIN_SEGMENT}
+    return [*out, {"type": "history", "machine": found.machine, **counts, **flags, **method}]

@@ -1,0 +1,120 @@
+"""The values of each point of a machine, run by run, without a record for each.
+
+A year of surveys is a hundred thousand records, whose parsing takes seconds. DuckDB pools the repetitions of each run
+instead, and only one record of each point is parsed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.errors import quoted
+from meshmark.store.columns import POINT, record_of
+from meshmark.store.record import MODE, Record, RecordError
+from meshmark.store.store import Store
+
+_MADE_BY: Final = ("build", "compiler", "kernel")  # of the provenance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunValue:
+    """What one run gave for a point, with its repetitions pooled.
+
+    Attributes:
+        start: Of its last repetition, as recorded; "" if unknown.
+        value: Median of the samples of all repetitions, in the metric's unit.
+        low, high: The hull of the repetitions' intervals; of their samples where one has too few for an interval.
+        flags: Those of any repetition.
+        made_by: Build, compiler and kernel, as far as the provenance has them.
+    """
+
+    run: str
+    start: str
+    value: float
+    low: float
+    high: float
+    flags: tuple[str, ...] = ()
+    made_by: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A point with the values of its runs, in no order.
+
+    Attributes:
+        record: One of its records.
+    """
+
+    record: Record
+    runs: tuple[RunValue, ...]
+
+
+def series(store: Store, machine: str, identity: Iterable[str], **equal: str) -> list[Series]:
+    """The values of a machine by point and run. Modes of results are left out.
+
+    A point may come in several series if a condition that does not identify it differs; see
+    `measure.repetitions.point_key`.
+
+    Args:
+        identity: Conditions that may identify a point. Other conditions of an instrument of ours do not, unless they
+            have a column of their own.
+        equal: Columns that must match: instrument, metric.
+
+    Raises:
+        StoreError: The store cannot be read.
+    """
+    paths = ", ".join(f"'$.{name}'" for name in identity if name.isidentifier())
+    columns = ", ".join(f'"{name}"' for name in POINT)
+    # The conditions without a column are observed ones, but for values of another type than their column's.
+    rest = f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
+    rows = f"""SELECT hash(source, instrument, metric, unit, {columns}, {rest} ELSE conditions END) AS point, *
+               FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"""
+    made_by = ", ".join(
+        f"""any_value(regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1)) AS {name}"""
+        for name in _MADE_BY
+    )
+    found = store.select(
+        f"""SELECT point, run, max(start) AS start, {made_by},
+                   list_aggregate(flatten(list(samples)), 'median') AS value,
+                   min(coalesce(low, list_min(samples))) AS low, max(coalesce(high, list_max(samples))) AS high,
+                   list_distinct(flatten(list(flags))) AS flags
+            FROM ({rows}) GROUP BY point, run""",
+        machine=machine,
+        **equal,
+    )
+    points = store.select(f"SELECT DISTINCT ON (point) * FROM ({rows})", machine=machine, **equal)
+    records = {row["point"]: made for row in points if (made := _record(store, row)) is not None}
+    runs: dict[int, list[RunValue]] = {point: [] for point in records}
+    texts: dict[str, str] = {}
+    for row in found:
+        numbers = row["value"], row["low"], row["high"]
+        if row["point"] in runs and all(isinstance(v, float) and math.isfinite(v) for v in numbers):
+            runs[row["point"]].append(_run_value(row, texts))
+    return [Series(record, tuple(runs[point])) for point, record in records.items() if runs[point]]
+
+
+def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
+    """Args:
+    texts: JSON strings that were parsed before; a store has few different ones.
+    """
+    made_by = {}
+    for name in _MADE_BY:
+        if written := row[name]:
+            if written not in texts:
+                texts[written] = str(json.loads(written))
+            made_by[name] = texts[written]
+    flags = tuple(sorted(set(row["flags"] or ()) - {"truncated"}))  # formerly a wide interval, which is no violation
+    numbers = {name: row[name] for name in ("value", "low", "high")}
+    return RunValue(run=row["run"], start=row["start"] or "", flags=flags, made_by=made_by, **numbers)
+
+
+def _record(store: Store, row: dict[str, Any]) -> Record | None:
+    try:
+        return record_of(row)
+    except (RecordError, ValueError, TypeError) as why:  # corrupt values in a valid Parquet file
+        store.broken[store.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
+        return None

@@ -1,0 +1,72 @@
+"""Prints the history of a machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from meshmark.values.units import NBSP
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from meshmark.compare.history import History
+    from meshmark.report.history import Line
+
+_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
+
+
+def print_history(h: History, now: datetime, stale_s: float) -> None:
+    """Print the changes of level, newest first, what else changed then, and the age of the newest results.
+
+    Args:
+        stale_s: Age of the newest result of an instrument from which it is marked, in s.
+    """
+    from rich.console import Console
+
+    from meshmark.report.history import METHOD, groups, left_out, staleness, summary
+
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
+    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console.print(summary(h), soft_wrap=True)
+    made = groups(h)
+    for group in made:
+        console.print()
+        console.print(f"{group.when}, runs {group.runs}", style="bold", soft_wrap=True)
+        console.print(f"also changed: {group.facts}", soft_wrap=True)
+        console.print(_table(group.lines))
+    console.print()
+    for text in left_out(h):
+        console.print(text.replace(NBSP, " "), style="dim", soft_wrap=True)
+    if made:
+        console.print(METHOD.replace(NBSP, " "), style="dim", soft_wrap=True)
+    console.print(staleness(h, now, stale_s), soft_wrap=True)
+
+
+def _table(lines: Sequence[Line]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("metric", "point"):
+        table.add_column(name, overflow="fold")
+    for name in ("before", "95 %", "after", "95 %", "after/before", "95 %"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("it is", no_wrap=True)
+    table.add_column("runs", justify="right", no_wrap=True)
+    for line in lines:
+        cells = (
+            line.metric,
+            line.point or "–",
+            line.before,
+            line.before_interval,
+            line.after,
+            line.after_interval,
+            line.ratio,
+            line.interval,
+            line.word,
+            line.runs,
+        )
+        table.add_row(*(cell.replace(NBSP, " ") for cell in cells))
+    return table
