@@ -87,7 +87,10 @@ def export(
         raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
     chosen = format_of(form)
     kept, host = Store(store or data_home() / "store"), host_id()
-    found = Sides(kept, data_home() / "runs", host).find(side)
+    try:
+        found = Sides(kept, data_home() / "runs", host).find(side)
+    except UsageError as why:
+        raise UsageError(str(why).replace("compare:", "export:", 1), why.hint) from why
     wanted = [r for r in found.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
     if not wanted:
         asked = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]

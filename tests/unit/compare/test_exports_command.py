@@ -73,7 +73,7 @@ def test_an_object_of_json_for_programs(home: dict[str, str], tmp_path: Path) ->
         (["otava", "n.jsonl"], 2, "found no runs of numa-guest-561b891f in the store"),
         (["reframe", "none.jsonl"], 2, "none.jsonl"),
         (["reframe", "n.jsonl", "-o", "no/f.py"], 2, "--output: found no folder no"),
-        (["reframe"], 2, "found no results of this host"),
+        (["reframe"], 2, "export: found no results of this host"),
     ],
 )
 def test_bad_input_is_one_line(home: dict[str, str], tmp_path: Path, words: list[str], status: int, says: str) -> None:

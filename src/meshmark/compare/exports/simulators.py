@@ -77,9 +77,9 @@ def _curve(record: Record) -> str:
 def simgrid(material: Material) -> str:
     """A platform of a zone: every core a host, every memory node a router, links between them.
 
-    A route between two cores of a node has the link of each core and the bus of the node; one between nodes also the
-    link of both nodes. A core's link has half of the latency of a line's transfer within a node, a link between nodes
-    what a transfer between them takes longer.
+    A route between two cores of a node has the link of each core, and twice the bus of the node, as a copy reads and
+    writes; one between nodes has the bus of each and the link of both. A core's link has half of the latency of a
+    line's transfer within a node, a link between nodes what a transfer between them takes longer.
 
     Raises:
         AbsentError: The speed of a core, the latency of lines or the bandwidth of a node was not measured.
@@ -102,6 +102,9 @@ def simgrid(material: Material) -> str:
         *([f"bandwidth of nodes: {matrix.conditions}"] if matrix.cells else []),
     ]
     platform = ElementTree.Element("platform", version="4.1")
+    # The default model multiplies latencies by 13, which fits TCP; these are measured end to end.
+    config = ElementTree.SubElement(platform, "config")
+    ElementTree.SubElement(config, "prop", id="network/model", value="CM02")
     zone = ElementTree.SubElement(platform, "zone", id=material.side.machine, routing="Floyd")
     nodes = sorted(set(cores.values()))
     for cpu in cores:
