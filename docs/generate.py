@@ -4,6 +4,7 @@
 * docs/reference/instruments-of-ranks.md: `meshmark-comm --describe`
 * docs/reference/machine-files.md: the loader's table of keys
 * docs/reference/load-metrics.md: the metrics of programs and the columns that their formulas may use
+* docs/reference/claims.md: the catalogue of claims
 
 Prose is written by hand; tables are generated, so they cannot disagree with the programs.
 """
@@ -57,6 +58,18 @@ machine also takes the path of a file. Every number states its origin:
 An origin on a table applies to the plain numbers in it. `extends = "other"` takes the tables of another file of the
 same folder (or of the package) and overrides them key by key; `[topology]` is replaced as a whole. A machine without
 `[memory]` is only a network.
+"""
+CLAIMS: Final = DOCS / "reference" / "claims.md"
+CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->
+
+# Claims
+
+The statements of the literature that [`meshmark claims`](../how-to/claims.md) tests. A claim is about any machine,
+unlike the statements of `meshmark model validate`, which are about the machines of five publications.
+
+*Stated* is what the effect must be, beside the margin; *timing* marks claims about durations and rates, which no guest
+can support; *printed* marks computations that only repeat printed numbers, which are no tests. Tests on the host name
+what they need.
 """
 LOAD_METRICS: Final = DOCS / "reference" / "load-metrics.md"
 METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
@@ -167,6 +180,30 @@ def machine_files() -> list[str]:
     return out
 
 
+def claims() -> list[str]:
+    from meshmark.compare.claims.catalogue import Claim
+    from meshmark.compare.claims.catalogue import claims as known
+
+    def tests(c: Claim) -> str:
+        found = []
+        for t in c.tests:
+            needs = " ".join(k if v is True else f"{v} {k}" for k, v in t.needs.items())
+            on = ", ".join(f"`{m}`" for m in t.on) if t.on else t.where
+            found.append(f"{on}: {t.parameters.get('what', '')}" + (f" (needs {needs})" if needs else ""))
+        return "; ".join(found)
+
+    out = [CATALOGUE.strip(), ""]
+    for theme in dict.fromkeys(c.theme for c in known()):
+        lines: list[list[object]] = []
+        for c in known():
+            if c.theme == theme:
+                kind = ", ".join(w for w, is_so in (("timing", c.timing), ("printed", c.printed)) if is_so)
+                stated = f"{c.expected}, ±{100 * c.margin:.4g} %" if c.relation != "none" else f"0, ±{c.margin:g}"
+                lines.append([c.id, c.statement, f"{c.published}: {c.source}", stated, kind, tests(c)])
+        out += [f"## {theme.capitalize()}", "", *table(["", "claim", "published", "stated", "", "tests"], lines)]
+    return out
+
+
 def load_metrics() -> list[str]:
     from meshmark.load.metrics import all_metrics
     from meshmark.load.native import described_columns
@@ -221,6 +258,7 @@ def main() -> int:
         print(f"generate: no MPI library: {OUTPUT_OF_RANKS.name} is unchanged", file=sys.stderr)
     MACHINES.write_text("\n".join(machine_files()).rstrip() + "\n")
     LOAD_METRICS.write_text("\n".join(load_metrics()).rstrip() + "\n")
+    CLAIMS.write_text("\n".join(claims()).rstrip() + "\n")
     return 0
 
 

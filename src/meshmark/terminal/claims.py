@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from meshmark.compare.claims.catalogue import Claim
     from meshmark.compare.claims.judging import Verdict
 
-_PIPE_COLUMNS: Final = 160  # width if standard output is not a terminal
+_PIPE_COLUMNS: Final = 120  # width if standard output is not a terminal
 _STYLES: Final = {"holds": "green", "does not hold": "red", "indicative only": "yellow"}
 
 
@@ -40,6 +40,8 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
     for v in verdicts:
         e = v.effect
         word = Text(v.text, style=_STYLES.get(v.word, "dim"))
+        if v.word == "not distinguishable" and v.reason:
+            word.append(f": {v.reason}", style="dim")
         if v.basis in {"printed", "computed"} and e is not None:
             word.append(f", {basis_text(v)}", style="dim")
         statement = claims[v.claim].statement if v.claim != last else ""
@@ -47,7 +49,7 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
         if e is None:
             cells += [v.reason, "–", "–", v.expected, word]
         else:
-            cells += [e.what, f"{e.value:.3g}", interval_text(v), v.expected, word]
+            cells += [e.what, f"{e.value:.4g}", interval_text(v), v.expected, word]
         table.add_row(*cells)
         last = v.claim
     console = _console()

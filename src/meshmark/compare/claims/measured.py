@@ -13,6 +13,7 @@ from meshmark.compare.claims.judging import Effect, exact, product
 from meshmark.compare.claims.registry import method
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError
+from meshmark.measure.repetitions import MIN_SAMPLES
 from meshmark.store.record import Record
 
 _SHORT: Final = ("--budget", "200ms")  # of the process that is placed
@@ -60,15 +61,19 @@ def share_of_peak(bench: Bench, test: str, *, what: str, **parameters: Any) -> S
 
 @method("host")
 def beyond_samples(bench: Bench, test: str, *, what: str, **parameters: Any) -> Sequence[Effect]:
-    """How far the medians of fresh processes are apart, over the width of the intervals of their own samples."""
+    """How far the medians of fresh processes are apart, over the width of the intervals of their own samples.
+
+    The bounds of the effect are those with the widest and the narrowest of these intervals.
+    """
     terms = terms_of(parameters)
     record = bench.take(test, terms)[0]
     runs = [r for r in bench.store.query(run=bench.run, metric=terms[0].metric) if _of(r, record.conditions)]
     medians = sorted(r.value for r in runs)
     widths = sorted(r.interval[1] - r.interval[0] for r in runs if r.interval is not None)
-    if len(medians) < 2 or not widths or not widths[len(widths) // 2]:
-        return [Effect(what, 0.0, None, "too few samples in a process")]
-    return [exact(what, (medians[-1] - medians[0]) / widths[len(widths) // 2])]
+    if len(widths) < MIN_SAMPLES or not widths[0]:
+        return [Effect(what, 0.0, None, f"{len(widths)} processes have enough samples, {MIN_SAMPLES} are needed")]
+    apart = medians[-1] - medians[0]
+    return [Effect(what, apart / widths[len(widths) // 2], (apart / widths[-1], apart / widths[0]))]
 
 
 def _of(record: Record, conditions: Mapping[str, Any]) -> bool:

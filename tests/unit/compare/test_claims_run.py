@@ -1,0 +1,245 @@
+"""A run of claims: what it stores, what an interrupted one keeps, and what a host must have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.compare.claims import run
+from meshmark.compare.claims.bench import Bench, Term, selected, terms_of
+from meshmark.compare.claims.catalogue import chosen
+from meshmark.compare.claims.judging import Effect, of_effects
+from meshmark.compare.claims.measured import count, ratio
+from meshmark.compare.claims.registry import call
+from meshmark.compare.claims.run import Request, agreement, begun, history, latest, resumed, run_tests
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.measure.journal import Reading
+from meshmark.measure.plan import Step
+from meshmark.measure.runner import Runner, StepResult
+from meshmark.store.record import median, median_interval
+from meshmark.store.store import Store
+from support.made_run import record
+
+COMPUTED = ("P06", "P08", "R01", "M01")
+FACTS: Mapping[str, Any] = {
+    "topology": {
+        "cores": [{"cpus": [0, 2]}, {"cpus": [1, 3]}],
+        "allowed_cpus": [1, 2, 3],
+        "nodes": [{"memory_bytes": 1 << 30}, {"memory_bytes": 0}],
+        "packages": [{"cpus": [0, 1, 2, 3]}],
+    },
+    "virtual": {"guest": False},
+    "pages": {"thp": "never", "huge": [{"size_bytes": 2 << 20, "free": 3}]},
+    "memory": {"peak_bytes_per_s": {"absent": "no table"}},
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(run, "remember", lambda _: None)  # reads the facts of this machine
+    return Store(tmp_path / "store")
+
+
+def bench(store: Store, name: str = "claims-20261125T200000-0", **changed: Any) -> Bench:
+    made = Bench(store, name, store.folder.parent / "journals", facts_of=lambda: {**FACTS, **changed})
+    made.__dict__["host"] = "n042"  # which would read the hardware
+    return made
+
+
+def test_verdicts_by_computation_are_stored_with_what_they_found(store: Store) -> None:
+    found = run_tests(bench(store), Request(COMPUTED, on="computed"))
+    assert [(v.claim, v.word, v.basis) for v in found] == [
+        ("M01", "holds", "computed"),
+        ("P06", "holds", "printed"),
+        ("P08", "does not hold", "printed"),
+        ("R01", "does not hold", "printed"),
+    ]
+    kept = {k: v[-1] for k, v in history(store).items()}
+    assert {k: (v.word, v.effect) for k, v in kept.items()} == {v.claim: (v.word, v.effect) for v in found}
+    assert kept["R01"].run == "claims-20261125T200000-0" and kept["R01"].step == "R01-computed"
+    assert not (store.folder / ".measuring").exists() or not list((store.folder / ".measuring").iterdir())
+
+
+def test_an_interrupted_run_keeps_its_verdicts_and_resumes_with_the_rest(store: Store) -> None:
+    def stop(done: int, total: int, step: str) -> None:
+        if done == 2:
+            raise KeyboardInterrupt
+
+    request = Request(COMPUTED, on="computed")
+    with begun(store, request) as (name, folder), pytest.raises(KeyboardInterrupt):
+        run_tests(replace(bench(store, name), folder=folder), request, stop)
+    assert {*history(store)} == {"M01", "P06"}, "each verdict is stored as soon as it is known"
+    made: list[str] = []
+    with resumed(store) as (again, where, asked):
+        assert (again, where, asked) == (name, folder, request)
+        found = run_tests(replace(bench(store, again), folder=where), asked, lambda d, t, s: made.append(s))
+    assert [v.claim for v in found] == ["M01", "P06", "P08", "R01"] and len(made) == 4
+    assert {v[-1].run for v in history(store).values()} == {name}
+    with pytest.raises(UsageError, match="--resume: found no incomplete run of claims"), resumed(store):
+        pass
+
+
+def test_a_resumed_run_makes_no_test_twice(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def counted(where: str, name: str, *more: Any) -> list[Effect]:
+        calls.append(more[1])
+        return call(where, name, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "call", counted)
+    request = Request(("P06", "P23", "M01"), on="")
+    for _ in range(2):  # the second finds all verdicts, those that could not be made too
+        found = run_tests(bench(store), request)
+        assert [v.word for v in found] == ["holds", "holds", "cannot be tested here"]
+    assert sorted(calls) == ["M01-computed", "P06-computed"]
+
+
+def test_a_damaged_request_is_an_error_in_one_line(store: Store) -> None:
+    with begun(store, Request(("P06",))) as (_, folder):
+        pass
+    (folder / "claims.json").write_text('{"ids": 3}')
+    with pytest.raises(MeshmarkError, match=r"cannot read .*claims\.json"), resumed(store):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("needs", "reason"),
+    [
+        ({"cpus": 8}, "it needs 8 CPUs, this machine has 3"),
+        ({"cores": 3}, "it needs 3 cores, this machine has 2"),
+        ({"nodes": 2}, "it needs 2 memory nodes, this machine has 1"),
+        ({"packages": 2}, "it needs 2 packages, this machine has 1"),
+        ({"pages": "thp"}, "it needs pages of thp, this machine provides none"),
+        ({"pages": "1GiB"}, "it needs pages of 1GiB, this machine provides none"),
+        ({"peak": True}, "it needs the peak bandwidth of the memory, which the firmware does not state here"),
+        ({"cpus": 3, "cores": 2, "nodes": 1, "smt": True, "pages": "2MiB"}, ""),
+    ],
+)
+def test_what_a_host_lacks_is_said(store: Store, needs: Mapping[str, Any], reason: str) -> None:
+    assert bench(store).lacks(needs) == reason
+
+
+def test_smt_counts_only_with_two_cpus_that_may_be_used(store: Store) -> None:
+    alone = bench(store, topology={**FACTS["topology"], "allowed_cpus": [0, 1]})
+    assert "SMT" in alone.lacks({"smt": True}) and alone.lacks({"cores": 2}) == ""
+
+
+def test_options_name_what_depends_on_the_host(store: Store) -> None:
+    b = bench(store)
+    assert [b.filled(v) for v in ("@cpu", "@pair", "@cores", "@cpus", "64KiB", 3)] == ["1", "2,1", 2, 3, "64KiB", 3]
+
+
+def test_terms_are_divided_and_have_what_all_share() -> None:
+    one, other, third = terms_of(
+        {
+            "instrument": "bandwidth",
+            "metric": "bandwidth_net",
+            "both": {"kernel": "copy"},
+            "a": {"threads": 1},
+            "b": {"threads": 2, "Instrument": "latency", "Metric": "load_latency"},
+            "more": [{"threads": 3, "Power": -1, "Set": ["x=1"], "Machine": "es45"}],
+        }
+    )
+    assert one == Term("bandwidth", "bandwidth_net", {"kernel": "copy", "threads": 1})
+    assert (other.instrument, other.metric, other.power) == ("latency", "load_latency", -1.0)
+    assert (third.power, third.settings, third.machine) == (-1.0, ("x=1",), "es45")
+    with pytest.raises(MeshmarkError, match="a: found nothing"):
+        terms_of({"instrument": "latency"})
+
+
+def answered(value_of: Callable[[Sequence[str]], float], asked: list[Step]) -> Callable[[Runner, Step], StepResult]:
+    """A runner whose processes answer at once."""
+
+    def run_step(_: Runner, step: Step) -> StepResult:
+        asked.append(step)
+        value = value_of(step.argv)
+        samples = tuple(value * (1 + k / 1000) for k in range(7))
+        made = replace(
+            record("bandwidth", "bandwidth_net", value),
+            samples=samples,
+            value=median(samples),
+            interval=median_interval(samples),
+            flags=frozenset(),
+        )
+        return StepResult(step, "ok", reading=Reading(records=[made]))
+
+    return run_step
+
+
+RATIO: Mapping[str, Any] = {
+    "what": "streaming over ordinary stores",
+    "instrument": "bandwidth",
+    "metric": "bandwidth_net",
+    "a": {"store": "streaming"},
+    "b": {"store": "ordinary"},
+}
+
+
+def test_conditions_take_turns_in_fresh_processes_and_share_the_budget(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Step] = []
+    monkeypatch.setattr(Runner, "run_step", answered(lambda argv: 3e9 if "streaming" in argv else 2e9, asked))
+    (effect,) = ratio(bench(store), "H05-host", **RATIO)
+    assert effect.value == pytest.approx(1.5, rel=0.01) and effect.interval is not None and not effect.doubt
+    assert [s.id for s in asked[:4]] == ["H05-host.a.r1", "H05-host.b.r1", "H05-host.a.r2", "H05-host.b.r2"]
+    assert len(asked) == 12 and sum(s.budget_s for s in asked) == pytest.approx(5.0)
+    assert len({s.argv[s.argv.index("--seed") + 1] for s in asked}) == 6, "each process has a seed of its own"
+    assert {step for _, step, _ in store.rows(run=bench(store).run)} == {s.id for s in asked}
+    assert word(effect) == "holds"
+
+
+def word(effect: Effect) -> str:
+    return of_effects(chosen(["H05"])[0], "n042", "measured", [effect], "").word
+
+
+def test_a_single_deviating_sample_counts_against_a_claim_of_none(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Runner, "run_step", answered(lambda _: 1.0, []))
+    (effect,) = count(bench(store), "M19-host", **{k: v for k, v in RATIO.items() if k != "b"})
+    assert effect.interval == (1.0, pytest.approx(1.006))
+
+
+def test_what_a_process_cannot_measure_is_the_reason(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Runner, "run_step", lambda _, step: StepResult(step, "failed", message="it died of SIGBUS"))
+    (found,) = run_tests(bench(store), Request(("H05",), on="host"))
+    assert found.word == "cannot be tested here" and "it died of SIGBUS" in found.reason
+    with pytest.raises(AbsentError, match="gave no flop_rate"):
+        selected([record("bandwidth", "bandwidth_net", 1e9)], "flop_rate", {})
+
+
+def test_a_wrong_method_or_parameter_is_named(store: Store) -> None:
+    with pytest.raises(MeshmarkError, match="method: found 'rate'; allowed: ") as error:
+        call("host", "rate", bench(store), "H05-host", "host", {})
+    assert error.value.hint == "did you mean ratio?"
+    with pytest.raises(MeshmarkError, match=r"claims: coverage: .*sample"):
+        call("computed", "coverage", bench(store), "", "", {"what": "w", "sample": [6, 9]})
+
+
+def test_a_guest_is_refused_where_there_is_none(store: Store) -> None:
+    with pytest.raises(AbsentError, match="--on guest: this host is no guest"):
+        run_tests(bench(store), Request(("R13",), on="guest"))
+    with pytest.raises(UsageError, match="--on: found 'cray'; allowed: host, guest, computed"):
+        Request(on="cray").trials()
+    with pytest.raises(AbsentError, match="none of these claims is tested on es45"):
+        Request(("M01",), on="es45").trials()
+
+
+def test_history_has_every_verdict_and_two_runs_agree(store: Store) -> None:
+    first = run_tests(bench(store, "claims-20261124T200000-0"), Request(COMPUTED, on="computed"))
+    second = run_tests(bench(store, "claims-20261125T200000-0"), Request(COMPUTED, on="computed"))
+    assert agreement(first, second) == (4, 4)
+    assert all(len(v) == 2 and len(latest(v)) == 1 for v in history(store).values())
+    assert agreement(first, [replace(v, word="not distinguishable") for v in second]) == (0, 4)
+
+
+def test_rows_of_another_version_are_left_out(store: Store) -> None:
+    run_tests(bench(store), Request(("M01",), on="computed"))
+    (row,) = store.query(instrument="claims")
+    store.add("claims-20261126T000000-0", "x", [replace(row, conditions={"claim": "M01"})])
+    assert len(history(store)["M01"]) == 1
