@@ -149,6 +149,7 @@ def _options(name: str, kind: str, value: str) -> list[str]:
     word = re.split("[=,]", value)[0]
     if kind == "slots" and not (value.isdecimal() and int(value)):
         raise UsageError(f"{name}: slots: found '{quoted(value)}', a number from 1 is required")
-    if kind in allowed and not word[:1].isdigit() and word not in allowed[kind]:
+    is_list = kind == "bind" and word[:1].isdigit()  # of CPUs
+    if kind in allowed and not is_list and word not in allowed[kind]:
         raise UsageError(f"{name}: {kind}: found '{quoted(word)}'; allowed: {', '.join(allowed[kind])}")
     return [_OPTIONS[kind], value]
