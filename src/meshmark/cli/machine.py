@@ -125,9 +125,7 @@ def declared(
     for line in absent(material):
         say(f"absent: {line}")
     if missing := sum(row.value is None for row in rows):
-        say(
-            f"note: {missing} of {len(rows)} were not measured: meshmark survey, or {latency_command(material.topology)}"
-        )
+        say(f"note: {missing} of {len(rows)} were not measured; {latency_command(material.topology)}")
 
 
 def describe(machine: Opened) -> Iterable[str]:

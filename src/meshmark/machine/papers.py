@@ -8,6 +8,7 @@ metric of ours. The numbers stay in the publication's own file (`machine.referen
     values      keys of the table; each number in them is a record
     samples     a key whose numbers are the samples of one record
     numbered    the condition that counts the numbers of `values`, from 0
+    each        conditions with a value for each number of `values`
     conditions  of the record; `=KEY` is the value of a key of the table
     peak        the dotted path of the theoretical peak
     misprint    the `id` of the publication's `[[discrepancy]]` about the number
@@ -90,6 +91,7 @@ def _records(of: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
             conditions = {k: _resolved(v, table) for k, v in row.get("conditions", {}).items()}
             if "numbered" in row:
                 conditions[row["numbered"]] = count
+            conditions |= {k: listed[count] for k, listed in row.get("each", {}).items()}
             yield _record(of, row, group, conditions, entries)
 
 

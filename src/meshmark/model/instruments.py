@@ -185,8 +185,9 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     if wrong := [s for s in strides if s % 8]:
         raise UsageError(f"stride: found {wrong[0]}; allowed: multiples of 8")  # as on a host: a slot holds a pointer
     footprints = _sizes("latency", options, "footprint")
+    hops = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
     return [
-        _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)
+        _chase_point(machine, node_of, cpu, node, hops[node_of[cpu]][node], footprint, stride, pattern, processes, line)
         for cpu, node, footprint, stride, pattern, processes in itertools.product(
             cpus, nodes, footprints, strides, patterns, process_counts
         )
@@ -198,6 +199,7 @@ def _chase_point(
     node_of: list[int],
     cpu: int,
     node: int,
+    hops: int,
     footprint: int,
     stride: int,
     pattern: str,
@@ -210,6 +212,7 @@ def _chase_point(
         "pattern": pattern,
         "cpu": cpu,
         "memory_node": node,
+        "hops": hops,
         "processes": processes,
         "state": "clean",
     }

@@ -11,11 +11,13 @@ from typing import Any, Final
 
 import altair as alt
 
+from meshmark.compare.hops import by_hops, fit
 from meshmark.compare.join import Comparison, Mean, Pair, identity
 from meshmark.compare.sides import Side
 from meshmark.report.drawing import (
     GB,
     NS,
+    PALETTE,
     Drawn,
     Row,
     bytes_axis,
@@ -27,6 +29,7 @@ from meshmark.report.drawing import (
     layered,
     log_axis,
     row,
+    tooltip,
 )
 from meshmark.report.html import ratio_dot
 from meshmark.report.listing import conditions_text, in_order, shown, title
@@ -196,6 +199,27 @@ def published(c: Comparison) -> list[str]:
     return lines
 
 
+def _with_hops(c: Comparison) -> list[tuple[str, Side, list[Record]]]:
+    """The sides with their latencies by hops, of the same pattern of access if both have it."""
+    one = by_hops(c.a.points)
+    return [("A", c.a, one), ("B", c.b, by_hops(c.b.points, one))]
+
+
+def hops_texts(c: Comparison) -> list[str]:
+    """`A: latency 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`, a line for each side with such latencies."""
+    lines = []
+    for letter, _, latencies in _with_hops(c):
+        if (found := fit(latencies)) is None:
+            continue
+        bounds = ""
+        if found.interval is not None:
+            low, high = (show(v, "s", scale_for("s", found.per_hop_s)) for v in found.interval)
+            bounds = f" ({low.split(NBSP)[0]} – {high})"
+        per_hop = f"{show(found.base_s, 's')} + {show(found.per_hop_s, 's')} per hop{bounds}"
+        lines.append(f"{letter}: latency of remote memory {per_hop}, {found.points} nodes")
+    return lines
+
+
 def side_text(side: Side) -> str:
     """`vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`; a publication has a month or a year."""
     when = f", {side.start[:16].replace('T', ' ')}{' UTC' if 'T' in side.start else ''}" if side.start else ""
@@ -235,6 +259,7 @@ def parts(c: Comparison) -> dict[str, Any]:
         "left_over": left_over(c),
         "reasons": reasons(c),
         "published": published(c),
+        "hops": hops_texts(c),
     }
 
 
@@ -299,6 +324,86 @@ def _latency(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
 
 
 @drawing
+def _hops(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+    """Latency by the number of hops of both sides, with a line through the remote ones."""
+    rows: list[Row] = []
+    ends: list[Row] = []
+    for letter, side, found in _with_hops(c):
+        name = f"{letter}: {side.name}"
+        if (line := fit(found)) is None:
+            continue
+        rows += [row(r, series=name, x=value_of(r, "hops"), node=r.conditions.get("memory_node")) for r in found]
+        far = max(value_of(r, "hops") for r in found)
+        ends += [{"series": name, "x": x, "value": line.base_s + x * line.per_hop_s} for x in (0, far)]
+    if not rows:
+        return None
+    names = sorted({r["series"] for r in rows})
+    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[:2]))
+    x = alt.X("x:Q", title="hops", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(domainMin=0))
+    y = alt.Y("value:Q", title="time per load", axis=alt.Axis(labelExpr=NS), scale=alt.Scale(zero=True))
+    tips = [alt.Tooltip("series:N", title="side"), alt.Tooltip("node:N", title="memory node"), *tooltip("x")]
+    return alt.layer(
+        chart_of(ends).mark_line(strokeDash=[4, 3], strokeWidth=1.5).encode(x=x, y=y, color=color),
+        chart_of(rows).mark_point(size=50, filled=True).encode(x=x, y=y, color=color, tooltip=tips),
+    ).properties(height=300)
+
+
+@drawing
+def _matrix(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+    """B over A of each pair of CPUs, or of a CPU and a memory node."""
+    charts = []
+    for metric, across, down in (("line_latency", "to_cpu", "from_cpu"), ("load_latency", "memory_node", "cpu")):
+        pairs = [p for p in c.pairs if p.a.metric == metric and p.a.instrument != "loaded" and p.ratio]
+        groups: dict[str, list[Pair]] = {}
+        for p in pairs:
+            if all(isinstance(p.a.conditions.get(k), int) for k in (across, down)):
+                rest = conditions_text([k for k in identity(p.a) if k not in {across, down}], p.a)
+                groups.setdefault(rest, []).append(p)
+        for rest, of in sorted(groups.items(), key=lambda item: -len(item[1]))[:_MATRICES]:
+            if len(of) >= _CELLS:
+                charts.append(_map(of, across, down, f"{metric.replace('_', ' ')}, {rest}"))
+    maps: alt.TopLevelMixin | None = alt.concat(*charts, columns=2, spacing=30) if charts else None
+    return maps
+
+
+def _map(pairs: Sequence[Pair], across: str, down: str, name: str) -> Any:
+    rows: list[Row] = [
+        {
+            "x": p.a.conditions[across],
+            "y": p.a.conditions[down],
+            "value": p.ratio.value,
+            "text": ratio_text(p.ratio.value),
+            "word": p.word,
+            "a": show(p.a.value, p.a.unit),
+            "b": show(p.b.value, p.b.unit),
+        }
+        for p in pairs
+        if p.ratio is not None
+    ]
+    far = max(1.1, *(max(r["value"], 1 / r["value"]) for r in rows if r["value"] > 0))
+    scale = alt.Scale(type="log", domain=[1 / far, 1, far], range=["#0072B2", "#f4f4f4", "#D55E00"])
+    columns, lines = (len({r[k] for r in rows}) for k in ("x", "y"))
+    base = chart_of(rows).encode(
+        x=alt.X("x:O", title=title(across), axis=alt.Axis(labelOverlap=True, labelAngle=0)),
+        y=alt.Y("y:O", title=title(down), axis=alt.Axis(labelOverlap=True)),
+    )
+    tips = [alt.Tooltip(f"{k}:N", title=t) for k, t in (("text", "B over A"), ("a", "A"), ("b", "B"), ("word", "B is"))]
+    cells = base.mark_rect().encode(color=alt.Color("value:Q", title="B over A", scale=scale), tooltip=tips)
+    side = 36 if columns <= _NUMBERS else max(4, 480 // columns)
+    size = {"title": name, "width": side * columns, "height": side * lines}
+    if columns > _NUMBERS:
+        return cells.properties(**size)
+    return alt.layer(cells, base.mark_text(fontSize=10).encode(text="text:N", color=alt.value("#111"))).properties(
+        **size
+    )
+
+
+_MATRICES: Final = 4  # of a metric, those with most cells
+_CELLS: Final = 4  # of a map; fewer are read in the table
+_NUMBERS: Final = 16  # columns with numbers in the cells
+
+
+@drawing
 def _bandwidth(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
     """The curves of bandwidth of both sides over each other."""
     return _curves(c, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
@@ -335,4 +440,11 @@ _CHARTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Record], Comparison
     ),
     ("latency", "Latency by footprint", "Random loads of one process.", _latency),
     ("bandwidth", "Bandwidth by footprint", "Net bandwidth of triad.", _bandwidth),
+    (
+        "hops",
+        "Latency by hops",
+        "Idle latency of memory by its distance in hops; dashed: a least-squares line through the remote nodes.",
+        _hops,
+    ),
+    ("matrix", "Ratios by pair", "B over A. Blue is less time, orange more.", _matrix),
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
 from meshmark.store.checks import read
-from meshmark.store.columns import MEASURED, POINT
+from meshmark.store.columns import MEASURED, NUMBERS, POINT, TEXTS
 from meshmark.store.files import open_regular
 from meshmark.store.layout import Kept, file_name
 
@@ -72,16 +72,31 @@ def relation(files: Sequence[Kept], first: Mapping[str, Sequence[Path]]) -> tupl
         parts.append(text)
     # The start is in the provenance; JSON functions would fail the whole query on one invalid string.
     start = """nullif(regexp_extract(provenance, '"start": *"([^"]*)"', 1), '') AS start"""
-    types = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
-    columns = ", ".join(f'NULL::{types[of]} AS "{name}"' for name, of in POINT.items())  # all are in `conditions`
     for kind, more in (
-        ("records", f"*, '{MEASURED}' AS status, {start}, {columns}"),
-        ("absent", f"* EXCLUDE (kind), kind AS status, {columns}"),
+        ("records", f"*, '{MEASURED}' AS status, {start}"),
+        ("absent", "* EXCLUDE (kind), kind AS status"),
     ):
         if first[kind]:
             parts.append(f"SELECT {more} FROM read_parquet(?, union_by_name = true)")  # older files lack columns
             values.append([str(p) for p in first[kind]])
+    if any(first.values()):
+        parts.insert(0, _NO_ROWS)  # they lack columns, which queries may name
     return " UNION ALL BY NAME ".join(parts), values
+
+
+_TYPES: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
+_NO_ROWS: Final = "SELECT {} WHERE false".format(
+    ", ".join(
+        f'NULL::{of} AS "{name}"'
+        for name, of in {
+            **dict.fromkeys(TEXTS, "VARCHAR"),
+            **dict.fromkeys(NUMBERS, "DOUBLE"),
+            "samples": "DOUBLE[]",
+            "flags": "VARCHAR[]",
+            **{name: _TYPES[kind] for name, kind in POINT.items()},
+        }.items()
+    )
+)
 
 
 def _replaced(files: Sequence[Kept]) -> list[str]:

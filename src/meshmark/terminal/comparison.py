@@ -26,7 +26,7 @@ def print_comparison(c: Comparison, every: bool) -> None:
     """
     from rich.console import Console
 
-    from meshmark.report.comparison import blocks, left_over, named, published, reasons, side_text, summary
+    from meshmark.report.comparison import blocks, hops_texts, left_over, named, published, reasons, side_text, summary
 
     width = None if sys.stdout.isatty() else _PIPE_COLUMNS
     console = Console(width=width, highlight=False, markup=False, emoji=False)
@@ -50,6 +50,8 @@ def print_comparison(c: Comparison, every: bool) -> None:
     console.print()
     for text in left_over(c):
         console.print(text, style="dim", soft_wrap=True)
+    for text in hops_texts(c):
+        console.print(text, soft_wrap=True)
     for text in published(c):
         console.print(text, style="dim", soft_wrap=True)
     console.print(summary(c).replace(NBSP, " "), soft_wrap=True)

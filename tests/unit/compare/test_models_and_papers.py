@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from meshmark.compare.hops import by_hops, fit
 from meshmark.compare.join import compare
 from meshmark.compare.models import memory_peak, simulated
 from meshmark.compare.sides import Sides
 from meshmark.errors import UsageError
 from meshmark.model.machine import find_machine, read_machine
+from meshmark.report.comparison import charts, comparison_page, hops_texts
 from meshmark.store.store import Store
 from support.made_run import bandwidth
 
@@ -89,3 +91,31 @@ def test_a_machine_file_is_a_model(sides: Sides, tmp_path: Path) -> None:
 def test_an_unknown_paper_is_named(sides: Sides) -> None:
     with pytest.raises(Exception, match="found 'gs128'; allowed: "):
         sides.find("paper:gs128")
+
+
+def test_latency_by_hops_is_that_of_the_publication(sides: Sides) -> None:
+    published, model = sides.find_all(["paper:gs1280", "gs1280-16"], "latency")
+    found = fit(by_hops(published.points))
+    assert found is not None and found.points == 15
+    assert (found.base_s, found.per_hop_s) == (pytest.approx(106.18e-9, rel=1e-4), pytest.approx(36.85e-9, rel=1e-3))
+    assert found.interval is not None and found.interval[0] < found.per_hop_s < found.interval[1]
+    alike = by_hops(model.points, by_hops(published.points))
+    assert {r.conditions["pattern"] for r in alike} == {"stride"} and len(alike) == 16
+    assert {r.conditions["hops"] for r in alike} == {0, 1, 2, 3, 4}
+
+
+def test_one_distance_has_no_line(sides: Sides) -> None:
+    (side,) = sides.find_all(["gs320-16"], "latency")
+    assert fit(by_hops(side.points)) is None and fit([]) is None
+
+
+def test_the_page_has_hops_and_pairs(sides: Sides) -> None:
+    c = compare(*sides.find_all(["paper:gs1280", "gs1280-16"], "latency"))
+    assert {"hops", "matrix"} <= charts(c).keys()
+    assert (
+        hops_texts(c)[0]
+        == "A: latency of remote memory 106\u00a0ns + 36.9\u00a0ns per hop (32.4 – 41.3\u00a0ns), 15 nodes"
+    )
+    assert "figure 13" in comparison_page(c)
+    without = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
+    assert hops_texts(without) == [] and not {"hops", "matrix"} & charts(without).keys()

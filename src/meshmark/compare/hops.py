@@ -1,0 +1,62 @@
+"""Latency as a base and a time per hop, as publications on meshes state it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from meshmark.store.record import Record
+from meshmark.values.verdicts import Interval
+
+MIN_HOPS: Final = 2  # different numbers of hops, without which a line has no slope
+_CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A least-squares line through the remote latencies.
+
+    Attributes:
+        base_s: Latency at no hop by the line, which is above that of local memory: a router is entered and left.
+        interval: 95 % of `per_hop_s`; None with fewer than 3 points.
+        points: The number of latencies.
+    """
+
+    base_s: float
+    per_hop_s: float
+    interval: Interval | None
+    points: int
+
+
+def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Record]:
+    """The idle latencies of memory with a known number of hops, of one CPU.
+
+    Args:
+        like: Those of another machine, whose pattern of access is preferred; otherwise that with most points.
+    """
+    wanted = like[0].conditions.get("pattern") if like else None
+    found: dict[tuple[object, ...], list[Record]] = {}
+    for r in records:
+        c = r.conditions
+        idle = r.metric == "load_latency" and r.instrument == "latency" and c.get("processes") in {None, 1}
+        if idle and isinstance(c.get("hops"), int) and not r.flags:
+            found.setdefault(tuple(c.get(k) for k in ("pattern", "cpu", "footprint_bytes", "stride_bytes")), []).append(
+                r
+            )
+    return max(found.values(), key=lambda of: (of[0].conditions.get("pattern") == wanted, len(of)), default=[])
+
+
+def fit(records: Sequence[Record]) -> Fit | None:
+    """The line through latencies of memory that is at least one hop away; None if they are of one distance."""
+    import scipy.stats
+
+    remote = [(int(str(r.conditions["hops"])), r.value) for r in records if r.conditions["hops"]]
+    if len({hops for hops, _ in remote}) < MIN_HOPS:
+        return None
+    line = scipy.stats.linregress([hops for hops, _ in remote], [value for _, value in remote])
+    n, interval = len(remote), None
+    if n > 2:
+        half = float(scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, n - 2)) * float(line.stderr)
+        interval = float(line.slope) - half, float(line.slope) + half
+    return Fit(base_s=float(line.intercept), per_hop_s=float(line.slope), interval=interval, points=n)
