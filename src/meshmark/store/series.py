@@ -71,30 +71,48 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     columns = ", ".join(f'"{name}"' for name in POINT)
     # The conditions without a column are observed ones, but for values of another type than their column's.
     rest = f"CASE WHEN source <> 'tool' AND json_valid(conditions) THEN json_extract(conditions, [{paths}])::VARCHAR"
-    rows = f"""SELECT hash(source, instrument, metric, unit, {columns}, {rest} ELSE conditions END) AS point, *
-               FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"""
+    point = f"hash(source, instrument, metric, unit, {columns}, {rest} ELSE conditions END) AS point"
+    rows = f"FROM {{rows}} AND metric NOT LIKE '%\\{MODE}' ESCAPE '\\'"
     made_by = ", ".join(
-        f"""any_value(regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1)) AS {name}"""
-        for name in _MADE_BY
+        f"""regexp_extract(provenance, '"{name}": *("(?:[^"\\\\]|\\\\.)*")', 1) AS {name}""" for name in _MADE_BY
     )
     found = store.select(
-        f"""SELECT point, run, max(start) AS start, {made_by},
-                   list_aggregate(flatten(list(samples)), 'median') AS value,
-                   min(coalesce(low, list_min(samples))) AS low, max(coalesce(high, list_max(samples))) AS high,
-                   list_distinct(flatten(list(flags))) AS flags
-            FROM ({rows}) GROUP BY point, run""",
+        f"""SELECT * EXCLUDE (provenance, samples), list_aggregate(samples, 'median') AS value, {made_by} FROM (
+              SELECT point, run, max(start) AS start, any_value(provenance) AS provenance,
+                     flatten(list(samples)) AS samples, list_distinct(flatten(list(flags))) AS flags,
+                     min(coalesce(low, list_min(samples))) AS low, max(coalesce(high, list_max(samples))) AS high
+              FROM (SELECT {point}, run, start, provenance, samples, flags, low, high {rows}) GROUP BY point, run)""",
         machine=machine,
         **equal,
     )
-    points = store.select(f"SELECT DISTINCT ON (point) * FROM ({rows})", machine=machine, **equal)
+    if not found:
+        return []
+    of_run: dict[str, set[int]] = {}
+    for row in found:
+        of_run.setdefault(row["run"], set()).add(row["point"])
+    names = ", ".join("'" + run.replace("'", "''") + "'" for run in _covering(of_run))
+    points = store.select(
+        f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * {rows} AND run IN ({names}))", machine=machine, **equal
+    )
     records = {row["point"]: made for row in points if (made := _record(store, row)) is not None}
-    runs: dict[int, list[RunValue]] = {point: [] for point in records}
+    runs: dict[int, list[RunValue]] = {at: [] for at in records}
     texts: dict[str, str] = {}
     for row in found:
         numbers = row["value"], row["low"], row["high"]
         if row["point"] in runs and all(isinstance(v, float) and math.isfinite(v) for v in numbers):
             runs[row["point"]].append(_run_value(row, texts))
-    return [Series(record, tuple(runs[point])) for point, record in records.items() if runs[point]]
+    return [Series(record, tuple(runs[at])) for at, record in records.items() if runs[at]]
+
+
+def _covering(of_run: Mapping[str, set[int]]) -> list[str]:
+    """A few runs that have all points together."""
+    missing = set().union(*of_run.values())
+    found = []
+    for run, points in sorted(of_run.items(), key=lambda item: len(item[1]), reverse=True):
+        if not missing.isdisjoint(points):
+            missing -= points
+            found.append(run)
+    return found
 
 
 def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
