@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 from meshmark.model.claims.base import Claim
-from meshmark.model.claims.gs1280 import FIGURE_13
-from meshmark.model.claims.xeon5500 import COPY_5400, COPY_5500, TABLE_3
+from meshmark.model.claims.gs1280 import figure_13
+from meshmark.model.claims.xeon5500 import copy_5400, copy_5500_each, table_3
 from meshmark.model.validate import claims
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show
@@ -29,7 +30,7 @@ class Point:
 
 
 def _latencies(statement: str, machine: str) -> Iterable[Point]:
-    for processes, ns in TABLE_3[machine].items():
+    for processes, ns in table_3(machine).items():
         conditions = {"pattern": "random", "state": "clean", "processes": processes}
         yield Point(statement, machine, "latency", "load_latency", conditions, ns * 1e-9)
 
@@ -41,18 +42,20 @@ def _copies(statement: str, machine: str, totals: Mapping[str, float]) -> Iterab
 
 
 def _map() -> Iterable[Point]:
-    for node, ns in enumerate(FIGURE_13):
+    for node, ns in enumerate(figure_13()):
         conditions = {"pattern": "stride", "state": "clean", "processes": 1, "cpu": 0, "memory_node": node}
         yield Point("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9)
 
 
-POINTS: Final = (
-    *_map(),
-    *_latencies("G09", "xeon5400"),
-    *_latencies("G10", "xeon5500"),
-    *_copies("G03", "xeon5400", COPY_5400),
-    *_copies("G05", "xeon5500", COPY_5500),
-)
+@cache
+def points() -> tuple[Point, ...]:
+    return (
+        *_map(),
+        *_latencies("G09", "xeon5400"),
+        *_latencies("G10", "xeon5500"),
+        *_copies("G03", "xeon5400", copy_5400()),
+        *_copies("G05", "xeon5500", {"0-7": 8 * copy_5500_each()[-1]}),
+    )
 
 
 def published(record: Record) -> Point | None:
@@ -60,7 +63,7 @@ def published(record: Record) -> Point | None:
     footprint = record.conditions.get("footprint_bytes")
     if record.source != "model" or not isinstance(footprint, int) or footprint < _ALL_OF_MEMORY:
         return None
-    for point in POINTS:
+    for point in points():
         if (
             (point.machine, point.instrument, point.metric) == (record.machine, record.instrument, record.metric)
         ) and all(record.conditions.get(k) == v for k, v in point.conditions.items()):

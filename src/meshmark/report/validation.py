@@ -10,8 +10,8 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.model.claims.base import Row
-from meshmark.model.claims.gs1280 import FIGURE_13
-from meshmark.model.claims.xeon5500 import COPY_5400, COPY_5500_EACH, TABLE_3
+from meshmark.model.claims.gs1280 import figure_13
+from meshmark.model.claims.xeon5500 import copy_5400, copy_5500_each, table_3
 from meshmark.report.drawing import PALETTE, Drawn, chart_page, write_charts
 from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
@@ -212,11 +212,11 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
         made["gups_links"] = _bars(data, "link", "busy (%)")
     old_copy, new_copy = (
-        ("G03", tuple(COPY_5400.values()), "Xeon 5400, all"),
-        ("G05", COPY_5500_EACH, "Xeon 5500, a core"),
+        ("G03", tuple(copy_5400().values()), "Xeon 5400, all"),
+        ("G05", copy_5500_each(), "Xeon 5500, a core"),
     )
-    old_ns = ("G09", tuple(TABLE_3["xeon5400"].values()), "Xeon 5400")
-    new_ns = ("G10", tuple(TABLE_3["xeon5500"].values()), "Xeon 5500")
+    old_ns = ("G09", tuple(table_3("xeon5400").values()), "Xeon 5400")
+    new_ns = ("G10", tuple(table_3("xeon5500").values()), "Xeon 5500")
     for name, pair, unit in (("xeon_copy", (old_copy, new_copy), "GB/s"), ("xeon_latency", (old_ns, new_ns), "ns")):
         bars = [
             {"x": str(n), "y": v, "of": what, "panel": of}
@@ -318,7 +318,7 @@ def _map(modelled: Sequence[float]) -> alt.TopLevelMixin:
             "text": f"{v:.0f}",
             "small": f"{100 * (v / printed - 1):+.1f} %",
         }
-        for i, (v, printed) in enumerate(zip(modelled, FIGURE_13, strict=True))
+        for i, (v, printed) in enumerate(zip(modelled, figure_13(), strict=True))
     ]
     base = _chart(data).encode(
         x=alt.X("column:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False)),

@@ -158,9 +158,14 @@ def triad(
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
+def published_numbers(document: str, path: str) -> tuple[float, ...]:
+    """Return the numbers that a publication prints under a key, in its unit."""
+    return next(e.printed for e in publication(document).entries() if e.path == path)
+
+
 def published_number(document: str, path: str) -> float:
     """Return a number that a publication prints, in the unit of its key."""
-    return next(e.printed[0] for e in publication(document).entries() if e.path == path)
+    return published_numbers(document, path)[0]
 
 
 def within_percent(
