@@ -7,10 +7,10 @@ SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
-python_code = src tests bench docs/generate.py docs/transcripts.py
+python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-unit test-machines test-slow check check-all fuzz format fix lint types layers \
-        sanitize tidy tsan mutants bench-peers transcripts docs lock clean distclean
+        sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -100,6 +100,9 @@ bench-peers: setup ## measure the peers and ours side by side; more words in ARG
 
 transcripts: setup ## run the commands of the documentation, write what they print into it; pages in PAGES
 	$(BIN)/python docs/transcripts.py $(PAGES)
+
+notebooks: setup ## run the notebooks of the documentation, write their outputs into them; notebooks in PAGES
+	$(BIN)/python docs/notebooks.py $(PAGES)
 
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py

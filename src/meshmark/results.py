@@ -336,6 +336,7 @@ class Recording:
 
         metrics = self.metrics
         notes = [f"absent: {a['metric']}: {a['why']}" for a in self._header.absent]
-        return rows_html(metrics.columns, {}, metrics.arrow, [f"{self.machine}: metrics of its frames", *notes])
+        columns = ["metric", "unit", "what", "full_scale"]
+        return rows_html(columns, {}, metrics.arrow, [f"{self.machine}: metrics of its frames", *notes])
 
     _repr_html_ = html

@@ -1,0 +1,184 @@
+"""Executes the notebooks of the documentation and writes their outputs into them, and renders them for the site.
+
+The cells of our notebooks are plain Python: no magics, no shell. Each notebook runs in a fresh process, in an empty
+folder and with an empty home; outputs are those that Jupyter stores. A chart is stored as its specification, which
+JupyterLab draws, and as a PNG for readers that do not. This needs neither Jupyter nor its packages.
+
+example: .venv/bin/python docs/notebooks.py docs/notebooks/first-survey.ipynb
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import base64
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).resolve().parent / "notebooks"
+LIMIT_S: Final = 500  # of one notebook
+HTML: Final = "text/html"
+PNG: Final = "image/png"
+TEXT: Final = "text/plain"
+Output = dict[str, Any]
+
+
+class CellError(Exception):
+    """A cell raised an exception; the message has its number and traceback."""
+
+
+def code(notebook: dict[str, Any]) -> list[str]:
+    """The sources of the code cells."""
+    return ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+
+
+def executed(notebook: dict[str, Any]) -> dict[str, Any]:
+    """The notebook with the outputs of all its cells.
+
+    Raises:
+        CellError: A cell raised an exception.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshmark-notebook-") as name:
+        home, work = Path(name) / "home", Path(name) / "work"
+        home.mkdir()
+        work.mkdir()
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("MESHMARK", "XDG_", "PYTEST"))}
+        path = f"{Path(sys.executable).parent}:{kept['PATH']}"
+        env = {**kept, "HOME": str(home), "PATH": path, "MESHMARK_LEDGER": str(home / "ledger"), "COLUMNS": "100"}
+        done = subprocess.run(
+            [sys.executable, __file__, "--kernel"],
+            input=json.dumps(code(notebook)),
+            capture_output=True,
+            text=True,
+            cwd=work,
+            env=env,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    if done.returncode:
+        raise CellError(done.stderr.strip())
+    found = iter(json.loads(done.stdout.replace(f"{work}/", "")))
+    cells = []
+    for number, cell in enumerate(notebook["cells"]):
+        outputs = next(found) if cell["cell_type"] == "code" else None
+        same = {**cell, "id": f"cell-{number}"}
+        cells.append(same if outputs is None else {**same, "execution_count": None, "outputs": outputs})
+    return {**notebook, "cells": cells}
+
+
+def kernel() -> int:
+    """Execute the cells on standard input, and print the outputs of each."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    found: list[list[Output]] = []
+    for number, source in enumerate(json.load(sys.stdin), 1):
+        printed, said = io.StringIO(), io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+                value = _run(source, f"cell {number}", names)
+                shown = _shown(value)
+        except Exception:
+            print(f"cell {number}: {traceback.format_exc()}", file=sys.stderr)
+            return 1
+        streams = (("stdout", printed.getvalue()), ("stderr", said.getvalue()))
+        outputs: list[Output] = [{"output_type": "stream", "name": n, "text": t} for n, t in streams if t]
+        if shown:
+            result = {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": shown}
+            outputs.append(result)
+        found.append(outputs)
+    print(json.dumps(found))
+    return 0
+
+
+def _run(source: str, name: str, names: dict[str, Any]) -> Any:
+    """Execute a cell. The value of its last line, if that is an expression."""
+    tree = ast.parse(source, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), names)
+    return eval(compile(ast.Expression(last.value), name, "eval"), names) if isinstance(last, ast.Expr) else None
+
+
+def _shown(value: Any) -> dict[str, Any]:
+    """The forms in which a notebook shows a value; none for None."""
+    if value is None:
+        return {}
+    if type(value).__module__.startswith("altair"):
+        import vl_convert
+
+        spec = value.to_dict()
+        png = base64.b64encode(vl_convert.vegalite_to_png(spec, scale=1)).decode()
+        return {f"application/vnd.vegalite.v{_version(spec)}+json": spec, PNG: png, TEXT: "a chart"}
+    shown = {TEXT: repr(value)}
+    if hasattr(value, "_repr_html_"):
+        shown[HTML] = str(value._repr_html_())
+    return shown
+
+
+def _version(spec: dict[str, Any]) -> str:
+    """`6` of `https://vega.github.io/schema/vega-lite/v6.1.0.json`."""
+    return str(spec["$schema"]).rpartition("/v")[2].partition(".")[0]
+
+
+# ------------------------------------------------------------------ the site
+
+
+def markdown(notebook: dict[str, Any]) -> str:
+    """The notebook as a page of MyST, for Sphinx."""
+    parts = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(_fenced("python", source))
+        for output in cell["outputs"]:
+            if output["output_type"] == "stream":
+                parts.append(_fenced("text", "".join(output["text"]).rstrip("\n")))
+            elif HTML in output["data"]:
+                parts.append(_fenced("{raw} html", "".join(output["data"][HTML])))
+            elif PNG in output["data"]:
+                image = f'<img alt="chart" src="data:{PNG};base64,{"".join(output["data"][PNG]).strip()}">'
+                parts.append(_fenced("{raw} html", image))
+            else:
+                parts.append(_fenced("text", "".join(output["data"][TEXT])))
+    return "\n\n".join(parts) + "\n"
+
+
+def _fenced(kind: str, text: str) -> str:
+    return f"````{kind}\n{text}\n````"
+
+
+def paths() -> list[Path]:
+    """All notebooks."""
+    return sorted(FOLDER.glob("*.ipynb"))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("notebooks", nargs="*", type=Path, help="notebooks to execute and write [all]")
+    parser.add_argument("--kernel", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.kernel:
+        return kernel()
+    wrong = 0
+    for path in given.notebooks or paths():
+        try:
+            new = executed(json.loads(path.read_text(encoding="utf-8")))
+        except CellError as why:
+            wrong += 1
+            print(f"BAD {path}: {why}")
+            continue
+        path.write_text(json.dumps(new, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        print(f"ok  {path}: {path.stat().st_size} B")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
