@@ -36,7 +36,7 @@ def test_a_run_is_kept_and_listed_and_a_second_one_agrees(home: dict[str, str], 
     ]
     pages = tmp_path / "pages"
     again = meshmark("claims", *COMPUTED, "--on", "computed", "--html", pages, env=home)
-    assert again.returncode == 0 and "4 tests of 4 claims: 2 holds, 2 does not hold" in again.stdout
+    assert again.returncode == 0 and "tests: 4, of claims: 4; holds: 2, does not hold: 2" in again.stdout
     assert "wrote 5 pages" in again.stderr and "R01" in (pages / "index.html").read_text(encoding="utf-8")
     listed = lines(meshmark("claims", "--list", "--theme", "programs", "--json", env=home))
     assert listed[0]["id"] == "R01" and listed[0]["verdicts"][0]["verdict"] == "does not hold"
@@ -77,6 +77,7 @@ def test_a_killed_run_keeps_its_verdicts_and_resumes(home: dict[str, str], tmp_p
         (["--resume", "H05"], 2, "--resume: found with other options"),
         (["--budget", "soon"], 2, "--budget"),
         (["--budget", "1ms"], 2, "--budget"),
+        (["M01", "--html", "no/where"], 2, "--html: found no folder no"),
     ],
 )
 def test_what_cannot_be_done_is_refused_in_one_line(

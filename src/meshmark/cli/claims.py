@@ -13,7 +13,7 @@ import typer
 
 from meshmark.cli.completion import claim_ids, claim_machines, claim_themes
 from meshmark.cli.console import interruptible, say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption, time_option
+from meshmark.cli.options import JsonOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def claims(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID]...", help="claims, such as H05 [all]", autocompletion=claim_ids),
+        typer.Argument(metavar="ID", help="claims, such as H05 [all]", autocompletion=claim_ids),
     ] = None,
     on: Annotated[
         str,
@@ -48,7 +48,13 @@ def claims(
     resume: Annotated[bool, typer.Option("--resume", help="resume the last interrupted run")] = False,
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="write a page for each claim to this folder", show_default=False, file_okay=False),
+        typer.Option(
+            "--html",
+            help="write a page for each claim to this folder",
+            show_default=False,
+            file_okay=False,
+            callback=in_folder,
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,

@@ -41,7 +41,7 @@ def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Seq
         for v in latest(history.get(claim.id, ())):
             if v.run not in runs:
                 runs[v.run] = [(step, r) for _, step, r in store.rows(run=v.run)]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
     for claim in claims:
         write_text(folder / page_name(claim.id), claim_page(claim, history.get(claim.id, ()), runs))
     write_text(folder / INDEX, index_page(claims, history))

@@ -80,12 +80,11 @@ def summary(verdicts: Sequence[Verdict]) -> list[str]:
 
     if not verdicts:
         return ["no verdicts"]
-    found = [f"{n} {w}" for w in WORDS if (n := sum(v.word == w for v in verdicts))]
-    decided = {v.claim for v in verdicts if v.counts}
-    lines = [f"{len(verdicts)} tests of {len({v.claim for v in verdicts})} claims: {', '.join(found)}"]
+    found = [f"{w}: {n}" for w in WORDS if (n := sum(v.word == w for v in verdicts))]
+    lines = [f"tests: {len(verdicts)}, of claims: {len({v.claim for v in verdicts})}; {', '.join(found)}"]
     printed = sum(v.word in DECIDED and v.basis == "printed" for v in verdicts)
-    aside = f"; {printed} verdicts only repeat printed numbers and are no tests" if printed else ""
-    lines.append(f"{len(decided)} claims with evidence for or against them{aside}")
+    aside = f"; tests that only repeat printed numbers, and are no evidence: {printed}" if printed else ""
+    lines.append(f"claims with evidence for or against them: {len({v.claim for v in verdicts if v.counts})}{aside}")
     if any(v.word == "indicative only" for v in verdicts):
         lines.append("a guest never supports a claim about timing: what it measures is indicative only")
     return lines

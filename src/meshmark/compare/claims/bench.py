@@ -237,28 +237,28 @@ class Bench:
             AbsentError: The machine file lacks numbers that an instrument needs.
             UsageError: The machine or a value is invalid.
         """
+        return [
+            selected(self.records(f"{test}.{chr(ord('a') + number)}", machine, term), term.metric, term.where)
+            for number, term in enumerate(terms)
+        ]
+
+    def records(self, step: str, machine: str, term: Term) -> list[Record]:
+        """All records of a term on a modelled machine, which become a step of the run."""
         from meshmark.model.instruments import POINTS, measure, nodes_and_cpus
         from meshmark.model.machine import find_machine
         from meshmark.model.patterns import Request, run_pattern
 
-        found = []
-        for number, term in enumerate(terms):
-            file = find_machine(term.machine or machine, list(term.settings))
-            command = f"{term.instrument} --on {file.label}"
-            if term.instrument in POINTS:
-                half = str(max(1, len(nodes_and_cpus(file)[1]) // 2))
-                options = {k: half if v == HALF else str(v) for k, v in term.options.items()}
-                records = measure(term.instrument, file, options, command=command)
-            else:
-                records, _ = run_pattern(file, Request(workload=term.instrument, **term.options), command)
-            self.keep(f"{test}.{chr(ord('a') + number)}", records)
-            found.append(selected(records, term.metric, term.where))
-        return found
-
-    def keep(self, step: str, records: Sequence[Record]) -> None:
-        """Add evidence to the run."""
+        file = find_machine(term.machine or machine, list(term.settings))
+        command = f"{term.instrument} --on {file.label}"
+        if term.instrument in POINTS:
+            half = str(max(1, len(nodes_and_cpus(file)[1]) // 2)) if HALF in term.options.values() else ""
+            options = {k: half if v == HALF else str(v) for k, v in term.options.items()}
+            records = measure(term.instrument, file, options, command=command)
+        else:
+            records, _ = run_pattern(file, Request(workload=term.instrument, **term.options), command)
         if records:
             self.store.add(self.run, step, records, (), records[0].machine)
+        return records
 
 
 def value_of(record: Record) -> Measured:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from meshmark.compare.claims.bench import Bench, Term, terms_of, value_of
+from meshmark.compare.claims.bench import Bench, Term, selected, terms_of, value_of
 from meshmark.compare.claims.judging import Effect, exact, product
 from meshmark.compare.claims.registry import method
 from meshmark.errors import AbsentError
@@ -130,13 +130,12 @@ def drawers(bench: Bench, test: str, machine: str, *, what: str) -> list[Effect]
 
 def _curve(bench: Bench, test: str, machine: str, chains: str) -> list[tuple[float, float]]:
     """Bandwidth in B/s and latency in s of all CPUs by the number of outstanding loads, lowest first."""
-    found = []
-    for text in chains.split(","):
-        options: Mapping[str, Any] = {"threads": "all", "chains": text}
-        terms = [Term(_LOADED, metric, options) for metric in ("bandwidth_net", "load_latency")]
-        rate, latency = bench.simulate(f"{test}.{text}", machine, terms)
-        found.append((rate.value, latency.value))
-    return found
+    records = bench.records(f"{test}.a", machine, Term(_LOADED, "load_latency", {"threads": "all", "chains": chains}))
+
+    def at(metric: str, text: str) -> float:
+        return selected(records, metric, {"chains": text}).value
+
+    return [(at("bandwidth_net", text), at("load_latency", text)) for text in chains.split(",")]
 
 
 @method("model")
@@ -157,8 +156,8 @@ def loaded_latency(bench: Bench, test: str, machine: str, *, what: str, at_share
 def littles_law(bench: Bench, test: str, machine: str, *, what: str, chains: int) -> list[Effect]:
     """The bandwidth of random reads of other nodes over the outstanding bytes divided by the latency."""
     options = {"threads": "all", "chains": str(chains)}
-    terms = [Term("random_reads", metric, options) for metric in ("bandwidth_net", "load_latency")]
-    rate, latency = bench.simulate(test, machine, terms)
+    records = bench.records(f"{test}.a", machine, Term("random_reads", "load_latency", options))
+    rate, latency = (selected(records, metric, {}) for metric in ("bandwidth_net", "load_latency"))
     file = find_machine(machine)
     outstanding = min(chains, int(file.number("cpu.outstanding"))) * int(str(rate.conditions["threads"]))
     inflight = outstanding * file.number("memory.line_bytes")
