@@ -318,3 +318,16 @@ def test_a_capture_without_xml_cannot_be_extended() -> None:
 
 def test_heads_state_machine_and_source() -> None:
     assert numa_2().about("qemu")[1] == f"Machine n042, source host, file n042.jsonl, newest result {START}"
+
+
+def test_of_several_cpus_of_a_node_the_middle_value_counts() -> None:
+    c = {"footprint_bytes": 2**30, "pattern": "random", "pages": "thp", "memory_node": 0}
+    records = [record("latency", "load_latency", v * 1e-9, cpu=i % 2, **c) for i, v in enumerate((95, 500, 300))]
+    text = write("hwloc-xml", material("numa-2", records))
+    assert list(attribute(text, "Latency").values()) == pytest.approx([300], rel=0.011)
+
+
+def test_most_pairs_count_before_the_largest_pages() -> None:
+    one = latency(NUMA, {(0, 0): 70.0}, pages="1GiB")
+    text = write("hwloc-xml", material("numa-2", [*one, *latency(NUMA, NS)]))
+    assert sorted(attribute(text, "Latency").values()) == pytest.approx([95, 96, 185, 190], rel=0.011)
