@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-faults test-machines test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -30,14 +30,17 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# Two at once, of about the same length; both mostly wait for processes. Browsers last: they keep an event loop.
+# All at once, since they mostly wait for processes. Browsers last: they keep an event loop.
 test-python:
-	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
+	$(MAKE) --no-print-directory -j 3 --output-sync=target test-machines test-unit test-faults
 
 MARKED ?= not slow
 
 test-unit:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/unit tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/unit tests/bench tests/terminal $(PYTEST_ARGS)
+
+test-faults:
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)
 
 test-machines:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest tests/ranks tests/browser $(PYTEST_ARGS)

@@ -52,6 +52,7 @@ def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dic
         yield m, None, trial([{"cpus": "all", "chains": 2, "streams": [{"homes": "uniform"}]}])
 
 
+@pytest.mark.slow
 def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
     right = wrong = missed = quiet = 0
     for m, truth, work in simulated_cases():
