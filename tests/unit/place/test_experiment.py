@@ -139,6 +139,16 @@ def test_pairs_with_a_failed_run_do_not_count_and_are_reported(tmp_path: Path) -
     assert len(found.pairs) == found.next_pair - 3  # warm-up and the two
 
 
+def test_the_first_run_of_a_pair_that_failed_is_no_part_of_the_next_pair(tmp_path: Path) -> None:
+    found = conducted(
+        tmp_path,
+        machine(
+            noise=0.3, fails=lambda pair, side: pair > 1 and side == "b" != order(7, pair)[0] != order(7, pair + 1)[0]
+        ),
+    )
+    assert found.failures() > 1 and all(p["a"].pair == p["b"].pair for p in found.pairs)
+
+
 def test_pairs_that_keep_failing_end_it(tmp_path: Path) -> None:
     found = conducted(tmp_path, machine(noise=0.3, fails=lambda pair, side: pair >= 4))
     assert found.stopped == "3 pairs in a row failed" and len(found.pairs) == 3
