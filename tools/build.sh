@@ -9,11 +9,14 @@ shift
 jobs=${JOBS:-$(nproc)}
 cxx=${CXX:-c++}
 build=build/$preset
+# With ccache installed, another checkout of the same code is built in a minute. It has to ignore where the checkout is.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 
 # What the system offers of everything that the CMakeLists.txt look for, as text.
 parts() {
   local tool module
-  for tool in cmake ninja make "$cxx" "${FC:-gfortran}" mpicc mpiexec; do
+  for tool in cmake ninja make ccache "$cxx" "${FC:-gfortran}" mpicc mpiexec; do
     echo "$tool: $(command -v "$tool")"
   done
   echo "$cxx: $("$cxx" -dumpfullversion -dumpversion)"
@@ -38,6 +41,7 @@ if [ "$found" != "$(cat "$build/parts" 2>/dev/null)" ] || { [ ! -f "$build/build
   rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles" "$build/parts"
   generator=()
   if command -v ninja >/dev/null 2>&1; then generator=(-G Ninja); fi
+  if command -v ccache >/dev/null 2>&1; then generator+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
   cmake --preset "$preset" "${generator[@]}" -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
   echo "$found" >"$build/parts"
 fi

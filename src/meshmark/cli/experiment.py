@@ -22,7 +22,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.place.experiment import Experiment
+    from meshmark.place.experiment import Experiment, Plan
 
 _BUDGET_S: Final = 300.0
 _MAX_PAIRS: Final = 1000
@@ -123,26 +123,14 @@ def experiment(
 
     example: meshmark experiment OMP_NUM_THREADS=4 OMP_NUM_THREADS=8 -- ./a.out
     """
-    from meshmark.place.experiment import INTERRUPTED, Plan, conduct
-    from meshmark.place.turns import Turns
-    from meshmark.store.files import held
-    from meshmark.store.store import run_name
-
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
     if resume:
-        folder = Path(resume) if "/" in resume else data_home() / "runs" / resume
-        plan = Plan.load(folder)
-        if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
-            raise UsageError(
-                f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
-                f"meshmark experiment --resume {shlex.quote(resume)}",
-            )
-        plan.budget_s = budget_s or plan.budget_s
-        plan.margin = matters if limit is not None or margin != "2%" else plan.margin
+        given = limit is not None or margin != "2%"
+        plan, folder = _resumed(resume, words or [], budget_s, matters if given else None)
     else:
-        plan = Plan(
-            **_asked(words or []),
+        plan, folder = _new(
+            words or [],
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
             budget_s=budget_s or _BUDGET_S,
             warmup=warmup,
@@ -153,25 +141,63 @@ def experiment(
             metric=metric,
             better=better,
             restore=restore,
-            run=run_name("experiment"),
-            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        folder = data_home() / "runs" / plan.run
+    found = _conducted(plan, folder, bool(resume))
+    _keep(found, folder, as_json, store, no_store)
+    _end_if_interrupted(found)
+    _check(found, limit, fail_on)
+
+
+def _new(words: list[str], **more: Any) -> tuple[Plan, Path]:
+    """A plan and the folder of its run."""
+    from meshmark.place.experiment import Plan
+    from meshmark.store.store import run_name
+
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    plan = Plan(**_asked(words), **more, run=run_name("experiment"), started=started)
+    return plan, data_home() / "runs" / plan.run
+
+
+def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[Plan, Path]:
+    """The plan of a run, with the budget and the margin that were given now, and its folder."""
+    from meshmark.place.experiment import Plan
+
+    folder = Path(run) if "/" in run else data_home() / "runs" / run
+    plan = Plan.load(folder)
+    if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
+        raise UsageError(
+            f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
+            f"meshmark experiment --resume {shlex.quote(run)}",
+        )
+    plan.budget_s = budget_s or plan.budget_s
+    plan.margin = plan.margin if margin is None else margin
+    return plan, folder
+
+
+def _conducted(plan: Plan, folder: Path, resumed: bool) -> Experiment:
+    """Run the plan, with progress."""
+    from meshmark.place.experiment import conduct
+    from meshmark.place.turns import Turns
+    from meshmark.store.files import held
+
     plan.figure.check()
     turns = Turns(plan, folder)  # which checks the settings
-    with held(folder, resumed=bool(resume)):
+    with held(folder, resumed=resumed):
         plan.save(folder)
         say(f"{plan.run}: seed {plan.seed}, at most {_time(plan.budget_s)}: {shlex.join(plan.command)}")
         try:
-            found = conduct(plan, folder, turns.run, _Progress())
+            return conduct(plan, folder, turns.run, _Progress())
         finally:
             turns.restore()
-    _keep(found, folder, as_json, store, no_store)
+
+
+def _end_if_interrupted(found: Experiment) -> None:
+    from meshmark.place.experiment import INTERRUPTED
+
     if found.stopped == INTERRUPTED:
         text, status = ended()
-        say(f"meshmark: {text}; resume with meshmark experiment --resume {plan.run}")
+        say(f"meshmark: {text}; resume with meshmark experiment --resume {found.plan.run}")
         raise SystemExit(status)
-    _check(found, limit, fail_on)
 
 
 def _asked(words: list[str]) -> dict[str, Any]:
