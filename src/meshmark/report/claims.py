@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +10,7 @@ from typing import Any, Final
 from meshmark.compare.claims.catalogue import Claim, Trial
 from meshmark.compare.claims.judging import BASIS_TEXT, Verdict
 from meshmark.compare.claims.run import counts, latest
+from meshmark.report.comparison import ratio_text
 from meshmark.report.html import Table, Tile, ratio_dot
 from meshmark.report.listing import result_tables
 from meshmark.report.render import render
@@ -20,7 +22,7 @@ from meshmark.values.units import number
 INDEX: Final = "index.html"
 _ROWS: Final = 200  # of the evidence of a verdict
 _KINDS: Final = {"holds": "in", "does not hold": "out"}
-_RANGE: Final = (0.05, 20.0)  # of the plot of an effect over what is stated
+_WIDEST: Final = 20.0  # of the plot of an effect over what is stated, and its inverse
 
 
 def write_pages(folder: Path, claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]], store: Store) -> int:
@@ -88,6 +90,7 @@ def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Seq
         verdicts: All, oldest first.
         runs: Step and record of the rows of the runs that have the evidence of the newest verdicts.
     """
+    ends = _ends(claim, verdicts)
     return str(
         render(
             "claim.html",
@@ -95,10 +98,10 @@ def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Seq
             claim=claim,
             index=INDEX,
             tests=[_test(t) for t in claim.tests],
-            verdicts=[_line(claim, v) for v in latest(verdicts)],
+            verdicts=[_line(claim, v, ends) for v in latest(verdicts)],
             evidence=[_evidence(v, runs.get(v.run, ())) for v in latest(verdicts)],
-            history=[_line(claim, v) for v in reversed(verdicts)],
-            axis=f"effect over what is stated, {_RANGE[0]:g} to {_RANGE[1]:g}, logarithmic; dashed: 1",
+            history=[_line(claim, v, ends) for v in reversed(verdicts)],
+            axis=f"{ratio_text(ends[0])} to {ratio_text(ends[1])}",
         )
     )
 
@@ -119,7 +122,7 @@ def _test(test: Trial) -> Mapping[str, str]:
     }
 
 
-def _line(claim: Claim, v: Verdict) -> Mapping[str, Any]:
+def _line(claim: Claim, v: Verdict, ends: tuple[float, float]) -> Mapping[str, Any]:
     e = v.effect
     interval = e.interval if e is not None else None
     exact = interval is not None and interval[0] == interval[1]
@@ -134,17 +137,25 @@ def _line(claim: Claim, v: Verdict) -> Mapping[str, Any]:
         "reason": v.reason,
         "when": v.start.replace("T", " ").removesuffix("Z"),
         "run": v.run,
-        "dot": _dot(claim, v),
+        "dot": ratio_dot(*over, *ends) if (over := _over(claim, v)) is not None else None,
     }
 
 
-def _dot(claim: Claim, v: Verdict) -> Any:
-    """The effect over the stated value; None where a ratio to it says nothing."""
+def _over(claim: Claim, v: Verdict) -> tuple[float, tuple[float, float] | None] | None:
+    """The effect over the stated value, and its interval; None where a ratio to it says nothing."""
     if v.effect is None or claim.relation in {"none", "within"}:
         return None
     interval = v.effect.interval
     over = (interval[0] / claim.value, interval[1] / claim.value) if interval and interval[0] > 0 else None
-    return ratio_dot(v.effect.value / claim.value, over, *_RANGE)
+    return v.effect.value / claim.value, over
+
+
+def _ends(claim: Claim, verdicts: Sequence[Verdict]) -> tuple[float, float]:
+    """The ends of an axis for these effects over the stated value, 1 in its middle."""
+    found = [over for v in verdicts if (over := _over(claim, v)) is not None]
+    values = [v for value, interval in found for v in (value, *(interval or ())) if math.isfinite(v) and v > 0]
+    far = min(_WIDEST, 1.05 * max([1.1, *values, *(1 / v for v in values)]))
+    return 1 / far, far
 
 
 def _evidence(v: Verdict, rows: Sequence[tuple[str, Record]]) -> Mapping[str, Any]:
