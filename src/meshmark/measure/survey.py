@@ -171,7 +171,7 @@ def find_run(name: str, runs: Path) -> Path:
     for folder in (Path(name), runs / Path(name).name):
         if (folder / "plan.json").exists():
             return folder
-    known = sorted(p.name for p in runs.glob("*"))[-5:]
+    known = sorted(p.parent.name for p in runs.glob("*/plan.json"))[-5:]
     raise UsageError(f"found no run '{name}'", "recent runs: " + (", ".join(known) or "none"))
 
 

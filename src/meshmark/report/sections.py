@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from meshmark.report import charts, comm, compute_charts, program_charts, programs, ranking, swaps
+from meshmark.report import charts, comm, compute_charts, experiments, program_charts, programs, ranking, swaps
 from meshmark.report.drawing import Drawn
 
 
@@ -135,6 +135,14 @@ SECTIONS = (
         "T(1) / (n × T(n)) for the same units of work. Kernels that contend for cache lines by design are on the left; "
         "values above 1 are possible because more threads have more cache.",
         compute_charts.kernel_efficiency,
+    ),
+    Section(
+        "experiment",
+        "Experiment",
+        "experiment",
+        "Two settings by turns: B over A of each pair of runs, in their order. The line is the median, the band its "
+        "95 % interval, which holds although the experiment was watched while it ran. Dashed: equality.",
+        experiments.pairs,
     ),
     Section(
         "halo",

@@ -1,0 +1,34 @@
+"""An experiment is drawn pair by pair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.report.experiments import pairs
+from meshmark.store.record import Metric, Record
+
+RATIO = Metric("ratio", "1", "none", "B over A")
+
+
+def ratio(*samples: float, **conditions: Any) -> Record:
+    about: dict[str, Any] = {"source": "host", "machine": "m", "instrument": "experiment", "provenance": {}}
+    return Record.of(RATIO, samples, conditions={"setting_a": "N=1", "setting_b": "N=2", **conditions}, **about)
+
+
+def rows(*records: Record) -> list[dict[str, Any]]:
+    chart = pairs(records)
+    assert chart is not None
+    return [row for of in chart.data.values() for row in of]
+
+
+def test_every_pair_is_a_point_in_its_order() -> None:
+    found = rows(ratio(1.1, 1.2, 0.9, run_low=0.95, run_high=1.15))
+    points = [(row["x"], row["value"]) for row in found if "text" in row]
+    assert points == [(1, 1.1), (2, 1.2), (3, 0.9)]
+    assert {row["series"] for row in found if "series" in row} == {"N=2 over N=1"}
+    assert [(row["x"], row["low"], row["high"]) for row in found if "low" in row] == [(1, 0.95, 1.15), (3, 0.95, 1.15)]
+
+
+def test_ratios_that_are_none_are_not_drawn() -> None:
+    assert pairs([ratio(0.0)]) is None and pairs([]) is None
+    assert [row["x"] for row in rows(ratio(0.0, 1.0, 1.0)) if "text" in row] == [2, 3]
