@@ -219,7 +219,8 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     run = read_run(tmp_path / "run")
     use = machine_use(run, tmp_path / "run" / RECORDING)
-    assert use.cpu[0].from_s == 0 and use.cpu[-1].to_s == pytest.approx(run.bench_s)
+    assert use.cpu[0].from_s == 0
+    assert use.cpu[-1].to_s == pytest.approx(run.bench_s, abs=0.2)  # the last frame may come before the end
     assert sum(s.to_s - s.from_s for s in use.cpu) > 0.5 * run.bench_s
     assert "machine (recorded)" in (tmp_path / "run" / "gantt.svg").read_text()
     done = CliRunner().invoke(app, [*words, "--alone"])
