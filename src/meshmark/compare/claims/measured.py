@@ -13,6 +13,7 @@ from meshmark.compare.claims.judging import Effect, exact, product
 from meshmark.compare.claims.registry import method
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError
+from meshmark.machine.tree import parse_list
 from meshmark.measure.repetitions import MIN_SAMPLES
 from meshmark.store.record import Record
 
@@ -82,8 +83,11 @@ def _of(record: Record, conditions: Mapping[str, Any]) -> bool:
 
 
 @method("host")
-def migrations(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Effect]:
-    """The migrations of a process that `meshmark run` placed."""
+def other_cpus(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Effect]:
+    """The CPUs, beyond one for each thread, on which a process ran that `meshmark run` placed.
+
+    The kernel's number of migrations would include the move to the CPU to which it is bound.
+    """
     path = bench.folder / f"{test}.placed.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -99,6 +103,7 @@ def migrations(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Eff
     for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
         line = json.loads(text)
         report = line.get("report")
-        if line.get("kind") == "placement" and isinstance(report, dict) and report.get("migrations") is not None:
-            return [exact(what, float(report["migrations"]))]
-    raise AbsentError("meshmark run: the kernel does not count the migrations")
+        if line.get("kind") == "placement" and isinstance(report, dict) and report.get("threads"):
+            ran_on = [parse_list(str(thread["ran_on"])) for thread in report["threads"]]
+            return [exact(what, float(sum(len(cpus) - 1 for cpus in ran_on if cpus)))]
+    raise AbsentError("meshmark run: its record has no threads")
