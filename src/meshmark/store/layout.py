@@ -33,7 +33,7 @@ _DATE: Final = re.compile(r"(?<!\d)(\d{4})(\d\d)(\d\d)T\d{4,6}")
 
 def file_name(name: str) -> str:
     """`name` escaped and shortened for use in a file name; unique, and free of path separators and of `--`."""
-    dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
+    dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="", errors="surrogatepass").replace("~", "%7E"))
     whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
     return (
         whole if len(whole) <= 110 else f"{whole[:90]}%{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"

@@ -33,7 +33,7 @@ from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_o
 from meshmark.store.files import ASIDE, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
-from meshmark.store.record import Record, RecordError
+from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 
 if TYPE_CHECKING:
@@ -246,6 +246,8 @@ class Store:
         """Rows of a query whose `FROM` clause is `{rows}`. Unreadable files are skipped and added to `broken`, so that
         one damaged file does not hide the others."""
         where, values = _where(equal)
+        if not all(map(is_unicode, values)):
+            return []  # of arguments that are not UTF-8; no stored text is like them
         bad: dict[Path, str] = {}
         for attempt in range(_TRIES):
             files = kept(self.folder, equal.get("run", ""), equal.get("machine", ""))

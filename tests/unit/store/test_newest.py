@@ -124,3 +124,9 @@ def test_absences_alone_of_the_first_version_are_no_results(tmp_path: Path) -> N
     store.folder.mkdir()
     pq.write_table(pa.Table.from_pylist([row]), store.folder / "r--s.absent.parquet")
     assert newest(store, "{}").rows == [] and len(store.absences()) == 1 and store.broken == {}
+
+
+@pytest.mark.parametrize("text", ["\udcff", "\ud800"])
+def test_a_name_that_is_not_utf_8_has_no_results(store: Store, text: str) -> None:
+    assert newest(store, text).rows == []
+    assert store.rows(run=text) == store.rows(machine="made-up", metric=text) == []
