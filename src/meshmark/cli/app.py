@@ -19,8 +19,8 @@ from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
-from meshmark.cli.export import register as register_export
 from meshmark.cli.experiment import register as register_experiment
+from meshmark.cli.export import register as register_export
 from meshmark.cli.history import register as register_history
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
