@@ -62,7 +62,16 @@ def written(path: Path) -> Iterator[IO[bytes]]:
         with _opened(path) as out:
             yield out
     except OSError as why:
+        if (interrupt := _interrupt(why)) is not None:
+            raise interrupt from None  # it left the file half closed, so that closing it failed
         raise MeshmarkError(f"cannot write {path}: {why.strerror or why}") from why
+
+
+def _interrupt(why: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt during whose handling an error was raised; None if there was none."""
+    while why is not None and not isinstance(why, KeyboardInterrupt):
+        why = why.__context__
+    return why
 
 
 @contextlib.contextmanager

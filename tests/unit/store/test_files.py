@@ -206,3 +206,13 @@ def test_an_interrupt_leaves_nothing_however_early_it_comes(tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         write_file(tmp_path / "x.json", b"{}")
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupt_is_not_taken_for_an_error_of_closing(tmp_path: Path) -> None:
+    """The signal's exception may leave the file half closed, so that closing it fails."""
+    (tmp_path / "f").write_bytes(b"old")
+    with pytest.raises(KeyboardInterrupt), written(tmp_path / "f") as out:
+        out.write(b"new")
+        os.close(out.fileno())
+        raise KeyboardInterrupt
+    assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"old"
