@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from meshmark.describe import descriptions
-from meshmark.store.record import Record
+from meshmark.store.record import Metric, Record
 from meshmark.store.run import Absence, RunInfo
 
 
@@ -444,6 +444,19 @@ def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[
 
 def communication() -> list[Record]:
     return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(LIBRARIES), *defects(), *programs()]
+
+
+def experiment(*samples: float, **conditions: Any) -> Record:
+    """The ratios of the pairs of an experiment, which no instrument describes."""
+    return Record.of(
+        Metric("ratio", "1", "none", "B over A"),
+        samples,
+        source="host",
+        machine="made-up",
+        instrument="experiment",
+        conditions={"setting_a": "N=1", "setting_b": "N=2", **conditions},
+        provenance={"command": "experiment N=1 N=2 -- a.out", "build": "0"},
+    )
 
 
 def everything(threads: int = 2) -> list[Record]:

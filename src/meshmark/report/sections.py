@@ -143,6 +143,7 @@ SECTIONS = (
         "Two settings by turns: B over A of each pair of runs, in their order. The line is the median, the band its "
         "95 % interval, which holds although the experiment was watched while it ran. Dashed: equality.",
         experiments.pairs,
+        shown="drawn",
     ),
     Section(
         "halo",

@@ -5,14 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meshmark.report.experiments import pairs
-from meshmark.store.record import Metric, Record
-
-RATIO = Metric("ratio", "1", "none", "B over A")
-
-
-def ratio(*samples: float, **conditions: Any) -> Record:
-    about: dict[str, Any] = {"source": "host", "machine": "m", "instrument": "experiment", "provenance": {}}
-    return Record.of(RATIO, samples, conditions={"setting_a": "N=1", "setting_b": "N=2", **conditions}, **about)
+from meshmark.store.record import Record
+from support.made_run import experiment as ratio
 
 
 def rows(*records: Record) -> list[dict[str, Any]]:

@@ -37,7 +37,8 @@ def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
-    paths = write_report(made_run.everything(), made_run.absences(), made_run.run_info(), tmp_path)
+    records = [*made_run.everything(), made_run.experiment(1.0, 1.1, 1.2)]
+    paths = write_report(records, made_run.absences(), made_run.run_info(), tmp_path)
     page = paths.html.read_text()
     drawn = specs(page)
     assert set(drawn) == {s.name for s in SECTIONS}
