@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
-    records = [*made_run.everything(), *made_run.latency(flags=["disturbed"])[:3]]
+    records = [*made_run.everything(), *made_run.latency(flags=["disturbed"])[:3], made_run.experiment(1.0, 1.1, 1.2)]
     return write_report(records, made_run.absences(), made_run.run_info(), out).html
 
 
