@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from meshmark.errors import UsageError, quoted
-from meshmark.store.columns import POINT, record_of
-from meshmark.store.record import OBSERVED, Record, RecordError
+from meshmark.store.columns import POINT
+from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
 
 # A patch that removes them; braces are doubled for `Store.select`.
@@ -57,14 +57,8 @@ def newest(store: Store, machine: str, until: str = "") -> Newest:
     if not re.fullmatch("[0-9T:.Z-]*", until):
         raise UsageError(f"date: found '{quoted(until)}'; allowed: the start of a date and time, such as 2026-10-25")
     when = f"left(begun, {len(until)}) <= '{until}'" if until else "true"
-    found, runs = [], 0
-    for row in store.select(_QUERY.replace("{when}", when), machine=machine):
-        runs = row["runs"]
-        try:
-            found.append((row["run"], row["step"], record_of(row)))
-        except (RecordError, ValueError, TypeError) as why:
-            store.broken[store.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
-    return Newest(found, runs)
+    rows = store.select(_QUERY.replace("{when}", when), machine=machine)
+    return Newest(store.parsed(rows), rows[0]["runs"] if rows else 0)
 
 
 def first_start(store: Store, machine: str) -> str:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.errors import quoted
-from meshmark.store.columns import POINT, record_of
-from meshmark.store.record import MODE, Record, RecordError
+from meshmark.store.columns import POINT
+from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
 
 _MADE_BY: Final = ("build", "compiler", "kernel")  # of the provenance
@@ -94,7 +93,7 @@ def series(store: Store, machine: str, identity: Iterable[str], **equal: str) ->
     points = store.select(
         f"SELECT DISTINCT ON (point) * FROM (SELECT {point}, * {rows} AND run IN ({names}))", machine=machine, **equal
     )
-    records = {row["point"]: made for row in points if (made := _record(store, row)) is not None}
+    records = {row["point"]: record for row in points for _, _, record in store.parsed([row])}
     runs: dict[int, list[RunValue]] = {at: [] for at in records}
     texts: dict[str, str] = {}
     for row in found:
@@ -128,11 +127,3 @@ def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
     flags = tuple(sorted(set(row["flags"] or ()) - {"truncated"}))  # formerly a wide interval, which is no violation
     numbers = {name: row[name] for name in ("value", "low", "high")}
     return RunValue(run=row["run"], start=row["start"] or "", flags=flags, made_by=made_by, **numbers)
-
-
-def _record(store: Store, row: dict[str, Any]) -> Record | None:
-    try:
-        return record_of(row)
-    except (RecordError, ValueError, TypeError) as why:  # corrupt values in a valid Parquet file
-        store.broken[store.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
-        return None

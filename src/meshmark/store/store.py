@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -284,9 +284,12 @@ class Store:
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Run, step and record of the rows whose columns (run, step, machine, instrument, metric, source) match."""
-        found = self._select("SELECT * FROM {rows}", equal, f"status = '{MEASURED}'")
-        parsed = ((row["run"], row["step"], self._parse_row(row, record_of)) for row in found)
-        return [(run, step, record) for run, step, record in parsed if record is not None]
+        return self.parsed(self.select("SELECT * FROM {rows}", **equal))
+
+    def parsed(self, rows: Iterable[dict[str, Any]]) -> list[tuple[str, str, Record]]:
+        """Run, step and record of rows that `select` found; inconsistent ones are skipped and added to `broken`."""
+        records = ((row["run"], row["step"], self._parse_row(row, record_of)) for row in rows)
+        return [(run, step, record) for run, step, record in records if record is not None]
 
     def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
@@ -305,18 +308,16 @@ class Store:
 
     def runs(self) -> list[dict[str, Any]]:
         """One object per run, with keys run, machine, source, records, instruments and start."""
-        return self._select(
+        return self.select(
             """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
                       list_sort(list(DISTINCT instrument)) AS instruments, min(start) AS start
-               FROM {rows} GROUP BY run ORDER BY start, run""",
-            {},
-            f"status = '{MEASURED}'",
+               FROM {rows} GROUP BY run ORDER BY start, run"""
         )
 
     def steps(self) -> dict[str, set[str]]:
         """Steps of each run."""
         found: dict[str, set[str]] = {}
-        for row in self._select("SELECT DISTINCT run, step FROM {rows}", {}, f"status = '{MEASURED}'"):
+        for row in self.select("SELECT DISTINCT run, step FROM {rows}"):
             found.setdefault(row["run"], set()).add(row["step"])
         return found
 
