@@ -75,9 +75,11 @@ class Sides:
         Raises:
             UsageError: Nothing has one of the names, or it has results of several machines.
         """
-        given = {name: self.find(name) for name in names if self._model(name) is None}
+        models = {name: self._model(name) for name in names}
+        given = {name: self._recorded(name) for name, model in models.items() if model is None}
         others = [r for side in given.values() for r in side.points]
-        return [given[name] if name in given else self.find(name, others, instrument) for name in names]
+        given |= {name: self._simulated(name, of, others, instrument) for name, of in models.items() if of is not None}
+        return [given[name] for name in names]
 
     def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> Side:
         """The side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE or MACHINE@all,
@@ -89,14 +91,15 @@ class Sides:
         Raises:
             UsageError: Nothing has this name, or it has results of several machines.
         """
+        model = self._model(name)
+        return self._recorded(name) if model is None else self._simulated(name, model, others, instrument)
+
+    def _recorded(self, name: str) -> Side:
+        """The side of a name that is none of a model."""
         if name == LATEST:
             return self._of_folder(name, last_run(self._runs))
         if name.startswith(PAPER):
             return self._of_paper(name)
-        if (model := self._model(name)) is not None:
-            records = simulated(model, others, instrument)
-            what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
-            return self._side(name, what, records, memory_peak(model))
         if "/" in name or Path(name).is_file() or (Path(name) / _RUN).is_file():
             return self._of_path(name, Path(name))
         machine, _, when = name.partition("@")
@@ -118,9 +121,17 @@ class Sides:
         """The model of a name; None if it is another's, such as a machine's of which the store has results."""
         if name.endswith(".toml") and Path(name).is_file():
             return find_machine(name)
-        if name not in machine_names() or Path(name).exists() or newest(self._store, name).rows:
+        if name not in machine_names() or Path(name).exists() or self._has(name):
             return None
         return find_machine(name)
+
+    def _has(self, machine: str) -> bool:
+        """Whether the store has results of a machine."""
+        return bool(self._store.select("SELECT 1 FROM {rows} LIMIT 1", machine=machine))
+
+    def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> Side:
+        what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
+        return self._side(name, what, simulated(model, others, instrument), memory_peak(model))
 
     def _of_paper(self, name: str) -> Side:
         of = paper(name)

@@ -355,6 +355,7 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
 
 
 @cache
+@cache
 def machine_names() -> tuple[str, ...]:
     """Return the names of the machines in the package, without abstract ones."""
     return tuple(
