@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from meshmark.compare.exports.base import Material
-from meshmark.compare.exports.matrix import Matrix, bandwidths, latencies
+from meshmark.compare.exports.matrix import Matrix, bandwidths, in_memory, latencies
 from meshmark.machine.facts import is_absent
 from meshmark.measure.repetitions import measured
 from meshmark.store.record import Record
@@ -206,11 +206,7 @@ def _peak(material: Material) -> Iterable[Declaration]:
     row = Declaration(
         part="memory", quantity="bandwidth", source="firmware", unit="B/s", declared=float(peak), limit=True
     )
-    last = max((c.level for c in material.topology.caches), default=0)
-    caches = sum(c.size_bytes or 0 for c in material.topology.caches if c.level == last)
-    found = [
-        r
-        for r in material.take("bandwidth", "bandwidth_gross")
-        if isinstance(size := r.conditions.get("footprint_bytes"), int) and size > caches
-    ]
+    gross = material.take("bandwidth", "bandwidth_gross")
+    sized = [r for r in gross if isinstance(r.conditions.get("footprint_bytes"), int)]
+    found = [r for r in sized if in_memory(r, material.topology)]
     yield replace(row, **_of(max(found, key=lambda r: r.value))) if found else row

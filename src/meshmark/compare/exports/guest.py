@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 
-from meshmark.compare.exports.base import Format, Material, commented, nothing, shown, xml_text
+from meshmark.compare.exports.base import Format, Material, commented, shown, xml_text
 from meshmark.compare.exports.matrix import (
     Matrix,
     bandwidths,
     distances,
-    latencies,
-    latency_command,
+    known_latencies,
 )
 from meshmark.machine.topology import Node, Topology
 from meshmark.machine.tree import format_list
@@ -44,9 +43,7 @@ def qemu(material: Material) -> str:
         AbsentError: No latency of a memory was measured.
     """
     topology = material.topology
-    latency, bandwidth = latencies(material), bandwidths(material)
-    if not latency.cells:
-        raise nothing("latency of a memory", latency_command(topology))
+    latency, bandwidth = known_latencies(material), bandwidths(material)
     nodes = topology.nodes
     lines = commented(
         [
@@ -152,9 +149,7 @@ def libvirt(material: Material) -> str:
         AbsentError: No latency of a memory was measured.
     """
     topology = material.topology
-    latency = latencies(material)
-    if not latency.cells:
-        raise nothing("latency of a memory", latency_command(topology))
+    latency = known_latencies(material)
     nodes = topology.nodes
     cpus = [c.os_index for c in topology.cpus]
     at = {cpu: i for i, cpu in enumerate(cpus)}
@@ -198,9 +193,7 @@ def proxmox(material: Material) -> str:
         AbsentError: No latency of a memory was measured.
     """
     topology = material.topology
-    latency = latencies(material)
-    if not latency.cells:
-        raise nothing("latency of a memory", latency_command(topology))
+    latency = known_latencies(material)
     last = max((c.level for c in topology.caches), default=0)
     shared = sorted({c.cpus for c in topology.caches if c.level == last and c.kind != "instruction"})
     head = [

@@ -88,6 +88,18 @@ def latencies(material: Material) -> Matrix:
     return _matrix(material, found, lambda r: {k: r.conditions.get(k) for k in same}, _by_latency)
 
 
+def known_latencies(material: Material) -> Matrix:
+    """Those of `latencies`.
+
+    Raises:
+        AbsentError: None was measured.
+    """
+    found = latencies(material)
+    if not found.cells:
+        raise nothing("latency of a memory", latency_command(material.topology))
+    return found
+
+
 def bandwidths(material: Material) -> Matrix:
     """Bandwidth from the CPUs of each node to the memory of each, in B/s; empty if no pair was measured."""
     topology = material.topology
@@ -95,7 +107,7 @@ def bandwidths(material: Material) -> Matrix:
     found = [
         (pair, r)
         for r in material.take("bandwidth", "bandwidth_net")
-        if _in_memory(r, topology) and (pair := _pair(material, r, _cpus(r), nodes)) is not None
+        if in_memory(r, topology) and (pair := _pair(material, r, _cpus(r), nodes)) is not None
     ]
     return _matrix(material, found, lambda r: _stream(r, _team(r, topology)), _by_stream)
 
@@ -112,7 +124,7 @@ def node_bandwidths(material: Material) -> tuple[dict[int, Record], str]:
     nodes = node_of(topology)
     found: list[tuple[Pair, Record]] = []
     for r in material.take("bandwidth", "bandwidth_net"):
-        if not _in_memory(r, topology):
+        if not in_memory(r, topology):
             continue
         homes = {nodes.get(c) for c in _cpus(r)} | ({r.conditions["cpu_node"]} if "cpu_node" in r.conditions else set())
         target = _target(r, homes)
@@ -224,7 +236,7 @@ def _where(record: Record, nodes: Mapping[int, int]) -> str:
     return _OWN if homes == {_target(record, homes)} else ""
 
 
-def _in_memory(record: Record, topology: Topology) -> bool:
+def in_memory(record: Record, topology: Topology) -> bool:
     """Whether the arrays exceed the caches; unknown sizes count."""
     footprint = record.conditions.get("footprint_bytes")
     last = max((c.level for c in topology.caches), default=0)

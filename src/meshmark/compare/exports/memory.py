@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from meshmark.compare.exports.base import Format, Material, commented, nothing, shown
-from meshmark.compare.exports.matrix import latencies, latency_command, node_bandwidths
+from meshmark.compare.exports.matrix import known_latencies, node_bandwidths
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import format_list
 from meshmark.measure.repetitions import measured
@@ -117,9 +117,7 @@ def numactl(material: Material) -> str:
     Raises:
         AbsentError: No latency of a memory was measured.
     """
-    latency = latencies(material)
-    if not latency.cells:
-        raise nothing("latency of a memory", latency_command(material.topology))
+    latency = known_latencies(material)
     lines = commented([*material.about("numactl"), f"Latency measured: {latency.conditions}"])
     for initiator in sorted({a for a, _ in latency.cells}):
         targets = sorted((r.value, b, r) for (a, b), r in latency.cells.items() if a == initiator)
