@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.terminal.screen import table_console
 
 if TYPE_CHECKING:
     from meshmark.compare.claims.catalogue import Claim
@@ -27,7 +28,7 @@ def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
         found = latest(history.get(c.id, ()))
         on = ", ".join(m for t in c.tests for m in (t.on or (t.where,)))
         table.add_row(c.id, c.statement, c.published, on, "\n".join(f"{v.machine}: {v.text}" for v in found) or "–")
-    _console().print(table)
+    table_console(_PIPE_COLUMNS).print(table)
 
 
 def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> None:
@@ -52,7 +53,7 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
             cells += [e.what, f"{e.value:.4g}", interval_text(v), v.expected, word]
         table.add_row(*cells)
         last = v.claim
-    console = _console()
+    console = table_console(_PIPE_COLUMNS)
     console.print(table)
     console.print()
     for line in summary(verdicts):
@@ -88,13 +89,6 @@ def summary(verdicts: Sequence[Verdict]) -> list[str]:
     if any(v.word == "indicative only" for v in verdicts):
         lines.append("a guest never supports a claim about timing: what it measures is indicative only")
     return lines
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
 def _table(names: Sequence[str], right: Sequence[int] = ()) -> Any:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from meshmark.terminal.screen import table_console
 from meshmark.values.units import NBSP
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from meshmark.compare.join import Comparison, Mean
     from meshmark.report.comparison import Line
 
-_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
 _QUIET: Final = frozenset({"equal", "not distinguishable", "not comparable"})  # listed on request only
 
 
@@ -24,12 +23,10 @@ def print_comparison(c: Comparison, every: bool) -> None:
     Args:
         every: Print the results without a difference, too.
     """
-    from rich.console import Console
 
     from meshmark.report.comparison import blocks, hops_texts, left_over, named, published, reasons, side_text, summary
 
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = table_console()
     for letter, side in (("A", c.a), ("B", c.b)):
         console.print(f"{letter}: {side_text(side)}", soft_wrap=True)
     for name, one, other in c.facts:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from meshmark.terminal.screen import table_console
 from meshmark.values.units import NBSP, show
 
 if TYPE_CHECKING:
     from meshmark.compare.declared import Declaration
 
-_PIPE_COLUMNS = 200  # width if standard output is not a terminal
-
 
 def print_declared(rows: Sequence[Declaration]) -> None:
     """A table with a row for each declaration."""
-    from rich.console import Console
     from rich.table import Table
 
     from meshmark.report.comparison import interval_text, ratio_text
@@ -47,5 +44,4 @@ def print_declared(rows: Sequence[Declaration]) -> None:
             row.word,
             row.reason,
         )
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    Console(width=width, highlight=False, markup=False, emoji=False).print(table)
+    table_console().print(table)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
+from meshmark.terminal.screen import table_console
 from meshmark.values.units import percent, plain, seconds
 
-_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
 _SPEEDS: Final = ("s", "Hz")
 
 
@@ -24,11 +23,9 @@ def print_experiment(found: Mapping[str, Any]) -> None:
     Args:
         found: The object that `--json` prints.
     """
-    from rich.console import Console
     from rich.table import Table
 
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = table_console()
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     table.add_column("setting", overflow="fold")

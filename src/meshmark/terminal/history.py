@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from meshmark.terminal.screen import table_console
 from meshmark.values.units import NBSP
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from meshmark.compare.history import History
     from meshmark.report.history import Line
 
-_PIPE_COLUMNS: Final = 200  # width if standard output is not a terminal
-
 
 def print_history(h: History, now: datetime, stale_s: float) -> None:
     """Print the changes of level, newest first, what else changed then, and the age of the newest results.
@@ -24,12 +22,10 @@ def print_history(h: History, now: datetime, stale_s: float) -> None:
     Args:
         stale_s: Age of the newest result of an instrument from which it is marked, in s.
     """
-    from rich.console import Console
 
     from meshmark.report.history import METHOD, groups, left_out, staleness, summary
 
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    console = Console(width=width, highlight=False, markup=False, emoji=False)
+    console = table_console()
     console.print(summary(h), soft_wrap=True)
     made = groups(h)
     for group in made:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, Final
 
+from meshmark.terminal.screen import table_console
 from meshmark.values.units import percent, plain
 
 if TYPE_CHECKING:
@@ -29,12 +29,10 @@ def print_records(records: list[Record]) -> None:
     """
     if not records:
         return
-    from rich.console import Console
 
     from meshmark.report.listing import conditions_text, listings, title
 
-    # No markup, because conditions such as topologies may contain brackets.
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_COLUMNS, highlight=False, markup=False, emoji=False)
+    console = table_console(_PIPE_COLUMNS)
     shared, tables = listings(_points(records))
     common = conditions_text(shared, records[0])
     about = f"{records[0].machine}: {records[0].instrument}"
