@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshmark.cli.completion import compared, instruments
+from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
@@ -48,10 +48,8 @@ def compare(
             show_default=False,
         ),
     ],
-    instrument: Annotated[
-        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
-    ] = "",
-    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    instrument: InstrumentOption = "",
+    metric: MetricOption = "",
     per: Annotated[
         str,
         typer.Option(

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from meshmark.cli.completion import beginning, compared, instruments
+from meshmark.cli.completion import beginning, compared
 from meshmark.cli.console import print_rows, say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
@@ -57,10 +57,8 @@ def export(
         ),
     ] = "",
     flagged: Annotated[bool, typer.Option("--flagged", help="export flagged results, too")] = False,
-    instrument: Annotated[
-        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
-    ] = "",
-    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    instrument: InstrumentOption = "",
+    metric: MetricOption = "",
     listed: Annotated[bool, typer.Option("--list", help="list the formats")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,

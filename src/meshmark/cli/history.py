@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.compare import share
-from meshmark.cli.completion import Suggestions, beginning, instruments
+from meshmark.cli.completion import Suggestions, beginning
 from meshmark.cli.console import say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import data_home
 
@@ -58,10 +58,8 @@ def history(
         str,
         typer.Argument(metavar="[HOST]", help="host, or a machine of the store", autocompletion=_recorded),
     ] = "host",
-    instrument: Annotated[
-        str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)
-    ] = "",
-    metric: Annotated[str, typer.Option("--metric", help="only this metric")] = "",
+    instrument: InstrumentOption = "",
+    metric: MetricOption = "",
     since: Annotated[str, typer.Option("--since", help="only runs from this time on", metavar="DATE")] = "",
     until: Annotated[str, typer.Option("--until", help="only runs up to this time", metavar="DATE")] = "",
     stale: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from meshmark.cli.completion import instruments
 from meshmark.errors import UsageError, quoted
 
 # Options renamed in 0.1.0: command, old name, new name and renamed values. The old names will be removed in 0.2.0.
@@ -47,6 +48,8 @@ SetOption = Annotated[
         "--set", help="override one value of a modelled machine: table.key=value; may be repeated", show_default=False
     ),
 ]
+InstrumentOption = Annotated[str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)]
+MetricOption = Annotated[str, typer.Option("--metric", help="only this metric")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
 StoreOption = Annotated[
     Path | None,
