@@ -30,7 +30,10 @@ class Point:
 
 def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
     """Return the number of nodes, and the node of each CPU."""
-    shape = ask(machine, [{"kind": "describe"}], threads=1)[0]
+    return _nodes_and_cpus(ask(machine, [{"kind": "describe"}], threads=1)[0])
+
+
+def _nodes_and_cpus(shape: Answer) -> tuple[int, list[int]]:
     node_of = [n["node"] for n in shape["nodes"] for _ in range(n["cpus"])]
     return len(shape["nodes"]), node_of
 
@@ -175,7 +178,9 @@ def _sizes(instrument: str, options: Options, key: str) -> list[int]:
 
 
 def _latency(machine: MachineFile, options: Options) -> list[Point]:
-    count, node_of = nodes_and_cpus(machine)
+    shape, away = ask(machine, [{"kind": "describe"}, {"kind": "hops"}], threads=1)
+    count, node_of = _nodes_and_cpus(shape)
+    hops = away["hops"]
     cpus = grammar.integers("cpus", options["cpus"], len(node_of) - 1, 0)
     line = int(machine.number("memory.line_bytes"))
     nodes = _memory_nodes(options, count)
@@ -185,7 +190,6 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     if wrong := [s for s in strides if s % 8]:
         raise UsageError(f"stride: found {wrong[0]}; allowed: multiples of 8")  # as on a host: a slot holds a pointer
     footprints = _sizes("latency", options, "footprint")
-    hops = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
     return [
         _chase_point(machine, node_of, cpu, node, hops[node_of[cpu]][node], footprint, stride, pattern, processes, line)
         for cpu, node, footprint, stride, pattern, processes in itertools.product(
