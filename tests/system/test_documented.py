@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from support.paths import ROOT
+from support.scripts import docs_script
 
-
-def _transcripts() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("transcripts", ROOT / "docs" / "transcripts.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["transcripts"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-transcripts = _transcripts()
+transcripts = docs_script("transcripts")
 PAGES = [p.relative_to(ROOT) for p in transcripts.pages()]
 
 

@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import base64
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from support.paths import ROOT
+from support.scripts import docs_script
 
-
-def _notebooks() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "docs" / "notebooks.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["notebooks"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-notebooks = _notebooks()
+notebooks = docs_script("notebooks")
 
 
 def read(path: Path) -> dict[str, Any]:

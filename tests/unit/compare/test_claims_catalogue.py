@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,7 @@ from meshmark.model.instruments import POINTS
 from meshmark.model.machine import machine_names
 from meshmark.model.patterns import PATTERNS
 from support.paths import ROOT
+from support.scripts import docs_script
 
 MODULES = (computed, measured, modelled)  # which register the methods
 SOURCES = '[source.paper]\ntitle = "A paper"\nyear = 2003\n'
@@ -129,12 +129,8 @@ def test_claims_are_chosen_by_id_theme_and_place() -> None:
 
 
 def test_the_page_of_claims_is_as_it_is_generated() -> None:
-    spec = importlib.util.spec_from_file_location("docs_generate", ROOT / "docs" / "generate.py")
-    assert spec is not None and spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
     page = (ROOT / "docs" / "reference" / "claims.md").read_text(encoding="utf-8")
-    assert page == "\n".join(generate.claims()).rstrip() + "\n", "run docs/generate.py"
+    assert page == "\n".join(docs_script("generate").claims()).rstrip() + "\n", "run docs/generate.py"
 
 
 def test_the_guide_and_the_changelog_state_how_many_claims_there_are() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import re
 from typing import Any
@@ -20,6 +19,7 @@ from meshmark.load.synthesis import synthesize
 from meshmark.load.variants import Variant
 from support.made_base import made_base
 from support.paths import ROOT
+from support.scripts import docs_script
 
 DOCS = ROOT / "docs"
 BEHAVES = "[[program]]: how it behaves"
@@ -180,11 +180,7 @@ def test_every_field_of_a_program_is_on_the_page_and_the_reverse() -> None:
 
 
 def generated() -> list[str]:
-    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return list(module.load_metrics())
+    return list(docs_script("generate").load_metrics())
 
 
 def test_the_page_of_metrics_is_as_it_is_generated() -> None:
