@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urljoin
 
 import pytest
+from playwright.sync_api import expect
 
 from meshmark.cli.serve import LoadFolders, Runs
 from meshmark.cli.watch import simulated
@@ -103,12 +104,15 @@ def test_runs_are_listed_by_what_they_are_and_can_be_filtered(browser: Any, site
     assert shown == KINDS
     page.get_by_role("combobox", name="Kind").select_option("model")
     page.get_by_role("button", name="Filter").click()
+    expect(rows).to_have_count(2)  # a click does not wait for the page that it leads to
     assert [row.split("\t")[1] for row in rows.all_inner_texts()[1:]] == ["model"]
     page.get_by_role("link", name="Show all").click()
+    expect(rows).to_have_count(1 + len(KINDS))
     page.get_by_role("searchbox").fill("FRIEND bandwidth")
     page.get_by_role("button", name="Filter").press("Enter")
+    expect(rows).to_have_count(2)
     assert [row.split("\t")[0] for row in rows.all_inner_texts()[1:]] == ["results of a friend"]
     page.get_by_role("searchbox").fill("nothing like this")
     page.get_by_role("button", name="Filter").click()
-    assert page.get_by_role("region", name="Runs and reports").get_by_text("no run matches").count() == 1
+    expect(page.get_by_role("region", name="Runs and reports").get_by_text("no run matches")).to_have_count(1)
     page.close()
