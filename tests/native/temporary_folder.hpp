@@ -1,11 +1,14 @@
 #pragma once
 /// Files that a test makes or unpacks.
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 /// An empty folder, removed at the end.
 class TemporaryFolder {
@@ -29,9 +32,14 @@ class TemporaryFolder {
   /// Unpacks a recorded machine: `hwloc.xml`, and the kernel's tree in `root`. False if tar cannot read it.
   bool unpack(const std::string& machine) const {
     const std::filesystem::path machines = std::filesystem::path(__FILE__).parent_path().parent_path() / "machines";
-    const std::string tar = "tar xJf '" + (machines / (machine + ".tar.xz")).string() + "' -C '" + path_.string() +
-                            "' hwloc.xml root 2>/dev/null";
-    return std::system(tar.c_str()) == 0;
+    std::vector<std::string> words{"tar", "xJf", machines / (machine + ".tar.xz"), "-C", path_, "hwloc.xml", "root"};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    pid_t child = 0;
+    int status = 0;
+    return posix_spawnp(&child, "tar", nullptr, nullptr, argv.data(), environ) == 0 &&
+           waitpid(child, &status, 0) == child && status == 0;
   }
 
  private:
