@@ -65,6 +65,7 @@ need|pkg-config --exists hwloc|libhwloc-dev|hwloc-devel|hwloc
 need|header CLI/CLI.hpp|libcli11-dev|cli11-devel|cli11
 need|header nlohmann/json.hpp|nlohmann-json3-dev|json-devel|nlohmann-json
 need|header toml++/toml.h|libtomlplusplus-dev|tomlplusplus-devel|tomlplusplus
+need|header zlib.h|zlib1g-dev|zlib-devel|zlib
 need|header gtest/gtest.h|libgtest-dev|gtest-devel|googletest
 use|have ninja|ninja-build|ninja-build|ninja
 use|blas|libopenblas0-pthread|openblas-threads|openblas threads=pthreads

@@ -5,9 +5,9 @@
 #include <functional>
 
 #include "error.hpp"
+#include "fields.hpp"
 #include "input_file.hpp"
 #include "json.hpp"
-#include "load/fields.hpp"
 
 namespace mm::load {
 namespace {

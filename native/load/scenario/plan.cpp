@@ -3,9 +3,9 @@
 #include <sched.h>
 
 #include "error.hpp"
+#include "fields.hpp"
 #include "input_file.hpp"
 #include "json.hpp"
-#include "load/fields.hpp"
 
 namespace mm::load {
 namespace {

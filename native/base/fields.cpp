@@ -3,7 +3,7 @@
 #include "error.hpp"
 #include "options.hpp"
 
-namespace mm::load {
+namespace mm {
 
 void Fields::refuse(const std::string& key, const json& found, const std::string& allowed) const {
   throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed: " + allowed);
@@ -70,4 +70,4 @@ std::vector<int> Fields::cpus(const std::string& key) const {
   }
 }
 
-}  // namespace mm::load
+}  // namespace mm

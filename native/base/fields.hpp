@@ -7,7 +7,7 @@
 
 #include "json.hpp"
 
-namespace mm::load {
+namespace mm {
 
 struct Fields {
   const json& object;
@@ -29,4 +29,4 @@ struct Fields {
   std::vector<int> cpus(const std::string& key) const;  ///< empty if missing
 };
 
-}  // namespace mm::load
+}  // namespace mm

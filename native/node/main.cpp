@@ -1,0 +1,192 @@
+/// meshmark-node: carries out a plan on a node of a fleet and leaves one file of results.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <thread>
+
+#include "arguments.hpp"
+#include "clock.hpp"
+#include "error.hpp"
+#include "host.hpp"
+#include "node/busy.hpp"
+#include "node/limits.hpp"
+#include "node/plan.hpp"
+#include "node/recorded.hpp"
+#include "node/result_file.hpp"
+#include "node/step.hpp"
+#include "program/entry.hpp"
+#include "provenance.hpp"
+#include "sys/files.hpp"
+#include "topology/topology.hpp"
+
+namespace mm::node {
+namespace {
+
+constexpr const char* kProgram = "meshmark-node";
+/// As the node problem detector of Kubernetes defines them.
+enum class Health { healthy = 0, problem = 1, unknown = 2 };
+
+struct Request {
+  std::string plan, out = ".", name;
+  bool beside = false, health = false;
+  double spread_s = 0;
+};
+
+void check_name(const std::string& name) {
+  const bool sound = !name.empty() && name.size() <= 200 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+  });
+  if (!sound || name[0] == '.' || name[0] == '-')
+    throw UsageError("--name", "found " + quote(name), "the name of a node: letters, digits, _ . -");
+}
+
+json first_line_of(const Plan& plan, const std::string& name, const Identity& machine) {
+  return {{"type", "node"},
+          {"format", "meshmark node result"},
+          {"version", 1},
+          {"plan", plan.id},
+          {"kind", plan.kind},
+          {"name", name},
+          {"hostname", host_name()},
+          {"machine", machine.id()},
+          {"hash", machine.hash},
+          {"boot", first_line("/proc/sys/kernel/random/boot_id")},
+          {"started", utc_now()},
+          {"uptime_s", static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9},
+          {"build", kBuild}};
+}
+
+json last_line(const std::string& status, double elapsed_s, const LimitCheck& check) {
+  rusage own{}, children{};
+  ::getrusage(RUSAGE_SELF, &own);
+  ::getrusage(RUSAGE_CHILDREN, &children);
+  const double cpu_s =
+      seconds(own.ru_utime) + seconds(own.ru_stime) + seconds(children.ru_utime) + seconds(children.ru_stime);
+  return {{"type", "finished"},
+          {"status", status},
+          {"elapsed_s", elapsed_s},
+          {"cpu_s", cpu_s},
+          {"peak_bytes", std::max(own.ru_maxrss, children.ru_maxrss) * 1024},
+          {"problems", check.problems()}};
+}
+
+/// Whether readers of results need a line: samples are in the results, and progress is of the past.
+bool kept(std::string_view line) {
+  return !line.starts_with("{\"type\":\"sample\"") && !line.starts_with("{\"type\":\"progress\"");
+}
+
+/// Runs all steps. Returns ok or interrupted.
+std::string run_steps(const Plan& plan, double begun_s, ResultFile& out, LimitCheck& check) {
+  Interrupts interrupts;
+  for (const Step& step : plan.steps) {
+    const double now = wall_s(), end_s = begun_s + plan.limit_s;
+    StepEnd end{"left out", "the time of the plan was up"};
+    out.line({{"type", "step"}, {"id", step.id}, {"argv", step.argv}});
+    if (interrupts.arrived())
+      end = {"interrupted", "a signal arrived"};
+    else if (now < end_s)
+      end = run_step(step, std::min(end_s, now + step.limit_s), interrupts, [&](std::string_view line) {
+        if (kept(line)) out.text_line(line);
+        check.see(line);
+      });
+    out.line({{"type", "step end"},
+              {"id", step.id},
+              {"status", end.status},
+              {"reason", end.reason},
+              {"elapsed_s", end.elapsed_s}});
+    out.flush();
+  }
+  return interrupts.arrived() ? "interrupted" : "ok";
+}
+
+int print_health(Health health, const std::string& text) {
+  static constexpr const char* kNames[] = {"healthy", "problem", "unknown"};
+  std::printf("%s: %s\n", kNames[static_cast<int>(health)], text.c_str());
+  return static_cast<int>(health);
+}
+
+int report_health(const LimitCheck& check, const std::string& hash) {
+  if (const auto& found = check.problems(); !found.empty())
+    return print_health(Health::problem,
+                        found[0] + (found.size() > 1 ? "; and " + std::to_string(found.size() - 1) + " more" : ""));
+  if (check.compared() == 0) return print_health(Health::unknown, "the plan has no limits for hardware " + hash);
+  return print_health(Health::healthy, std::to_string(check.compared()) + " results are within their limits");
+}
+
+int run_plan(const Request& request) {
+  Identity machine = identity_of_tree("");
+  Plan plan = read_plan(request.plan, machine.hash);
+  const std::string name = request.name.empty() ? machine.name : request.name;
+  check_name(name);
+  machine.name = name;
+  for (Step& step : plan.steps) step.machine = machine.id();
+  if (request.spread_s > 0) {
+    const double share = static_cast<double>(std::hash<std::string>{}(name) % 10'007) / 10'007;
+    std::this_thread::sleep_for(std::chrono::duration<double>(share * request.spread_s));
+  }
+  const double begun_s = wall_s();
+  const std::string other = plan.alone && !request.beside ? other_work() : "";
+  ResultFile out(request.out, name);
+  LimitCheck check(plan.limits);
+  out.line(first_line_of(plan, name, machine));
+  if (!other.empty()) {
+    out.line(last_line("refused: " + other, wall_s() - begun_s, check));
+    out.finish();
+    if (request.health) return print_health(Health::unknown, other);
+    throw Absent("this node does other work: " + other, "wait until it ends, or --beside to measure beside it");
+  }
+  record_files(plan.files, "", out);
+  topology();  // read once, and inherited by the process of each step
+  out.flush();
+  const std::string status = run_steps(plan, begun_s, out, check);
+  out.line(last_line(status, wall_s() - begun_s, check));
+  out.finish();
+  if (request.health) return report_health(check, machine.hash);
+  for (const std::string& problem : check.problems())
+    std::fprintf(stderr, "%s: problem: %s\n", kProgram, problem.c_str());
+  return status == "ok" ? 0 : 1;
+}
+
+int answer_request(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Request request;
+  Arguments app{
+      "Carry out a plan on this node and write one file of results, NAME.jsonl.gz.\n\n"
+      "example: meshmark-node plan.json --out /scratch/fleet/inbox",
+      kProgram};
+  app.add("PLAN", request.plan, "written by meshmark fleet plan").required();
+  app.add("--out", request.out, "folder of the results, or - for standard output").show_default();
+  app.add("--name", request.name, "name of this node [its host name]");
+  app.flag("--beside", request.beside, "also run beside the work of others");
+  app.time("--spread", request.spread_s,
+           "wait up to this time, which depends on the name, so that not all start at once");
+  app.flag("--health", request.health,
+           "print one line, and end with status 0 (healthy), 1 (a problem) or 2 (unknown), as node problem detectors "
+           "require");
+  if (!app.read(argc, argv, "")) return 0;
+  try {
+    return run_plan(request);
+  } catch (const std::exception& wrong) {
+    if (!request.health) throw;
+    return print_health(Health::unknown, ending_of(wrong).message);
+  }
+}
+
+}  // namespace
+}  // namespace mm::node
+
+int main(int argc, char** argv) {
+  return mm::enter(mm::node::kProgram, [&] {
+    try {
+      return mm::node::answer_request(argc, argv);
+    } catch (const std::exception& error) {
+      return mm::print_ending(mm::node::kProgram, mm::ending_of(error));
+    }
+  });
+}

@@ -1,0 +1,79 @@
+#include "node/plan.hpp"
+
+#include <cstdint>
+#include <limits>
+
+#include "error.hpp"
+#include "fields.hpp"
+#include "input_file.hpp"
+
+namespace mm::node {
+namespace {
+
+constexpr std::size_t kMaxSteps = 1000, kMaxPatterns = 1000, kMaxLimits = 10'000;
+
+/// A list of objects or texts; empty if it is missing.
+json list_of(const Fields& f, const std::string& key, std::size_t most) {
+  if (!f.has(key)) return json::array();
+  const json& value = f.at(key);
+  if (!value.is_array() || value.size() > most) f.refuse(key, value, "a list of at most " + std::to_string(most));
+  return value;
+}
+
+std::string text_of(const Fields& f, const std::string& key, const json& value) {
+  if (!value.is_string() || value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    f.refuse(key, value, "a text");
+  return value.get<std::string>();
+}
+
+Step read_step(const json& raw, const std::string& where) {
+  if (!raw.is_object()) throw Failure(where + ": not an object");
+  const Fields f{raw, where};
+  Step step{f.text("id"), {}, f.real("limit_s", 0.001, 86'400)};
+  for (const json& argument : list_of(f, "argv", 1000)) step.argv.push_back(text_of(f, "argv", argument));
+  if (step.argv.empty()) f.refuse("argv", json(), "an instrument and its options");
+  return step;
+}
+
+Limit read_limit(const json& raw, const std::string& where) {
+  if (!raw.is_object()) throw Failure(where + ": not an object");
+  const Fields f{raw, where};
+  constexpr double kMax = std::numeric_limits<double>::max();
+  Limit limit{f.text("metric"), f.at("conditions"), f.has("low") ? f.real("low", -kMax, kMax) : -kMax,
+              f.has("high") ? f.real("high", -kMax, kMax) : kMax};
+  if (!limit.conditions.is_object()) f.refuse("conditions", limit.conditions, "an object");
+  return limit;
+}
+
+}  // namespace
+
+Plan read_plan(const std::string& path, const std::string& hash) {
+  const std::string shown = shown_path(path);
+  const Input input = read_input(path);
+  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
+  const json raw = parse_json(input.text);
+  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
+  const Fields f{raw, shown};
+  if (f.text("format", "") != "meshmark node plan")
+    f.refuse("format", raw.value("format", json()), "meshmark node plan");
+  if (f.whole("version", 0, 1 << 20) != 1) f.refuse("version", raw.at("version"), "1");
+  Plan plan;
+  plan.id = f.text("id");
+  plan.kind = f.text("kind");
+  plan.alone = f.truth("alone");
+  plan.limit_s = f.real("limit_s", 0.001, 86'400);
+  for (const json& file : list_of(f, "files", kMaxPatterns)) plan.files.push_back(text_of(f, "files", file));
+  const json steps = list_of(f, "steps", kMaxSteps);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    plan.steps.push_back(read_step(steps[i], shown + ": steps[" + std::to_string(i) + "]"));
+  if (!f.has("limits")) return plan;
+  const json& classes = f.at("limits");
+  if (!classes.is_object()) f.refuse("limits", classes, "an object of lists, by the hash of the hardware");
+  const Fields limits{classes, shown + ": limits"};
+  const json own = list_of(limits, hash, kMaxLimits);
+  for (std::size_t i = 0; i < own.size(); ++i)
+    plan.limits.push_back(read_limit(own[i], shown + ": limits." + hash + "[" + std::to_string(i) + "]"));
+  return plan;
+}
+
+}  // namespace mm::node

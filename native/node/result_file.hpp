@@ -1,0 +1,44 @@
+#pragma once
+/// The one file that a node leaves: compressed JSON Lines, complete or absent.
+#include <zlib.h>
+
+#include <string>
+#include <string_view>
+
+#include "json.hpp"
+
+namespace mm::node {
+
+/// Written beside its final name and renamed at the end, so that a reader of a shared folder never sees half of it. A
+/// killed runner leaves the temporary file, whose finished steps can be read.
+class ResultFile {
+ public:
+  /// `folder`: where NAME.jsonl.gz is to be; "-": standard output, uncompressed. Throws Failure.
+  ResultFile(const std::string& folder, const std::string& name);
+  ~ResultFile();
+  ResultFile(const ResultFile&) = delete;
+  ResultFile& operator=(const ResultFile&) = delete;
+
+  void line(const json& value);
+  /// `text` is a whole line without its newline.
+  void text_line(std::string_view text);
+  /// Makes everything so far readable, even if the runner is killed.
+  void flush();
+  /// Writes it to disk and gives it its name.
+  void finish();
+
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  [[noreturn]] void fail() const;
+  void write(std::string_view text);
+  void deflate_all(std::string_view text, int how);
+
+  int file_ = -1;
+  bool compressed_ = false;
+  std::string aside_, path_, folder_;
+  z_stream stream_{};
+  std::size_t bytes_ = 0;  ///< of uncompressed text
+};
+
+}  // namespace mm::node

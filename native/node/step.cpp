@@ -1,0 +1,133 @@
+#include "node/step.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "clock.hpp"
+#include "error.hpp"
+#include "program/instruments.hpp"
+
+namespace mm::node {
+namespace {
+
+constexpr std::size_t kMaxLine = std::size_t{16} << 20;
+
+sigset_t ending_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) ::sigaddset(&set, signal);
+  return set;
+}
+
+/// In the child: measures, with its lines on `out`.
+[[noreturn]] void measure(const Step& step, pid_t parent, int out) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setpgid(0, 0);
+  Interrupts::restore();
+  if (::dup2(out, STDOUT_FILENO) < 0) ::_exit(1);
+  std::vector<std::string> words{"meshmark-node"};
+  words.insert(words.end(), step.argv.begin(), step.argv.end());
+  words.insert(words.end(), {"--machine", step.machine});
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const int status = answer(static_cast<int>(words.size()), argv.data(), {.name = "meshmark-node", .summary = ""});
+  ::_exit(status);  // without destructors of the parent's objects
+}
+
+/// Calls `take` with each complete line, and keeps the rest. Longer lines than `kMaxLine` are dropped.
+void pass_lines(std::string& pending, const std::function<void(std::string_view)>& take) {
+  std::size_t begin = 0;
+  for (std::size_t end; (end = pending.find('\n', begin)) != std::string::npos; begin = end + 1)
+    take(std::string_view(pending).substr(begin, end - begin));
+  pending.erase(0, begin);
+  if (pending.size() > kMaxLine) pending.clear();
+}
+
+StepEnd end_of(int wait_status) {
+  if (WIFSIGNALED(wait_status)) return {"failed", std::string("it was ended by: ") + strsignal(WTERMSIG(wait_status))};
+  switch (const int status = WEXITSTATUS(wait_status)) {
+    case 0:
+      return {"ok", ""};
+    case 77:
+      return {"absent", "nothing could be measured"};
+    default:
+      return {"failed", "it ended with status " + std::to_string(status)};
+  }
+}
+
+}  // namespace
+
+Interrupts::Interrupts() {
+  const sigset_t set = ending_signals();
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (descriptor_ < 0) throw Failure(std::string("cannot create a signalfd: ") + std::strerror(errno));
+}
+
+Interrupts::~Interrupts() { ::close(descriptor_); }
+
+bool Interrupts::arrived() {
+  signalfd_siginfo info{};
+  if (::read(descriptor_, &info, sizeof info) == sizeof info) arrived_ = true;
+  return arrived_;
+}
+
+void Interrupts::restore() {
+  const sigset_t set = ending_signals();
+  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
+                 const std::function<void(std::string_view)>& take) {
+  const double begun_s = wall_s();
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  const pid_t self = ::getpid(), child = ::fork();
+  if (child == 0) measure(step, self, ends[1]);
+  ::close(ends[1]);
+  if (child < 0) {
+    ::close(ends[0]);
+    throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  }
+  ::setpgid(child, child);  // in both, so that it is set before either continues
+  std::string pending;
+  const char* stopped = nullptr;
+  for (;;) {
+    const double left_s = end_s - wall_s();
+    if (interrupts.arrived()) stopped = "interrupted";
+    if (left_s <= 0 && stopped == nullptr) stopped = "timed out";
+    if (stopped != nullptr) break;
+    std::array<pollfd, 2> wait{{{ends[0], POLLIN, 0}, {interrupts.descriptor(), POLLIN, 0}}};
+    if (::poll(wait.data(), wait.size(), static_cast<int>(std::min(left_s * 1000 + 1, 1e6))) <= 0) continue;
+    if (wait[0].revents == 0) continue;
+    std::array<char, 65536> some;
+    const ssize_t n = ::read(ends[0], some.data(), some.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    pending.append(some.data(), static_cast<std::size_t>(n));
+    pass_lines(pending, take);
+  }
+  ::close(ends[0]);
+  int wait_status = 0;
+  if (stopped != nullptr) ::kill(-child, SIGKILL);
+  while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
+  ::kill(-child, SIGKILL);  // what it left behind
+  StepEnd end = end_of(wait_status);
+  if (stopped != nullptr) end = {stopped, stopped == std::string("timed out") ? "its time was up" : "a signal arrived"};
+  end.elapsed_s = wall_s() - begun_s;
+  return end;
+}
+
+}  // namespace mm::node
