@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_slurm import CannotStart, mini_slurm
 
 from meshmark.describe import find_comm
 from meshmark.measure import launch
 from support.cli import COMMAND, command
+from support.mini_slurm import CannotStart, mini_slurm
 from support.mpi_here import installed, needed
 from support.waiting import until
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mini_slurm import CannotStart, mini_slurm
 
 from meshmark.native import find_native
+from support.mini_slurm import CannotStart, mini_slurm
 
 CPUS = sorted(os.sched_getaffinity(0))
 # Writes the mask of this process into a file named for its rank (0 without a launcher).

@@ -21,6 +21,7 @@ from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.experiment import register as register_experiment
 from meshmark.cli.export import register as register_export
+from meshmark.cli.fleet import register as register_fleet
 from meshmark.cli.history import register as register_history
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
@@ -55,6 +56,7 @@ SECTIONS: Final = {
         "doctor",
         "check-os",
     ),
+    "Clusters": ("fleet",),
     "Watch": ("watch", "record", "replay", "plot", "serve"),
     "Place": ("run", "advise", "place", "slots", "placed", "migrate", "translate"),
     "Load and model": ("load", "model"),
@@ -95,6 +97,7 @@ register_measure(app)
 register_survey(app)
 register_compare(app)
 register_history(app)
+register_fleet(app)
 register_export(app)
 register_experiment(app)
 register_claims(app)

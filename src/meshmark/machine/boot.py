@@ -15,19 +15,20 @@ from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
 
-def boot_facts(root: Path = Path("/")) -> dict[str, str]:
+def boot_facts(root: Path = Path("/"), facts: Mapping[str, Any] | None = None) -> dict[str, str]:
     """The facts of a machine and its present boot that comparability depends on; unknown ones are left out.
 
     Args:
         root: `/`, or a recorded tree.
+        facts: What `host_facts` found there; None: it is asked.
 
     Returns:
         Texts by name; the names are among `store.machines.FACTS`.
     """
-    facts: Mapping[str, Any] = host_facts(root)
+    known: Mapping[str, Any] = host_facts(root) if facts is None else facts
 
     def text(*path: str) -> str:
-        value: Any = facts
+        value: Any = known
         for key in path:
             value = value.get(key, "") if isinstance(value, dict) else ""
         if is_absent(value):

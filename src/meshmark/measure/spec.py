@@ -25,7 +25,7 @@ from meshmark.values.inputs import LIST, Input, checked
 
 MAX_BYTES = 1 << 20
 _NAME: Final = "a name of at most 60 letters, digits, _ . -"
-SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
+SHIPPED = ("quick", "full", "load", "load-quick", "communicate", "node-survey", "node-check")
 
 
 @dataclass(frozen=True, slots=True)

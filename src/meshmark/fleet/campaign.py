@@ -1,0 +1,329 @@
+"""A campaign: every node of a set carries out one plan, however long that takes and whatever happens meanwhile.
+
+What was decided is in a journal before it is done, and what a node measured is in its own file. A campaign that was
+killed therefore continues where it was, and measures nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.nodesets import expand, fold
+from meshmark.fleet.plan import NodePlan
+from meshmark.fleet.results import SUFFIX
+from meshmark.store.files import held, sync_folder, write_file
+from meshmark.store.lines import cut_torn_end, whole_lines
+
+Status = Literal["waiting", "running", "done", "failed", "out"]
+TRIES: Final = 2  # jobs for a node that leaves no result
+_POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
+SILENT_S: Final = 600.0  # an engine that does not answer for so long ends the campaign
+
+
+@dataclass
+class NodeState:
+    """A node of a campaign.
+
+    Attributes:
+        why: Why it waits, failed or is out; "" otherwise.
+        tries: Number of its jobs.
+        job: The name of its last one.
+    """
+
+    status: Status = "waiting"
+    why: str = ""
+    tries: int = 0
+    job: str = ""
+
+
+@dataclass
+class Progress:
+    """The state of a campaign, for views."""
+
+    campaign: str
+    nodes: Mapping[str, NodeState]
+    elapsed_s: float
+
+    def counts(self) -> dict[Status, int]:
+        found: dict[Status, int] = dict.fromkeys(("waiting", "running", "done", "failed", "out"), 0)
+        for state in self.nodes.values():
+            found[state.status] += 1
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which nodes take part.
+
+    Attributes:
+        nodes: A set; "": all that the engine knows.
+        random: So many of them, chosen at random; 0: all.
+        idle_only: Leave out those that are busy.
+    """
+
+    nodes: str = ""
+    random: int = 0
+    seed: int = 0
+    idle_only: bool = False
+
+
+def new_campaign(kind: str) -> str:
+    """A unique name."""
+    return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
+
+
+def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Engine, wanted: Wanted, settings: Mapping[str, Any]) -> None:
+    """Choose the nodes of a campaign and write its journal.
+
+    Raises:
+        UsageError: A node does not exist.
+        MeshmarkError: The engine does not answer, or the folder cannot be written.
+    """
+    known = {node.name: node for node in engine.nodes()}
+    names = expand(wanted.nodes) if wanted.nodes else sorted(known)
+    if unknown := [n for n in names if n not in known]:
+        raise UsageError(
+            f"--nodes: found {fold(unknown)}, which {engine.name} does not know", f"it knows {fold(known)[:200]}"
+        )
+    if wanted.idle_only:
+        names = [n for n in names if known[n].state == "idle"]
+    if wanted.random:
+        names = sorted(random.Random(wanted.seed).sample(names, min(wanted.random, len(names))))
+    if not names:
+        raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
+    folder = fleet.campaign(name)
+    write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes())
+    for sub in ("inbox", "logs"):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    _Journal(folder).write(
+        {
+            "event": "begin",
+            "plan": plan.id,
+            "spec": plan.spec,
+            "kind": plan.kind,
+            "limit_s": plan.limit_s,
+            "engine": engine.name,
+            "nodes": fold(names),
+            **settings,
+        }
+    )
+
+
+class _Journal:
+    """Events of a campaign, one line each, on disk before they count."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.jsonl"
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}) + "\n"
+        try:
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(handle, line.encode())
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            sync_folder(self.path.parent)
+        except OSError as why:
+            raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
+
+    def read(self) -> list[dict[str, Any]]:
+        cut_torn_end(self.path)
+        found = []
+        for raw in whole_lines(self.path):
+            try:
+                event = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                found.append(event)
+        return found
+
+
+@dataclass
+class Campaign:
+    """A campaign that is being driven.
+
+    Attributes:
+        begun: The first event of its journal.
+    """
+
+    fleet: Fleet
+    name: str
+    begun: Mapping[str, Any]
+    nodes: dict[str, NodeState]
+    taken: frozenset[str] = frozenset()
+    _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
+    _count: int = 0
+
+    @staticmethod
+    def load(fleet: Fleet, name: str, taken: Iterable[str] = ()) -> Campaign:
+        """A campaign as its journal has it.
+
+        Args:
+            taken: Nodes whose results were taken in.
+
+        Raises:
+            MeshmarkError: There is no such campaign.
+        """
+        events = _Journal(fleet.campaign(name)).read()
+        if not events or events[0].get("event") != "begin":
+            raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
+        made = Campaign(fleet, name, events[0], {n: NodeState() for n in expand(events[0]["nodes"])}, frozenset(taken))
+        for event in events[1:]:
+            if event.get("event") == "submitting":
+                nodes = [n for n in expand(str(event["nodes"])) if n in made.nodes]
+                made._live[str(event["job"])] = nodes
+                made._count += 1
+                for node in nodes:
+                    made.nodes[node].tries += 1
+                    made.nodes[node].job = str(event["job"])
+            elif event.get("event") == "ended":
+                for node in made._live.pop(str(event.get("job")), []):
+                    made.nodes[node].tries -= event.get("counts") is False
+        return made
+
+    # -------------------------------------------------------------- driving
+
+    def drive(
+        self,
+        engine: Engine,
+        work: Work,
+        max_jobs: int,
+        max_nodes: int,
+        show: Callable[[Progress], None] = lambda _: None,
+        wait_s: float = float("inf"),
+    ) -> Progress:
+        """Submit jobs until every node has measured, failed or is out.
+
+        Args:
+            show: Called after each look at the engine.
+            wait_s: Time for nodes that are busy; those that still are then wait for a later resume.
+
+        Raises:
+            MeshmarkError: The engine does not answer for ten minutes, another process drives the campaign, or the disk
+                is full. Jobs go on, and a resume finds them.
+        """
+        begun = answered = time.monotonic()
+        pause = _POLL_S[0]
+        with held(self.fleet.campaign(self.name), resumed=True):
+            while True:
+                try:
+                    changed = self._step(engine, work, max_jobs, max_nodes)
+                    answered = time.monotonic()
+                except EngineError as why:
+                    if time.monotonic() - answered > SILENT_S:
+                        raise MeshmarkError(f"{why}; the campaign can be resumed") from why
+                    changed = False
+                elapsed = time.monotonic() - begun
+                progress = Progress(self.name, self.nodes, elapsed)
+                show(progress)
+                counts = progress.counts()
+                if not counts["running"] and (not counts["waiting"] or elapsed > wait_s):
+                    return progress
+                pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
+                time.sleep(pause)
+
+    def _step(self, engine: Engine, work: Work, max_jobs: int, max_nodes: int) -> bool:
+        """Look at the engine once, and submit what it has room for. Returns whether anything changed."""
+        before = [(s.status, s.tries) for s in self.nodes.values()]
+        jobs = {job.name: job for job in engine.jobs(set(self._live))}
+        finished = self._finished(work.inbox)
+        for job in [name for name in self._live if name not in jobs]:
+            self._end(job, finished)
+        known = {node.name: node for node in engine.nodes()}
+        self._update(known, jobs, finished)
+        self._withdraw(engine, known, jobs)
+        queued = {node for nodes in self._live.values() for node in nodes}
+        free = [n for n, s in self.nodes.items() if s.status == "waiting" and n not in queued]
+        idle = [n for n in free if known[n].state == "idle"]
+        batches = [idle[at : at + max_nodes] for at in range(0, len(idle), max_nodes)]
+        # Busy nodes get jobs of their own, which wait in the queue of the engine.
+        batches += [[n] for n in free if known[n].state == "busy"]
+        for batch in batches[: max(0, max_jobs - len(self._live))]:
+            self._submit(engine, batch, work)
+        return before != [(s.status, s.tries) for s in self.nodes.values()]
+
+    def _finished(self, inbox: Path) -> frozenset[str]:
+        """Nodes whose files are there, or were taken in."""
+        try:
+            with os.scandir(inbox) as entries:
+                here = [e.name for e in entries if e.name.endswith(SUFFIX) and not e.name.startswith(".")]
+        except OSError as why:
+            raise MeshmarkError(f"cannot read {inbox}: {why.strerror}") from why
+        return self.taken.union(name.removesuffix(SUFFIX) for name in here)
+
+    def _end(self, job: str, finished: frozenset[str]) -> None:
+        """A job does not exist any more: those of its nodes without a file have failed in it."""
+        nodes = self._live.pop(job)
+        _Journal(self.fleet.campaign(self.name)).write({"event": "ended", "job": job})
+        for node in nodes:
+            if node not in finished:
+                state = self.nodes[node]
+                state.why = f"job {job} ended without its result"
+                state.status = "failed" if state.tries >= TRIES else "waiting"
+
+    def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
+        running = {node: jobs[name] for name, nodes in self._live.items() for node in nodes if name in jobs}
+        for name, state in self.nodes.items():
+            at = known.get(name)
+            if name in finished:
+                state.status, state.why = "done", ""
+            elif name in running:
+                state.status = "waiting" if running[name].waits else "running"
+                state.why = f"job {running[name].id} waits: {running[name].why}" if running[name].waits else ""
+            elif at is None or at.state == "out":
+                state.status, state.why = "out", at.why if at else "the engine does not know it any more"
+            elif state.status in {"running", "out"}:
+                state.status = "waiting"
+            if state.status == "waiting" and at is not None and at.state == "busy" and name not in running:
+                state.why = at.why
+
+    def _withdraw(self, engine: Engine, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
+        """Cancel jobs of several nodes that wait although a part of their nodes is free: one busy or dead node would
+        keep the others from measuring."""
+        for name, job in jobs.items():
+            nodes = self._live[name]
+            if not job.waits or len(nodes) < 2 or all(known[n].state == "idle" for n in nodes if n in known):
+                continue
+            engine.cancel([job.id])
+            self._forget(name, "a part of its nodes was busy")
+
+    def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> None:
+        journal = _Journal(self.fleet.campaign(self.name))
+        self._count += 1
+        job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
+        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes)})
+        self._live[job] = list(nodes)
+        for node in nodes:
+            state = self.nodes[node]
+            state.tries += 1
+            state.job, state.status = job, "running"
+        try:
+            id_ = engine.submit(job, nodes, work)
+        except NoAnswerError:
+            return  # whether the job exists, the next look tells
+        except EngineError as why:
+            self._forget(job, f"refused: {quoted(why)}")
+            raise
+        journal.write({"event": "submitted", "job": job, "id": id_})
+
+    def _forget(self, job: str, why: str) -> None:
+        """A job that measured nothing, and does not count as a try."""
+        nodes = self._live.pop(job)
+        _Journal(self.fleet.campaign(self.name)).write({"event": "ended", "job": job, "why": why, "counts": False})
+        for node in nodes:
+            state = self.nodes[node]
+            state.tries, state.status, state.why = state.tries - 1, "waiting", why

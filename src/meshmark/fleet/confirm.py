@@ -1,0 +1,90 @@
+"""Measures suspects and some healthy nodes again, several times, in a campaign of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError
+from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.engines.engine import Engine, Work
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import ingest
+from meshmark.fleet.judgements import Look, controls, fresh_values
+from meshmark.fleet.nodesets import fold
+from meshmark.fleet.panel import Panel, read_panel
+from meshmark.fleet.plan import NodePlan, load_plan
+from meshmark.fleet.site import Site
+
+
+def confirm_suspects(
+    fleet: Fleet,
+    site: Site,
+    engine: Engine,
+    seen: Look,
+    runner: Path,
+    show: Callable[[Progress], None] = lambda _: None,
+    resume: bool = False,
+) -> Panel:
+    """Fresh values of the suspects and of healthy nodes of their classes.
+
+    Args:
+        resume: Go on with the confirmation of this campaign that was begun before.
+
+    Raises:
+        MeshmarkError: The engine does not answer, or no node has measured.
+    """
+    name = _begun(fleet, seen) if resume else ""
+    if not name:
+        name = new_campaign("confirm")
+        plan = _repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(seen))
+        nodes = sorted({*seen.suspects(), *controls(seen)})
+        begin(
+            fleet, name, plan, engine, Wanted(nodes=fold(nodes)), {"cluster": site.cluster, "confirms": seen.campaign}
+        )
+    campaign = Campaign.load(fleet, name)
+    where = fleet.campaign(name)
+    work = Work(
+        runner=runner,
+        plan=fleet.plans / f"{campaign.begun['plan']}.json",
+        inbox=where / "inbox",
+        logs=where / "logs",
+        limit_s=float(campaign.begun["limit_s"]),
+        options=("--beside",),  # the batch system gives the node to this job alone
+    )
+    campaign.drive(engine, work, site.max_jobs, site.max_nodes, show)
+    ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+    panel = read_panel(fleet, [name], site.cluster)
+    if not panel.nodes:
+        raise MeshmarkError(f"{name}: no node has measured", f"see {where / 'logs'}")
+    return panel
+
+
+def _begun(fleet: Fleet, seen: Look) -> str:
+    """The newest confirmation of a campaign; "" if there is none."""
+    for name in reversed(fleet.campaigns()):
+        if name.startswith("confirm") and Campaign.load(fleet, name).begun.get("confirms") == seen.campaign:
+            return name
+    return ""
+
+
+def _plan_of(fleet: Fleet, seen: Look) -> str:
+    return str(Campaign.load(fleet, seen.campaign).begun["plan"])
+
+
+def _repeated(plan: NodePlan, values: int) -> NodePlan:
+    """The plan with so many repetitions of each of its steps, each in a fresh process with other random numbers."""
+    first = [
+        dict(step)
+        for step in plan.steps
+        if not step["id"].rpartition(".r")[2].isdecimal() or step["id"].endswith(".r1")
+    ]
+    steps: list[dict[str, Any]] = []
+    for repetition in range(1, values + 1):
+        for step in first:
+            argv = [*step["argv"], *(["--seed", str(repetition)] if "--seed" not in step["argv"] else [])]
+            stem = step["id"].removesuffix(".r1").partition("-")[2]
+            steps.append({**step, "id": f"{len(steps) + 1:03d}-{stem}.r{repetition}", "argv": argv})
+    return replace(plan, steps=steps, alone=False, limit_s=sum(step["limit_s"] for step in steps))

@@ -1,0 +1,180 @@
+"""What the engines that start jobs on nodes have in common: batch systems, ssh, and this host.
+
+An engine starts the native runner on named nodes and tells which of its jobs exist. It never tells whether a node has
+measured: the file in the inbox does.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+from meshmark.errors import AbsentError, MeshmarkError, quoted
+
+State = Literal["idle", "busy", "out"]
+TIMEOUT_S: Final = 60.0
+_TRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as its engine sees it.
+
+    Attributes:
+        state: idle, busy with jobs, or out: down, draining, reserved …
+        why: The engine's words for it.
+    """
+
+    name: str
+    state: State
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that exists: it waits, or it runs."""
+
+    id: str
+    name: str
+    waits: bool
+    why: str = ""  # why it waits
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job does on each of its nodes: `runner plan --out inbox --name NODE`.
+
+    Attributes:
+        limit_s: Time after which the engine may end it.
+        logs: Folder of its output.
+    """
+
+    runner: Path
+    plan: Path
+    inbox: Path
+    logs: Path
+    limit_s: float
+    options: tuple[str, ...] = ()
+
+    def command(self, node: str) -> str:
+        """For a shell.
+
+        Args:
+            node: The name, or an expression of the shell that gives it, such as `"$SLURMD_NODENAME"`.
+        """
+        words = [self.runner, self.plan, "--out", self.inbox, *self.options]
+        return " ".join([*(shlex.quote(str(word)) for word in words), "--name", node])
+
+
+class Engine(Protocol):
+    """An engine."""
+
+    @property
+    def name(self) -> str: ...
+
+    def nodes(self) -> list[Node]:
+        """All nodes it knows.
+
+        Raises:
+            MeshmarkError: It does not answer.
+        """
+        ...
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        """Start a job on all of these nodes, which are idle, or wait until they are. Returns its id.
+
+        Args:
+            name: Of the job, by which `jobs` finds it again.
+
+        Raises:
+            MeshmarkError: The engine refuses, or does not answer.
+        """
+        ...
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        """Those jobs of these names that wait or run.
+
+        Raises:
+            MeshmarkError: It does not answer.
+        """
+        ...
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        """End jobs; those that have ended are ignored."""
+        ...
+
+
+class EngineError(MeshmarkError):
+    """An engine refuses or does not answer."""
+
+
+class NoAnswerError(EngineError):
+    """An engine does not answer; whether it did what was asked for is unknown."""
+
+
+def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) -> str:
+    """What a command of an engine prints.
+
+    Args:
+        text: For its standard input.
+        tries: Of a command that does not answer in time; 1 for commands that may not be repeated.
+
+    Raises:
+        AbsentError: The command is not installed.
+        EngineError: It fails, or does not answer.
+    """
+    for attempt in range(tries):
+        try:
+            done = subprocess.run(
+                argv,
+                input=text,
+                stdin=subprocess.DEVNULL if text is None else None,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except FileNotFoundError as why:
+            raise AbsentError(f"{argv[0]} is not installed") from why
+        except subprocess.TimeoutExpired as why:
+            if attempt + 1 < tries:
+                continue
+            raise NoAnswerError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from why
+        except OSError as why:
+            raise EngineError(f"cannot run {argv[0]}: {why.strerror}") from why
+        if done.returncode == 0:
+            return done.stdout
+        if attempt + 1 == tries:
+            lines = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
+            raise EngineError(f"{argv[0]}: {quoted(lines[-1])}")
+    raise AssertionError("unreachable")
+
+
+def parsed(argv: Sequence[str], text: str) -> Any:
+    """JSON that a command printed; {} if it printed nothing, as some do without jobs.
+
+    Raises:
+        EngineError: It is not JSON.
+    """
+    try:
+        return json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as why:
+        raise EngineError(f"{' '.join(argv[:2])}: did not print JSON: {quoted(why)}") from why
+
+
+def table(found: Any, key: str) -> dict[str, dict[str, Any]]:
+    """An object of objects in the answer of a command; {} if it is missing."""
+    value = found.get(key) if isinstance(found, dict) else None
+    return {str(k): v for k, v in value.items() if isinstance(v, dict)} if isinstance(value, dict) else {}
+
+
+def records(found: Any, key: str) -> list[dict[str, Any]]:
+    """A list of objects in the answer of a command; [] if it is missing."""
+    value = found.get(key) if isinstance(found, dict) else None
+    return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

@@ -1,0 +1,74 @@
+"""Nodes and jobs of a Flux instance, of the system or within an allocation, by its commands.
+
+Source:
+    flux-resource(1), flux-submit(1) and flux-jobs(1) of flux-core 0.50 and later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from meshmark.fleet.engines.engine import Job, Node, State, Work, answer
+from meshmark.fleet.nodesets import expand, fold
+
+_STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
+_WAITING: Final = frozenset({"D", "P", "S"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flux:
+    """Attributes:
+    queue: "": that of Flux.
+    options: More options of flux submit.
+    """
+
+    queue: str = ""
+    options: tuple[str, ...] = ()
+    name: ClassVar[str] = "flux"
+
+    def nodes(self) -> list[Node]:
+        states = "free,allocated,down"
+        found: dict[str, Node] = {}
+        for line in answer(["flux", "resource", "list", "-n", "-s", states, "-o", "{state} {nodelist}"]).splitlines():
+            word, _, nodes = line.strip().partition(" ")
+            for name in expand(nodes) if nodes.strip() else []:
+                state = _STATES.get(word, "out")
+                if name not in found or state != "idle":  # a node whose cores are partly allocated is in two lines
+                    found[name] = Node(name, state, "" if state == "idle" else word)
+        return list(found.values())
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        argv = [
+            "flux",
+            "submit",
+            f"--job-name={name}",
+            f"--nodes={len(nodes)}",
+            f"--ntasks={len(nodes)}",
+            "--exclusive",
+            f"--requires=host:{fold(nodes)}",
+            f"--time-limit={math.ceil(work.limit_s) + 60}s",
+            f"--output={work.logs / name}.log",
+            *([f"--queue={self.queue}"] if self.queue else []),
+            *self.options,
+            "/bin/sh",
+            "-c",
+            f"exec {work.command('$(hostname -s)')}",
+        ]
+        return answer(argv, tries=1).strip()
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        if not names:
+            return []
+        found = []
+        for line in answer(["flux", "jobs", "-n", "-o", "{id.f58plain} {name} {state_single}"]).splitlines():
+            id_, name, state = (*line.split(), "", "", "")[:3]
+            if name in names:
+                found.append(Job(id_, name, state in _WAITING, "it is queued" if state in _WAITING else ""))
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        if ids:
+            answer(["flux", "cancel", *ids])

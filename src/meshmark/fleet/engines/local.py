@@ -1,0 +1,37 @@
+"""This host as a fleet of one node, or of several names that measure one after the other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Sequence
+from typing import ClassVar
+
+from meshmark.fleet.engines.engine import Job, Node, Work
+from meshmark.fleet.engines.processes import Processes
+
+
+class Local:
+    """This host.
+
+    Args:
+        names: Of nodes; (): the host's name.
+    """
+
+    name: ClassVar[str] = "local"
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self._names = tuple(names) or (socket.gethostname().partition(".")[0],)
+        self._processes = Processes()
+
+    def nodes(self) -> list[Node]:
+        return [Node(name, "idle") for name in self._names]
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        script = "\n".join(work.command(node) for node in nodes)
+        return self._processes.start(name, ["/bin/sh", "-c", script], work.logs / f"{name}.log")
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        return self._processes.jobs(names)
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        self._processes.cancel(ids)

@@ -1,0 +1,88 @@
+"""Hosts and jobs of IBM Spectrum LSF, by its commands.
+
+Source:
+    bhosts, bjobs, bsub and blaunch of LSF 10.1.0.2 and later, which print JSON.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from meshmark.fleet.engines.engine import Job, Node, State, Work, answer, parsed, records
+
+_BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
+
+
+@dataclass(frozen=True, slots=True)
+class Lsf:
+    """Attributes:
+    queue, project: "": those of LSF.
+    options: More options of bsub.
+    """
+
+    queue: str = ""
+    project: str = ""
+    options: tuple[str, ...] = ()
+    name: ClassVar[str] = "lsf"
+
+    def nodes(self) -> list[Node]:
+        argv = ["bhosts", "-X", "-o", "host_name status njobs", "-json"]
+        return [
+            _node(str(of.get("HOST_NAME", "")), str(of.get("STATUS", "")), str(of.get("NJOBS", "0")))
+            for of in records(parsed(argv, answer(argv)), "RECORDS")
+        ]
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        argv = [
+            "bsub",
+            "-J",
+            name,
+            "-x",
+            "-m",
+            " ".join(nodes),
+            "-n",
+            str(len(nodes)),
+            "-R",
+            "span[ptile=1]",
+            "-W",
+            str(max(1, math.ceil(work.limit_s / 60) + 1)),
+            "-rn",
+            "-o",
+            f"{work.logs / name}.log",
+            *(["-q", self.queue] if self.queue else []),
+            *(["-P", self.project] if self.project else []),
+            *self.options,
+        ]
+        here = '"$(hostname -s)"'
+        task = shlex.quote(f"exec {work.command(here)}")
+        text = answer(argv, f"#!/bin/sh\nexec blaunch -z {shlex.quote(' '.join(nodes))} /bin/sh -c {task}\n", tries=1)
+        return text.partition("<")[2].partition(">")[0] or text.strip()  # "Job <123> is submitted to queue <normal>."
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        if not names:
+            return []
+        argv = ["bjobs", "-o", "jobid job_name stat pend_reason", "-json"]
+        found = []
+        for of in records(parsed(argv, answer(argv)), "RECORDS"):
+            if of.get("JOB_NAME") in names:
+                waits = of.get("STAT") in {"PEND", "PSUSP", "WAIT"}
+                why = str(of.get("PEND_REASON", "")) if waits else ""
+                found.append(Job(str(of.get("JOBID", "")), str(of["JOB_NAME"]), waits, why))
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        if ids:
+            answer(["bkill", *ids])
+
+
+def _node(name: str, status: str, jobs: str) -> Node:
+    state: State = "out"
+    if status == "ok":
+        state = "idle" if jobs in {"0", "-"} else "busy"
+    elif status in _BUSY:
+        state = "busy"
+    return Node(name, state, "" if state == "idle" else status if status != "ok" else f"{jobs} jobs")

@@ -1,0 +1,102 @@
+"""Nodes and jobs of Slurm, by its commands.
+
+Source:
+    States and formats: sinfo(1), squeue(1), sbatch(1) and srun(1) of Slurm 22.05.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from meshmark.fleet.engines.engine import Job, Node, State, Work, answer
+from meshmark.fleet.nodesets import fold
+
+_STATES: Final[dict[str, State]] = {
+    "idle": "idle",
+    "alloc": "busy",
+    "mix": "busy",
+    "comp": "busy",
+    "plnd": "busy",
+}
+_NOT_RESPONDING: Final = "*"
+_MARKS: Final = "*~#!%$@^-+"
+
+
+@dataclass(frozen=True, slots=True)
+class Slurm:
+    """Attributes:
+    partition, account: "": Slurm's default.
+    options: More options of sbatch.
+    """
+
+    partition: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+    name: ClassVar[str] = "slurm"
+
+    def nodes(self) -> list[Node]:
+        argv = ["sinfo", "--noheader", "--Node", "--format=%N|%t|%E"]
+        found: dict[str, Node] = {}
+        for line in answer([*argv, *self._partition()]).splitlines():
+            name, _, rest = line.partition("|")
+            state, _, reason = rest.partition("|")
+            if name:  # a node is listed once for each partition
+                found.setdefault(name, _node(name, state, reason))
+        return list(found.values())
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        minutes = max(1, math.ceil(work.limit_s / 60) + 1)
+        argv = [
+            "sbatch",
+            "--parsable",
+            f"--job-name={name}",
+            f"--nodes={len(nodes)}",
+            f"--nodelist={fold(nodes)}",
+            "--ntasks-per-node=1",
+            "--exclusive",
+            "--mem=0",
+            "--no-kill",  # if a node fails, the others go on
+            "--no-requeue",
+            f"--time={minutes}",
+            f"--output={work.logs / name}.log",
+            *self._partition(),
+            *([f"--account={self.account}"] if self.account else []),
+            *self.options,
+        ]
+        # Not repeated if Slurm does not answer: the job may exist, which the campaign finds out by its name.
+        return answer(argv, _script(work), tries=1).strip().partition(";")[0]
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        if not names:
+            return []
+        found = []
+        for line in answer(["squeue", "--me", "--noheader", "--format=%A|%j|%T|%r"]).splitlines():
+            id_, name, state, reason = (*line.split("|", 3), "", "", "")[:4]
+            if name in names:
+                waits = state == "PENDING"
+                found.append(Job(id_, name, waits, reason if waits else ""))
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        if ids:
+            answer(["scancel", *ids])
+
+    def _partition(self) -> list[str]:
+        return [f"--partition={self.partition}"] if self.partition else []
+
+
+def _script(work: Work) -> str:
+    """Each task runs on one node; one that fails does not end the others."""
+    on_node = '"$SLURMD_NODENAME"'
+    task = shlex.quote(f"exec {work.command(on_node)}")
+    return f"#!/bin/sh\nexec srun --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --label sh -c {task}\n"
+
+
+def _node(name: str, text: str, reason: str) -> Node:
+    state: State = "out" if _NOT_RESPONDING in text else _STATES.get(text.rstrip(_MARKS), "out")
+    words = text if reason in {"", "none"} else f"{text}: {reason}"
+    return Node(name, state, "" if state == "idle" else words)

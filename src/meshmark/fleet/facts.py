@@ -1,0 +1,64 @@
+"""The configuration of a node, from the files that it recorded: what its class has in common, and what may differ."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.machine.boot import boot_facts
+from meshmark.machine.facts import host_facts, is_absent
+
+# Nodes with the same values are a class; the others say what differs within it.
+HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
+_GIB: Final = 1 << 30
+
+
+def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
+    """The facts that comparability depends on, as texts; unknown ones are left out.
+
+    Args:
+        files: Content by path below /, which is one of /proc or /sys.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshmark-node-") as folder:
+        root = Path(folder)
+        for name, content in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        facts: Mapping[str, Any] = host_facts(root)
+        found = boot_facts(root, facts)
+    memory, pages = facts["memory"], facts["pages"]
+    more = {
+        "product": " ".join(
+            str(facts["firmware"][k]) for k in ("system_vendor", "product") if _known(facts["firmware"], k)
+        ),
+        "memory": f"{round(memory['total_bytes'] / _GIB)} GiB" if _known(memory, "total_bytes") else "",
+        "dimms": _dimms(memory["dimms"]) if _known(memory, "dimms") else "",
+        "huge_pages": _huge(pages["huge"]) if _known(pages, "huge") else "",
+    }
+    return {**found, **{k: v for k, v in more.items() if v}}
+
+
+def _known(facts: Any, key: str) -> bool:
+    return isinstance(facts, dict) and key in facts and not is_absent(facts[key])
+
+
+def _huge(found: Any) -> str:
+    """Such as `64 of 2048 KiB`; "" if none is reserved."""
+    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if of.get("total"))
+
+
+def _dimms(found: Any) -> str:
+    """Such as `16 × 32 GiB DDR5 4800 MT/s`."""
+    kinds: dict[str, int] = {}
+    for dimm in found:
+        size = dimm.get("size_bytes")
+        if not isinstance(size, int) or size <= 0:
+            continue
+        rate = dimm.get("rate_t_per_s")
+        name = f"{size / _GIB:g} GiB {dimm.get('kind') if isinstance(dimm.get('kind'), str) else ''}".strip()
+        name += f" {rate / 1e6:g} MT/s" if isinstance(rate, int | float) else ""
+        kinds[name] = kinds.get(name, 0) + 1
+    return ", ".join(f"{count} × {name}" for name, count in sorted(kinds.items()))

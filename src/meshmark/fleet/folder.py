@@ -1,0 +1,115 @@
+"""Where the files of a fleet are.
+
+    fleet.toml                            the site, see `fleet.site`
+    plans/ID.json                         plans, by their hash
+    campaigns/NAME/journal.jsonl          what was submitted and what became of it
+    campaigns/NAME/inbox/NODE.jsonl.gz    what nodes left and is not taken in yet
+    campaigns/NAME/logs/                  output of jobs
+    campaigns/NAME/taken/TOKEN/           files that an ingestion is working on, or was when it was killed
+    results/date=…/cluster=…/*.parquet    results, one row each, with the columns of the store and `MORE`
+    nodes/date=…/cluster=…/*.parquet      one row for each file of a node
+    judgements/…                          see `fleet.judgements`
+
+The date is that on which the campaign began, in UTC, by the clock of the host that submitted it: clocks of nodes may be
+wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from meshmark.errors import UsageError, quoted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MORE: Final = ("cluster", "campaign", "node", "attempt", "point")  # columns of results beside those of a store
+NODE_TEXTS: Final = (
+    "cluster",
+    "campaign",
+    "node",
+    "attempt",
+    "machine",
+    "hash",
+    "boot",
+    "hostname",
+    "started",
+    "plan",
+    "kind",
+    "status",
+    "damage",
+    "doubt",
+    "build",
+    "facts",
+)
+NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
+_CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T\d{6}-[0-9a-f]{4,8}")
+
+
+def results_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    from meshmark.store.columns import schema
+
+    return pa.schema([*schema(), *((name, pa.string()) for name in MORE)])
+
+
+def nodes_schema() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [(name, pa.string()) for name in NODE_TEXTS]
+        + [(name, pa.float64()) for name in NODE_NUMBERS]
+        + [("wrong", pa.list_(pa.string()))]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The folder of a fleet."""
+
+    root: Path
+
+    @property
+    def site(self) -> Path:
+        return self.root / "fleet.toml"
+
+    @property
+    def plans(self) -> Path:
+        return self.root / "plans"
+
+    def campaign(self, name: str) -> Path:
+        """The folder of a campaign.
+
+        Raises:
+            UsageError: It is not the name of one.
+        """
+        if not _CAMPAIGN.fullmatch(name):
+            raise UsageError(
+                f"campaign: found '{quoted(name)}'; allowed: a name such as survey-20261126T120000-1a2b, or latest"
+            )
+        return self.root / "campaigns" / name
+
+    def campaigns(self) -> list[str]:
+        """Names, oldest first."""
+        folder = self.root / "campaigns"
+        names = [p.name for p in folder.iterdir() if _CAMPAIGN.fullmatch(p.name)] if folder.is_dir() else []
+        return sorted(names, key=lambda name: (name.partition("-")[2], name))
+
+    def table(self, kind: str, campaign: str, cluster: str) -> Path:
+        """The folder of the `results` or the `nodes` of a campaign."""
+        return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
+
+    def files(self, kind: str, date: str = "*") -> list[Path]:
+        """The Parquet files of `results` or `nodes`, of one date or of all."""
+        return sorted((self.root / kind).glob(f"date={date}/cluster=*/*.parquet"))
+
+
+def date_of(campaign: str) -> str:
+    """The date of a campaign, ISO 8601."""
+    match = _CAMPAIGN.fullmatch(campaign)
+    assert match is not None
+    return "-".join(match.groups())

@@ -1,0 +1,156 @@
+"""The plan that every node of a fleet carries out: which instruments run, and which small files are recorded.
+
+The native runner reads it (native/node/plan.cpp). A plan is named by a hash of its content, so that results say exactly
+how they were made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from meshmark.describe import description
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.measure.budget import BUDGET
+from meshmark.measure.probe import arguments
+from meshmark.measure.spec import Spec
+from meshmark.store.files import read_json
+from meshmark.values.grammar import seconds
+
+Kind = Literal["survey", "check"]
+FORMAT: Final = "meshmark node plan"
+_SLACK: Final = 3.0  # a step may take so many times its budget: preparation and the last sample count, too
+_START_S: Final = 5.0
+# Below /, as of glob(7): what `machine.boot` and `fleet.facts` read.
+FILES: Final = (
+    "proc/cpuinfo",
+    "proc/meminfo",
+    "proc/cmdline",
+    "proc/version",
+    "proc/loadavg",
+    "proc/uptime",
+    "proc/sys/kernel/osrelease",
+    "proc/sys/kernel/hostname",
+    "proc/sys/kernel/numa_balancing",
+    "proc/sys/kernel/random/boot_id",
+    "proc/sys/vm/swappiness",
+    "proc/sys/vm/zone_reclaim_mode",
+    "proc/sys/vm/overcommit_memory",
+    "sys/devices/system/cpu/online",
+    "sys/devices/system/cpu/present",
+    "sys/devices/system/cpu/isolated",
+    "sys/devices/system/cpu/smt/*",
+    "sys/devices/system/cpu/vulnerabilities/*",
+    "sys/devices/system/cpu/cpufreq/boost",
+    "sys/devices/system/cpu/intel_pstate/no_turbo",
+    "sys/devices/system/cpu/cpu0/cpufreq/*",
+    "sys/devices/system/cpu/cpu[1-9]*/cpufreq/scaling_governor",
+    "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
+    "sys/devices/system/node/node[0-9]*/meminfo",
+    "sys/devices/system/clocksource/clocksource0/*_clocksource",
+    "sys/kernel/mm/transparent_hugepage/*",
+    "sys/kernel/mm/hugepages/hugepages-*/nr_hugepages",
+    "sys/class/dmi/id/bios_*",
+    "sys/class/dmi/id/sys_vendor",
+    "sys/class/dmi/id/product_name",
+    "sys/class/dmi/id/board_*e*",
+    "sys/firmware/dmi/tables/DMI",
+    "sys/class/thermal/thermal_zone*/temp",
+    "sys/devices/system/edac/mc/mc*/*e_count",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A plan.
+
+    Attributes:
+        alone: The runner refuses to run beside the work of others.
+        limit_s: After which no step begins, and the one that runs is killed.
+        steps: Objects with `id`, `argv` and `limit_s`.
+        limits: By the hash of the hardware, objects with `metric`, `conditions`, `low` and `high`.
+    """
+
+    spec: str
+    kind: Kind
+    alone: bool
+    limit_s: float
+    steps: Sequence[Mapping[str, Any]]
+    limits: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(self._body()).hexdigest()[:16]
+
+    def to_bytes(self) -> bytes:
+        """The file that the runner reads."""
+        body = json.loads(self._body())
+        return json.dumps({"format": FORMAT, "version": 1, "id": self.id, **body}, indent=1).encode() + b"\n"
+
+    def _body(self) -> bytes:
+        body = {
+            "spec": self.spec,
+            "kind": self.kind,
+            "alone": self.alone,
+            "limit_s": self.limit_s,
+            "files": FILES,
+            "steps": list(self.steps),
+            "limits": {k: list(v) for k, v in self.limits.items()},
+        }
+        return json.dumps(body, sort_keys=True).encode()
+
+
+def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
+    """The plan of a specification.
+
+    The n-th repetitions of all steps follow the (n-1)-th ones, as in a survey of one machine.
+
+    Args:
+        limit_s: Of the whole plan; 0: what the budgets of its steps allow at worst.
+
+    Raises:
+        UsageError: A step needs a launcher, which nodes do not have.
+    """
+    steps: list[dict[str, Any]] = []
+    for repetition in range(max(step.repetitions for step in spec.step)):
+        for number, step in enumerate(spec.step):
+            if repetition >= step.repetitions:
+                continue
+            d = description(step.instrument)
+            if d.ranks:
+                raise UsageError(
+                    f"{spec.name}: step[{number}]: found '{step.instrument}', which needs an MPI launcher; allowed: "
+                    "instruments of one process",
+                    "meshmark fleet pairs",
+                )
+            options = dict(step.options)
+            if repetition and "seed" not in options:
+                options["seed"] = repetition + 1
+            argv = [d.name, *arguments(d, options)]
+            budget = argv[argv.index(BUDGET) + 1] if BUDGET in argv else d.parameter("budget").default
+            step_s = _SLACK * seconds(BUDGET, budget) + _START_S
+            suffix = f".r{repetition + 1}" if step.repetitions > 1 else ""
+            steps.append({"id": f"{len(steps) + 1:02d}-{step.name or d.name}{suffix}", "argv": argv, "limit_s": step_s})
+    whole_s = limit_s or sum(step["limit_s"] for step in steps)
+    return NodePlan(spec.name, kind, alone=kind == "check", limit_s=whole_s, steps=steps)
+
+
+def load_plan(path: Path) -> NodePlan:
+    """A plan that was written by `NodePlan.to_bytes`.
+
+    Raises:
+        MeshmarkError: The file is missing or is not a plan.
+    """
+    raw = read_json(path)
+    try:
+        if raw["format"] != FORMAT:
+            raise ValueError(raw["format"])
+        return NodePlan(
+            raw["spec"], raw["kind"], raw["alone"], float(raw["limit_s"]), list(raw["steps"]), dict(raw["limits"])
+        )
+    except (KeyError, TypeError, ValueError) as why:
+        raise MeshmarkError(f"{path}: not the plan of a fleet") from why

@@ -1,0 +1,186 @@
+"""Reads the file that a node left: what it is, what it measured, and what is wrong with it.
+
+The file is compressed JSON Lines (native/node/main.cpp). It may end in the middle, since nodes crash; what is complete
+is read all the same, and the damage is named.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from meshmark.errors import MeshmarkError, quoted
+from meshmark.measure.journal import Reading, read_journal
+from meshmark.store.files import open_regular
+
+FORMAT: Final = "meshmark node result"
+SUFFIX: Final = ".jsonl.gz"
+_VERSION: Final = 1
+_MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
+_MAX_LINE: Final = 16 << 20
+_TEXTS: Final = ("plan", "kind", "name", "hostname", "machine", "hash", "boot", "started")
+
+
+class ResultError(MeshmarkError):
+    """The file is not a result of a node; the message names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStep:
+    """A step as it ended: ok, absent, failed, timed out, interrupted or left out; "" if the file ends before."""
+
+    id: str
+    status: str
+    reason: str
+    elapsed_s: float
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What a node left.
+
+    Attributes:
+        header: Its first line.
+        files: Content of the recorded files, by path below /.
+        finished: Its last line; {} if it is missing.
+        damage: What is wrong with the file; "" if nothing is.
+    """
+
+    header: Mapping[str, Any]
+    steps: list[NodeStep] = field(default_factory=list)
+    files: dict[str, bytes] = field(default_factory=dict)
+    finished: Mapping[str, Any] = field(default_factory=dict)
+    damage: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.header["name"])
+
+    @property
+    def status(self) -> str:
+        """ok, interrupted, refused: …, or damaged."""
+        return str(self.finished.get("status", "")) or "damaged"
+
+    @property
+    def wrong(self) -> list[str]:
+        """Results of kernels that were not right: the node computes wrongly."""
+        return [str(p) for p in self.finished.get("problems", ())]
+
+
+def read_result(path: Path) -> NodeResult:
+    """Read the file of a node.
+
+    Raises:
+        ResultError: It cannot be read, or does not begin as such a file does.
+    """
+    lines = _lines(path)
+    first, _ = next(lines, (None, ""))
+    header = _header(path, first)
+    recorded: dict[str, bytes] = {}
+    finished: Mapping[str, Any] = {}
+    steps: list[NodeStep] = []
+    open_step, raw_lines, damage = "", list[bytes](), ""
+    for raw, wrong in lines:
+        if raw is None:
+            damage = wrong
+            break
+        kind = _kind(raw)
+        if kind == "file":
+            _add_file(recorded, raw)
+        elif kind == "step":
+            open_step, raw_lines = str(_object(raw).get("id", "")), []
+        elif kind == "step end":
+            steps.append(_step(_object(raw), raw_lines))
+            open_step = ""
+        elif kind == "finished":
+            finished = _object(raw)
+        else:
+            raw_lines.append(raw)
+    if open_step:
+        steps.append(_step({"id": open_step}, raw_lines))
+    if not finished and not damage:
+        damage = "it has no last line: the runner was killed"
+    return NodeResult(header, steps, recorded, finished, damage)
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes | None, str]]:
+    """Complete lines, and at last what is wrong with the file, if anything is."""
+    total = 0
+    try:
+        with open_regular(path) as packed, gzip.GzipFile(fileobj=packed) as file:
+            while line := file.readline(_MAX_LINE + 1):
+                total += len(line)
+                if total > _MAX_BYTES or len(line) > _MAX_LINE:
+                    yield None, f"it has more than {_MAX_BYTES >> 20} MiB, or a line of more than {_MAX_LINE >> 20}"
+                    return
+                if not line.endswith(b"\n"):
+                    yield None, "it ends in the middle of a line"
+                    return
+                yield line, ""
+    except EOFError:
+        yield None, "it ends in the middle"
+    except (OSError, zlib.error) as why:
+        yield None, f"it cannot be read: {quoted(why)}"
+
+
+def _header(path: Path, raw: bytes | None) -> Mapping[str, Any]:
+    try:
+        header = json.loads(raw or b"")
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ResultError(f"{quoted(path.name)}: not a result of a node")
+    if header.get("version") != _VERSION:
+        raise ResultError(
+            f"{quoted(path.name)}: version: found {quoted(header.get('version'))}, this program reads {_VERSION}"
+        )
+    if wrong := [key for key in _TEXTS if not isinstance(header.get(key), str)]:
+        raise ResultError(f"{quoted(path.name)}: {wrong[0]}: found {quoted(header.get(wrong[0]))}; allowed: a text")
+    return header
+
+
+def _kind(raw: bytes) -> str:
+    """The type of a line that the runner wrote itself; "" for lines of instruments, which are parsed once, later."""
+    for kind in ("file", "step", "step end", "finished"):
+        if raw.startswith(b'{"type":"%s"' % kind.encode()):
+            return kind
+    return ""
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    """A line of the runner; {} if it is damaged."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _add_file(files: dict[str, bytes], raw: bytes) -> None:
+    line = _object(raw)
+    try:
+        path, content = line["path"], line["content"].encode("latin-1")
+    except (ValueError, KeyError, AttributeError):
+        return
+    # It becomes a path on this host.
+    parts = PurePosixPath(path).parts if isinstance(path, str) and "\0" not in path else ("..",)
+    if parts and parts[0] in {"proc", "sys"} and ".." not in parts:
+        files[path] = content
+
+
+def _step(end: Mapping[str, Any], raw_lines: list[bytes]) -> NodeStep:
+    id_ = str(end.get("id", ""))
+    elapsed = end.get("elapsed_s")
+    return NodeStep(
+        id=id_,
+        status=str(end.get("status", "")),
+        reason=str(end.get("reason", "")),
+        elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
+        reading=read_journal(raw_lines, id_),
+    )

@@ -1,0 +1,131 @@
+"""The facts of a site, in one file, fleet.toml:
+
+cluster = "hawk"
+engine = "slurm"                  # by default the first that is found, see `ENGINES`
+nodes = "n[1-512]"                # by default all that the engine knows
+max_jobs = 20                     # of ours that wait or run at once
+max_nodes = 64                    # in one job
+
+[slurm]
+queue = "batch"                   # a partition
+options = ["--qos=health"]
+
+[ssh]
+options = ["-o", "BatchMode=yes"]
+
+[racks]
+r1 = "n[1-64]"
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from meshmark.errors import UsageError, near, quoted
+from meshmark.fleet.engines.engine import Engine
+from meshmark.fleet.engines.flux import Flux
+from meshmark.fleet.engines.local import Local
+from meshmark.fleet.engines.lsf import Lsf
+from meshmark.fleet.engines.pbs import Pbs
+from meshmark.fleet.engines.slurm import Slurm
+from meshmark.fleet.engines.ssh import Ssh
+from meshmark.fleet.nodesets import expand
+from meshmark.store.files import parse_toml, read_text
+from meshmark.values.inputs import LIST, Input, OneOf, checked
+
+ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "local")
+# Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
+_COMMANDS: Final = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bhosts"}
+_NAME: Final = "a name of at most 60 letters, digits, _ . -"
+_WORDS: Final = "a list of words"
+Words = Annotated[tuple[str, ...], LIST, Field(max_length=100, description=_WORDS)]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSite(Input):
+    """Attributes:
+    queue: The partition of Slurm; "": the default.
+    account: The project of LSF; "": the default.
+    options: More options of the command that submits.
+    """
+
+    queue: str = ""
+    account: str = ""
+    options: Words = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SshSite(Input):
+    """Attributes:
+    options: Of ssh.
+    fan_out: Connections at once.
+    """
+
+    options: Words = ()
+    fan_out: Annotated[int, Field(ge=1, le=1024)] = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site(Input):
+    """A site."""
+
+    cluster: Annotated[
+        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description="a name: letters, digits, _ . -")
+    ] = "cluster"
+    engine: Annotated[str, OneOf(("", *ENGINES))] = ""
+    nodes: str = ""
+    max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
+    max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 64
+    slurm: BatchSite = field(default_factory=BatchSite)
+    pbs: BatchSite = field(default_factory=BatchSite)
+    lsf: BatchSite = field(default_factory=BatchSite)
+    flux: BatchSite = field(default_factory=BatchSite)
+    ssh: SshSite = field(default_factory=SshSite)
+    racks: dict[str, str] = field(default_factory=dict)
+
+
+def load_site(path: Path) -> Site:
+    """The site that a file describes; the default if it does not exist.
+
+    Raises:
+        UsageError: It is not such a file; the message names the key, what was found and what is allowed.
+    """
+    if not path.exists():
+        return Site()
+    site = checked(Site, parse_toml(read_text(path), path.name), path.name)
+    for name, nodes in site.racks.items():
+        expand(nodes, f"{path.name}: racks.{name}")
+    if site.nodes:
+        expand(site.nodes, f"{path.name}: nodes")
+    return site
+
+
+def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
+    """The engine of a site: the named one, that of the file, or else the first whose commands are installed.
+
+    Args:
+        nodes: Set of the nodes, for engines that know none.
+    """
+    import os
+    import shutil
+
+    kind = named or site.engine
+    if not kind:
+        installed = next((k for k, command in _COMMANDS.items() if shutil.which(command)), "")
+        kind = "flux" if "FLUX_URI" in os.environ else installed or ("ssh" if nodes or site.nodes else "local")
+    batch = {"slurm": (Slurm, site.slurm), "pbs": (Pbs, site.pbs), "lsf": (Lsf, site.lsf)}
+    if kind in batch:
+        made, of = batch[kind]
+        return made(of.queue, of.account, of.options)
+    if kind == "flux":
+        return Flux(site.flux.queue, site.flux.options)
+    names = tuple(expand(nodes or site.nodes)) if nodes or site.nodes else ()
+    if kind == "ssh":
+        return Ssh(names, site.ssh.options, site.ssh.fan_out)
+    if kind != "local":
+        raise UsageError(f"--engine: found '{quoted(kind)}'; allowed: {', '.join(ENGINES)}", near(kind, ENGINES))
+    return Local(names)

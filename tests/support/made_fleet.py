@@ -1,0 +1,171 @@
+"""Fleets made up for tests: files as nodes leave them, and an engine without nodes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshmark.fleet.engines.engine import EngineError, Job, NoAnswerError, Node, Work
+from meshmark.fleet.plan import NodePlan
+from support.made_run import record
+
+KERNELS = ("copy", "scale", "add", "triad", "read")
+PLAN = NodePlan("made-up", "check", True, 60.0, [{"id": "01-bandwidth", "argv": ["bandwidth"], "limit_s": 30.0}])
+
+
+def files(cpu: str = "Model A", memory_gib: int = 256, kernel: str = "6.1.0", **more: str) -> dict[str, str]:
+    """What a node records of itself."""
+    return {
+        "proc/cpuinfo": f"vendor_id\t: AuthenticAMD\nmodel name\t: {cpu}\nmicrocode\t: 0x10\n",
+        "proc/meminfo": f"MemTotal: {memory_gib << 20} kB\n",
+        "proc/sys/kernel/osrelease": f"{kernel}\n",
+        "sys/class/dmi/id/bios_version": "1.0\n",
+        "sys/class/dmi/id/product_name": "Blade\n",
+        "sys/class/dmi/id/sys_vendor": "Maker\n",
+        **more,
+    }
+
+
+def lines_of(
+    node: str,
+    factor: Callable[[str, int], float] = lambda _kernel, _repetition: 1.0,
+    *,
+    repetitions: int = 1,
+    recorded: Mapping[str, str] | None = None,
+    status: str = "ok",
+    problems: Sequence[str] = (),
+    flags: Iterable[str] = (),
+    **header: Any,
+) -> list[dict[str, Any]]:
+    """The lines of a node's file: the bandwidth of five kernels.
+
+    Args:
+        factor: What a kernel's bandwidth is multiplied by, by repetition from 0.
+        recorded: Content of files by path.
+        header: Fields of the first line.
+    """
+    first = {
+        "type": "node",
+        "format": "meshmark node result",
+        "version": 1,
+        "plan": PLAN.id,
+        "kind": "check",
+        "name": node,
+        "hostname": node,
+        "machine": f"{node}-0123abcd",
+        "hash": "0123abcd4567",
+        "boot": f"boot of {node}",
+        "started": "",
+        "uptime_s": 1000.0,
+        "build": "0.1.0",
+        **header,
+    }
+    made: list[dict[str, Any]] = [first]
+    for path, content in (files() if recorded is None else recorded).items():
+        made.append({"type": "file", "path": path, "content": content})
+    for repetition in range(repetitions):
+        suffix = f".r{repetition + 1}" if repetitions > 1 else ""
+        step = f"{repetition + 1:02d}-bandwidth{suffix}"
+        made.append({"type": "step", "id": step, "argv": ["bandwidth"]})
+        for kernel in KERNELS:
+            value = 1e11 * factor(kernel, repetition)
+            one = record("bandwidth", "bandwidth_net", value, flags, kernel=kernel, threads=2, cpus="0-1")
+            made.append({"type": "result", "schema": 1, **one.to_json(), "machine": first["machine"]})
+        made.append({"type": "step end", "id": step, "status": "ok", "reason": "", "elapsed_s": 1.0})
+    made.append(
+        {
+            "type": "finished",
+            "status": status,
+            "elapsed_s": 1.0,
+            "cpu_s": 0.5,
+            "peak_bytes": 1 << 27,
+            "problems": list(problems),
+        }
+    )
+    return made
+
+
+def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) -> Path:
+    """A node's file, as the native runner leaves it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{node}.jsonl.gz"
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    path.write_bytes(gzip.compress(text.encode()))
+    return path
+
+
+def noisy(node: str, seed: int, slow: Mapping[str, float] | None = None) -> Callable[[str, int], float]:
+    """Factors of a node: its own within 0.5 %, noise of 0.5 % per value, and faults by kernel."""
+    dice = random.Random(node)
+    own = {kernel: 1 + dice.gauss(0, 0.005) for kernel in KERNELS}
+    noise = random.Random(f"{node} {seed}")
+    return lambda kernel, _: own[kernel] * (1 + noise.gauss(0, 0.005)) * (1 - (slow or {}).get(kernel, 0.0))
+
+
+@dataclass
+class MadeEngine:
+    """An engine whose jobs end at the second look at them.
+
+    Attributes:
+        states: Of the nodes.
+        measure: Writes the file of a node; None of nodes that die.
+        refuses: Messages of the next submissions, which fail; "silent": it does not answer, but starts the job.
+        looks: Number of times that it was asked for its nodes.
+    """
+
+    states: dict[str, Node]
+    measure: Callable[[str, Work], None]
+    refuses: list[str] = field(default_factory=list)
+    looks: int = 0
+    name: str = "made-up"
+    submitted: list[tuple[str, list[str]]] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    _live: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(names: Sequence[str], measure: Callable[[str, Work], None], **states: Node) -> MadeEngine:
+        return MadeEngine({n: states.get(n, Node(n, "idle")) for n in names}, measure)
+
+    def nodes(self) -> list[Node]:
+        self.looks += 1
+        return list(self.states.values())
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        why = self.refuses.pop(0) if self.refuses else ""
+        if why and why != "silent":
+            raise EngineError(why)
+        self.submitted.append((name, list(nodes)))
+        self._live[name] = 2
+        for node in nodes:
+            if self.states[node].state == "idle":
+                self.measure(node, work)
+        if why:
+            raise NoAnswerError("it did not answer")
+        return f"id of {name}"
+
+    def jobs(self, names: Collection[str]) -> list[Job]:
+        found = []
+        for name in [n for n in self._live if n in names]:
+            nodes = dict(self.submitted)[name]
+            waits = any(self.states[n].state == "busy" for n in nodes)
+            self._live[name] -= not waits
+            if self._live[name] < 1:
+                del self._live[name]
+            else:
+                found.append(Job(f"id of {name}", name, waits, "Resources" if waits else ""))
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        self.cancelled += ids
+        for id_ in ids:
+            self._live.pop(id_.removeprefix("id of "), None)
+
+
+def work_in(folder: Path, campaign: str) -> Work:
+    where = folder / "campaigns" / campaign
+    return Work(Path("runner"), Path("plan"), where / "inbox", where / "logs", 60.0)

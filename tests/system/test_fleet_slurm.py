@@ -1,0 +1,105 @@
+"""A fleet behind a real Slurm, of which every node is this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meshmark.fleet.folder import Fleet
+from support.cli import command
+from support.mini_slurm import CannotStart, mini_slurm
+from support.waiting import until
+
+COUNT = 16
+TINY = """name = "tiny"
+[[step]]
+instrument = "peak"
+options = { type = "fp64", threads = "1", budget = "100ms" }
+"""
+
+
+@pytest.fixture
+def slurm() -> Iterator[tuple[list[str], dict[str, str]]]:
+    """The nodes, and the variables with which Slurm's commands find the cluster."""
+    try:
+        with mini_slurm(nodes=COUNT) as found:
+            yield found
+    except CannotStart as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "tiny.toml").write_text(TINY)
+    return tmp_path / "tiny.toml"
+
+
+def start(words: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def daemon_of(node: str) -> int:
+    """The process of a node's slurmd."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:1] and words[0].endswith(b"slurmd") and words[-2:-1] == [node.encode()]:
+            return int(path.parent.name)
+    raise AssertionError(node)
+
+
+def test_a_drained_and_a_killed_node_do_not_keep_the_others(
+    slurm: tuple[list[str], dict[str, str]], spec: Path, tmp_path: Path
+) -> None:
+    names, env = slurm
+    drained, killed = names[3], names[7]
+    drain = ["scontrol", "update", f"nodename={drained}", "state=drain", "reason=bad DIMM"]
+    assert start(drain, env).returncode == 0
+    os.kill(daemon_of(killed), signal.SIGKILL)
+    folder = tmp_path / "fleet"
+    done = start(command("fleet", "check", str(folder), "--spec", str(spec), "--beside", "--json"), env)
+    assert done.returncode == 0, done.stderr
+    *nodes, ingested = map(json.loads, done.stdout.splitlines())
+    states = {n["node"]: n for n in nodes}
+    assert {n for n, s in states.items() if s["status"] == "done"} == {*names} - {drained, killed}
+    assert states[drained]["status"] == "out" and "bad DIMM" in states[drained]["why"]
+    assert states[killed]["status"] in {"failed", "out"} and states[killed]["why"]
+    assert sorted(ingested["nodes"]) == sorted({*names} - {drained, killed})
+
+
+def test_a_killed_campaign_is_resumed_and_no_node_measures_twice(
+    slurm: tuple[list[str], dict[str, str]], spec: Path, tmp_path: Path
+) -> None:
+    names, env = slurm
+    folder = tmp_path / "fleet"
+    (folder).mkdir()
+    (folder / "fleet.toml").write_text('cluster = "mini"\nengine = "slurm"\nmax_nodes = 4\nmax_jobs = 2\n')
+    words = command("fleet", "check", str(folder), "--spec", str(spec), "--beside")
+    first = subprocess.Popen(words, env={**os.environ, **env}, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+    fleet = Fleet(folder)
+    try:
+        assert until(lambda: any(fleet.root.glob("campaigns/*/inbox/*.gz")), 60)
+    finally:
+        first.kill()
+        first.wait()
+    done = start([*words, "--resume", "--json"], env)
+    assert done.returncode == 0, done.stderr
+    states = [json.loads(line) for line in done.stdout.splitlines()][:-1]
+    assert {s["node"]: (s["status"], s["tries"]) for s in states} == dict.fromkeys(names, ("done", 1))
+    assert len(fleet.campaigns()) == 1

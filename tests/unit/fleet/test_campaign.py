@@ -1,0 +1,168 @@
+"""Campaigns: every node measures once, whatever its engine does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.engines.engine import Node, Work
+from meshmark.fleet.folder import Fleet
+from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
+
+NAMES = [f"n{i}" for i in range(1, 9)]
+
+
+def measure(node: str, work: Work) -> None:
+    write_result(work.inbox, node, lines_of(node))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: None)
+
+
+def begun(folder: Path, engine: MadeEngine, **wanted: Any) -> str:
+    name = new_campaign("check")
+    begin(Fleet(folder), name, PLAN, engine, Wanted(**wanted), {"cluster": "hawk", "beside": False})
+    return name
+
+
+def drive(folder: Path, name: str, engine: MadeEngine, **options: Any) -> Progress:
+    campaign = Campaign.load(Fleet(folder), name)
+    limits = {"max_jobs": 3, "max_nodes": 4, **options}
+    return campaign.drive(engine, work_in(folder, name), **limits)
+
+
+def test_idle_nodes_measure_in_few_jobs(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts()["done"] == 8
+    assert [nodes for _, nodes in engine.submitted] == [NAMES[:4], NAMES[4:]]
+
+
+def test_nodes_that_are_down_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure, n3=Node("n3", "out", "drain: bad DIMM"))
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts() == {"waiting": 0, "running": 0, "done": 7, "failed": 0, "out": 1}
+    assert progress.nodes["n3"].why == "drain: bad DIMM"
+
+
+def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, lambda node, work: measure(node, work) if node != "n5" else None)
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts()["done"] == 7
+    assert progress.nodes["n5"].status == "failed" and "without its result" in progress.nodes["n5"].why
+    assert sum("n5" in nodes for _, nodes in engine.submitted) == 2
+
+
+def test_busy_nodes_wait_in_jobs_of_their_own(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure, n2=Node("n2", "busy", "alloc"))
+    name = begun(tmp_path, engine)
+    progress = drive(tmp_path, name, engine, wait_s=-1.0)
+    assert progress.nodes["n2"].status == "waiting" and progress.counts()["done"] == 7
+    assert [nodes for _, nodes in engine.submitted][-1] == ["n2"]
+    engine.states["n2"] = Node("n2", "idle")
+    measure("n2", work_in(tmp_path, name))  # its job starts
+    assert drive(tmp_path, name, engine).counts()["done"] == 8
+    assert sum("n2" in nodes for _, nodes in engine.submitted) == 1
+
+
+def test_a_job_that_waits_for_one_node_gives_the_others_back(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES[:4], measure)
+    name = begun(tmp_path, engine)
+    seen: list[int] = []
+
+    def busy_after_the_first_look(node: str, work: Work) -> None:
+        engine.states["n2"] = Node("n2", "busy")
+        if seen or node != "n1":
+            measure(node, work)
+
+    def look(progress: Progress) -> None:
+        seen.append(1)
+        if len(seen) > 4:
+            engine.states["n2"] = Node("n2", "idle")
+
+    engine.measure = busy_after_the_first_look
+    progress = drive(tmp_path, name, engine, show=look)
+    assert engine.cancelled and progress.counts()["done"] == 4
+
+
+def test_a_campaign_goes_on_where_it_was_and_measures_nothing_twice(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    name = begun(tmp_path, engine)
+
+    def killed(progress: Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        drive(tmp_path, name, engine, max_jobs=1, show=killed)
+    assert drive(tmp_path, name, engine).counts()["done"] == 8
+    assert sorted(n for _, nodes in engine.submitted for n in nodes) == NAMES
+
+
+def test_a_torn_journal_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    name = begun(tmp_path, engine)
+    journal = Fleet(tmp_path).campaign(name) / "journal.jsonl"
+    with journal.open("a") as file:
+        file.write('{"event": "submitting", "job": "x", "no')
+    assert drive(tmp_path, name, engine).counts()["done"] == 8
+    assert all(json.loads(line) for line in journal.read_text().splitlines())
+
+
+def test_a_refused_job_is_submitted_again_and_does_not_count(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    engine.refuses = ["QOSMaxSubmitJobPerUserLimit"] * 5
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts()["done"] == 8 and all(s.tries == 1 for s in progress.nodes.values())
+
+
+def test_a_submission_without_an_answer_is_found_by_the_name_of_its_job(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES[:4], measure)
+    engine.refuses = ["silent"]
+    assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 4
+    assert len(engine.submitted) == 1
+
+
+def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    name = begun(tmp_path, engine)
+    engine.refuses = ["Unable to contact slurm controller"] * 1000
+    monkeypatch.setattr("meshmark.fleet.campaign.SILENT_S", 0.2)
+    with pytest.raises(MeshmarkError, match=r"Unable to contact.*can be resumed"):
+        drive(tmp_path, name, engine)
+
+
+@pytest.mark.parametrize(("count", "seed"), [(3, 0), (3, 1), (100, 0)])
+def test_random_nodes_are_chosen_by_their_seed(tmp_path: Path, count: int, seed: int) -> None:
+    engine = MadeEngine.of(NAMES, measure)
+    chosen = [
+        set(Campaign.load(Fleet(tmp_path), begun(tmp_path, engine, random=count, seed=seed)).nodes) for _ in range(2)
+    ]
+    assert chosen[0] == chosen[1] and len(chosen[0]) == min(count, 8)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [
+        ({"nodes": "n[1-3],n99"}, "found n99, which made-up does not know"),
+        ({"nodes": "n[1-"}, "nodes: found 'n\\[1-'"),
+        ({"nodes": "n1", "idle_only": True}, "found no node that is idle"),
+    ],
+)
+def test_unknown_nodes_are_refused(tmp_path: Path, wanted: dict[str, Any], why: str) -> None:
+    engine = MadeEngine.of(NAMES, measure, n1=Node("n1", "busy"))
+    with pytest.raises(UsageError, match=why):
+        begun(tmp_path, engine, **wanted)
+
+
+def test_a_folder_that_is_no_campaign_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError, match="not a campaign"):
+        Campaign.load(Fleet(tmp_path), new_campaign("check"))
+    with pytest.raises(UsageError, match="campaign: found"):
+        Fleet(tmp_path).campaign("../../etc")

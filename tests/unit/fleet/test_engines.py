@@ -1,0 +1,239 @@
+"""Engines: what their commands print is understood, and what we submit is what they take."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.fleet.engines import engine as common
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work, answer
+from meshmark.fleet.engines.flux import Flux
+from meshmark.fleet.engines.local import Local
+from meshmark.fleet.engines.lsf import Lsf
+from meshmark.fleet.engines.pbs import Pbs
+from meshmark.fleet.engines.slurm import Slurm
+from meshmark.fleet.engines.ssh import Ssh
+from meshmark.fleet.site import Site, engine_of, load_site
+from support.waiting import until
+
+WORK = Work(Path("/fleet/bin/node"), Path("/fleet/plan"), Path("/fleet/in box"), Path("/fleet/logs"), 90.0)
+Fake = Callable[..., Path]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Makes a command that prints a text, and keeps its arguments and its input in files."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def make(name: str, text: str = "", status: int = 0, error: str = "") -> Path:
+        (tmp_path / f"{name}.out").write_text(text)
+        script = tmp_path / name
+        script.write_text(
+            f'#!/bin/sh\nprintf "%s\\n" "$@" > {tmp_path}/{name}.args\n'
+            f"[ -t 0 ] || cat > {tmp_path}/{name}.in\ncat {tmp_path}/{name}.out\necho '{error}' >&2\nexit {status}\n"
+        )
+        script.chmod(0o755)
+        return tmp_path / name
+
+    return make
+
+
+def arguments(of: Path) -> list[str]:
+    return of.with_name(f"{of.name}.args").read_text().splitlines()
+
+
+def script(of: Path) -> str:
+    return of.with_name(f"{of.name}.in").read_text()
+
+
+def test_states_of_slurm(fake: Fake) -> None:
+    states = {
+        "n1|idle|none": Node("n1", "idle"),
+        "n2|idle~|none": Node("n2", "idle"),  # powered down, Slurm starts it
+        "n3|alloc|none": Node("n3", "busy", "alloc"),
+        "n4|mix-|none": Node("n4", "busy", "mix-"),
+        "n5|idle*|Not responding": Node("n5", "out", "idle*: Not responding"),
+        "n6|drng|bad DIMM": Node("n6", "out", "drng: bad DIMM"),
+        "n7|resv|none": Node("n7", "out", "resv"),
+    }
+    fake("sinfo", "\n".join([*states, "n1|idle|none"]) + "\n")
+    assert Slurm().nodes() == list(states.values())
+
+
+def test_a_job_of_slurm(fake: Fake) -> None:
+    sbatch = fake("sbatch", "123;cluster\n")
+    assert Slurm("batch", "hpc", ("--qos=health",)).submit("mm-1", ["n1", "n2", "n5"], WORK) == "123"
+    words = arguments(sbatch)
+    for word in ("--nodelist=n[1-2,5]", "--nodes=3", "--exclusive", "--time=3", "--partition=batch", "--qos=health"):
+        assert word in words
+    text = script(sbatch)
+    assert text.startswith("#!/bin/sh\n") and "srun" in text and "$SLURMD_NODENAME" in text
+    squeue = fake("squeue", "123|mm-1|PENDING|Resources\n124|other|RUNNING|None\n125|mm-2|RUNNING|None\n")
+    assert Slurm().jobs({"mm-1", "mm-2"}) == [Job("123", "mm-1", True, "Resources"), Job("125", "mm-2", False)]
+    assert "--me" in arguments(squeue)
+
+
+def test_pbs(fake: Fake) -> None:
+    nodes = {
+        "n1": {"state": "free"},
+        "n2": {"state": "free", "jobs": ["1.s"]},
+        "n3": {"state": "job-exclusive", "jobs": ["2.s"]},
+        "n4": {"state": "offline,job-busy", "comment": "bad fan"},
+        "n5": {"state": "down"},
+    }
+    fake("pbsnodes", json.dumps({"nodes": nodes}))
+    assert [(n.name, n.state) for n in Pbs().nodes()] == [
+        ("n1", "idle"),
+        ("n2", "busy"),
+        ("n3", "busy"),
+        ("n4", "out"),
+        ("n5", "out"),
+    ]
+    assert Pbs().nodes()[3].why == "offline,job-busy: bad fan"
+    qsub = fake("qsub", "7.server\n")
+    assert Pbs("work").submit("mm-1", ["n1", "n5"], WORK) == "7.server"
+    assert "select=1:host=n1+1:host=n5" in arguments(qsub) and "place=scatter:excl" in arguments(qsub)
+    assert "pbsdsh" in script(qsub)
+    jobs = {
+        "7.server": {"Job_Name": "mm-1", "job_state": "Q", "comment": "Not enough nodes"},
+        "8.server": {"Job_Name": "mm-2", "job_state": "R"},
+        "9.server": {"Job_Name": "mm-3", "job_state": "F"},
+    }
+    fake("qstat", json.dumps({"Jobs": jobs}))
+    assert Pbs().jobs({"mm-1", "mm-2", "mm-3"}) == [
+        Job("7.server", "mm-1", True, "Not enough nodes"),
+        Job("8.server", "mm-2", False),
+    ]
+    fake("qstat", "")  # without jobs
+    assert Pbs().jobs({"mm-1"}) == []
+
+
+def test_lsf(fake: Fake) -> None:
+    hosts = [
+        {"HOST_NAME": "n1", "STATUS": "ok", "NJOBS": "0"},
+        {"HOST_NAME": "n2", "STATUS": "ok", "NJOBS": "4"},
+        {"HOST_NAME": "n3", "STATUS": "closed_Full", "NJOBS": "64"},
+        {"HOST_NAME": "n4", "STATUS": "closed_Adm", "NJOBS": "0"},
+        {"HOST_NAME": "n5", "STATUS": "unavail", "NJOBS": "0"},
+    ]
+    fake("bhosts", json.dumps({"COMMAND": "bhosts", "HOSTS": 5, "RECORDS": hosts}))
+    assert [n.state for n in Lsf().nodes()] == ["idle", "busy", "busy", "out", "out"]
+    bsub = fake("bsub", "Job <123> is submitted to queue <normal>.\n")
+    assert Lsf("normal", "p1").submit("mm-1", ["n1", "n2"], WORK) == "123"
+    words = arguments(bsub)
+    assert words[words.index("-m") + 1] == "n1 n2" and "-x" in words and "span[ptile=1]" in words
+    assert "blaunch -z 'n1 n2'" in script(bsub)
+    jobs = [{"JOBID": "123", "JOB_NAME": "mm-1", "STAT": "PEND", "PEND_REASON": "Host is busy;"}]
+    fake("bjobs", json.dumps({"COMMAND": "bjobs", "JOBS": 1, "RECORDS": jobs}))
+    assert Lsf().jobs({"mm-1"}) == [Job("123", "mm-1", True, "Host is busy;")]
+
+
+def test_flux(fake: Fake) -> None:
+    fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n5\n")
+    assert [(n.name, n.state) for n in Flux().nodes()] == [
+        ("n1", "idle"),
+        ("n2", "idle"),
+        ("n3", "busy"),
+        ("n4", "busy"),
+        ("n5", "out"),
+    ]
+    flux = fake("flux", "f123\n")
+    assert Flux("debug").submit("mm-1", ["n1", "n2"], WORK) == "f123"
+    assert "--requires=host:n[1-2]" in arguments(flux) and "--queue=debug" in arguments(flux)
+    fake("flux", "f123 mm-1 S\nf124 mm-2 R\n")
+    assert [(j.id, j.waits) for j in Flux().jobs({"mm-1", "mm-2"})] == [("f123", True), ("f124", False)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "command"),
+    [(Slurm(), "sinfo"), (Pbs(), "pbsnodes"), (Lsf(), "bhosts"), (Flux(), "flux")],
+    ids=["slurm", "pbs", "lsf", "flux"],
+)
+def test_errors_are_one_line_of_the_engine(fake: Fake, engine: Engine, command: str) -> None:
+    fake(command, status=1, error="Unable to contact the controller")
+    with pytest.raises(EngineError, match="^" + command + ": Unable to contact the controller$"):
+        engine.nodes()
+
+
+@pytest.mark.parametrize("engine", [Pbs(), Lsf()], ids=["pbs", "lsf"])
+def test_answers_that_are_no_json_are_named(fake: Fake, engine: Engine) -> None:
+    fake("pbsnodes", "not json")
+    fake("bhosts", "not json")
+    with pytest.raises(EngineError, match="did not print JSON"):
+        engine.nodes()
+
+
+def test_a_command_that_hangs_is_named(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(common, "TIMEOUT_S", 0.05)
+    script = tmp_path / "sinfo"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o755)
+    with pytest.raises(NoAnswerError, match=r"sinfo did not answer within 0\.05 s, 3 times"):
+        answer([str(script)])
+
+
+def test_a_command_that_is_missing_is_absent() -> None:
+    with pytest.raises(AbsentError, match="is not installed"):
+        answer(["no-such-command-of-an-engine"])
+
+
+def test_local_nodes_measure_one_after_the_other(tmp_path: Path) -> None:
+    runner = tmp_path / "runner"
+    runner.write_text('#!/bin/sh\necho "$@" >> "$3/order"\n')
+    runner.chmod(0o755)
+    engine = Local(["n1", "n2"])
+    assert [n.name for n in engine.nodes()] == ["n1", "n2"]
+    engine.submit("mm-1", ["n1", "n2"], Work(runner, tmp_path / "plan", tmp_path, tmp_path, 5.0))
+    assert until(lambda: not engine.jobs({"mm-1"}))
+    lines = (tmp_path / "order").read_text().splitlines()
+    assert [line.split()[-1] for line in lines] == ["n1", "n2"]
+
+
+def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
+    fake("ssh")
+    engine = Ssh(["n1", "n2"], ("-p", "2222"), 8)
+    engine.submit("mm-1", ["n1", "n2"], Work(Path("/fleet/node"), Path("/plan"), Path("/inbox"), tmp_path, 5.0))
+    assert until(lambda: not engine.jobs({"mm-1"}))
+    *options, node, command = arguments(tmp_path / "ssh")
+    assert options == ["-oConnectTimeout=10", "-p", "2222"] and node in {"n1", "n2"}
+    assert command == f"/fleet/node /plan --out /inbox --name {node}"
+    with pytest.raises(UsageError, match="ssh knows no nodes"):
+        Ssh([])
+
+
+def test_a_site_names_its_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FLUX_URI", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert engine_of(Site()).name == "local"
+    assert engine_of(Site(), nodes="n[1-3]").name == "ssh"
+    (tmp_path / "bhosts").touch(0o755)
+    assert engine_of(Site(), nodes="n[1-3]").name == "lsf"
+    assert engine_of(Site(), "pbs").name == "pbs"
+    monkeypatch.setenv("FLUX_URI", "local:///run/flux")
+    assert engine_of(Site()).name == "flux"
+    with pytest.raises(UsageError, match="--engine: found 'slrum'"):
+        engine_of(Site(), "slrum")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("clusters = 'x'", "clusters: unknown key; did you mean cluster"),
+        ("engine = 'slrum'", "engine: found 'slrum'; allowed: .*did you mean slurm"),
+        ("cluster = '../x'", "cluster: found '../x'; allowed: a name"),
+        ("max_jobs = 0", "max_jobs: found 0; allowed: an integer from 1"),
+        ("[racks]\nr1 = 'n[1-'", "fleet.toml: racks.r1: found"),
+        ("nodes = 'n[2-1]'", "fleet.toml: nodes: found"),
+        ("[slurm]\npartition = 'x'", "slurm.partition: unknown key"),
+        ("not toml", "fleet.toml: not TOML"),
+    ],
+)
+def test_a_site_with_a_mistake_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=why):
+        load_site(path)

@@ -1,0 +1,116 @@
+"""Ingestion of what nodes left: once, also after a kill, with what is strange about nodes named."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from meshmark.fleet.campaign import new_campaign
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import ingest
+from meshmark.store.files import lock
+from support.made_fleet import KERNELS, lines_of, write_result
+
+
+@pytest.fixture
+def name() -> str:
+    return new_campaign("check")
+
+
+def inbox(fleet: Fleet, name: str) -> Path:
+    return fleet.campaign(name) / "inbox"
+
+
+def rows(fleet: Fleet, kind: str) -> list[dict[str, object]]:
+    return [row for path in fleet.files(kind) for row in pq.read_table(path, partitioning=None).to_pylist()]
+
+
+def test_results_become_rows_of_the_store_with_their_node(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    for node in ("n1", "n2"):
+        write_result(inbox(fleet, name), node, lines_of(node))
+    found = ingest(fleet, name, "hawk")
+    assert sorted(found.nodes) == ["n1", "n2"] and not found.skipped and not found.doubts
+    got = rows(fleet, "results")
+    assert {(r["node"], r["kernel"]) for r in got} == {(n, k) for n in ("n1", "n2") for k in KERNELS}
+    assert {(r["cluster"], r["campaign"], r["run"]) for r in got} == {("hawk", name, name)}
+    assert sorted(p.name for p in fleet.campaign(name).rglob("*.gz")) == []
+
+
+def test_the_same_file_counts_once(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    for expected in ([], ["n1"]):
+        write_result(inbox(fleet, name), "n1", lines_of("n1"))
+        assert ingest(fleet, name, "hawk").again == expected
+    assert len(rows(fleet, "nodes")) == 1
+
+
+def test_a_killed_ingestion_is_completed_by_the_next(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    killed = fleet.campaign(name) / "taken" / "0123456789ab"
+    write_result(killed, "n1", lines_of("n1"))
+    (killed / ".lock").touch()
+    active = fleet.campaign(name) / "taken" / "ba9876543210"
+    write_result(active, "n2", lines_of("n2"))
+    (active / ".lock").touch()
+    assert lock(active / ".lock") is not None  # of an ingestion that is still at work
+    write_result(inbox(fleet, name), "n3", lines_of("n3"))
+    assert sorted(ingest(fleet, name, "hawk").nodes) == ["n1", "n3"]
+    assert not killed.exists() and active.exists()
+
+
+def test_a_node_with_another_name_is_refused_and_kept(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    write_result(inbox(fleet, name), "n1", lines_of("n9"))
+    write_result(inbox(fleet, name), "n3", lines_of("n3"))
+    found = ingest(fleet, name, "hawk", frozenset({"n1", "n2"}))
+    assert found.nodes == [] and len(list((fleet.campaign(name) / "refused").iterdir())) == 2
+    assert "says that it is n9" in found.skipped["n1.jsonl.gz"]
+    assert "no node of this campaign" in found.skipped["n3.jsonl.gz"]
+
+
+def test_half_written_files_are_named_and_left(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    path = write_result(inbox(fleet, name), "n1", lines_of("n1", repetitions=2)[:-4])
+    half = path.with_name(f".{path.name}.0123456789ab")
+    path.rename(half)
+    assert "half-written by n1, with 2 steps" in ingest(fleet, name, "hawk").skipped[half.name]
+    assert half.exists()
+
+
+def test_what_is_strange_about_a_node_is_said(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    strange = {
+        "n1": {"hostname": "n7"},
+        "n2": {"boot": "same"},
+        "n3": {"boot": "same"},
+        "n4": {"started": "2011-01-01T00:00:00Z"},
+        "n5": {"started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 7200))},
+        "n6": {"build": "0.0.9"},
+    }
+    for node in [f"n{i}" for i in range(1, 12)]:
+        write_result(inbox(fleet, name), node, lines_of(node, **strange.get(node, {})))
+    found = ingest(fleet, name, "hawk")
+    assert found.doubts.keys() == strange.keys()
+    assert "its host is named n7" in found.doubts["n1"]
+    assert "the same machine as n3" in found.doubts["n2"]
+    assert "its clock differs by -" in found.doubts["n4"]
+    assert "its clock differs by +7" in found.doubts["n5"]
+    assert "another build, 0.0.9" in found.doubts["n6"]
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = Fleet(tmp_path)
+    write_result(inbox(fleet, name), "n1", lines_of("n1"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("meshmark.fleet.ingest.write_file", full)
+        with pytest.raises(OSError, match="No space"):
+            ingest(fleet, name, "hawk")
+    assert ingest(fleet, name, "hawk").nodes == ["n1"]

@@ -1,0 +1,123 @@
+"""From files of nodes to named nodes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.fleet.classes import classes
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import ingest
+from meshmark.fleet.judgements import State, controls, decide, look
+from meshmark.fleet.panel import read_panel
+from support.made_fleet import KERNELS, files, lines_of, noisy, write_result
+
+NODES = [f"n{i:02d}" for i in range(1, 41)]
+SLOW = {"n07": dict.fromkeys(("triad",), 0.06), "n23": dict.fromkeys(KERNELS, 0.04)}
+
+
+def campaign(fleet: Fleet, kind: str, day: int, nodes: list[str], repetitions: int, **more: dict[str, Any]) -> str:
+    name = f"{kind}-202611{day:02d}T120000-{day:04x}"
+    for node in nodes:
+        factor = noisy(node, 100 * day, SLOW.get(node))
+        lines = lines_of(node, factor, repetitions=repetitions, **more.get(node, {}))
+        write_result(fleet.campaign(name) / "inbox", node, lines)
+    assert len(ingest(fleet, name, "cluster").nodes) == len(nodes)
+    return name
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    made = Fleet(tmp_path_factory.mktemp("fleet"))
+    for day in range(1, 5):
+        campaign(made, "check", day, NODES, 2, n07={"recorded": files(kernel="6.1.9")})
+    return made
+
+
+def test_a_panel_has_every_value_in_its_place(fleet: Fleet) -> None:
+    names = fleet.campaigns()
+    panel = read_panel(fleet, names, "cluster")
+    assert panel.nodes == NODES and panel.values.shape == (40, 8, 5)
+    assert panel.of == [n for n in names for _ in range(2)]
+    at = [p.conditions["kernel"] for p in panel.points].index("triad")
+    # Bandwidths: higher is better, so that their logarithms are negative.
+    assert np.nanmedian(panel.values[6, :, at]) - np.nanmedian(panel.values[:, :, at]) == pytest.approx(0.06, abs=0.02)
+    assert panel.values[0, 0, at] == pytest.approx(-math.log(1e11), abs=0.05)
+
+
+def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) -> None:
+    seen = look(fleet, "cluster")
+    suspects = seen.suspects()
+    assert set(SLOW) <= set(suspects) and seen.window == fleet.campaigns()
+    healthy = controls(seen)
+    assert healthy and not {*healthy} & {*SLOW}
+    again = campaign(fleet, "confirm", 5, sorted({*suspects, *healthy}), 8)
+    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    assert {n.node for n in named} == set(SLOW)
+    by_name = {n.node: n for n in named}
+    first = by_name["n07"].metrics[0]
+    assert first.conditions["kernel"] == "triad" and first.low < 0.06 / 0.94 < first.high
+    assert {m.conditions["kernel"] for m in by_name["n23"].metrics} == set(KERNELS)
+    assert by_name["n07"].differs == {"kernel": ("6.1.9", "6.1.0")} and by_name["n23"].differs == {}
+    kept = json.loads((fleet.root / "judgements" / f"{seen.campaign}.json").read_text())
+    assert [n["node"] for n in kept["named"]] == [n.node for n in named]
+    with pytest.raises(MeshmarkError, match="was judged before"):
+        decide(fleet, "cluster", seen, None)
+    assert set(State.load(fleet, "cluster").open) == set(SLOW)
+    assert not {*look(fleet, "cluster").suspects()} & {*SLOW}
+
+
+def test_a_node_that_computes_wrongly_is_named_first(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    wrong = {"problems": ["dgemm: a kernel computed a wrong result"]}
+    campaign(fleet, "check", 1, NODES, 2, n11=wrong)
+    seen = look(fleet, "cluster")
+    assert "n11" in seen.suspects()
+    nodes = sorted({"n11", *seen.suspects(), *controls(seen)})
+    again = campaign(fleet, "confirm", 2, nodes, 5, n11=wrong)
+    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    assert named[0].node == "n11" and named[0].wrong == wrong["problems"]
+
+
+def test_flagged_results_and_doubtful_nodes_are_left_out(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    campaign(fleet, "check", 1, NODES, 1, n01={"flags": ["stolen"]}, n02={"hostname": "other"})
+    panel = read_panel(fleet, fleet.campaigns(), "cluster")
+    assert "n02" not in panel.nodes
+    assert "n01" in panel.nodes and np.isnan(panel.values[panel.nodes.index("n01")]).all()
+
+
+def test_a_fleet_without_results_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="no results to judge"):
+        look(Fleet(tmp_path), "cluster")
+
+
+def test_a_damaged_state_is_not_forgotten(tmp_path: Path) -> None:
+    path = State.path(Fleet(tmp_path), "cluster")
+    path.parent.mkdir()
+    path.write_text("{}", encoding="utf-8")
+    with pytest.raises(MeshmarkError, match="not the state"):
+        State.load(Fleet(tmp_path), "cluster")
+
+
+def test_classes_are_found_from_hardware() -> None:
+    one = {"product": "Blade", "cpu": "A", "memory": "256 GiB", "firmware": "1"}
+    facts = [dict(one) for _ in range(20)] + [{**one, "cpu": "B"} for _ in range(12)]
+    facts[3] |= {"memory": "224 GiB"}  # a memory module is missing
+    facts[25] |= {"firmware": "0"}
+    found = classes(facts)
+    assert [len(c.members) for c in found] == [20, 12] and 3 in found[0].members
+    assert found[0].deviations(facts[3]) == {"memory": ("224 GiB", "256 GiB")}
+    assert found[1].deviations(facts[25]) == {"firmware": ("0", "1")}
+    assert all(c.judged for c in found)
+
+
+def test_nodes_of_a_rare_processor_are_not_judged() -> None:
+    found = classes([{"cpu": "A"}] * 10 + [{"cpu": "C", "memory": f"{i} GiB"} for i in range(3)])
+    assert [(len(c.members), c.judged) for c in found] == [(10, True), (3, False)]
