@@ -116,12 +116,14 @@ class MadeEngine:
         measure: Writes the file of a node; None of nodes that die.
         refuses: Messages of the next submissions, which fail; "silent": it does not answer, but starts the job.
         looks: Number of times that it was asked for its nodes.
+        lasting: Jobs end only when they are cancelled.
     """
 
     states: dict[str, Node]
     measure: Callable[[str, Work], None]
     refuses: list[str] = field(default_factory=list)
     looks: int = 0
+    lasting: bool = False
     name: str = "made-up"
     submitted: list[tuple[str, list[str]]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -153,7 +155,7 @@ class MadeEngine:
         for name in [n for n in self._live if n in names]:
             nodes = dict(self.submitted)[name]
             waits = any(self.states[n].state == "busy" for n in nodes)
-            self._live[name] -= not waits
+            self._live[name] -= not waits and not self.lasting
             if self._live[name] < 1:
                 del self._live[name]
             else:

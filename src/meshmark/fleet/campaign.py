@@ -27,6 +27,7 @@ from meshmark.store.lines import cut_torn_end, whole_lines
 
 Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
+GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
 _POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
 SILENT_S: Final = 600.0  # an engine that does not answer for so long ends the campaign
 
@@ -166,6 +167,7 @@ class Campaign:
     nodes: dict[str, NodeState]
     taken: frozenset[str] = frozenset()
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
+    _since: dict[str, float] = field(default_factory=dict)  # names of jobs → when they were first seen running
     _count: int = 0
 
     @staticmethod
@@ -246,6 +248,7 @@ class Campaign:
         known = {node.name: node for node in engine.nodes()}
         self._update(known, jobs, finished)
         self._withdraw(engine, known, jobs)
+        self._end_late(engine, jobs, work.limit_s + GRACE_S)
         queued = {node for nodes in self._live.values() for node in nodes}
         free = [n for n, s in self.nodes.items() if s.status == "waiting" and n not in queued]
         idle = [n for n in free if known[n].state == "idle"]
@@ -292,14 +295,25 @@ class Campaign:
                 state.why = at.why
 
     def _withdraw(self, engine: Engine, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
-        """Cancel jobs of several nodes that wait although a part of their nodes is free: one busy or dead node would
-        keep the others from measuring."""
+        """Cancel jobs that wait for a node that is out, and jobs of several nodes that wait for a busy one: the other
+        nodes of such a job would not measure."""
         for name, job in jobs.items():
             nodes = self._live[name]
-            if not job.waits or len(nodes) < 2 or all(known[n].state == "idle" for n in nodes if n in known):
+            states = {known[n].state for n in nodes if n in known}
+            if not job.waits or ("out" not in states and (len(nodes) < 2 or states == {"idle"})):
                 continue
             engine.cancel([job.id])
-            self._forget(name, "a part of its nodes was busy")
+            self._forget(name, "a node of it was busy or out")
+
+    def _end_late(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:
+        """Cancel jobs that run for longer than they can: a node that died in one may keep it alive for minutes."""
+        now = time.monotonic()
+        late = []
+        for name, job in jobs.items():
+            if name in self._live and not job.waits and now - self._since.setdefault(name, now) > limit_s:
+                late.append(job.id)
+        if late:
+            engine.cancel(late)
 
     def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> None:
         journal = _Journal(self.fleet.campaign(self.name))

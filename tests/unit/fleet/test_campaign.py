@@ -60,6 +60,15 @@ def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
     assert sum("n5" in nodes for _, nodes in engine.submitted) == 2
 
 
+def test_a_job_that_a_dead_node_keeps_alive_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.fleet.campaign.GRACE_S", -60.0)  # beyond the limit of its plan, which is as long
+    engine = MadeEngine.of(NAMES[:4], lambda node, work: measure(node, work) if node != "n3" else None)
+    engine.lasting = True
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts() == {"waiting": 0, "running": 0, "done": 3, "failed": 1, "out": 0}
+    assert len(engine.cancelled) == 2
+
+
 def test_busy_nodes_wait_in_jobs_of_their_own(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES, measure, n2=Node("n2", "busy", "alloc"))
     name = begun(tmp_path, engine)

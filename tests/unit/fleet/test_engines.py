@@ -72,8 +72,11 @@ def test_a_job_of_slurm(fake: Fake) -> None:
         assert word in words
     text = script(sbatch)
     assert text.startswith("#!/bin/sh\n") and "srun" in text and "$SLURMD_NODENAME" in text
-    squeue = fake("squeue", "123|mm-1|PENDING|Resources\n124|other|RUNNING|None\n125|mm-2|RUNNING|None\n")
-    assert Slurm().jobs({"mm-1", "mm-2"}) == [Job("123", "mm-1", True, "Resources"), Job("125", "mm-2", False)]
+    squeue = fake(
+        "squeue",
+        "123|mm-1|PENDING|Resources\n124|other|RUNNING|None\n125|mm-2|RUNNING|None\n126|mm-3|COMPLETING|None\n",
+    )
+    assert Slurm().jobs({"mm-1", "mm-2", "mm-3"}) == [Job("123", "mm-1", True, "Resources"), Job("125", "mm-2", False)]
     assert "--me" in arguments(squeue)
 
 

@@ -63,6 +63,7 @@ def test_checks_leave_no_changed_number_behind() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # ten minutes of simulations, beside two other parts of the tests
 def test_no_blind_prediction_follows_an_assumed_number_one_for_one() -> None:
     rows = validate([c.id for c in claims() if c.role == "predict"], sensitivity=True)
     assert {r.claim.id: strongest for r in rows if (strongest := restates(r))} == {}

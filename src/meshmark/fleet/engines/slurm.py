@@ -76,7 +76,8 @@ class Slurm:
         found = []
         for line in answer(["squeue", "--me", "--noheader", "--format=%A|%j|%T|%r"]).splitlines():
             id_, name, state, reason = (*line.split("|", 3), "", "", "")[:4]
-            if name in names:
+            # A dead node keeps a job that has ended completing for minutes.
+            if name in names and state != "COMPLETING":
                 waits = state == "PENDING"
                 found.append(Job(id_, name, waits, reason if waits else ""))
         return found
