@@ -117,7 +117,11 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     if not kind:
         installed = next((k for k, command in _COMMANDS.items() if shutil.which(command)), "")
         kind = "flux" if "FLUX_URI" in os.environ else installed or ("ssh" if nodes or site.nodes else "local")
-    batch = {"slurm": (Slurm, site.slurm), "pbs": (Pbs, site.pbs), "lsf": (Lsf, site.lsf)}
+    batch: dict[str, tuple[type[Slurm | Pbs | Lsf], BatchSite]] = {
+        "slurm": (Slurm, site.slurm),
+        "pbs": (Pbs, site.pbs),
+        "lsf": (Lsf, site.lsf),
+    }
     if kind in batch:
         made, of = batch[kind]
         return made(of.queue, of.account, of.options)
