@@ -1,6 +1,7 @@
 #include "fields.hpp"
 
 #include "error.hpp"
+#include "input_file.hpp"
 #include "options.hpp"
 
 namespace mm {
@@ -68,6 +69,18 @@ std::vector<int> Fields::cpus(const std::string& key) const {
   } catch (const UsageError&) {
     refuse(key, object[key], "a list such as 0-3,8");
   }
+}
+
+json read_format(const std::string& path, const std::string& format) {
+  const std::string shown = shown_path(path);
+  const Input input = read_input(path);
+  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
+  json raw = parse_json(input.text);
+  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
+  const Fields f{raw, shown};
+  if (f.text("format", "") != format) f.refuse("format", raw.value("format", json()), format);
+  if (f.whole("version", 0, 0, 1 << 20) != 1) f.refuse("version", raw.value("version", json()), "1");
+  return raw;
 }
 
 }  // namespace mm

@@ -29,4 +29,7 @@ struct Fields {
   std::vector<int> cpus(const std::string& key) const;  ///< empty if missing
 };
 
+/// The object in a file whose `format` is this, in version 1.
+json read_format(const std::string& path, const std::string& format);
+
 }  // namespace mm

@@ -5,7 +5,6 @@
 
 #include "error.hpp"
 #include "fields.hpp"
-#include "input_file.hpp"
 
 namespace mm::node {
 namespace {
@@ -49,14 +48,8 @@ Limit read_limit(const json& raw, const std::string& where) {
 
 Plan read_plan(const std::string& path, const std::string& hash) {
   const std::string shown = shown_path(path);
-  const Input input = read_input(path);
-  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
-  const json raw = parse_json(input.text);
-  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
+  const json raw = read_format(path, "meshmark node plan");
   const Fields f{raw, shown};
-  if (f.text("format", "") != "meshmark node plan")
-    f.refuse("format", raw.value("format", json()), "meshmark node plan");
-  if (f.whole("version", 0, 1 << 20) != 1) f.refuse("version", raw.at("version"), "1");
   Plan plan;
   plan.id = f.text("id");
   plan.kind = f.text("kind");

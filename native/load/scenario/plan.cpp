@@ -4,7 +4,6 @@
 
 #include "error.hpp"
 #include "fields.hpp"
-#include "input_file.hpp"
 #include "json.hpp"
 
 namespace mm::load {
@@ -57,14 +56,8 @@ int scheduling_policy(const std::string& priority) { return policies_by_priority
 
 RunPlan read_run_plan(const std::string& path) {
   const std::string shown = shown_path(path);
-  const Input input = read_input(path);
-  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
-  const json raw = parse_json(input.text);
-  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
+  const json raw = read_format(path, "meshmark load plan");
   const Fields f{raw, shown};
-  if (f.text("format", "") != "meshmark load plan")
-    f.refuse("format", raw.value("format", json()), "meshmark load plan");
-  if (f.whole("version", 0, 0, 1 << 20) != 1) f.refuse("version", raw.value("version", json()), "1");
   RunPlan plan;
   plan.scenario = f.text("scenario", "scenario");
   plan.sample_s = f.real("sample_s", plan.sample_s, 1e-3, 60);
