@@ -82,8 +82,7 @@ bool kept(std::string_view line) {
 }
 
 /// Runs all steps. Returns ok or interrupted.
-std::string run_steps(const Plan& plan, double begun_s, ResultFile& out, LimitCheck& check) {
-  Interrupts interrupts;
+std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, ResultFile& out, LimitCheck& check) {
   for (const Step& step : plan.steps) {
     const double now = wall_s(), end_s = begun_s + plan.limit_s;
     StepEnd end{"left out", "the time of the plan was up"};
@@ -144,7 +143,8 @@ int run_plan(const Request& request) {
   record_files(plan.files, "", out);
   topology();  // read once, and inherited by the process of each step
   out.flush();
-  const std::string status = run_steps(plan, begun_s, out, check);
+  Interrupts interrupts;  // until the file is complete
+  const std::string status = run_steps(plan, begun_s, interrupts, out, check);
   out.line(last_line(status, wall_s() - begun_s, check));
   out.finish();
   if (request.health) return report_health(check, machine.hash);
@@ -160,7 +160,7 @@ int answer_request(int argc, char** argv) {
       "Carry out a plan on this node and write one file of results, NAME.jsonl.gz.\n\n"
       "example: meshmark-node plan.json --out /scratch/fleet/inbox",
       kProgram};
-  app.add("PLAN", request.plan, "written by meshmark fleet plan").required();
+  app.add("PLAN", request.plan, "written by meshmark fleet run or check").required();
   app.add("--out", request.out, "folder of the results, or - for standard output").show_default();
   app.add("--name", request.name, "name of this node [its host name]");
   app.flag("--beside", request.beside, "also run beside the work of others");

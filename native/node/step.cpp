@@ -30,11 +30,11 @@ sigset_t ending_signals() {
 }
 
 /// In the child: measures, with its lines on `out`.
-[[noreturn]] void measure(const Step& step, pid_t parent, int out) {
+[[noreturn]] void measure(const Step& step, pid_t parent, int out, const Interrupts& interrupts) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   ::setpgid(0, 0);
-  Interrupts::restore();
+  interrupts.restore();
   if (::dup2(out, STDOUT_FILENO) < 0) ::_exit(1);
   std::vector<std::string> words{"meshmark-node"};
   words.insert(words.end(), step.argv.begin(), step.argv.end());
@@ -71,12 +71,15 @@ StepEnd end_of(int wait_status) {
 
 Interrupts::Interrupts() {
   const sigset_t set = ending_signals();
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  ::sigprocmask(SIG_BLOCK, &set, &before_);
   descriptor_ = ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   if (descriptor_ < 0) throw Failure(std::string("cannot create a signalfd: ") + std::strerror(errno));
 }
 
-Interrupts::~Interrupts() { ::close(descriptor_); }
+Interrupts::~Interrupts() {
+  ::close(descriptor_);
+  restore();
+}
 
 bool Interrupts::arrived() {
   signalfd_siginfo info{};
@@ -84,10 +87,7 @@ bool Interrupts::arrived() {
   return arrived_;
 }
 
-void Interrupts::restore() {
-  const sigset_t set = ending_signals();
-  ::sigprocmask(SIG_UNBLOCK, &set, nullptr);
-}
+void Interrupts::restore() const { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
 
 StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
                  const std::function<void(std::string_view)>& take) {
@@ -95,7 +95,7 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
   const pid_t self = ::getpid(), child = ::fork();
-  if (child == 0) measure(step, self, ends[1]);
+  if (child == 0) measure(step, self, ends[1], interrupts);
   ::close(ends[1]);
   if (child < 0) {
     ::close(ends[0]);

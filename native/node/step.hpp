@@ -1,5 +1,6 @@
 #pragma once
 /// One instrument of a plan, in a process of its own.
+#include <csignal>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -15,7 +16,7 @@ struct StepEnd {
   double elapsed_s = 0;
 };
 
-/// Receives the signals that end a run, while it waits for its steps.
+/// Holds back the signals that end a run as long as it exists, so that a run ends with a complete file.
 class Interrupts {
  public:
   Interrupts();
@@ -25,10 +26,11 @@ class Interrupts {
   int descriptor() const { return descriptor_; }
   /// Whether one has arrived.
   bool arrived();
-  /// In a child: signals end it as they normally do.
-  static void restore();
+  /// In a child: signals do what they did before.
+  void restore() const;
 
  private:
+  sigset_t before_{};
   int descriptor_;
   bool arrived_ = false;
 };
