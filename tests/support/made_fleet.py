@@ -115,14 +115,12 @@ class MadeEngine:
         states: Of the nodes.
         measure: Writes the file of a node; None of nodes that die.
         refuses: Messages of the next submissions, which fail; "silent": it does not answer, but starts the job.
-        looks: Number of times that it was asked for its nodes.
         lasting: Jobs end only when they are cancelled.
     """
 
     states: dict[str, Node]
     measure: Callable[[str, Work], None]
     refuses: list[str] = field(default_factory=list)
-    looks: int = 0
     lasting: bool = False
     name: str = "made-up"
     submitted: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -134,7 +132,6 @@ class MadeEngine:
         return MadeEngine({n: states.get(n, Node(n, "idle")) for n in names}, measure)
 
     def nodes(self) -> list[Node]:
-        self.looks += 1
         return list(self.states.values())
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:

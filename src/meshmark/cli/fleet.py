@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,10 +13,10 @@ import typer
 
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import JsonOption, time_option
-from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.errors import AbsentError, UsageError
 
 if TYPE_CHECKING:
-    from meshmark.fleet.campaign import Progress
+    from meshmark.fleet.campaign import Progress, Wanted
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.ingest import Ingested
 
@@ -43,21 +43,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(fleet_app, name="fleet", help="Survey, check and judge the nodes of a cluster.")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
-    """The options that a survey and a check have in common."""
-
-    folder: Path
-    nodes: str
-    random: int
-    seed: int
-    idle: bool
-    wait_s: float
-    engine: str
-    resume: bool
-    as_json: bool
-
-
 @fleet_app.command("run")
 def run(
     folder: FolderArgument,
@@ -78,21 +63,10 @@ def run(
 
     example: meshmark fleet run /shared/fleet --nodes n[1-16]
     """
-    _measure(
-        "survey",
-        spec,
-        _Request(
-            folder=folder,
-            nodes=nodes,
-            random=random,
-            seed=seed,
-            idle=idle,
-            wait_s=wait_s,
-            engine=engine,
-            resume=resume,
-            as_json=as_json,
-        ),
-    )
+    from meshmark.fleet.campaign import Wanted
+
+    wanted = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    _measure("survey", folder, spec, wanted, engine, wait_s=wait_s, resume=resume, as_json=as_json)
 
 
 @fleet_app.command("check")
@@ -115,22 +89,10 @@ def check(
 
     example: meshmark fleet check /shared/fleet --random 50
     """
-    _measure(
-        "check",
-        spec,
-        _Request(
-            folder=folder,
-            nodes=nodes,
-            random=random,
-            seed=seed,
-            idle=idle,
-            wait_s=wait_s,
-            engine=engine,
-            resume=resume,
-            as_json=as_json,
-        ),
-        beside,
-    )
+    from meshmark.fleet.campaign import Wanted
+
+    wanted = Wanted(nodes=nodes, random=random, seed=seed, idle_only=idle)
+    _measure("check", folder, spec, wanted, engine, wait_s=wait_s, resume=resume, as_json=as_json, beside=beside)
 
 
 @fleet_app.command("ingest")
@@ -153,47 +115,44 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
         _say_ingested(found)
 
 
-def _measure(kind: Literal["survey", "check"], spec: str, request: _Request, beside: bool = False) -> None:
-    from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
-    from meshmark.fleet.engines.engine import Work
+def _measure(
+    kind: Literal["survey", "check"],
+    folder: Path,
+    spec: str,
+    wanted: Wanted,
+    named: str,
+    *,
+    wait_s: float,
+    resume: bool,
+    as_json: bool,
+    beside: bool = False,
+) -> None:
+    from meshmark.fleet.campaign import Campaign, begin, new_campaign
+    from meshmark.fleet.carry_out import carry_out, nothing_measured
     from meshmark.fleet.folder import Fleet
-    from meshmark.fleet.ingest import ingest
     from meshmark.fleet.plan import node_plan
     from meshmark.fleet.site import engine_of, load_site
     from meshmark.measure.spec import load_spec
 
-    fleet = Fleet(request.folder.absolute())
+    fleet = Fleet(folder.absolute())
     site = load_site(fleet.site)
-    if request.resume:
+    if resume:
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
         if begun["kind"] != kind:
-            raise UsageError(f"--resume: the last campaign is a {begun['kind']}", _again(request.folder, begun["kind"]))
-        engine = engine_of(site, request.engine or str(begun["engine"]), str(begun["nodes"]))
+            raise UsageError(f"--resume: the last campaign is a {begun['kind']}", _again(folder, begun["kind"]))
+        engine = engine_of(site, named or str(begun["engine"]), str(begun["nodes"]))
     else:
         name = new_campaign(kind)
-        engine = engine_of(site, request.engine, request.nodes)
-        wanted = Wanted(
-            nodes=request.nodes or site.nodes, random=request.random, seed=request.seed, idle_only=request.idle
-        )
-        plan = node_plan(load_spec(spec), kind)
-        begin(fleet, name, plan, engine, wanted, {"cluster": site.cluster, "beside": beside})
-    campaign = Campaign.load(fleet, name, _taken(fleet, name, site.cluster))
-    where = fleet.campaign(name)
-    work = Work(
-        runner=_runner(fleet),
-        plan=fleet.plans / f"{campaign.begun['plan']}.json",
-        inbox=where / "inbox",
-        logs=where / "logs",
-        limit_s=float(campaign.begun["limit_s"]),
-        options=("--beside",) if campaign.begun.get("beside") else (),
-    )
-    with interruptible(f"jobs go on; {_again(request.folder, kind)}"), _shown(name) as show:
-        progress = campaign.drive(engine, work, site.max_jobs, site.max_nodes, show, request.wait_s)
-    found = ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
-    _report(progress, found, request.as_json)
+        engine = engine_of(site, named, wanted.nodes)
+        wanted = dataclasses.replace(wanted, nodes=wanted.nodes or site.nodes)
+        settings = {"cluster": site.cluster, "beside": beside}
+        begin(fleet, name, node_plan(load_spec(spec), kind), engine, wanted, settings)
+    with interruptible(f"jobs go on; {_again(folder, kind)}"):
+        progress, found = carry_out(fleet, site, engine, name, _runner(fleet), _lines_of(name), wait_s)
+    _report(progress, found, as_json)
     if not progress.counts()["done"]:
-        raise MeshmarkError(f"{name}: no node has measured", f"see {where / 'logs'}")
+        raise nothing_measured(fleet, name)
 
 
 def _again(folder: Path, kind: str) -> str:
@@ -208,14 +167,6 @@ def _campaign(fleet: Fleet, name: str) -> str:
     if not names:
         raise AbsentError(f"{fleet.root}: has no campaign", f"meshmark fleet check {fleet.root}")
     return names[-1]
-
-
-def _taken(fleet: Fleet, name: str, cluster: str) -> list[str]:
-    """The nodes of a campaign whose results were taken in."""
-    import pyarrow.parquet as pq
-
-    files = fleet.table("nodes", name, cluster).glob(f"{name}-*.parquet")
-    return [node for path in files for node in pq.read_table(path, columns=["node"])["node"].to_pylist()]
 
 
 def _runner(fleet: Fleet) -> Path:
@@ -233,26 +184,20 @@ def _runner(fleet: Fleet) -> Path:
     return copy
 
 
-class _shown:  # noqa: N801 (used like a function)
-    """Progress of a campaign: a line where the numbers change."""
+def _lines_of(name: str) -> Callable[[Progress], None]:
+    """Prints a line when the numbers of a campaign change."""
+    last: Mapping[Any, int] = {}
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.last: Mapping[Any, int] = {}
-
-    def __enter__(self) -> Any:
-        return self.show
-
-    def show(self, progress: Progress) -> None:
+    def show(progress: Progress) -> None:
+        nonlocal last
         counts = progress.counts()
-        if counts == self.last:
+        if counts == last:
             return
-        self.last = counts
+        last = counts
         text = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        say(f"{self.name}: {text} ({progress.elapsed_s:.0f} s)")
+        say(f"{name}: {text} ({progress.elapsed_s:.0f} s)")
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    return show
 
 
 def _ingested(name: str, found: Ingested) -> dict[str, Any]:
@@ -316,7 +261,8 @@ def judge(
     if confirm:
         fresh = None
         if suspects:
-            with interruptible(f"meshmark fleet judge {folder} --resume"), _shown("confirmation") as show:
+            show = _lines_of("confirmation")
+            with interruptible(f"meshmark fleet judge {folder} --resume"):
                 fresh = confirm_suspects(fleet, site, engine_of(site, engine), seen, _runner(fleet), show, resume)
         named = decide(fleet, site.cluster, seen, fresh)
     if as_json:

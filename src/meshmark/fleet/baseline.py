@@ -33,7 +33,6 @@ class Baseline:
     """What a healthy node of a class looks like, with p metrics.
 
     Attributes:
-        count: Values of each node, whose medians this describes.
         centre, scale: Of each metric, shape (p,); the scale is a standard deviation.
         freedom: Of Student's distribution, for single metrics.
         whiten: Shape (p, p): standardized values times this have no correlation and variance 1.
@@ -42,7 +41,6 @@ class Baseline:
         distance_scale, distance_freedom: Of squared distances, which are those of a multivariate Student distribution.
     """
 
-    count: int
     centre: Array
     scale: Array
     freedom: float
@@ -66,7 +64,7 @@ def fit(values: Array, groups: Array | None = None) -> Baseline:
     """
     import numpy as np
 
-    n, k, p = values.shape
+    n, _, p = values.shape
     if n < MIN_NODES:
         raise ValueError(f"nodes: found {n}, at least {MIN_NODES} are required")
     own = nan_median(values, axis=1)
@@ -86,7 +84,7 @@ def fit(values: Array, groups: Array | None = None) -> Baseline:
     joint = max(n - p, n / 4)
     distance_scale, distance_freedom = _distances(((z @ whiten) ** 2).sum(axis=1), p, joint)
     return Baseline(
-        k, centre, scale, _both(tail, 0.9 * n), whiten, contrasts, _both(tail, joint), distance_scale, distance_freedom
+        centre, scale, _both(tail, 0.9 * n), whiten, contrasts, _both(tail, joint), distance_scale, distance_freedom
     )
 
 

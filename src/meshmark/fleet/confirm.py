@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshmark.errors import MeshmarkError
 from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
-from meshmark.fleet.engines.engine import Engine, Work
+from meshmark.fleet.carry_out import carry_out, nothing_measured
+from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest
 from meshmark.fleet.judgements import Look, controls, fresh_values
 from meshmark.fleet.nodesets import fold
 from meshmark.fleet.panel import Panel, read_panel
@@ -41,24 +40,13 @@ def confirm_suspects(
         name = new_campaign("confirm")
         plan = _repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(seen))
         nodes = sorted({*seen.suspects(), *controls(seen)})
-        begin(
-            fleet, name, plan, engine, Wanted(nodes=fold(nodes)), {"cluster": site.cluster, "confirms": seen.campaign}
-        )
-    campaign = Campaign.load(fleet, name)
-    where = fleet.campaign(name)
-    work = Work(
-        runner=runner,
-        plan=fleet.plans / f"{campaign.begun['plan']}.json",
-        inbox=where / "inbox",
-        logs=where / "logs",
-        limit_s=float(campaign.begun["limit_s"]),
-        options=("--beside",),  # the batch system gives the node to this job alone
-    )
-    campaign.drive(engine, work, site.max_jobs, site.max_nodes, show)
-    ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+        # The batch system gives a node to this job alone; its runner need not look.
+        settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True}
+        begin(fleet, name, plan, engine, Wanted(nodes=fold(nodes)), settings)
+    carry_out(fleet, site, engine, name, runner, show)
     panel = read_panel(fleet, [name], site.cluster)
     if not panel.nodes:
-        raise MeshmarkError(f"{name}: no node has measured", f"see {where / 'logs'}")
+        raise nothing_measured(fleet, name)
     return panel
 
 

@@ -70,7 +70,7 @@ def ingest(
     """
     folder = fleet.campaign(campaign)
     found = Ingested()
-    have = attempts(fleet, campaign, cluster)
+    have = taken(fleet, campaign, cluster, "attempt")
     for claim in (*_abandoned(folder), _claim(folder)):
         with claim as files:
             for at in range(0, len(files), _AT_ONCE):
@@ -83,15 +83,19 @@ def ingest(
     return found
 
 
-def attempts(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
-    """The attempts of a campaign that were taken in."""
+def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
+    """The nodes, or the attempts, of a campaign that were taken in.
+
+    Args:
+        column: `node` or `attempt`.
+    """
     import pyarrow.parquet as pq
 
-    taken: set[str] = set()
-    for path in fleet.table("nodes", campaign, cluster).glob("*.parquet"):
+    found: set[str] = set()
+    for path in fleet.table("nodes", campaign, cluster).glob(f"{campaign}-*.parquet"):
         with contextlib.suppress(OSError), open_regular(path) as file:
-            taken.update(pq.ParquetFile(file).read(columns=["attempt"])["attempt"].to_pylist())
-    return taken
+            found.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
+    return found
 
 
 def _inbox(folder: Path) -> Path:

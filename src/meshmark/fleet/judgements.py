@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ else:
 WINDOW: Final = 7  # campaigns that a baseline is made of
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
 _SMALLEST: Final = 0.01  # relative difference that is worth a name
+_CLEAREST: Final = 5  # metrics
 _Z: Final = 1.959963984540054
 
 
@@ -81,7 +83,7 @@ class Suspects:
     """What a campaign says about a class, before fresh measurements.
 
     Attributes:
-        members: Indices of the panel's nodes.
+        points: Indices of the panel's points that are judged.
         screening: None if the class has too few nodes.
     """
 
@@ -222,7 +224,7 @@ def decide(fleet: Fleet, cluster: str, seen: Look, fresh: Panel | None) -> list[
     """
     state = State.load(fleet, cluster)
     if seen.campaign in state.judged:
-        raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet report {fleet.root}")
+        raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet check {fleet.root}")
     tests: list[tuple[str, float, list[Worse], Class]] = []
     for one in seen.classes:
         tests += _tests(seen, one, fresh)
@@ -250,6 +252,8 @@ def decide(fleet: Fleet, cluster: str, seen: Look, fresh: Panel | None) -> list[
 
 def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, float, list[Worse], Class]]:
     """Suspects of a class with their p-values from fresh values."""
+    import numpy as np
+
     if one.screening is None or fresh is None:
         return []
     names = [seen.panel.nodes[m] for m in one.of.members]
@@ -260,8 +264,6 @@ def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, fl
     healthy = [i for i, n in enumerate(names) if n in fresh.nodes and i not in chosen]
     points = [seen.panel.points[i] for i in one.points]
     values = {i: _aligned(fresh, names[i], points) for i in (*chosen, *healthy)}
-    import numpy as np
-
     window = (
         seen.panel.values[np.array(one.of.members)[healthy]][:, :, one.points]
         if healthy
@@ -272,30 +274,17 @@ def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, fl
     found = fresh_evidence(baseline, np.array([values[i] for i in chosen]), stacked, window)
     tests = []
     for row, i in enumerate(chosen):
-        order = np.argsort(found.metrics[row])
+        p = found.metrics[row]
         metrics = [
-            _worse(points[k], float(found.shift[row, k]), float(baseline.scale[k]), float(found.metrics[row, k]))
-            for k in order
-            if found.metrics[row, k] * len(points) <= _NAMED_METRIC
+            _worse(points[k], float(found.shift[row, k]), float(baseline.scale[k]), float(p[k])) for k in np.argsort(p)
         ]
-        tests.append((names[i], float(found.node[row]), metrics or _clearest(points, found, row, baseline), one.of))
+        # Of a node of which no metric is significant alone, the clearest are listed.
+        clear = [m for m in metrics if m.p * len(points) <= _NAMED_METRIC] or metrics[:_CLEAREST]
+        tests.append((names[i], float(found.node[row]), clear, one.of))
     return tests
 
 
-def _clearest(points: Sequence[Point], found: Any, row: int, baseline: Any) -> list[Worse]:
-    """The clearest metrics of a node of which none is significant alone."""
-    import numpy as np
-
-    order = np.argsort(found.metrics[row])[:5]
-    return [
-        _worse(points[k], float(found.shift[row, k]), float(baseline.scale[k]), float(found.metrics[row, k]))
-        for k in order
-    ]
-
-
 def _worse(point: Point, shift: float, scale: float, p: float) -> Worse:
-    import math
-
     low, high = (math.expm1(shift + side * _Z * scale) for side in (-1, 1))
     return Worse(point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
 

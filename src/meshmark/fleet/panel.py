@@ -63,12 +63,6 @@ class Panel:
     of: list[str]
     wrong: Mapping[str, list[str]]
 
-    def of_campaigns(self, names: Sequence[str]) -> Array:
-        """The values of some campaigns, shape (nodes, k, points)."""
-        import numpy as np
-
-        return self.values[:, np.isin(np.array(self.of), list(names))]
-
 
 def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
     """The values of campaigns, oldest first.

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from meshmark.describe import description
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.budget import BUDGET
+from meshmark.measure.plan import in_turns
 from meshmark.measure.probe import arguments
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
@@ -105,9 +106,7 @@ class NodePlan:
 
 
 def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
-    """The plan of a specification.
-
-    The n-th repetitions of all steps follow the (n-1)-th ones, as in a survey of one machine.
+    """The plan of a specification, with its steps in the order of a survey of one machine.
 
     Args:
         limit_s: Of the whole plan; 0: what the budgets of its steps allow at worst.
@@ -116,25 +115,19 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
         UsageError: A step needs a launcher, which nodes do not have.
     """
     steps: list[dict[str, Any]] = []
-    for repetition in range(max(step.repetitions for step in spec.step)):
-        for number, step in enumerate(spec.step):
-            if repetition >= step.repetitions:
-                continue
-            d = description(step.instrument)
-            if d.ranks:
-                raise UsageError(
-                    f"{spec.name}: step[{number}]: found '{step.instrument}', which needs an MPI launcher; allowed: "
-                    "instruments of one process",
-                    "meshmark fleet pairs",
-                )
-            options = dict(step.options)
-            if repetition and "seed" not in options:
-                options["seed"] = repetition + 1
-            argv = [d.name, *arguments(d, options)]
-            budget = argv[argv.index(BUDGET) + 1] if BUDGET in argv else d.parameter("budget").default
-            step_s = _SLACK * seconds(BUDGET, budget) + _START_S
-            suffix = f".r{repetition + 1}" if step.repetitions > 1 else ""
-            steps.append({"id": f"{len(steps) + 1:02d}-{step.name or d.name}{suffix}", "argv": argv, "limit_s": step_s})
+    for number, repetition, options in in_turns(spec):
+        step = spec.step[number]
+        d = description(step.instrument)
+        if d.ranks:
+            raise UsageError(
+                f"{spec.name}: step[{number}]: found '{step.instrument}', which needs an MPI launcher; allowed: "
+                "instruments of one process"
+            )
+        argv = [d.name, *arguments(d, options)]
+        budget = argv[argv.index(BUDGET) + 1] if BUDGET in argv else d.parameter("budget").default
+        step_s = _SLACK * seconds(BUDGET, budget) + _START_S
+        suffix = f".r{repetition}" if step.repetitions > 1 else ""
+        steps.append({"id": f"{len(steps) + 1:02d}-{step.name or d.name}{suffix}", "argv": argv, "limit_s": step_s})
     whole_s = limit_s or sum(step["limit_s"] for step in steps)
     return NodePlan(spec.name, kind, alone=kind == "check", limit_s=whole_s, steps=steps)
 

@@ -19,6 +19,7 @@ r1 = "n[1-64]"
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
@@ -40,6 +41,7 @@ from meshmark.values.inputs import LIST, Input, OneOf, checked
 ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "local")
 # Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
 _COMMANDS: Final = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bhosts"}
+_BATCH: Final[Mapping[str, type[Slurm | Pbs | Lsf | Flux]]] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "flux": Flux}
 _NAME: Final = "a name of at most 60 letters, digits, _ . -"
 _WORDS: Final = "a list of words"
 Words = Annotated[tuple[str, ...], LIST, Field(max_length=100, description=_WORDS)]
@@ -47,11 +49,7 @@ Words = Annotated[tuple[str, ...], LIST, Field(max_length=100, description=_WORD
 
 @dataclass(frozen=True, slots=True)
 class BatchSite(Input):
-    """Attributes:
-    queue: The partition of Slurm; "": the default.
-    account: The project of LSF; "": the default.
-    options: More options of the command that submits.
-    """
+    """As `engines.engine.Batch`."""
 
     queue: str = ""
     account: str = ""
@@ -73,9 +71,7 @@ class SshSite(Input):
 class Site(Input):
     """A site."""
 
-    cluster: Annotated[
-        str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description="a name: letters, digits, _ . -")
-    ] = "cluster"
+    cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description=_NAME)] = "cluster"
     engine: Annotated[str, OneOf(("", *ENGINES))] = ""
     nodes: str = ""
     max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
@@ -117,16 +113,9 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     if not kind:
         installed = next((k for k, command in _COMMANDS.items() if shutil.which(command)), "")
         kind = "flux" if "FLUX_URI" in os.environ else installed or ("ssh" if nodes or site.nodes else "local")
-    batch: dict[str, tuple[type[Slurm | Pbs | Lsf], BatchSite]] = {
-        "slurm": (Slurm, site.slurm),
-        "pbs": (Pbs, site.pbs),
-        "lsf": (Lsf, site.lsf),
-    }
-    if kind in batch:
-        made, of = batch[kind]
-        return made(of.queue, of.account, of.options)
-    if kind == "flux":
-        return Flux(site.flux.queue, site.flux.options)
+    if kind in _BATCH:
+        of: BatchSite = getattr(site, kind)
+        return _BATCH[kind](of.queue, of.account, of.options)
     names = tuple(expand(nodes or site.nodes)) if nodes or site.nodes else ()
     if kind == "ssh":
         return Ssh(names, site.ssh.options, site.ssh.fan_out)

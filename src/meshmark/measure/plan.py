@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
@@ -154,12 +154,21 @@ def _replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
     return [*argv, option, value] if at is None else [*argv[: at + 1], value, *argv[at + 2 :]]
 
 
-def make_plan(spec: Spec, machine: str = "") -> Plan:
-    """Expand a specification into steps, in its order.
+def in_turns(spec: Spec) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """The runs of a specification, in order: the index of the step, the repetition from 1, and the options.
 
-    The whole survey is repeated, not each step in a row: the n-th runs of all steps follow the (n-1)-th ones, so that a
-    slow phase of the machine does not affect a single instrument.
+    The whole is repeated, not each step in a row: the n-th runs of all steps follow the (n-1)-th ones, so that a slow
+    phase of the machine does not affect a single instrument. Each repetition has other random numbers.
     """
+    for repetition in range(1, max(step.repetitions for step in spec.step) + 1):
+        for number, step in enumerate(spec.step):
+            if repetition <= step.repetitions:
+                seeded = repetition == 1 or "seed" in step.options
+                yield number, repetition, step.options if seeded else {**step.options, "seed": repetition}
+
+
+def make_plan(spec: Spec, machine: str = "") -> Plan:
+    """Expand a specification into steps, see `in_turns`."""
     steps: list[Step] = []
     numbers: dict[str, int] = {}
     names: list[str] = []
@@ -167,19 +176,14 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
         base = step.name or step.instrument
         numbers[base] = numbers.get(base, 0) + 1
         names.append(base if numbers[base] == 1 else f"{base}-{numbers[base]}")
-    for repetition in range(max(step.repetitions for step in spec.step)):
-        for name, step in zip(names, spec.step, strict=True):
-            if repetition >= step.repetitions:
-                continue
-            d = description(step.instrument)
-            options: Mapping[str, Any] = step.options
-            if repetition and "seed" not in options:
-                options = {**options, "seed": repetition + 1}
-            scale = memory_scale(d, arguments(d, options))
-            if scale > 1 and "budget" in options:
-                options = {**options, "budget": f"{scale * seconds(BUDGET, str(options['budget'])):g}s"}
-            named = ("--machine", machine) if machine else ()
-            for run in launched(d, (*arguments(d, options), *named)):
-                id_ = f"{len(steps) + 1:02d}-{name}" + _suffix(run, repetition + 1, step.repetitions)
-                steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
+    for number, repetition, own in in_turns(spec):
+        step, options = spec.step[number], own
+        d = description(step.instrument)
+        scale = memory_scale(d, arguments(d, options))
+        if scale > 1 and "budget" in options:
+            options = {**options, "budget": f"{scale * seconds(BUDGET, str(options['budget'])):g}s"}
+        named = ("--machine", machine) if machine else ()
+        for run in launched(d, (*arguments(d, options), *named)):
+            id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(run, repetition, step.repetitions)
+            steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
     return Plan(spec.name, tuple(steps))

@@ -109,6 +109,20 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What batch systems have in common.
+
+    Attributes:
+        queue, account: Their partition and project or bank, where they call them so; "": the default.
+        options: More options of the command that submits.
+    """
+
+    queue: str = ""
+    account: str = ""
+    options: tuple[str, ...] = ()
+
+
 class EngineError(MeshmarkError):
     """An engine refuses or does not answer."""
 

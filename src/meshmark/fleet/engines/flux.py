@@ -8,25 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Job, Node, State, Work, answer
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
 _WAITING: Final = frozenset({"D", "P", "S"})
 
 
-@dataclass(frozen=True, slots=True)
-class Flux:
-    """Attributes:
-    queue: "": that of Flux.
-    options: More options of flux submit.
-    """
-
-    queue: str = ""
-    options: tuple[str, ...] = ()
+class Flux(Batch):
     name: ClassVar[str] = "flux"
 
     def nodes(self) -> list[Node]:
@@ -52,6 +43,7 @@ class Flux:
             f"--time-limit={math.ceil(work.limit_s) + 60}s",
             f"--output={work.logs / name}.log",
             *([f"--queue={self.queue}"] if self.queue else []),
+            *([f"--bank={self.account}"] if self.account else []),
             *self.options,
             "/bin/sh",
             "-c",

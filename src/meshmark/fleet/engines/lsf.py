@@ -9,24 +9,14 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Job, Node, State, Work, answer, parsed, records
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, parsed, records
 
 _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
 
 
-@dataclass(frozen=True, slots=True)
-class Lsf:
-    """Attributes:
-    queue, project: "": those of LSF.
-    options: More options of bsub.
-    """
-
-    queue: str = ""
-    project: str = ""
-    options: tuple[str, ...] = ()
+class Lsf(Batch):
     name: ClassVar[str] = "lsf"
 
     def nodes(self) -> list[Node]:
@@ -54,7 +44,7 @@ class Lsf:
             "-o",
             f"{work.logs / name}.log",
             *(["-q", self.queue] if self.queue else []),
-            *(["-P", self.project] if self.project else []),
+            *(["-P", self.account] if self.account else []),
             *self.options,
         ]
         here = '"$(hostname -s)"'

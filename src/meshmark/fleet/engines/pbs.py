@@ -9,25 +9,15 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Job, Node, State, Work, answer, parsed, table
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, parsed, table
 
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
 _HERE: Final = '"$(hostname -s)"'
 
 
-@dataclass(frozen=True, slots=True)
-class Pbs:
-    """Attributes:
-    queue, account: "": those of PBS.
-    options: More options of qsub.
-    """
-
-    queue: str = ""
-    account: str = ""
-    options: tuple[str, ...] = ()
+class Pbs(Batch):
     name: ClassVar[str] = "pbs"
 
     def nodes(self) -> list[Node]:

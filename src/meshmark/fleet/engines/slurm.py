@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Job, Node, State, Work, answer
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer
 from meshmark.fleet.nodesets import fold
 
 _STATES: Final[dict[str, State]] = {
@@ -26,16 +25,7 @@ _NOT_RESPONDING: Final = "*"
 _MARKS: Final = "*~#!%$@^-+"
 
 
-@dataclass(frozen=True, slots=True)
-class Slurm:
-    """Attributes:
-    partition, account: "": Slurm's default.
-    options: More options of sbatch.
-    """
-
-    partition: str = ""
-    account: str = ""
-    options: tuple[str, ...] = ()
+class Slurm(Batch):
     name: ClassVar[str] = "slurm"
 
     def nodes(self) -> list[Node]:
@@ -87,7 +77,7 @@ class Slurm:
             answer(["scancel", *ids])
 
     def _partition(self) -> list[str]:
-        return [f"--partition={self.partition}"] if self.partition else []
+        return [f"--partition={self.queue}"] if self.queue else []
 
 
 def _script(work: Work) -> str:

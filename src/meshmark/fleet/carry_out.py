@@ -1,0 +1,54 @@
+"""Carries out a campaign that was begun: its jobs, and then the ingestion of what its nodes left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from meshmark.errors import MeshmarkError
+from meshmark.fleet.campaign import Campaign, Progress
+from meshmark.fleet.engines.engine import Engine, Work
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import Ingested, ingest, taken
+from meshmark.fleet.site import Site
+
+
+def carry_out(
+    fleet: Fleet,
+    site: Site,
+    engine: Engine,
+    name: str,
+    runner: Path,
+    show: Callable[[Progress], None] = lambda _: None,
+    wait_s: float = float("inf"),
+) -> tuple[Progress, Ingested]:
+    """Drive a campaign to its end, or go on with it; no node whose results were taken in measures again.
+
+    Args:
+        runner: The native program, where nodes can read it.
+        show, wait_s: As of `Campaign.drive`.
+
+    Raises:
+        MeshmarkError: As `Campaign.drive` and `ingest`.
+    """
+    campaign = Campaign.load(fleet, name, taken(fleet, name, site.cluster, "node"))
+    work = Work(
+        runner=runner,
+        plan=fleet.plans / f"{campaign.begun['plan']}.json",
+        inbox=fleet.campaign(name) / "inbox",
+        logs=logs(fleet, name),
+        limit_s=float(campaign.begun["limit_s"]),
+        options=("--beside",) if campaign.begun.get("beside") else (),
+    )
+    progress = campaign.drive(engine, work, site.max_jobs, site.max_nodes, show, wait_s)
+    return progress, ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+
+
+def logs(fleet: Fleet, name: str) -> Path:
+    """The folder of a campaign's output of jobs."""
+    return fleet.campaign(name) / "logs"
+
+
+def nothing_measured(fleet: Fleet, name: str) -> MeshmarkError:
+    """The error of a campaign without a result."""
+    return MeshmarkError(f"{name}: no node has measured", f"see {logs(fleet, name)}")
