@@ -15,13 +15,16 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 
 # What the system offers of everything that the CMakeLists.txt look for, as text.
 parts() {
-  local tool module
+  local tool module library
   for tool in cmake ninja make ccache "$cxx" "${FC:-gfortran}" mpicc mpiexec; do
     echo "$tool: $(command -v "$tool")"
   done
   echo "$cxx: $("$cxx" -dumpfullversion -dumpversion)"
   for module in hwloc ompi-c mpich caf-openmpi caf-mpich; do
     echo "$module: $(pkg-config --modversion "$module") $(pkg-config --cflags --libs "$module")"
+  done
+  for library in libhwloc.a libz.a; do
+    echo "$library: $("$cxx" -print-file-name=$library)"
   done
   echo "oshmem: $("$cxx" -print-file-name=liboshmem.so)" "$(pkg-config --variable=libdir ompi-c)"/liboshmem.*
 } 2>/dev/null
