@@ -4,7 +4,7 @@
 
 False alarms are counted in series without a change, detections in series with a shift of 5 % and noise of 2 %. FOLDER
 has Apache Otava or ruptures, as `pip install --no-deps --target FOLDER apache-otava ruptures` leaves them; what cannot
-be imported is left out. ruptures proposes candidates only, which the tests of `compare.changepoints` judge here.
+be imported is left out. ruptures proposes candidates only, which the tests of `values.changepoints` judge here.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.compare import changepoints
 from meshmark.compare.history import over_time
 from meshmark.store.record import Metric, Record
 from meshmark.store.series import RunValue, Series
+from meshmark.values import changepoints
 
 NOISE, SHIFT, NEAR = 0.02, 1.05, 3
 LENGTHS = (10, 30, 100)

@@ -17,6 +17,7 @@ from meshmark.errors import AbsentError, UsageError
 
 if TYPE_CHECKING:
     from meshmark.fleet.campaign import Progress, Wanted
+    from meshmark.fleet.cases import Named
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.ingest import Ingested
 
@@ -272,11 +273,39 @@ def judge(
         print_rows([{"suspect": name} for name in suspects], as_json=False)
         return
     for node in named:
-        print(node.node + (f": computes wrongly: {'; '.join(node.wrong)}" if node.wrong else ":"))
-        for m in node.metrics:
-            where = " ".join(f"{k}={v}" for k, v in m.conditions.items())
-            interval = f"{100 * m.low:.1f} to {100 * m.high:.1f}"
-            print(f"  {m.instrument} {m.metric} {where}: {100 * m.by:.1f} % worse ({interval})")
-        for fact, (own, usual) in node.differs.items():
-            print(f"  {fact}: {own}; its class has {usual}")
+        _print_named(node)
     say(f"meshmark: {len(named)} nodes are worse than their class")
+
+
+def _print_named(node: Named) -> None:
+    print(node.node + (f": computes wrongly: {'; '.join(node.wrong)}" if node.wrong else ":"))
+    for m in node.metrics:
+        where = " ".join(f"{k}={v}" for k, v in m.conditions.items())
+        interval = f"{100 * m.low:.1f} to {100 * m.high:.1f}"
+        print(f"  {m.instrument} {m.metric} {where}: {100 * m.by:.1f} % worse ({interval})")
+    if node.metrics:
+        print(f"  since {node.since}" if node.since else "  in all campaigns that are kept")
+    for fact, (own, usual) in node.differs.items():
+        print(f"  {fact}: {own}; its class has {usual}")
+
+
+@fleet_app.command("close")
+def close(
+    folder: FolderArgument,
+    nodes: Annotated[str, typer.Argument(metavar="SET", help="set of nodes, such as n[3,7]")],
+) -> None:
+    """Close the cases of nodes, for example after a repair, so that they are judged like all others.
+
+    The case of a node that has been healthy for three campaigns is closed by itself.
+
+    example: meshmark fleet close /shared/fleet n7
+    """
+    from meshmark.fleet.cases import close_cases
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.nodesets import expand
+    from meshmark.fleet.site import load_site
+
+    fleet = Fleet(folder.absolute())
+    names = expand(nodes)
+    close_cases(fleet, load_site(fleet.site).cluster, names)
+    say(f"meshmark: closed {len(names)} cases")

@@ -1,6 +1,6 @@
 """The results of a machine over time: where the level of each point changes, and what else changed then.
 
-Each run gives one value per point. `compare.changepoints` proposes the changes of a point, the false discovery rate is
+Each run gives one value per point. `values.changepoints` proposes the changes of a point, the false discovery rate is
 limited over all points, and `values.verdicts` judges each change by the medians before and after it.
 """
 
@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from meshmark.compare.changepoints import MIN_SEGMENT, splits
 from meshmark.compare.join import DERIVED, Pair, identity
 from meshmark.describe import descriptions
 from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
@@ -22,6 +21,7 @@ from meshmark.store.machines import Row, changes, machines
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.series import RunValue, Series, series
 from meshmark.store.store import Store
+from meshmark.values.changepoints import MIN_SEGMENT, splits
 from meshmark.values.verdicts import MARGIN, Measured, Ratio, alike, ratio
 
 Status = Literal["changed", "steady", "too few runs", "not above 0"]

@@ -134,11 +134,11 @@ def tail_freedom(z: Array) -> float:
     The tail begins at the share `_TAIL`, at ten values if they are few.
     """
     import numpy as np
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     share = max(_TAIL, min(0.1, 10 / z.size))
     upper = float(np.quantile(z, 1 - share))
-    ratios = [float(t.isf(share, freedom)) / student_deviation(freedom) for freedom in _FREEDOMS]
+    ratios = [float(-stdtrit(freedom, share)) / student_deviation(freedom) for freedom in _FREEDOMS]
     return _interpolated(upper, ratios)
 
 
@@ -200,10 +200,10 @@ def _distances(squared: Array, p: int, joint: float) -> tuple[float, float]:
         joint: Degrees of freedom that the number of nodes allows.
     """
     import numpy as np
-    from scipy.stats import f
+    from scipy.special import fdtri
 
     share = max(_TAIL, min(0.25, 5 / len(squared)))
     middle, upper = float(np.median(squared)), float(np.quantile(squared, 1 - share))
-    ratios = [float(f.isf(share, p, freedom) / f.median(p, freedom)) for freedom in _FREEDOMS]
+    ratios = [float(fdtri(p, freedom, 1 - share) / fdtri(p, freedom, 0.5)) for freedom in _FREEDOMS]
     freedom = _both(_interpolated(upper / middle, ratios), joint)
-    return middle / (p * float(f.median(p, freedom))), freedom
+    return middle / (p * float(fdtri(p, freedom, 0.5))), freedom

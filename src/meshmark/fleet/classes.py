@@ -14,8 +14,6 @@ from typing import Final
 from meshmark.fleet.baseline import MIN_NODES
 from meshmark.fleet.facts import HARDWARE
 
-_UNIQUE: Final = frozenset({"boot"})  # facts that differ between any two nodes
-
 
 @dataclass(frozen=True, slots=True)
 class Class:
@@ -40,7 +38,7 @@ class Class:
 
     def deviations(self, facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
         """The facts in which a node differs from most of its class: the node's, the class's."""
-        keys = {*self.common, *facts} - _UNIQUE
+        keys = {*self.common, *facts}
         return {
             k: (facts.get(k, "unknown"), self.common.get(k, "unknown"))
             for k in sorted(keys)
@@ -81,7 +79,7 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
 def _common(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """The facts that more than half of the nodes have."""
     found = {}
-    for key in sorted({k for of in facts for k in of} - _UNIQUE):
+    for key in sorted({k for of in facts for k in of}):
         value, count = Counter(of[key] for of in facts if key in of).most_common(1)[0]
         if 2 * count > len(facts):
             found[key] = value

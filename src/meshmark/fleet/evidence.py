@@ -47,7 +47,7 @@ def evidence(values: Array, baseline: Baseline) -> Evidence:
             baseline, otherwise medians vary more than it says.
     """
     import numpy as np
-    from scipy.stats import f
+    from scipy.special import fdtrc
 
     shift = nan_median(values, axis=1) - baseline.centre
     z = shift / baseline.scale
@@ -57,7 +57,7 @@ def evidence(values: Array, baseline: Baseline) -> Evidence:
     groups = _tail(known @ baseline.groups, baseline.groups_freedom)
     p = values.shape[2]
     squared = ((known @ baseline.whiten) ** 2).sum(axis=1)
-    distance = f.sf(squared / baseline.distance_scale / p, p, baseline.distance_freedom)
+    distance = fdtrc(p, baseline.distance_freedom, squared / baseline.distance_scale / p)
     parts = [metrics.min(axis=1) * p, distance]
     if groups.shape[1]:
         parts.append(groups.min(axis=1) * groups.shape[1])

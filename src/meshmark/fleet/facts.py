@@ -16,7 +16,8 @@ _GIB: Final = 1 << 30
 
 
 def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The facts that comparability depends on, as texts; unknown ones are left out.
+    """The facts that comparability depends on, as texts; unknown ones are left out, and the boot, which no two nodes
+    have in common.
 
     Args:
         files: Content by path below /, which is one of /proc or /sys.
@@ -29,6 +30,7 @@ def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
             path.write_bytes(content)
         facts: Mapping[str, Any] = host_facts(root)
         found = boot_facts(root, facts)
+    found.pop("boot", None)
     memory, pages = facts["memory"], facts["pages"]
     more = {
         "product": " ".join(

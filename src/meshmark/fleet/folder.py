@@ -8,6 +8,7 @@
     campaigns/NAME/taken/TOKEN/           files that an ingestion is working on, or was when it was killed
     results/date=…/cluster=…/*.parquet    results, one row each, with the columns of the store and `MORE`
     nodes/date=…/cluster=…/*.parquet      one row for each file of a node
+    values/date=…/cluster=…/*.parquet     see `fleet.values`
     judgements/…                          see `fleet.judgements`
 
 The date is that on which the campaign began, in UTC, by the clock of the host that submitted it: clocks of nodes may be
@@ -100,12 +101,12 @@ class Fleet:
         return sorted(names, key=lambda name: (name.partition("-")[2], name))
 
     def table(self, kind: str, campaign: str, cluster: str) -> Path:
-        """The folder of the `results` or the `nodes` of a campaign."""
+        """The folder of the `results`, the `nodes` or the `values` of a campaign."""
         return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
 
-    def files(self, kind: str, date: str = "*") -> list[Path]:
-        """The Parquet files of `results` or `nodes`, of one date or of all."""
-        return sorted((self.root / kind).glob(f"date={date}/cluster=*/*.parquet"))
+    def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
+        """The Parquet files of the `results` or the `nodes` of a campaign."""
+        return sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
 
 
 def date_of(campaign: str) -> str:

@@ -92,7 +92,7 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
     import pyarrow.parquet as pq
 
     found: set[str] = set()
-    for path in fleet.table("nodes", campaign, cluster).glob(f"{campaign}-*.parquet"):
+    for path in fleet.files_of("nodes", campaign, cluster):
         with contextlib.suppress(OSError), open_regular(path) as file:
             found.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
     return found

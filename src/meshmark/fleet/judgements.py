@@ -1,9 +1,6 @@
-"""Judgements of a fleet: suspects of a campaign, nodes named after fresh measurements, and the cases that stay open.
+"""Judgements of a fleet: suspects of a campaign, and nodes named after fresh measurements.
 
-    judgements/CAMPAIGN.json      what was found, see `Judgement`
-    judgements/CLUSTER.state.json the discoveries so far and the open cases
-
-A node that is named is an open case until its fresh values are those of its class again; it is not suspected meanwhile.
+judgements/CAMPAIGN.json    what was found, see `summary`
 """
 
 from __future__ import annotations
@@ -12,16 +9,19 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.fleet.baseline import nan_median
+from meshmark.fleet.cases import Named, State, Worse, follow
 from meshmark.fleet.classes import Class, classes
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judging import CONTROLS, Discoveries, Screening, fresh_count, fresh_evidence, screen
-from meshmark.fleet.panel import Panel, Point, read_panel
-from meshmark.store.files import read_json, write_file
+from meshmark.fleet.panel import Panel, read_panel
+from meshmark.fleet.trends import worse_since
+from meshmark.fleet.values import Point
+from meshmark.store.files import held, write_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,50 +32,11 @@ else:
     Array = Any
 
 WINDOW: Final = 7  # campaigns that a baseline is made of
+_SINCE: Final = 90  # campaigns in which the beginning of a fault is looked for
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
 _SMALLEST: Final = 0.01  # relative difference that is worth a name
 _CLEAREST: Final = 5  # metrics
 _Z: Final = 1.959963984540054
-
-
-@dataclass(frozen=True, slots=True)
-class Worse:
-    """A metric in which a node is worse than its class.
-
-    Attributes:
-        by: Relative difference, such as 0.05 for 5 % slower.
-        low, high: Its 95 % interval.
-        p: Of a healthy node.
-    """
-
-    instrument: str
-    metric: str
-    conditions: Mapping[str, Any]
-    by: float
-    low: float
-    high: float
-    p: float
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A node that is worse than its class.
-
-    Attributes:
-        p: That a healthy node has such fresh values.
-        metrics: The clearest first.
-        wrong: Kernels that computed wrong results.
-        differs: Facts that are not those of its class: the node's, the class's.
-        since: The campaign in which it was named.
-    """
-
-    node: str
-    kind: str
-    p: float
-    metrics: list[Worse]
-    wrong: list[str]
-    differs: Mapping[str, Sequence[str]]
-    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,57 +53,24 @@ class Suspects:
     screening: Screening | None
 
 
-@dataclass
-class State:
-    """What lasts from day to day.
-
-    Attributes:
-        discoveries: Of `judging.Discoveries`; None before the first day.
-        open: Cases by node.
-        judged: Campaigns that were decided on; each is once.
-    """
-
-    discoveries: Mapping[str, Any] | None = None
-    open: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    judged: list[str] = field(default_factory=list)
-
-    @staticmethod
-    def path(fleet: Fleet, cluster: str) -> Path:
-        return fleet.root / "judgements" / f"{cluster}.state.json"
-
-    @staticmethod
-    def load(fleet: Fleet, cluster: str) -> State:
-        """The state, which is empty at first.
-
-        Raises:
-            MeshmarkError: The file is damaged: deciding without it would forget what was decided.
-        """
-        path = State.path(fleet, cluster)
-        if not path.exists():
-            return State()
-        raw = read_json(path)
-        try:
-            return State(raw["discoveries"], dict(raw["open"]), list(raw["judged"]))
-        except (KeyError, TypeError, ValueError) as why:
-            raise MeshmarkError(f"{path}: not the state of a fleet") from why
-
-    def save(self, fleet: Fleet, cluster: str) -> None:
-        write_file(State.path(fleet, cluster), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
-
-
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A fleet as its newest campaign shows it."""
+    """A fleet as its newest campaign shows it.
+
+    Attributes:
+        wrong: Nodes whose kernels computed wrong results and whose case is not open, and which results.
+    """
 
     panel: Panel
     campaign: str
     window: list[str]
     classes: list[Suspects]
+    wrong: Mapping[str, list[str]]
 
     def suspects(self) -> list[str]:
         """Names of all suspected nodes, and of those with wrong results."""
         found = [self.panel.nodes[c.of.members[i]] for c in self.classes if c.screening for i in c.screening.suspects]
-        return sorted({*found, *(n for n in self.panel.wrong if n in self.panel.nodes)})
+        return sorted({*found, *self.wrong})
 
 
 def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
@@ -155,21 +83,27 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
     Raises:
         AbsentError: No campaign has results.
     """
-    done = [name for name in fleet.campaigns() if not name.startswith("confirm") and _has_results(fleet, name, cluster)]
-    if until:
-        done = [name for name in done if (name.partition("-")[2], name) <= (until.partition("-")[2], until)]
-    kind = kind or (done[-1].partition("-")[0] if done else "")
-    window = [name for name in done if name.partition("-")[0] == kind][-WINDOW:]
+    window = campaigns_of(fleet, cluster, kind, until)[-WINDOW:]
     if not window:
         raise AbsentError(f"{fleet.root}: has no results to judge", f"meshmark fleet check {fleet.root}")
     panel = read_panel(fleet, window, cluster)
     state = State.load(fleet, cluster)
     found = [_suspects(panel, one, window[-1], set(state.open)) for one in classes(panel.facts)]
-    return Look(panel, window[-1], window, found)
+    wrong = {n: texts for n, texts in panel.wrong.items() if n in panel.nodes and not _open_wrong(state, n)}
+    return Look(panel, window[-1], window, found, wrong)
 
 
-def _has_results(fleet: Fleet, name: str, cluster: str) -> bool:
-    return any(fleet.table("nodes", name, cluster).glob(f"{name}-*.parquet"))
+def _open_wrong(state: State, node: str) -> bool:
+    return node in state.open and bool(state.open[node].wrong)
+
+
+def campaigns_of(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> list[str]:
+    """The campaigns of a kind that have results, oldest first. The arguments are those of `look`."""
+    done = [n for n in fleet.campaigns() if not n.startswith("confirm") and fleet.files_of("nodes", n, cluster)]
+    if until:
+        done = [name for name in done if name.partition("-")[2] <= until.partition("-")[2]]
+    kind = kind or (done[-1].partition("-")[0] if done else "")
+    return [name for name in done if name.partition("-")[0] == kind]
 
 
 def _suspects(panel: Panel, of: Class, newest: str, known: set[str]) -> Suspects:
@@ -222,35 +156,90 @@ def decide(fleet: Fleet, cluster: str, seen: Look, fresh: Panel | None) -> list[
     Args:
         fresh: Values of suspects and controls, measured after `seen`; None if there are no suspects.
     """
-    state = State.load(fleet, cluster)
-    if seen.campaign in state.judged:
-        raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet check {fleet.root}")
-    tests: list[tuple[str, float, list[Worse], Class]] = []
-    for one in seen.classes:
-        tests += _tests(seen, one, fresh)
-    nodes = sum(len(one.of.members) for one in seen.classes if one.screening)
-    discoveries = Discoveries(state.discoveries)
-    decisions = discoveries.decide([p for _, p, _, _ in tests], max(nodes, len(tests), 1))
-    found = []
-    for (node, p, metrics, of), yes in zip(tests, decisions, strict=True):
-        wrong = list(fresh.wrong.get(node, ())) if fresh else []
-        big = [m for m in metrics if m.by >= _SMALLEST]
-        if wrong or (yes and big):
-            facts = seen.panel.facts[seen.panel.nodes.index(node)]
-            found.append(Named(node, of.name, p, big, wrong, of.deviations(facts), seen.campaign))
-    found.sort(key=lambda n: (not n.wrong, n.p))
-    state.discoveries = discoveries.state()
-    state.judged.append(seen.campaign)
-    state.open |= {n.node: dataclasses.asdict(n) for n in found}
-    write_file(
-        fleet.root / "judgements" / f"{seen.campaign}.json",
-        json.dumps(summary(seen, found), indent=1).encode() + b"\n",
-    )
-    state.save(fleet, cluster)
+    with held(State.path(fleet, cluster).parent):
+        state = State.load(fleet, cluster)
+        if seen.campaign in state.judged:
+            raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet check {fleet.root}")
+        tests = [test for one in seen.classes for test in _tests(seen, one, fresh)]
+        nodes = sum(len(one.of.members) for one in seen.classes if one.screening)
+        discoveries = Discoveries(state.discoveries)
+        decisions = discoveries.decide([t.p for t in tests], max(nodes, len(tests), 1))
+        positive = [t for t, yes in zip(tests, decisions, strict=True) if yes]
+        found = _named(fleet, cluster, seen, positive, _wrong(seen, fresh))
+        follow(state, seen.campaign, _shifts(seen, set(state.open)))
+        state.discoveries = discoveries.state()
+        state.judged.append(seen.campaign)
+        state.open |= {n.node: n for n in found}
+        write_file(
+            fleet.root / "judgements" / f"{seen.campaign}.json",
+            json.dumps(summary(seen, found), indent=1).encode() + b"\n",
+        )
+        state.save(fleet, cluster)
     return found
 
 
-def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, float, list[Worse], Class]]:
+def _named(
+    fleet: Fleet, cluster: str, seen: Look, positive: Sequence[_Test], wrong: Mapping[str, list[str]]
+) -> list[Named]:
+    """The nodes that compute wrongly, and those that are worse by an amount that matters."""
+    big = {t.node: [m for m in t.metrics if m.by >= _SMALLEST] for t in positive}
+    p = {t.node: t.p for t in positive if big[t.node]}
+    class_of = {seen.panel.nodes[m]: one.of for one in seen.classes for m in one.of.members}
+    facts = dict(zip(seen.panel.nodes, seen.panel.facts, strict=True))
+    cases = {n: (big[n][0].key, [seen.panel.nodes[m] for m in class_of[n].members]) for n in p}
+    until = campaigns_of(fleet, cluster, seen.campaign.partition("-")[0], seen.campaign)[-_SINCE:]
+    since = worse_since(fleet, cluster, until, cases) if cases else {}
+    return [
+        Named(
+            node=node,
+            kind=class_of[node].name,
+            p=0.0 if node in wrong else p[node],
+            metrics=big.get(node, []),
+            wrong=wrong.get(node, []),
+            differs=class_of[node].deviations(facts[node]),
+            campaign=seen.campaign,
+            since=since.get(node, seen.campaign if node not in cases else ""),
+        )
+        for node in sorted({*p, *wrong}, key=lambda n: (n not in wrong, p.get(n, 0.0), n))
+    ]
+
+
+def _wrong(seen: Look, fresh: Panel | None) -> dict[str, list[str]]:
+    """Nodes whose kernels computed wrong results, and which: no healthy node ever does, so that once is enough."""
+    again = fresh.wrong if fresh else {}
+    found = {n: [f"{text} (not again)" for text in texts] for n, texts in seen.wrong.items() if n not in again}
+    return found | {n: list(texts) for n, texts in again.items() if n in seen.panel.nodes}
+
+
+def _shifts(seen: Look, nodes: set[str]) -> dict[str, dict[str, float]]:
+    """By how much nodes are worse than their class in the newest campaign, by the keys of points."""
+    import numpy as np
+
+    now = [k for k, campaign in enumerate(seen.panel.of) if campaign == seen.campaign]
+    found = {}
+    for one in seen.classes:
+        for i in one.of.members if one.screening else ():
+            if seen.panel.nodes[i] in nodes:
+                assert one.screening is not None
+                shift = nan_median(seen.panel.values[i, now][:, one.points], axis=0) - one.screening.baseline.centre
+                found[seen.panel.nodes[i]] = {
+                    seen.panel.points[k].key: math.expm1(by)
+                    for k, by in zip(one.points, shift, strict=True)
+                    if not np.isnan(by)
+                }
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A suspect with its fresh values: their p-value and the metrics that are worse, the clearest first."""
+
+    node: str
+    p: float
+    metrics: list[Worse]
+
+
+def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[_Test]:
     """Suspects of a class with their p-values from fresh values."""
     import numpy as np
 
@@ -258,7 +247,6 @@ def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, fl
         return []
     names = [seen.panel.nodes[m] for m in one.of.members]
     chosen = [i for i in one.screening.suspects if names[i] in fresh.nodes]
-    chosen += [i for i, n in enumerate(names) if n in fresh.wrong and i not in chosen and n in fresh.nodes]
     if not chosen:
         return []
     healthy = [i for i, n in enumerate(names) if n in fresh.nodes and i not in chosen]
@@ -280,13 +268,13 @@ def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[tuple[str, fl
         ]
         # Of a node of which no metric is significant alone, the clearest are listed.
         clear = [m for m in metrics if m.p * len(points) <= _NAMED_METRIC] or metrics[:_CLEAREST]
-        tests.append((names[i], float(found.node[row]), clear, one.of))
+        tests.append(_Test(names[i], float(found.node[row]), clear))
     return tests
 
 
 def _worse(point: Point, shift: float, scale: float, p: float) -> Worse:
     low, high = (math.expm1(shift + side * _Z * scale) for side in (-1, 1))
-    return Worse(point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
+    return Worse(point.key, point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
 
 
 def _aligned(fresh: Panel, node: str, points: Sequence[Point]) -> Array:

@@ -25,7 +25,11 @@ def inbox(fleet: Fleet, name: str) -> Path:
 
 
 def rows(fleet: Fleet, kind: str) -> list[dict[str, object]]:
-    return [row for path in fleet.files(kind) for row in pq.read_table(path, partitioning=None).to_pylist()]
+    return [
+        row
+        for path in sorted((fleet.root / kind).rglob("*.parquet"))
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
 
 
 def test_results_become_rows_of_the_store_with_their_node(tmp_path: Path, name: str) -> None:

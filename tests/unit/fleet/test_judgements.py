@@ -10,23 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.fleet.cases import Named, State, close_cases
 from meshmark.fleet.classes import classes
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.ingest import ingest
-from meshmark.fleet.judgements import State, controls, decide, look
+from meshmark.fleet.judgements import controls, decide, look
 from meshmark.fleet.panel import read_panel
 from support.made_fleet import KERNELS, files, lines_of, noisy, write_result
 
 NODES = [f"n{i:02d}" for i in range(1, 41)]
+OTHERS = [f"m{i:02d}" for i in range(1, 21)]
 SLOW = {"n07": dict.fromkeys(("triad",), 0.06), "n23": dict.fromkeys(KERNELS, 0.04)}
 
 
 def campaign(fleet: Fleet, kind: str, day: int, nodes: list[str], repetitions: int, **more: dict[str, Any]) -> str:
     name = f"{kind}-202611{day:02d}T120000-{day:04x}"
     for node in nodes:
-        factor = noisy(node, 100 * day, SLOW.get(node))
-        lines = lines_of(node, factor, repetitions=repetitions, **more.get(node, {}))
+        own = dict(more.get(node, {}))
+        slow = dict.fromkeys(KERNELS, own.pop("slow")) if "slow" in own else SLOW.get(node)
+        lines = lines_of(node, noisy(node, 100 * day, slow), repetitions=repetitions, **own)
         write_result(fleet.campaign(name) / "inbox", node, lines)
     assert len(ingest(fleet, name, "cluster").nodes) == len(nodes)
     return name
@@ -121,3 +124,45 @@ def test_classes_are_found_from_hardware() -> None:
 def test_nodes_of_a_rare_processor_are_not_judged() -> None:
     found = classes([{"cpu": "A"}] * 10 + [{"cpu": "C", "memory": f"{i} GiB"} for i in range(3)])
     assert [(len(c.members), c.judged) for c in found] == [(10, True), (3, False)]
+
+
+def test_a_wrong_result_that_is_not_repeated_is_named_all_the_same(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    nodes = ["a", "b", "c"]  # too few to compare
+    campaign(fleet, "check", 1, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
+    seen = look(fleet, "cluster")
+    assert seen.suspects() == ["b"]
+    again = campaign(fleet, "confirm", 2, ["b"], 5)
+    (named,) = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    assert named.node == "b" and named.wrong == ["peak: a kernel computed a wrong result (not again)"]
+    # It stays a case for a person, and is not named again.
+    campaign(fleet, "check", 3, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
+    assert look(fleet, "cluster").suspects() == []
+
+
+def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    for day in range(1, 13):
+        bad = {"m07": {"slow": 0.1}} if day >= 6 else {}
+        campaign(fleet, "check", day, OTHERS, 1, **bad)
+    seen = look(fleet, "cluster")
+    again = campaign(fleet, "confirm", 13, sorted({*seen.suspects(), *controls(seen)}), 7, m07={"slow": 0.1})
+    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    (case,) = [n for n in named if n.node == "m07"]
+    assert case.since == fleet.campaigns()[5] and case.campaign == seen.campaign
+    for day in range(14, 17):
+        assert "m07" in State.load(fleet, "cluster").open
+        campaign(fleet, "check", day, OTHERS, 1)
+        decide(fleet, "cluster", look(fleet, "cluster"), None)
+    state = State.load(fleet, "cluster")
+    assert "m07" not in state.open and [(c.node, at[:14]) for c, at in state.closed] == [("m07", "check-20261116")]
+
+
+def test_a_person_may_close_a_case(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    case = Named("n1", "blade", 0.0, [], ["wrong"], {}, "check-20261101T120000-0001", "")
+    State(open={"n1": case}).save(fleet, "cluster")
+    with pytest.raises(UsageError, match="found n2, which has no open case; allowed: n1"):
+        close_cases(fleet, "cluster", ["n1", "n2"])
+    close_cases(fleet, "cluster", ["n1"])
+    assert State.load(fleet, "cluster").open == {} and State.load(fleet, "cluster").closed[0][0] == case

@@ -38,7 +38,7 @@ class Split:
     p: float
 
 
-def splits(values: Sequence[float]) -> list[Split]:
+def splits(values: Sequence[float] | NDArray[np.float64]) -> list[Split]:
     """The changes of level of a series, in order.
 
     Args:

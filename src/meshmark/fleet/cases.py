@@ -1,0 +1,165 @@
+"""Nodes that were named, and what is remembered of them from day to day.
+
+    judgements/CLUSTER.state.json    the discoveries so far and the open cases
+
+A node that is named is an open case until it has recovered, or until a person closes the case; it is not suspected
+meanwhile. A node that computed a wrong result does not recover by itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.fleet.folder import Fleet
+from meshmark.store.files import held, read_json, write_file
+
+RECOVERED_AFTER: Final = 3  # campaigns in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Worse:
+    """A metric in which a node is worse than its class.
+
+    Attributes:
+        key: Of its point, as in the column `point` of results.
+        by: Relative difference, such as 0.05 for 5 % slower.
+        low, high: Its 95 % interval.
+        p: Of a healthy node.
+    """
+
+    key: str
+    instrument: str
+    metric: str
+    conditions: Mapping[str, Any]
+    by: float
+    low: float
+    high: float
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A node that is worse than its class.
+
+    Attributes:
+        kind: The name of its class.
+        p: That a healthy node has such fresh values.
+        metrics: The clearest first.
+        wrong: Kernels that computed wrong results.
+        differs: Facts that are not those of its class: the node's, the class's.
+        campaign: In which it was named.
+        since: The first campaign in which it was as it is now; "": it was in all that are kept.
+        well: Campaigns in a row in which it has been healthy again.
+    """
+
+    node: str
+    kind: str
+    p: float
+    metrics: list[Worse]
+    wrong: list[str]
+    differs: Mapping[str, Sequence[str]]
+    campaign: str
+    since: str
+    well: int = 0
+
+    @staticmethod
+    def of(raw: Mapping[str, Any]) -> Named:
+        """What `dataclasses.asdict` made of one.
+
+        Raises:
+            TypeError: It is not such an object.
+        """
+        return Named(**{**raw, "metrics": [Worse(**of) for of in raw["metrics"]]})
+
+
+@dataclass
+class State:
+    """What lasts from day to day.
+
+    Attributes:
+        discoveries: Of `judging.Discoveries`; None before the first day.
+        open: Cases by node.
+        closed: Earlier cases, with the campaign after which each was closed.
+        judged: Campaigns that were decided on; each is once.
+    """
+
+    discoveries: Mapping[str, Any] | None = None
+    open: dict[str, Named] = field(default_factory=dict)
+    closed: list[tuple[Named, str]] = field(default_factory=list)
+    judged: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def path(fleet: Fleet, cluster: str) -> Path:
+        return fleet.root / "judgements" / f"{cluster}.state.json"
+
+    @staticmethod
+    def load(fleet: Fleet, cluster: str) -> State:
+        """The state, which is empty at first.
+
+        Raises:
+            MeshmarkError: The file is damaged: deciding without it would forget what was decided.
+        """
+        path = State.path(fleet, cluster)
+        if not path.exists():
+            return State()
+        raw = read_json(path)
+        try:
+            cases = {node: Named.of(of) for node, of in raw["open"].items()}
+            return State(
+                raw["discoveries"], cases, [(Named.of(of), at) for of, at in raw["closed"]], list(raw["judged"])
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as why:
+            raise MeshmarkError(f"{path}: not the state of a fleet") from why
+
+    def save(self, fleet: Fleet, cluster: str) -> None:
+        write_file(State.path(fleet, cluster), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
+
+    def close(self, node: str, campaign: str) -> None:
+        """Close a case, so that the node is judged like any other."""
+        self.closed.append((self.open.pop(node), campaign))
+
+
+def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
+    """Close the cases of nodes by the decision of a person, for example after a repair.
+
+    Raises:
+        UsageError: A node has no open case.
+        MeshmarkError: Another process judges the fleet.
+    """
+    with held(State.path(fleet, cluster).parent):
+        state = State.load(fleet, cluster)
+        if unknown := [n for n in nodes if n not in state.open]:
+            allowed = ", ".join(sorted(state.open)) or "none, since no case is open"
+            raise UsageError(f"nodes: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
+        for node in nodes:
+            state.close(node, state.judged[-1] if state.judged else "")
+        state.save(fleet, cluster)
+
+
+def follow(state: State, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Note how open cases are, and close those that have recovered: that have been at most half as much worse as when
+    they were named in each of the last campaigns.
+
+    Args:
+        now: For each node that was measured, by how much its metrics are worse, by the keys of their points.
+
+    Returns:
+        Nodes whose cases were closed.
+    """
+    closed = []
+    for node, case in list(state.open.items()):
+        known = [(m, now[node][m.key]) for m in case.metrics if m.key in now.get(node, {})]
+        if case.wrong or not known:
+            continue
+        well = case.well + 1 if all(by <= m.by / 2 for m, by in known) else 0
+        state.open[node] = dataclasses.replace(case, well=well)
+        if well >= RECOVERED_AFTER:
+            state.close(node, campaign)
+            closed.append(node)
+    return closed
