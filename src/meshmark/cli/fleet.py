@@ -309,3 +309,36 @@ def close(
     names = expand(nodes)
     close_cases(fleet, load_site(fleet.site).cluster, names)
     say(f"meshmark: closed {len(names)} cases")
+
+
+@fleet_app.command("report")
+def report(
+    folder: FolderArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="page to write [FOLDER/reports/CAMPAIGN.html]", show_default=False),
+    ] = None,
+    campaign: Annotated[str, typer.Option("--campaign", help="name of a campaign, or latest")] = "latest",
+    days: Annotated[int, typer.Option("--days", help="days of history", min=1, max=3660)] = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a page with the open cases, a map of the nodes, their classes, and what changed when.
+
+    example: meshmark fleet report /shared/fleet --days 365
+    """
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.overview import overview
+    from meshmark.fleet.site import load_site
+
+    fleet = Fleet(folder.absolute())
+    until = "" if campaign == "latest" else _campaign(fleet, campaign)
+    found = overview(fleet, load_site(fleet.site), until, days)
+    if as_json:
+        print(json.dumps(found.to_json()))
+        return
+    from meshmark.report.fleet import fleet_page
+    from meshmark.store.files import write_text
+
+    page = out or fleet.root / "reports" / f"{found.seen.campaign}.html"
+    write_text(page, fleet_page(found))
+    print(page)

@@ -159,6 +159,7 @@ class Campaign:
 
     Attributes:
         begun: The first event of its journal.
+        left: Nodes that had not measured when it was last driven, and why.
     """
 
     fleet: Fleet
@@ -166,6 +167,7 @@ class Campaign:
     begun: Mapping[str, Any]
     nodes: dict[str, NodeState]
     taken: frozenset[str] = frozenset()
+    left: dict[str, str] = field(default_factory=dict)
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
     _since: dict[str, float] = field(default_factory=dict)  # names of jobs → when they were first seen running
     _count: int = 0
@@ -192,6 +194,8 @@ class Campaign:
                 for node in nodes:
                     made.nodes[node].tries += 1
                     made.nodes[node].job = str(event["job"])
+            elif event.get("event") == "end":
+                made.left = {str(node): str(why or status) for node, (status, why) in event["left"].items()}
             elif event.get("event") == "ended":
                 for node in made._live.pop(str(event.get("job")), []):
                     made.nodes[node].tries -= event.get("counts") is False
@@ -234,6 +238,8 @@ class Campaign:
                 show(progress)
                 counts = progress.counts()
                 if not counts["running"] and (not counts["waiting"] or elapsed > wait_s):
+                    left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
+                    _Journal(self.fleet.campaign(self.name)).write({"event": "end", "left": left})
                     return progress
                 pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
                 time.sleep(pause)

@@ -47,7 +47,7 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
-_CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T\d{6}-[0-9a-f]{4,8}")
+_CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
 
 def results_schema() -> pa.Schema:
@@ -110,7 +110,12 @@ class Fleet:
 
 
 def date_of(campaign: str) -> str:
-    """The date of a campaign, ISO 8601."""
+    """The date on which a campaign began, ISO 8601."""
+    return time_of(campaign)[:10]
+
+
+def time_of(campaign: str) -> str:
+    """The time at which a campaign began in UTC, ISO 8601."""
     match = _CAMPAIGN.fullmatch(campaign)
     assert match is not None
-    return "-".join(match.groups())
+    return "-".join(match.groups()[:3]) + "T" + ":".join(match.groups()[3:])

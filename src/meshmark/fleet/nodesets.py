@@ -32,3 +32,8 @@ def fold(names: Iterable[str]) -> str:
     from ClusterShell.NodeSet import NodeSet
 
     return str(NodeSet.fromlist(list(names), resolver=None))
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Names in the order of their numbers."""
+    return expand(fold(names)) if names else []

@@ -13,14 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from meshmark.describe import description
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.budget import BUDGET
-from meshmark.measure.plan import in_turns
-from meshmark.measure.probe import arguments
+from meshmark.measure.plan import make_plan
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
-from meshmark.values.grammar import seconds
 
 Kind = Literal["survey", "check"]
 FORMAT: Final = "meshmark node plan"
@@ -106,7 +102,7 @@ class NodePlan:
 
 
 def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
-    """The plan of a specification, with its steps in the order of a survey of one machine.
+    """The plan of a specification, with the steps of a survey of one machine.
 
     Args:
         limit_s: Of the whole plan; 0: what the budgets of its steps allow at worst.
@@ -114,21 +110,13 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
     Raises:
         UsageError: A step needs a launcher, which nodes do not have.
     """
-    steps: list[dict[str, Any]] = []
-    for number, repetition, options in in_turns(spec):
-        step = spec.step[number]
-        d = description(step.instrument)
-        if d.ranks:
-            raise UsageError(
-                f"{spec.name}: step[{number}]: found '{step.instrument}', which needs an MPI launcher; allowed: "
-                "instruments of one process"
-            )
-        argv = [d.name, *arguments(d, options)]
-        budget = argv[argv.index(BUDGET) + 1] if BUDGET in argv else d.parameter("budget").default
-        step_s = _SLACK * seconds(BUDGET, budget) + _START_S
-        suffix = f".r{repetition}" if step.repetitions > 1 else ""
-        steps.append({"id": f"{len(steps) + 1:02d}-{step.name or d.name}{suffix}", "argv": argv, "limit_s": step_s})
-    whole_s = limit_s or sum(step["limit_s"] for step in steps)
+    found = make_plan(spec).steps
+    if with_launcher := [step.instrument for step in found if step.ranks]:
+        raise UsageError(
+            f"{spec.name}: found '{with_launcher[0]}', which needs an MPI launcher; allowed: instruments of one process"
+        )
+    steps = [{"id": s.id, "argv": list(s.argv), "limit_s": _SLACK * s.budget_s + _START_S} for s in found]
+    whole_s = limit_s or sum(_SLACK * s.budget_s + _START_S for s in found)
     return NodePlan(spec.name, kind, alone=kind == "check", limit_s=whole_s, steps=steps)
 
 

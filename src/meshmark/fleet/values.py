@@ -82,14 +82,31 @@ def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     Raises:
         MeshmarkError: A file cannot be read.
     """
-    sources = [p.name for p in fleet.files_of("nodes", campaign, cluster)]
-    path = fleet.table("values", campaign, cluster) / f"{campaign}.parquet"
-    found = _kept(path, campaign, sources)
+    path = _path(fleet, campaign, cluster)
+    found = _kept(path, campaign, _sources(fleet, campaign, cluster))
     if found is None:
         found = _made(fleet, campaign, cluster)
         with contextlib.suppress(MeshmarkError):  # who may only read the folder makes it each time
-            write_file(path, _to_bytes(found, sources))
+            write_matrix(fleet, cluster, found)
     return found
+
+
+def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
+    """Keep the values of a campaign, as made from the results that there are now.
+
+    Raises:
+        MeshmarkError: The folder cannot be written.
+    """
+    sources = _sources(fleet, matrix.campaign, cluster)
+    write_file(_path(fleet, matrix.campaign, cluster), _to_bytes(matrix, sources))
+
+
+def _path(fleet: Fleet, campaign: str, cluster: str) -> Path:
+    return fleet.table("values", campaign, cluster) / f"{campaign}.parquet"
+
+
+def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
+    return [p.name for p in fleet.files_of("nodes", campaign, cluster)]
 
 
 def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict[str, Any]]:

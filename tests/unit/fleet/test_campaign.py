@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
 from meshmark.fleet.engines.engine import Node, Work
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.plan import node_plan
+from meshmark.measure.spec import Spec
+from meshmark.values.inputs import checked
 from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
 
 NAMES = [f"n{i}" for i in range(1, 9)]
@@ -47,9 +50,11 @@ def test_idle_nodes_measure_in_few_jobs(tmp_path: Path) -> None:
 
 def test_nodes_that_are_down_are_left_out_with_the_reason(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES, measure, n3=Node("n3", "out", "drain: bad DIMM"))
-    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    name = begun(tmp_path, engine)
+    progress = drive(tmp_path, name, engine)
     assert progress.counts() == {"waiting": 0, "running": 0, "done": 7, "failed": 0, "out": 1}
     assert progress.nodes["n3"].why == "drain: bad DIMM"
+    assert Campaign.load(Fleet(tmp_path), name).left == {"n3": "drain: bad DIMM"}
 
 
 def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
@@ -175,3 +180,9 @@ def test_a_folder_that_is_no_campaign_is_refused(tmp_path: Path) -> None:
         Campaign.load(Fleet(tmp_path), new_campaign("check"))
     with pytest.raises(UsageError, match="campaign: found"):
         Fleet(tmp_path).campaign("../../etc")
+
+
+def test_a_plan_cannot_have_instruments_that_need_a_launcher() -> None:
+    spec = checked(Spec, {"name": "pairs", "step": [{"instrument": "pingpong", "options": {"ranks": "2"}}]}, "pairs")
+    with pytest.raises((UsageError, AbsentError), match=r"pingpong|MPI"):
+        node_plan(spec, "survey")

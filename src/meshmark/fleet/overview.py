@@ -1,0 +1,134 @@
+"""A fleet as it is and as it became so, for pages and programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.cases import Named, State
+from meshmark.fleet.folder import Fleet, date_of
+from meshmark.fleet.judgements import Look, campaigns_of, look
+from meshmark.fleet.nodesets import expand, in_order
+from meshmark.fleet.site import Site
+from meshmark.fleet.trends import NewFact, Step, Trend, new_facts, steps, trends
+from meshmark.fleet.values import is_sound, node_rows
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOverview:
+    """A class of nodes.
+
+    Attributes:
+        at: Its place in `Look.classes`.
+        steps: Changes of its level.
+        facts: What changed in the configuration of most of its nodes.
+    """
+
+    at: int
+    trend: Trend
+    steps: Sequence[Step]
+    facts: Sequence[NewFact]
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A fleet.
+
+    Attributes:
+        campaigns: Those of the trends, oldest first; the last is that of `seen`.
+        open: Open cases that were named until then, those that compute wrongly first, then the newest.
+        left: Nodes of the campaign that did not measure, or whose values do not count, and why.
+        racks: Names of nodes by rack; by "" those that are in none.
+    """
+
+    cluster: str
+    seen: Look
+    campaigns: Sequence[str]
+    classes: Sequence[ClassOverview]
+    open: Sequence[Named]
+    closed: Sequence[tuple[Named, str]]
+    left: Mapping[str, str]
+    racks: Mapping[str, Sequence[str]]
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        names = self.campaigns
+        return {
+            "type": "fleet",
+            "cluster": self.cluster,
+            "campaign": self.seen.campaign,
+            "nodes": len(self.seen.panel.nodes),
+            "suspects": self.seen.suspects(),
+            "open": [dataclasses.asdict(case) for case in self.open],
+            "closed": [{**dataclasses.asdict(case), "closed": at} for case, at in self.closed],
+            "left": dict(self.left),
+            "classes": [
+                {
+                    "name": self.seen.classes[of.at].of.name,
+                    "nodes": len(of.trend.nodes),
+                    "changes": [
+                        {
+                            "key": s.point.key,
+                            "instrument": s.point.instrument,
+                            "metric": s.point.metric,
+                            "conditions": s.point.conditions,
+                            "by": s.by,
+                            "worse": s.worse,
+                            "campaign": names[s.at],
+                            "p": s.p,
+                        }
+                        for s in of.steps
+                    ],
+                    "facts": [{**dataclasses.asdict(f), "at": names[f.at]} for f in of.facts],
+                }
+                for of in self.classes
+            ],
+        }
+
+
+def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overview:
+    """Read a fleet.
+
+    Args:
+        until: The campaign to show; "": the newest.
+        days: Of history, by the dates of the campaigns.
+
+    Raises:
+        AbsentError: No campaign has results.
+        MeshmarkError: A file cannot be read.
+    """
+    cluster = site.cluster
+    seen = look(fleet, cluster, until.partition("-")[0], until)
+    first = (date.fromisoformat(date_of(seen.campaign)) - timedelta(days=days)).isoformat()
+    kind = seen.campaign.partition("-")[0]
+    names = [n for n in campaigns_of(fleet, cluster, kind, seen.campaign) if date_of(n) > first]
+    members = [[seen.panel.nodes[m] for m in one.of.members] for one in seen.classes]
+    found = zip(trends(fleet, cluster, names, members), new_facts(fleet, cluster, names, members), strict=True)
+    made = [ClassOverview(at, trend, steps(trend), facts) for at, (trend, facts) in enumerate(found)]
+    state = State.load(fleet, cluster)
+    # Named later than the campaign that is shown: not known then.
+    known = set(campaigns_of(fleet, cluster, "", seen.campaign)) | set(names)
+    cases = [case for case in state.open.values() if case.campaign in known]
+    cases.sort(key=lambda c: (bool(c.wrong), c.campaign, c.node), reverse=True)
+    return Overview(cluster, seen, names, made, cases, state.closed, _left(fleet, cluster, seen), _racks(site, seen))
+
+
+def _left(fleet: Fleet, cluster: str, seen: Look) -> dict[str, str]:
+    rows = {row["node"]: row for row in node_rows(fleet, [seen.campaign], cluster)}
+    campaign = Campaign.load(fleet, seen.campaign)
+    found = {n: campaign.left.get(n, "no result") for n in campaign.nodes if n not in rows}
+    for name, row in rows.items():
+        if not is_sound(row):
+            found[name] = row["doubt"] or row["damage"] or row["status"]
+    return dict(sorted(found.items()))
+
+
+def _racks(site: Site, seen: Look) -> dict[str, list[str]]:
+    found = {name: expand(nodes) for name, nodes in site.racks.items()}
+    placed = {node for nodes in found.values() for node in nodes}
+    rest = [node for node in in_order(seen.panel.nodes) if node not in placed]
+    return {**found, **({"": rest} if rest else {})}

@@ -1,0 +1,417 @@
+"""Lays out a fleet as a page: open cases, a map of its nodes, its classes, and what changed when."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import altair as alt
+
+from meshmark.fleet.baseline import nan_median
+from meshmark.fleet.cases import Named
+from meshmark.fleet.facts import HARDWARE
+from meshmark.fleet.folder import date_of, time_of
+from meshmark.fleet.judgements import Suspects
+from meshmark.fleet.nodesets import fold
+from meshmark.fleet.overview import ClassOverview, Overview
+from meshmark.fleet.trends import Trend
+from meshmark.fleet.values import Point
+from meshmark.report.comparison import named
+from meshmark.report.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing, natural
+from meshmark.report.html import Cell, Cells, Table, numbers
+from meshmark.values.units import NBSP, show
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float64]
+else:
+    Array = Any
+
+_TALL: Final = 24  # nodes of a rack above one another
+_WIDE: Final = 64  # nodes beside one another that are in no rack
+_LINES: Final = 12  # of a chart
+_METRICS: Final = 120  # that the map can show
+_STEP: Final = 0.1  # standard deviations in a unit of the map's data
+_MANY: Final = 200  # rows of a table
+
+# How a node is, the worst first, with the words of the legend.
+STATES: Final = {
+    "wrong": "computes wrongly",
+    "named": "worse than its class",
+    "unusual": "suspected",
+    "left": "not measured",
+    "alone": "not compared, since too few are alike",
+    "well": "as its class",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A cell of the map.
+
+    Attributes:
+        text: For its tooltip.
+        row: Of the map's data; -1: none.
+    """
+
+    name: str
+    state: str
+    text: str
+    x: int
+    y: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rack:
+    """Nodes that are drawn together; `name` is "" for those of no rack."""
+
+    name: str
+    nodes: Sequence[Node]
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A line of the open cases."""
+
+    node: str
+    rack: str
+    what: Sequence[str]
+    since: str
+    named: str
+    differs: Sequence[str]
+    wrong: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPart:
+    """A class on the page."""
+
+    name: str
+    summary: str
+    metrics: Table
+    changes: Table | None
+    chart: str
+    not_drawn: int
+
+
+def fleet_page(of: Overview) -> str:
+    """The self-contained page."""
+    drawn: dict[str, Drawn] = {}
+    parts = []
+    for n, one in enumerate(of.classes):
+        chart = _chart((), of, one)
+        if chart is not None:
+            drawn[f"class-{n}"] = chart
+        parts.append(_class_part(of, one, f"class-{n}" if chart is not None else ""))
+    racks = _racks(of)
+    return chart_page(
+        "fleet.html",
+        drawn,
+        title=f"Fleet {of.cluster}",
+        summary=_summary(of),
+        racks=racks,
+        states={k: v for k, v in STATES.items() if any(node.state == k for rack in racks for node in rack.nodes)},
+        metrics=_map_data(of),
+        cases=[_case(of, case) for case in of.open],
+        suspects=fold(set(of.seen.suspects()) - {case.node for case in of.open}),
+        closed=[(case.node, case.campaign, at) for case, at in of.closed],
+        left=_left(of),
+        classes=parts,
+    )
+
+
+def _summary(of: Overview) -> list[str]:
+    seen = of.seen
+    nodes = len(seen.panel.nodes)
+    judged = sum(len(one.of.members) for one in seen.classes if one.screening)
+    left = f", {_count(len(of.left), 'node')} left out" if of.left else ""
+    first, last = date_of(of.campaigns[0]), date_of(of.campaigns[-1])
+    return [
+        f"{seen.campaign}: {_count(nodes, 'node')} measured, {judged:,} compared with others of their class{left}.",
+        f"{_count(len(of.open), 'open case')}. {_count(len(of.campaigns), 'campaign')} from {first} to {last}.",
+    ]
+
+
+def _count(n: int, word: str) -> str:
+    return f"{n:,} {word}{'s' * (n != 1)}"
+
+
+# ------------------------------------------------------------------ the map
+
+
+def _racks(of: Overview) -> list[Rack]:
+    """Every node of the campaign, in its rack or among the others."""
+    open_cases = {case.node: case for case in of.open}
+    suspects = set(of.seen.suspects())
+    judged = {of.seen.panel.nodes[m] for one in of.seen.classes if one.screening for m in one.of.members}
+    row_of = {name: i for i, name in enumerate(of.seen.panel.nodes)}
+
+    def node(name: str, x: int, y: int) -> Node:
+        case = open_cases.get(name)
+        if case is not None:
+            state, text = ("wrong" if case.wrong else "named"), "; ".join(_what(of, case))
+        elif name in of.left:
+            state, text = "left", of.left[name]
+        elif name in of.seen.wrong:
+            state, text = "wrong", "; ".join(of.seen.wrong[name])
+        elif name in suspects:
+            state, text = "unusual", STATES["unusual"]
+        elif name not in row_of:
+            state, text = "left", STATES["left"]
+        else:
+            state = "well" if name in judged else "alone"
+            text = STATES[state]
+        return Node(name, state, text, x, y, row_of.get(name, -1))
+
+    made = []
+    for rack, names in of.racks.items():
+        if rack:  # from the bottom to the top of a rack, column by column
+            rows = math.ceil(len(names) / math.ceil(len(names) / _TALL))
+            places = [(i // rows, rows - 1 - i % rows) for i in range(len(names))]
+        else:
+            places = [(i % _WIDE, i // _WIDE) for i in range(len(names))]
+        nodes = [node(name, x, y) for name, (x, y) in zip(names, places, strict=True)]
+        made.append(Rack(rack, nodes, 1 + max(x for x, _ in places), 1 + max(y for _, y in places)))
+    return made
+
+
+def _map_data(of: Overview) -> list[dict[str, Any]]:
+    """For each metric the deviation of each node from its class, in tenths of the standard deviation of the class, as
+    signed bytes, higher is worse; -128: not measured."""
+    import numpy as np
+
+    panel = of.seen.panel
+    own = np.full((len(panel.nodes), len(panel.points)), np.nan)
+    now = [k for k, campaign in enumerate(panel.of) if campaign == of.seen.campaign]
+    for one in of.seen.classes:
+        if one.screening is not None:
+            base = one.screening.baseline
+            values = nan_median(panel.values[one.of.members][:, now][:, :, one.points], axis=1)
+            own[np.ix_(one.of.members, one.points)] = (values - base.centre) / base.scale
+    coded = np.where(np.isnan(own), -128, np.clip(np.round(np.nan_to_num(own) / _STEP), -127, 127)).astype(np.int8)
+    order = sorted(range(len(panel.points)), key=lambda k: natural(_title(panel.points[k], panel.points)))
+    return [
+        {
+            "name": _title(panel.points[k], panel.points),
+            "data": base64.b64encode(np.ascontiguousarray(coded[:, k]).tobytes()).decode(),
+        }
+        for k in order[:_METRICS]
+        if (coded[:, k] != -128).any()
+    ]
+
+
+# ------------------------------------------------------------------ cases
+
+
+def _what(of: Overview, case: Named) -> list[str]:
+    points = of.seen.panel.points
+    known = {p.key: p for p in points}
+    worst = []
+    for m in case.metrics[:3]:
+        where = _conditions(_varying(known[m.key], points) if m.key in known else m.conditions)
+        text = f"{100 * m.by:.1f}{NBSP}% worse ({100 * m.low:.1f} – {100 * m.high:.1f})"
+        worst.append(f"{_metric(m.instrument, m.metric)}{', ' * bool(where)}{where}: {text}")
+    more = len(case.metrics) - len(worst)
+    return [*case.wrong, *worst, *([f"and {_count(more, 'more metric')}"] if more else [])]
+
+
+def _case(of: Overview, case: Named) -> Case:
+    rack = next((name for name, nodes in of.racks.items() if name and case.node in nodes), "")
+    return Case(
+        node=case.node,
+        rack=rack,
+        what=_what(of, case),
+        since=date_of(case.since) if case.since else "always",
+        named=date_of(case.campaign),
+        differs=[f"{fact}: {own} (class: {usual})" for fact, (own, usual) in case.differs.items()],
+        wrong=bool(case.wrong),
+    )
+
+
+def _left(of: Overview) -> Table | None:
+    """Nodes by the reason why they have no result."""
+    reasons: dict[str, list[str]] = {}
+    for node, why in of.left.items():
+        reasons.setdefault(why, []).append(node)
+    if not reasons:
+        return None
+    rows: list[Cells] = [
+        [why, Cell(str(len(nodes)), number=True), fold(nodes)]
+        for why, nodes in sorted(reasons.items(), key=lambda item: -len(item[1]))
+    ]
+    return Table(["reason", "nodes", "which"], rows[:_MANY], numbers={1}, wrap=True)
+
+
+# ------------------------------------------------------------------ classes
+
+
+def _class_part(of: Overview, one: ClassOverview, chart: str) -> ClassPart:
+    suspects = of.seen.classes[one.at]
+    facts = [f"{k.replace('_', ' ')} {v}" for k, v in suspects.of.common.items() if k not in HARDWARE]
+    common = "; ".join(facts) or "nothing recorded"
+    judged = "" if suspects.screening else "; too few to compare"
+    summary = f"{_count(len(suspects.of.members), 'node')}{judged}. Most have: {common}."
+    changes = _changes(of, one)
+    drawn = _drawn_points(one.trend, one)
+    return ClassPart(
+        suspects.of.name,
+        summary,
+        _metrics(of, suspects),
+        changes,
+        chart,
+        max(0, len({s.point.key for s in one.steps}) - len(drawn)),
+    )
+
+
+def _metrics(of: Overview, suspects: Suspects) -> Table:
+    """Each metric of a class with its middle, its spread and its worst node."""
+    import numpy as np
+
+    panel = of.seen.panel
+    now = [k for k, campaign in enumerate(panel.of) if campaign == of.seen.campaign]
+    values = panel.values[suspects.of.members][:, now]
+    rows: list[Cells] = []
+    for k in sorted(suspects.points, key=lambda k: natural(_title(panel.points[k], panel.points))):
+        point = panel.points[k]
+        of_nodes = nan_median(values[:, :, k], axis=1)
+        known = np.flatnonzero(~np.isnan(of_nodes))
+        if not len(known):
+            continue
+        centre = float(np.median(of_nodes[known]))
+        quarter, three = np.quantile(of_nodes[known], (0.25, 0.75))
+        worst = int(known[np.argmax(of_nodes[known])])
+        rows.append(
+            [
+                _metric(point.instrument, point.metric),
+                _conditions(_varying(point, panel.points)) or "–",
+                *numbers(
+                    str(len(known)),
+                    show(math.exp(centre * point.sign), point.unit),
+                    f"±{50 * float(three - quarter):.2g}{NBSP}%",
+                    f"{100 * math.expm1(float(of_nodes[worst]) - centre):.1f}{NBSP}%",
+                ),
+                panel.nodes[suspects.of.members[worst]],
+            ]
+        )
+    return Table(
+        ["metric", "point", "nodes", "median", "middle half", "worst is worse by", "which is"],
+        rows,
+        numbers={2, 3, 4, 5},
+    )
+
+
+def _changes(of: Overview, one: ClassOverview) -> Table | None:
+    """What changed in a class, newest first: levels of its metrics and facts of its nodes."""
+    found: list[tuple[int, Cells]] = [
+        (
+            s.at,
+            [
+                _title(s.point, one.trend.points),
+                f"{100 * s.by:+.1f}{NBSP}%".replace("-", "−"),
+                "worse" if s.worse else "better",
+            ],
+        )
+        for s in one.steps
+    ]
+    found += [
+        (f.at, [f.fact.replace("_", " "), f"{f.before} → {f.after}", f"{f.nodes} of {_count(f.of, 'node')}"])
+        for f in one.facts
+    ]
+    if not found:
+        return None
+    found.sort(key=lambda item: -item[0])
+    rows = [[date_of(of.campaigns[at]), *cells] for at, cells in found[:_MANY]]
+    return Table(["since", "what", "change", ""], rows, wrap=True)
+
+
+def _signed(by: float) -> str:
+    return f"{100 * by:+.1f}{NBSP}%".replace("-", "−")
+
+
+@drawing
+def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMixin | None:
+    """The middle of the class over time relative to its first value, for metrics that changed, and for one metric of
+    each instrument otherwise; a rule where a fact of its nodes changed."""
+    if len(of.campaigns) < 2 or not one.trend.points:
+        return None
+    rows: list[Row] = []
+    points = _drawn_points(one.trend, one)
+    for k in points:
+        point, centre, spread = one.trend.points[k], one.trend.centre[:, k], one.trend.spread[:, k]
+        first = next((float(v) for v in centre if not math.isnan(v)), math.nan)
+        for at, (value, around) in enumerate(zip(centre, spread, strict=True)):
+            if not math.isnan(value):
+                relative = 100 * (float(value) / first - 1)
+                rows.append(
+                    {
+                        "at": time_of(of.campaigns[at]),
+                        "metric": _title(point, one.trend.points),
+                        "value": round(relative, 3),
+                        "low": round(relative - 100 * float(around), 3),
+                        "high": round(relative + 100 * float(around), 3),
+                        "text": show(float(value), point.unit),
+                    }
+                )
+    if not rows:
+        return None
+    marks = [{"at": time_of(of.campaigns[f.at]), "text": f"{f.fact.replace('_', ' ')} {f.after}"} for f in one.facts]
+    names = list(dict.fromkeys(r["metric"] for r in rows))
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
+    scale = alt.Scale(domain=names, range=colours(len(names)))
+    colour = alt.Color("metric:N", title=None, scale=scale, legend=legend)
+    base = chart_of(rows).encode(x=alt.X("at:T", title=None), color=colour)
+    y = alt.Y("value:Q", title="change since the beginning (%)")
+    tips = [
+        alt.Tooltip(f"{k}:N", title=title) for k, title in (("at", "day"), ("metric", "metric"), ("text", "median"))
+    ]
+    rule = chart_of(marks).encode(x=alt.X("at:T"))
+    return alt.layer(
+        base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q", title="change since the beginning (%)"), y2="high:Q"),
+        base.mark_line(strokeWidth=1.8, point=alt.OverlayMarkDef(size=16)).encode(y=y, tooltip=tips),
+        rule.mark_rule(strokeDash=[4, 4], opacity=0.8).encode(tooltip=[alt.Tooltip("text:N", title="changed")]),
+        rule.mark_text(align="left", baseline="top", dx=4, fontSize=11, opacity=0.8).encode(
+            y=alt.value(2), text="text:N"
+        ),
+    )
+
+
+_TIPS: Final = {"at": "start (UTC)", "metric": "metric", "text": "median"}
+
+
+def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
+    """Indices of the points of a chart."""
+    changed = list(dict.fromkeys(s.point.key for s in sorted(one.steps, key=lambda s: -abs(s.by))))
+    keys = changed or [
+        next(p.key for p in trend.points if p.instrument == i) for i in {p.instrument: 0 for p in trend.points}
+    ]
+    at = {p.key: k for k, p in enumerate(trend.points)}
+    return [at[key] for key in keys[:_LINES]]
+
+
+def _title(point: Point, points: Sequence[Point]) -> str:
+    """A metric at a point in words, such as `bandwidth net, 16 KiB`."""
+    where = _conditions(_varying(point, points))
+    return _metric(point.instrument, point.metric) + (f", {where}" if where else "")
+
+
+def _metric(instrument: str, metric: str) -> str:
+    return named(instrument, metric).replace("_", " ")
+
+
+def _varying(point: Point, points: Sequence[Point]) -> dict[str, Any]:
+    """The conditions that tell a point from others of its metric."""
+    own = point.conditions
+    alike = [p.conditions for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]
+    return {k: v for k, v in own.items() if any(of.get(k) != v for of in alike)}
+
+
+def _conditions(found: Mapping[str, Any]) -> str:
+    return ", ".join(condition_text(k, v) for k, v in found.items())

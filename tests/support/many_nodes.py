@@ -1,0 +1,127 @@
+"""Fleets of any size, written as the tables that ingestion leaves, for views and for measurements of speed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from meshmark.fleet.campaign import Wanted, begin
+from meshmark.fleet.cases import Named, State, Worse
+from meshmark.fleet.folder import Fleet, nodes_schema
+from meshmark.fleet.values import Matrix, Point, write_matrix
+from support.made_fleet import PLAN, MadeEngine
+
+Array = NDArray[np.float64]
+FACTS = {
+    "product": "Maker Blade",
+    "cpu": "Model A",
+    "memory": "256 GiB",
+    "dimms": "16 × 16 GiB DDR5 4800 MT/s",
+    "firmware": "Maker 1.0 2026-01-01",
+    "kernel": "6.1.0-30",
+    "microcode": "0x10",
+    "governor": "performance",
+}
+
+
+def points(count: int) -> list[Point]:
+    """Metrics at points: bandwidths of many footprints and latencies, half of each."""
+    made = []
+    for i in range(count):
+        name, metric, unit, better = (
+            ("bandwidth", "bandwidth_net", "B/s", "higher") if i % 2 else ("latency", "latency", "s", "lower")
+        )
+        conditions = {"footprint_bytes": 1 << (14 + i // 2)} if i < 40 else {"from_cpu": i}
+        made.append(Point(json.dumps([name, metric, conditions]), name, metric, unit, better))
+    return made
+
+
+@dataclass
+class ManyNodes:
+    """A fleet whose nodes differ by 0.5 %, with noise of 0.5 %, and with faults.
+
+    Attributes:
+        slow: By node, from which day on it is slower, by how much, and in how many points.
+        facts: By day, what is different from then on.
+        levels: By day and point, factors of the values of all nodes from then on.
+    """
+
+    fleet: Fleet
+    nodes: Sequence[str]
+    points: Sequence[Point]
+    slow: Mapping[str, tuple[int, float, int]] = field(default_factory=dict)
+    facts: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    levels: Mapping[int, Mapping[int, float]] = field(default_factory=dict)
+    cluster: str = "cluster"
+
+    def write(self, days: int, last: datetime = datetime(2026, 11, 26, 6, tzinfo=UTC)) -> list[str]:
+        """A campaign a day. Returns their names."""
+        dice = np.random.default_rng(1)
+        shape = len(self.points), len(self.nodes)
+        own = dice.normal(0, 0.005, shape)
+        base = np.where([p.better == "higher" for p in self.points], 1e11, 1e-7)[:, None]
+        sign = np.array([p.sign for p in self.points])[:, None]
+        names = []
+        facts = dict(FACTS)
+        level = np.ones((len(self.points), 1))
+        for day in range(days):
+            at = last - timedelta(days=days - 1 - day)
+            name = f"check-{at:%Y%m%dT%H%M%S}-{day:04x}"
+            facts |= self.facts.get(day, {})
+            for point, factor in self.levels.get(day, {}).items():
+                level[point] *= factor
+            away = own + dice.standard_t(5, shape) * 0.004
+            for node, (since, by, count) in self.slow.items():
+                if day >= since:
+                    away[:count, self.nodes.index(node)] += by
+            values = base * level * np.exp(sign * away)
+            self._write_nodes(name, at, facts)
+            rows = list(self.points), [1] * shape[0], values.astype(np.float32)
+            write_matrix(self.fleet, self.cluster, Matrix(name, list(self.nodes), *rows))
+            engine = MadeEngine.of(self.nodes, lambda *_: None)
+            begin(self.fleet, name, PLAN, engine, Wanted(), {"cluster": self.cluster, "beside": False})
+            names.append(name)
+        return names
+
+    def _write_nodes(self, name: str, at: datetime, facts: Mapping[str, str]) -> None:
+        n = len(self.nodes)
+        text = json.dumps(facts)
+        columns: dict[str, pa.Array] = {
+            "cluster": pa.array([self.cluster] * n),
+            "campaign": pa.array([name] * n),
+            "node": pa.array(self.nodes),
+            "attempt": pa.array([f"{name} {i}" for i in range(n)]),
+            "started": pa.array([at.isoformat()] * n),
+            "status": pa.array(["ok"] * n),
+            "damage": pa.array([""] * n),
+            "doubt": pa.array([""] * n),
+            "facts": pa.array([text] * n),
+            "wrong": pa.array([[] for _ in range(n)], pa.list_(pa.string())),
+        }
+        schema = nodes_schema()
+        table = pa.table({f.name: columns.get(f.name, pa.nulls(n, f.type)) for f in schema}, schema=schema)
+        path = self.fleet.table("nodes", name, self.cluster) / f"{name}-0.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, path, compression="zstd")
+
+
+def fleet_with_cases(fleet: Fleet, nodes: Sequence[str], of: Sequence[Point]) -> list[str]:
+    """Twenty days of a fleet that got another kernel on the ninth, with two open cases and a closed one."""
+    facts, levels = {8: {"kernel": "6.1.0-31"}}, {8: {1: 0.96}}
+    names = ManyNodes(fleet, nodes, of, slow={nodes[6]: (10, 0.08, 3)}, facts=facts, levels=levels).write(20)
+    p = of[0]
+    worse = Worse(p.key, p.instrument, p.metric, p.conditions, 0.083, 0.06, 0.11, 1e-9)
+    differs = {"kernel": ("6.1.0-29", "6.1.0-31")}
+    slow = Named(nodes[6], "Maker", 1e-8, [worse], [], differs, names[-2], names[10])
+    wrong = ["dgemm: a kernel computed a wrong result"]
+    bad = Named(nodes[8], "Maker", 0.0, [], wrong, {}, names[-1], names[-1])
+    gone = Named(nodes[10], "Maker", 1e-8, [worse], [], {}, names[3], names[2])
+    State(open={slow.node: slow, bad.node: bad}, closed=[(gone, names[9])]).save(fleet, "cluster")
+    return names

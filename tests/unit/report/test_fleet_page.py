@@ -1,0 +1,89 @@
+"""The page of a fleet and its overview."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.overview import Overview, overview
+from meshmark.fleet.site import Site
+from meshmark.report.fleet import fleet_page
+from support.many_nodes import ManyNodes, fleet_with_cases, points
+
+NODES = [f"n{i:02d}" for i in range(1, 41)]
+POINTS = points(6)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fleet, list[str]]:
+    fleet = Fleet(tmp_path_factory.mktemp("fleet"))
+    return fleet, fleet_with_cases(fleet, NODES, POINTS)
+
+
+def seen(made: tuple[Fleet, list[str]], **more: int) -> Overview:
+    return overview(made[0], Site(racks={"r1": "n[01-30]"}), **more)
+
+
+def test_an_overview_finds_what_changed_and_when(made: tuple[Fleet, list[str]]) -> None:
+    of = seen(made)
+    (one,) = of.classes
+    assert [(s.point.key, s.worse, s.at) for s in one.steps] == [(POINTS[1].key, True, 8)]
+    assert one.steps[0].by == pytest.approx(-0.04, abs=0.005)
+    (fact,) = one.facts
+    assert (fact.fact, fact.before, fact.after, fact.at, fact.nodes) == ("kernel", "6.1.0-30", "6.1.0-31", 8, 40)
+    assert [case.node for case in of.open] == ["n09", "n07"] and of.left == {}
+    assert list(of.racks) == ["r1", ""] and of.racks[""] == NODES[30:]
+
+
+def test_history_is_as_long_as_asked_for(made: tuple[Fleet, list[str]]) -> None:
+    of = seen(made, days=5)
+    assert list(of.campaigns) == made[1][-5:]
+    assert of.classes[0].trend.centre.shape == (5, 6) and not of.classes[0].steps
+
+
+def test_an_earlier_campaign_is_shown_as_it_was(made: tuple[Fleet, list[str]]) -> None:
+    of = overview(made[0], Site(), made[1][-2])
+    assert of.seen.campaign == made[1][-2]
+    assert [case.node for case in of.open] == ["n07"]
+
+
+def test_the_page_names_cases_suspects_and_changes(made: tuple[Fleet, list[str]]) -> None:
+    of = seen(made)
+    page = fleet_page(of)
+    for text in (
+        "40 nodes measured, 40 compared",
+        "2 open cases",
+        "dgemm: a kernel computed a wrong result",
+        "latency, 16\u00a0KiB: 8.3\u00a0% worse (6.0 – 11.0)",
+        "kernel: 6.1.0-29 (class: 6.1.0-31)",
+        "6.1.0-30 → 6.1.0-31",
+        "1 closed case<",
+    ):
+        assert text in page, text
+    cells = re.findall(r'<rect class="m-(\w+)" [^>]*data-n="(\w+)"', page)
+    assert sorted(name for _, name in cells) == NODES
+    assert ("named", "n07") in cells and ("wrong", "n09") in cells
+
+
+def test_the_map_has_the_deviation_of_every_node(made: tuple[Fleet, list[str]]) -> None:
+    page = fleet_page(seen(made))
+    found = re.search(r'<script id="map-data" type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    metrics = json.loads(found[1])
+    assert len(metrics) == 6
+    (own,) = [m for m in metrics if m["name"] == "latency, 16\u00a0KiB"]
+    values = np.frombuffer(base64.b64decode(own["data"]), np.int8)
+    assert len(values) == 40 and int(values.argmax()) == NODES.index("n07") and values.max() > 50
+
+
+def test_a_fleet_of_one_campaign_has_a_page(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    ManyNodes(fleet, ["a", "b", "c"], POINTS).write(1)
+    page = fleet_page(overview(fleet, Site()))
+    assert "too few to compare" in page and "No node is named" in page
