@@ -14,19 +14,25 @@ std::string number(double value) {
   return text;
 }
 
-bool applies(const Limit& limit, const std::string& metric, const json& conditions) {
-  if (limit.metric != metric) return false;
+bool applies(const Limit& limit, const json& result) {
+  if (limit.instrument != result.value("instrument", "") || limit.metric != result.value("metric", "")) return false;
+  const json& conditions = result["conditions"];
   return std::all_of(limit.conditions.items().begin(), limit.conditions.items().end(), [&](const auto& wanted) {
     const auto found = conditions.find(wanted.key());
     return found != conditions.end() && *found == wanted.value();
   });
 }
 
-std::string named(const json& result, const Limit* limit) {
-  std::string text = result.value("metric", "");
-  if (limit != nullptr)
-    for (const auto& [key, value] : limit->conditions.items())
-      text += " " + key + "=" + (value.is_string() ? shown(value.get<std::string>()) : value.dump());
+std::string named(const json& result) {
+  const std::string instrument = result.value("instrument", ""), metric = result.value("metric", "");
+  return metric.starts_with(instrument) ? metric : instrument + " " + metric;
+}
+
+std::string conditions_of(const Limit& limit) {
+  std::string text;
+  for (const auto& [key, value] : limit.conditions.items())
+    text +=
+        (text.empty() ? "" : " ") + key + "=" + (value.is_string() ? shown(value.get<std::string>()) : value.dump());
   return text;
 }
 
@@ -38,16 +44,18 @@ void LimitCheck::see(std::string_view line) {
   if (!result.is_object() || !result.contains("conditions")) return;
   const json flags = result.value("flags", json::array());
   if (std::find(flags.begin(), flags.end(), "unverified") != flags.end())
-    problems_.push_back(named(result, nullptr) + ": a kernel computed a wrong result");
+    problems_.push_back(named(result) + ": a kernel computed a wrong result");
+  if (!flags.empty()) return;  // a disturbed result says nothing about the node
   const double value = result.value("value", 0.0);
-  const std::string metric = result.value("metric", "");
   for (const Limit& limit : limits_) {
-    if (!applies(limit, metric, result["conditions"])) continue;
+    if (!applies(limit, result)) continue;
     ++compared_;
     if (value >= limit.low && value <= limit.high) continue;
     const bool below = value < limit.low;
-    problems_.push_back(named(result, &limit) + ": " + number(value) + " " + result.value("unit", "") + ", " +
-                        (below ? "below " : "above ") + number(below ? limit.low : limit.high) + " of its class");
+    // Readers may cut the line: what matters most is first.
+    problems_.push_back(named(result) + ": " + number(value) + " " + result.value("unit", "") + ", " +
+                        (below ? "below " : "above ") + number(below ? limit.low : limit.high) + " (" +
+                        conditions_of(limit) + ")");
   }
 }
 

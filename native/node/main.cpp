@@ -114,7 +114,8 @@ int report_health(const LimitCheck& check, const std::string& hash) {
   if (const auto& found = check.problems(); !found.empty())
     return print_health(Health::problem,
                         found[0] + (found.size() > 1 ? "; and " + std::to_string(found.size() - 1) + " more" : ""));
-  if (check.compared() == 0) return print_health(Health::unknown, "the plan has no limits for hardware " + hash);
+  if (check.compared() == 0)
+    return print_health(Health::unknown, "no result without a flag has a limit for hardware " + hash);
   return print_health(Health::healthy, std::to_string(check.compared()) + " results are within their limits");
 }
 

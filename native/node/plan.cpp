@@ -38,8 +38,8 @@ Limit read_limit(const json& raw, const std::string& where) {
   if (!raw.is_object()) throw Failure(where + ": not an object");
   const Fields f{raw, where};
   constexpr double kMax = std::numeric_limits<double>::max();
-  Limit limit{f.text("metric"), f.at("conditions"), f.has("low") ? f.real("low", -kMax, kMax) : -kMax,
-              f.has("high") ? f.real("high", -kMax, kMax) : kMax};
+  Limit limit{f.text("instrument"), f.text("metric"), f.at("conditions"),
+              f.has("low") ? f.real("low", -kMax, kMax) : -kMax, f.has("high") ? f.real("high", -kMax, kMax) : kMax};
   if (!limit.conditions.is_object()) f.refuse("conditions", limit.conditions, "an object");
   return limit;
 }

@@ -16,7 +16,7 @@ struct Step {
 
 /// Results outside of these limits are a problem of the node.
 struct Limit {
-  std::string metric;
+  std::string instrument, metric;
   json conditions;  ///< of the results that it applies to: those that have all of these
   double low = 0, high = 0;
 };

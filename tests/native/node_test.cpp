@@ -20,7 +20,7 @@ namespace {
 constexpr const char* kPlan =
     R"({"format": "meshmark node plan", "version": 1, "id": "ab", "kind": "check", "alone": true, "limit_s": 30,
         "files": ["proc/version"], "steps": [{"id": "01-clock", "argv": ["clock", "--budget", "1s"], "limit_s": 8}],
-        "limits": {"cafe": [{"metric": "flop_rate", "conditions": {"threads": 2}, "low": 1e9}]}})";
+        "limits": {"cafe": [{"instrument": "peak", "metric": "flop_rate", "conditions": {"threads": 2}, "low": 1e9}]}})";
 
 std::string unpacked(const std::string& path) {
   const gzFile file = gzopen(path.c_str(), "rb");
@@ -114,14 +114,16 @@ TEST(NodeFiles, AreRecordedByteForByteAndNothingElseIs) {
 }
 
 TEST(NodeLimits, NameResultsOutsideOfThemAndWrongResults) {
-  const std::vector<Limit> limits{{"flop_rate", {{"threads", 2}}, 1e9, 1e12}};
+  const std::vector<Limit> limits{{"peak", "flop_rate", {{"threads", 2}}, 1e9, 1e12}};
   LimitCheck check(limits);
   const auto result = [](double value, int threads, const char* flags) {
-    return R"({"type":"result","metric":"flop_rate","unit":"flop/s","value":)" + std::to_string(value) +
-           R"(,"conditions":{"threads":)" + std::to_string(threads) + R"(},"flags":[)" + flags + "]}";
+    return R"({"type":"result","instrument":"peak","metric":"flop_rate","unit":"flop/s","value":)" +
+           std::to_string(value) + R"(,"conditions":{"threads":)" + std::to_string(threads) + R"(},"flags":[)" + flags +
+           "]}";
   };
   check.see(result(2e9, 2, ""));
-  check.see(result(1e3, 1, ""));  // no limit applies
+  check.see(result(1e3, 1, ""));             // no limit applies
+  check.see(result(1e3, 2, R"("stolen")"));  // disturbed
   check.see(R"({"type":"point"})");
   check.see("no JSON");
   EXPECT_EQ(check.compared(), 1U);
@@ -129,8 +131,8 @@ TEST(NodeLimits, NameResultsOutsideOfThemAndWrongResults) {
   check.see(result(5e8, 2, ""));
   check.see(result(2e9, 2, R"("unverified")"));
   ASSERT_EQ(check.problems().size(), 2U);
-  EXPECT_EQ(check.problems()[0], "flop_rate threads=2: 5e+08 flop/s, below 1e+09 of its class");
-  EXPECT_EQ(check.problems()[1], "flop_rate: a kernel computed a wrong result");
+  EXPECT_EQ(check.problems()[0], "peak flop_rate: 5e+08 flop/s, below 1e+09 (threads=2)");
+  EXPECT_EQ(check.problems()[1], "peak flop_rate: a kernel computed a wrong result");
 }
 
 class NodeStep : public testing::Test {

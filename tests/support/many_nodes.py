@@ -19,6 +19,7 @@ from meshmark.fleet.values import Matrix, Point, write_matrix
 from support.made_fleet import PLAN, MadeEngine
 
 Array = NDArray[np.float64]
+HASH = "0123abcd4567"
 FACTS = {
     "product": "Maker Blade",
     "cpu": "Model A",
@@ -98,6 +99,7 @@ class ManyNodes:
             "campaign": pa.array([name] * n),
             "node": pa.array(self.nodes),
             "attempt": pa.array([f"{name} {i}" for i in range(n)]),
+            "hash": pa.array([HASH] * n),
             "started": pa.array([at.isoformat()] * n),
             "status": pa.array(["ok"] * n),
             "damage": pa.array([""] * n),

@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,9 +80,10 @@ def _end_with_parent() -> None:
 def _stop(running: list[subprocess.Popen[bytes]]) -> None:
     for process in reversed(running):
         process.terminate()
+    end = time.monotonic() + 5  # a daemon that has lost another one waits for it
     for process in running:
         try:
-            process.wait(timeout=20)
+            process.wait(timeout=max(0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meshmark.fleet.cases import Named
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.ingest import Ingested
+    from meshmark.fleet.policy import Drained
 
 fleet_app = typer.Typer(no_args_is_help=True)
 FolderArgument = Annotated[
@@ -245,13 +246,16 @@ def judge(
 
     example: meshmark fleet judge /shared/fleet
     """
+    from meshmark.fleet.cases import State
     from meshmark.fleet.confirm import confirm_suspects
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.judgements import decide, look, summary
+    from meshmark.fleet.policy import drain_cases, load_policy
     from meshmark.fleet.site import engine_of, load_site
 
     fleet = Fleet(folder.absolute())
     site = load_site(fleet.site)
+    policy, drained = load_policy(fleet), None
     seen = look(fleet, site.cluster)
     for one in seen.classes:
         if one.screening is None:
@@ -266,14 +270,17 @@ def judge(
             with interruptible(f"meshmark fleet judge {folder} --resume"):
                 fresh = confirm_suspects(fleet, site, engine_of(site, engine), seen, _runner(fleet), show, resume)
         named = decide(fleet, site.cluster, seen, fresh)
+        drained = drain_cases(fleet, policy, engine_of(site, engine), State.load(fleet, site.cluster).open)
     if as_json:
-        print(json.dumps(summary(seen, named)))
+        print(json.dumps({**summary(seen, named), "drained": drained.done if drained else {}}))
         return
     if not confirm:
         print_rows([{"suspect": name} for name in suspects], as_json=False)
         return
     for node in named:
         _print_named(node)
+    if drained:
+        _say_drained(drained)
     say(f"meshmark: {len(named)} nodes are worse than their class")
 
 
@@ -287,6 +294,15 @@ def _print_named(node: Named) -> None:
         print(f"  since {node.since}" if node.since else "  in all campaigns that are kept")
     for fact, (own, usual) in node.differs.items():
         print(f"  {fact}: {own}; its class has {usual}")
+
+
+def _say_drained(drained: Drained) -> None:
+    for node, why in drained.done.items():
+        say(f"meshmark: drained {node}: {why}")
+    for node, why in drained.failed.items():
+        say(f"warning: {node} could not be drained: {why}")
+    if drained.beyond:
+        say(f"warning: not drained, since policy.toml allows no more: {', '.join(drained.beyond)}")
 
 
 @fleet_app.command("close")
@@ -342,3 +358,28 @@ def report(
     page = out or fleet.root / "reports" / f"{found.seen.campaign}.html"
     write_text(page, fleet_page(found))
     print(page)
+
+
+@fleet_app.command("limits")
+def limits(
+    folder: FolderArgument,
+    out: Annotated[Path, typer.Option("--output", "-o", help="plan to write (JSON)", show_default=False)],
+) -> None:
+    """Write a plan with which nodes check their own health, by limits far from what nodes of their class measure.
+
+    With it, `meshmark-node PLAN --out DIR --health` prints one line and ends with status 0 (healthy), 1 (a problem) or
+    2 (unknown).
+
+    example: meshmark fleet limits /shared/fleet -o health.json
+    """
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.judgements import look
+    from meshmark.fleet.limits import with_limits
+    from meshmark.fleet.site import load_site
+    from meshmark.store.files import write_file
+
+    fleet = Fleet(folder.absolute())
+    cluster = load_site(fleet.site).cluster
+    plan = with_limits(fleet, cluster, look(fleet, cluster))
+    write_file(out, plan.to_bytes())
+    say(f"meshmark: {out}: limits for {len(plan.limits)} kinds of hardware")

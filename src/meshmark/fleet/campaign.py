@@ -6,7 +6,6 @@ killed therefore continues where it was, and measures nothing twice.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import secrets
@@ -19,12 +18,13 @@ from typing import Any, Final, Literal
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
 from meshmark.fleet.plan import NodePlan
 from meshmark.fleet.results import SUFFIX
-from meshmark.store.files import held, sync_folder, write_file
-from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.files import held, write_file
 
+JOURNAL: Final = "journal.jsonl"
 Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
 GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
@@ -107,7 +107,7 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Engine, wanted: Wante
     write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes())
     for sub in ("inbox", "logs"):
         (folder / sub).mkdir(parents=True, exist_ok=True)
-    _Journal(folder).write(
+    Journal(folder / JOURNAL).write(
         {
             "event": "begin",
             "plan": plan.id,
@@ -119,38 +119,6 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Engine, wanted: Wante
             **settings,
         }
     )
-
-
-class _Journal:
-    """Events of a campaign, one line each, on disk before they count."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "journal.jsonl"
-
-    def write(self, event: Mapping[str, Any]) -> None:
-        line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}) + "\n"
-        try:
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(handle, line.encode())
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            sync_folder(self.path.parent)
-        except OSError as why:
-            raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
-
-    def read(self) -> list[dict[str, Any]]:
-        cut_torn_end(self.path)
-        found = []
-        for raw in whole_lines(self.path):
-            try:
-                event = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                found.append(event)
-        return found
 
 
 @dataclass
@@ -182,7 +150,7 @@ class Campaign:
         Raises:
             MeshmarkError: There is no such campaign.
         """
-        events = _Journal(fleet.campaign(name)).read()
+        events = Journal(fleet.campaign(name) / JOURNAL).read()
         if not events or events[0].get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
         made = Campaign(fleet, name, events[0], {n: NodeState() for n in expand(events[0]["nodes"])}, frozenset(taken))
@@ -200,6 +168,9 @@ class Campaign:
                 for node in made._live.pop(str(event.get("job")), []):
                     made.nodes[node].tries -= event.get("counts") is False
         return made
+
+    def _journal(self) -> Journal:
+        return Journal(self.fleet.campaign(self.name) / JOURNAL)
 
     # -------------------------------------------------------------- driving
 
@@ -239,7 +210,7 @@ class Campaign:
                 counts = progress.counts()
                 if not counts["running"] and (not counts["waiting"] or elapsed > wait_s):
                     left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
-                    _Journal(self.fleet.campaign(self.name)).write({"event": "end", "left": left})
+                    self._journal().write({"event": "end", "left": left})
                     return progress
                 pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
                 time.sleep(pause)
@@ -277,7 +248,7 @@ class Campaign:
     def _end(self, job: str, finished: frozenset[str]) -> None:
         """A job does not exist any more: those of its nodes without a file have failed in it."""
         nodes = self._live.pop(job)
-        _Journal(self.fleet.campaign(self.name)).write({"event": "ended", "job": job})
+        self._journal().write({"event": "ended", "job": job})
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
@@ -322,7 +293,7 @@ class Campaign:
             engine.cancel(late)
 
     def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> None:
-        journal = _Journal(self.fleet.campaign(self.name))
+        journal = self._journal()
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
         journal.write({"event": "submitting", "job": job, "nodes": fold(nodes)})
@@ -343,7 +314,7 @@ class Campaign:
     def _forget(self, job: str, why: str) -> None:
         """A job that measured nothing, and does not count as a try."""
         nodes = self._live.pop(job)
-        _Journal(self.fleet.campaign(self.name)).write({"event": "ended", "job": job, "why": why, "counts": False})
+        self._journal().write({"event": "ended", "job": job, "why": why, "counts": False})
         for node in nodes:
             state = self.nodes[node]
             state.tries, state.status, state.why = state.tries - 1, "waiting", why

@@ -69,7 +69,7 @@ class NodePlan:
         alone: The runner refuses to run beside the work of others.
         limit_s: After which no step begins, and the one that runs is killed.
         steps: Objects with `id`, `argv` and `limit_s`.
-        limits: By the hash of the hardware, objects with `metric`, `conditions`, `low` and `high`.
+        limits: By the hash of the hardware, objects with `instrument`, `metric`, `conditions`, and `low` or `high`.
     """
 
     spec: str

@@ -17,6 +17,7 @@ from meshmark.fleet.engines.lsf import Lsf
 from meshmark.fleet.engines.pbs import Pbs
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
+from meshmark.fleet.policy import Draining
 from meshmark.fleet.site import Site, engine_of, load_site
 from support.waiting import until
 
@@ -149,6 +150,22 @@ def test_flux(fake: Fake) -> None:
     assert "--requires=host:n[1-2]" in arguments(flux) and "--queue=debug" in arguments(flux)
     fake("flux", "f123 mm-1 S\nf124 mm-2 R\n")
     assert [(j.id, j.waits) for j in Flux().jobs({"mm-1", "mm-2"})] == [("f123", True), ("f124", False)]
+
+
+@pytest.mark.parametrize(
+    ("engine", "command", "words"),
+    [
+        (Slurm(), "scontrol", ["update", "NodeName=n1", "State=DRAIN", "Reason=meshmark: 30% worse"]),
+        (Pbs(), "pbsnodes", ["-C", "meshmark: 30% worse", "-o", "n1"]),
+        (Lsf(), "badmin", ["hclose", "-C", "meshmark: 30% worse", "n1"]),
+        (Flux(), "flux", ["resource", "drain", "n1", "meshmark: 30% worse"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_nodes_are_drained_with_a_reason(fake: Fake, engine: Draining, command: str, words: list[str]) -> None:
+    made = fake(command)
+    engine.drain("n1", "meshmark: 30% worse")
+    assert arguments(made) == words
 
 
 @pytest.mark.parametrize(

@@ -64,3 +64,6 @@ class Flux(Batch):
     def cancel(self, ids: Sequence[str]) -> None:
         if ids:
             answer(["flux", "cancel", *ids])
+
+    def drain(self, node: str, reason: str) -> None:
+        answer(["flux", "resource", "drain", node, reason])

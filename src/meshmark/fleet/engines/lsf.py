@@ -68,6 +68,9 @@ class Lsf(Batch):
         if ids:
             answer(["bkill", *ids])
 
+    def drain(self, node: str, reason: str) -> None:
+        answer(["badmin", "hclose", "-C", reason, node])
+
 
 def _node(name: str, status: str, jobs: str) -> Node:
     state: State = "out"

@@ -67,6 +67,9 @@ class Pbs(Batch):
         if ids:
             answer(["qdel", *ids])
 
+    def drain(self, node: str, reason: str) -> None:
+        answer(["pbsnodes", "-C", reason, "-o", node])
+
 
 def _node(name: str, states: str, has_jobs: bool, comment: str) -> Node:
     """A node has several states at once, such as `free` or `down,job-busy`."""

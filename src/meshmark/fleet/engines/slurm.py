@@ -76,6 +76,9 @@ class Slurm(Batch):
         if ids:
             answer(["scancel", *ids])
 
+    def drain(self, node: str, reason: str) -> None:
+        answer(["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"])
+
     def _partition(self) -> list[str]:
         return [f"--partition={self.queue}"] if self.queue else []
 

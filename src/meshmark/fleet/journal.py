@@ -1,0 +1,55 @@
+"""A file of events that survives a crash at any moment."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError
+from meshmark.store.files import sync_folder
+from meshmark.store.lines import cut_torn_end, whole_lines
+
+
+class Journal:
+    """Events, one line each, on disk before they count."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, event: Mapping[str, Any]) -> None:
+        """Append an event, with the time as `at`.
+
+        Raises:
+            MeshmarkError: The file cannot be written.
+        """
+        line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                if os.write(handle, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            sync_folder(self.path.parent)
+        except OSError as why:
+            raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
+
+    def read(self) -> list[dict[str, Any]]:
+        """All whole events, oldest first. A torn one at the end is removed."""
+        cut_torn_end(self.path)
+        found = []
+        for raw in whole_lines(self.path):
+            try:
+                event = json.loads(raw)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                found.append(event)
+        return found
