@@ -383,3 +383,53 @@ def limits(
     plan = with_limits(fleet, cluster, look(fleet, cluster))
     write_file(out, plan.to_bytes())
     say(f"meshmark: {out}: limits for {len(plan.limits)} kinds of hardware")
+
+
+@fleet_app.command("manifests")
+def manifests(
+    folder: FolderArgument,
+    image: Annotated[str, typer.Option("--image", help="image with a shell and a C library", show_default=False)],
+    nodes: NodesOption = "",
+    spec: Annotated[str, typer.Option("--spec", help="the steps to run: a file (TOML)")] = "node-check",
+    claim: Annotated[str, typer.Option("--claim", help="claim of the volume with the folder", metavar="NAME")] = "",
+    path: Annotated[str, typer.Option("--host-path", help="where all hosts have the folder", metavar="DIR")] = "",
+    health: Annotated[
+        Path | None,
+        typer.Option("--health", help="a DaemonSet with this plan of `fleet limits` instead", show_default=False),
+    ] = None,
+    every_s: Annotated[float, time_option("--every", "time between health checks", default="1h")] = 3600.0,
+) -> None:
+    """Print manifests for Kubernetes: a Job for each node, or a DaemonSet that checks the health of all.
+
+    The Jobs leave their results in the folder; `fleet ingest` takes them in.
+
+    example: meshmark fleet manifests /shared/fleet --image debian:12-slim --claim fleet --nodes n[1-16]
+    """
+    from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
+    from meshmark.fleet.carry_out import work_of
+    from meshmark.fleet.engines.engine import Work
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.manifests import Listed, Volume, daemon, jobs
+    from meshmark.fleet.nodesets import expand
+    from meshmark.fleet.plan import load_plan, node_plan
+    from meshmark.fleet.site import load_site
+    from meshmark.measure.spec import load_spec
+    from meshmark.store.files import write_file
+
+    fleet = Fleet(folder.absolute())
+    site, at = load_site(fleet.site), Volume(image, claim, path)
+    if health is not None:
+        plan = load_plan(health)
+        kept = fleet.plans / f"{plan.id}.json"
+        write_file(kept, plan.to_bytes())
+        (fleet.root / "health").mkdir(exist_ok=True)
+        work = Work(_runner(fleet), kept, fleet.root / "health", fleet.root / "health", plan.limit_s)
+        print(json.dumps(daemon(fleet, work, at, every_s), indent=1))
+        return
+    listed = Listed(expand(nodes or site.nodes, "--nodes"))
+    name = new_campaign("check")
+    settings = {"cluster": site.cluster, "beside": False}
+    begin(fleet, name, node_plan(load_spec(spec), "check"), listed, Wanted(nodes=nodes or site.nodes), settings)
+    work = work_of(Campaign.load(fleet, name), _runner(fleet))
+    print(json.dumps(jobs(fleet, name, listed.names, work, at), indent=1))
+    say(f"meshmark: {name}: {len(listed.names)} Jobs; then: meshmark fleet ingest {folder}")

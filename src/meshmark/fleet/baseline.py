@@ -99,6 +99,8 @@ def nan_median(values: Array, axis: int) -> Array:
 
     import numpy as np
 
+    if not np.isnan(values).any():  # which takes less than half of the time
+        return np.asarray(np.median(values, axis=axis))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # "All-NaN slice encountered"
         return np.asarray(np.nanmedian(values, axis=axis))

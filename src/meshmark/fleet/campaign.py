@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work
@@ -84,7 +84,16 @@ def new_campaign(kind: str) -> str:
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
-def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Engine, wanted: Wanted, settings: Mapping[str, Any]) -> None:
+class Known(Protocol):
+    """What knows nodes: an engine, or a list."""
+
+    @property
+    def name(self) -> str: ...
+
+    def nodes(self) -> list[Node]: ...
+
+
+def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted, settings: Mapping[str, Any]) -> None:
     """Choose the nodes of a campaign and write its journal.
 
     Raises:

@@ -32,16 +32,22 @@ def carry_out(
         MeshmarkError: As `Campaign.drive` and `ingest`.
     """
     campaign = Campaign.load(fleet, name, taken(fleet, name, site.cluster, "node"))
-    work = Work(
-        runner=runner,
-        plan=fleet.plans / f"{campaign.begun['plan']}.json",
-        inbox=fleet.campaign(name) / "inbox",
-        logs=logs(fleet, name),
-        limit_s=float(campaign.begun["limit_s"]),
-        options=("--beside",) if campaign.begun.get("beside") else (),
-    )
+    work = work_of(campaign, runner)
     progress = campaign.drive(engine, work, site.max_jobs, site.max_nodes, show, wait_s)
     return progress, ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+
+
+def work_of(campaign: Campaign, runner: Path) -> Work:
+    """What each node of a campaign does."""
+    fleet, begun = campaign.fleet, campaign.begun
+    return Work(
+        runner=runner,
+        plan=fleet.plans / f"{begun['plan']}.json",
+        inbox=fleet.campaign(campaign.name) / "inbox",
+        logs=logs(fleet, campaign.name),
+        limit_s=float(begun["limit_s"]),
+        options=("--beside",) if begun.get("beside") else (),
+    )
 
 
 def logs(fleet: Fleet, name: str) -> Path:

@@ -48,7 +48,7 @@ def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
     base = one.screening.baseline
     values = seen.panel.values[one.of.members][:, :, one.points] - base.centre
     spread = deviation(values.reshape(-1, len(one.points)))
-    found = []
+    found: list[Mapping[str, Any]] = []
     for k, at in enumerate(one.points):
         point = seen.panel.points[at]
         margin = max(math.log1p(_LEAST), _FAR * float(spread[k]))

@@ -1,0 +1,309 @@
+"""How well a fleet is judged, and how fast its report is.
+
+    bench/fleets.py noise FILE        checks of this host, one after the other, as the noise of the next
+    bench/fleets.py judge [FILE]      false names and faults found over days, in simulated fleets
+    bench/fleets.py peers [FILE]      the same faults by single limits, Mahalanobis distances and MCD
+    bench/fleets.py year FOLDER       reports of a day and of a year of 10,000 nodes
+
+Nodes differ by 0.5 %, correlated by 0.5. The noise of a value is that of FILE, one whole check drawn at random for each
+value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's t
+with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, which is no dependency of the project.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.fleet.baseline import deviation, fit
+from meshmark.fleet.evidence import evidence
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_count, fresh_evidence, screen
+from meshmark.fleet.plan import node_plan
+from meshmark.fleet.results import read_result
+from meshmark.measure.repetitions import point_key
+from meshmark.measure.spec import load_spec
+from meshmark.native import find_native
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.many_nodes import ManyNodes, points  # type: ignore[import-not-found]
+
+Array = NDArray[np.float64]
+WINDOW, WEEK = 7, 8
+BETWEEN = 0.005
+FAULTS = {"5 % in one metric": (1, 0.05), "2 % in five metrics": (5, 0.02)}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Deviations of values from their median.
+
+    Attributes:
+        rows: Whole checks, shape (checks, metrics); None: made up.
+        groups: Metrics of each instrument, shape (metrics, groups).
+    """
+
+    rows: Array | None
+    groups: NDArray[Any]
+
+    def draw(self, dice: np.random.Generator, *shape: int) -> Array:
+        if self.rows is not None:
+            return self.rows[dice.integers(len(self.rows), size=shape)]
+        p = len(self.groups)
+        return dice.standard_t(4, (*shape, p)) * 0.01 @ correlated(p, 0.3).T
+
+
+def correlated(p: int, by: float) -> Array:
+    return np.asarray(np.linalg.cholesky(by * np.ones((p, p)) + (1 - by) * np.eye(p)))
+
+
+def load_noise(path: Path | None) -> Noise:
+    if path is None:
+        return Noise(None, np.repeat(np.eye(3, dtype=bool), 10, axis=0))
+    raw = json.loads(path.read_text())
+    values = np.array(raw["values"], float)
+    names = [key[0] for key in raw["points"]]
+    kept = [n for n in sorted(set(names)) if names.count(n) > 1]
+    return Noise(values - np.median(values, axis=0), np.array([[n == k for k in kept] for n in names], bool))
+
+
+def measure_noise(path: Path, count: int) -> None:
+    """Run the check of a node again and again; points that are missing or flagged in any run are left out."""
+    runs: list[dict[str, tuple[str, float]]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "plan.json").write_bytes(node_plan(load_spec("node-check"), "check").to_bytes())
+        for i in range(count):
+            words = [
+                str(w)
+                for w in (
+                    find_native("meshmark-node"),
+                    folder / "plan.json",
+                    "--out",
+                    folder,
+                    "--name",
+                    "n",
+                    "--beside",
+                )
+            ]
+            subprocess.run(words, check=True, capture_output=True)
+            own = {}
+            for step in read_result(folder / "n.jsonl.gz").steps:
+                for r in step.reading.records:
+                    if r.value > 0 and r.better != "none" and "derived_from" not in r.conditions:
+                        own[point_key(r)] = r.instrument, float(np.log(r.value)) * (1 if r.better == "lower" else -1)
+            runs.append(own)
+            print(f"{i + 1} of {count} checks: {len(own)} values", flush=True)
+    seen = Counter(key for own in runs for key in own)
+    keys = [key for key, times in seen.items() if times == count]
+    values = [[own[key][1] for key in keys] for own in runs]
+    path.write_text(json.dumps({"points": [(runs[0][key][0], key) for key in keys], "values": values}))
+    spread = deviation(np.array(values) - np.median(values, axis=0))
+    print(
+        f"{len(keys)} metrics, standard deviations {100 * np.median(spread):.2f} % (median), {100 * spread.max():.2f} %"
+    )
+
+
+# ------------------------------------------------------------------ days
+
+
+@dataclass
+class Tally:
+    """What became of names and faults of one fleet."""
+
+    named: int = 0
+    false: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    measured_again: int = 0
+
+
+def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
+    """A fleet over days, judged each day as `meshmark fleet judge` does."""
+    noise, seed, n, days, rate = job
+    dice = np.random.default_rng(seed)
+    p = len(noise.groups)
+    own = dice.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
+    shift = np.zeros((n, p))
+    fault: dict[int, tuple[str, int]] = {}
+    named: dict[int, int] = {}
+    tally = Tally()
+    past: list[Array] = []
+    discoveries = Discoveries()
+    for day in range(days):
+        for _ in range(dice.poisson(rate * n)):
+            i = int(dice.integers(n))
+            if i not in fault:
+                kind = list(FAULTS)[int(dice.integers(2))]
+                count, by = FAULTS[kind]
+                group = np.flatnonzero(noise.groups[:, int(dice.integers(noise.groups.shape[1]))])
+                at = dice.permutation(group if len(group) >= count else p)[:count]
+                shift[i, at] += by
+                fault[i] = kind, day
+        past = [*past, (own + shift)[:, None] + noise.draw(dice, n, 1)][-WINDOW:]
+        window = np.concatenate(past, axis=1)
+        seen = screen(window, 1, noise.groups, set(named))
+        tests: list[float] = []
+        if seen.suspects:
+            healthy = np.argsort(-seen.p)[: n // 2]
+            controls = dice.choice(healthy, min(CONTROLS, n // 4), replace=False)
+            again, fresh = [*seen.suspects, *controls], fresh_count(window.shape[1])
+            values = (own + shift)[again][:, None] + noise.draw(dice, len(again), fresh)
+            count = len(seen.suspects)
+            tests = list(fresh_evidence(seen.baseline, values[:count], values[count:], window[controls]).node)
+            tally.measured_again += count
+        for i, yes in zip(seen.suspects, discoveries.decide(tests, n), strict=True):
+            if yes:
+                named[i] = day
+    old = {i: of for i, of in fault.items() if of[1] + WEEK <= days}
+    tally.named, tally.false = len(named), sum(i not in fault for i in named)
+    tally.faults = Counter(kind for kind, _ in old.values())
+    tally.found = Counter(kind for i, (kind, since) in old.items() if named.get(i, days) < since + WEEK)
+    return tally
+
+
+def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
+    for n, days, count in fleets:
+        begun = time.monotonic()
+        rate = max(0.0005, 0.1 / n)
+        with multiprocessing.Pool(2) as pool:
+            tallies = pool.map(days_of, [(noise, seed, n, days, rate) for seed in range(count)], chunksize=1)
+        named, false = sum(t.named for t in tallies), sum(t.false for t in tallies)
+        share = np.mean([t.false / max(t.named, 1) for t in tallies])
+        found = ", ".join(
+            f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
+        )
+        again = sum(t.measured_again for t in tallies) / count / days
+        print(
+            f"{n} nodes, {len(noise.groups)} metrics, {count} fleets of {days} days: {false} of {named} names false "
+            f"(mean share {100 * share:.1f} %); found within {WEEK} days: {found}; {again:.1f} suspects a day "
+            f"({time.monotonic() - begun:.0f} s)",
+            flush=True,
+        )
+
+
+# ------------------------------------------------------------------ peers
+
+
+def peers(noise: Noise, n: int, fleets: int) -> None:
+    """Which nodes each method names by seven values of each, at a level of 5 % for the whole fleet."""
+    from scipy.stats import chi2, norm
+
+    p = len(noise.groups)
+
+    def ours(values: Array) -> Array:
+        return np.asarray(evidence(values, fit(values, noise.groups)).node)
+
+    def single(values: Array) -> Array:
+        own = np.median(values, axis=1)
+        return np.asarray(norm.sf((own - np.median(own, axis=0)) / deviation(own - np.median(own, axis=0))).min(1) * p)
+
+    def mahalanobis(values: Array) -> Array:
+        own = np.median(values, axis=1)
+        away = own - own.mean(axis=0)
+        return np.asarray(chi2.sf((away @ np.linalg.inv(np.cov(own.T)) * away).sum(1), p))
+
+    methods = {"ours, before confirmation": ours, "limits of single metrics": single, "Mahalanobis": mahalanobis}
+    try:
+        from sklearn.covariance import MinCovDet  # type: ignore[import-not-found]
+
+        def mcd(values: Array) -> Array:
+            own = np.median(values, axis=1)
+            return np.asarray(chi2.sf(MinCovDet(random_state=0).fit(own).mahalanobis(own), p))
+
+        methods["minimum covariance determinant"] = mcd
+    except ImportError:
+        print("scikit-learn is not installed: no MCD")
+    false, found = Counter[str](), Counter[tuple[str, str]]()
+    for seed in range(fleets):
+        dice = np.random.default_rng(seed)
+        own = dice.normal(size=(n, p)) @ correlated(p, 0.5).T * BETWEEN
+        bad = dice.permutation(n)[: 2 * max(1, n // 100)]
+        for at, i in enumerate(bad):
+            count, by = list(FAULTS.values())[at % 2]
+            group = np.flatnonzero(noise.groups[:, int(dice.integers(noise.groups.shape[1]))])
+            own[i, dice.permutation(group if len(group) >= count else p)[:count]] += by
+        values = own[:, None] + noise.draw(dice, n, WINDOW)
+        for name, method in methods.items():
+            yes = method(values) * n <= 0.05
+            false[name] += int(yes.sum() - yes[bad].sum())
+            for at, kind in enumerate(FAULTS):
+                found[name, kind] += int(yes[bad[at::2]].sum())
+    each = fleets * max(1, n // 100)
+    print(f"{n} nodes, {p} metrics, {fleets} fleets, each with {2 * each // fleets} faults")
+    for name in methods:
+        shares = ", ".join(f"{kind} {100 * found[name, kind] / each:.0f} %" for kind in FAULTS)
+        print(f"  {name}: {false[name] / fleets:.2f} false names a fleet; found {shares}", flush=True)
+
+
+# ------------------------------------------------------------------ speed
+
+
+def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
+    fleet = Fleet(folder)
+    names = [f"n{i:05d}" for i in range(1, nodes + 1)]
+    if not fleet.campaigns():
+        begun = time.monotonic()
+        slow, facts, levels = (
+            {names[6]: (days // 2, 0.08, 3)},
+            {days // 3: {"kernel": "6.1.0-31"}},
+            {days // 3: {1: 0.96}},
+        )
+        ManyNodes(fleet, names, points(metrics), slow=slow, facts=facts, levels=levels).write(days)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        took = time.monotonic() - begun
+        print(f"{nodes} nodes × {metrics} values × {days} days: made in {took:.0f} s, {size / 1e9:.2f} GB")
+    program = shutil.which("meshmark") or str(Path(sys.executable).with_name("meshmark"))
+    for span in (1, days):
+        begun = time.monotonic()
+        words = [program, "fleet", "report", str(folder), "--days", str(span), "-o", str(folder / f"{span}.html")]
+        child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(child.pid, 0)
+        if status:
+            raise SystemExit(f"{' '.join(words)}: status {status}")
+        size = (folder / f"{span}.html").stat().st_size
+        print(
+            f"report of {span} days: {time.monotonic() - begun:.1f} s, peak {usage.ru_maxrss / 1e6:.2f} GB, "
+            f"page of {size / 1e6:.1f} MB",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["noise", "judge", "peers", "year"])
+    parser.add_argument("path", type=Path, nargs="?")
+    parser.add_argument("--count", type=int, default=40, help="checks of this host")
+    parser.add_argument("--fleets", default="100,365,40 1000,365,6 10000,30,1", help="nodes,days,fleets …")
+    parser.add_argument("--size", default="10000,100,365", help="nodes,values,days of the year")
+    args = parser.parse_args()
+    if args.what in {"noise", "year"} and args.path is None:
+        parser.error(f"{args.what}: needs a path")
+    if args.what == "noise":
+        measure_noise(args.path, args.count)
+    elif args.what == "judge":
+        fleets: list[Any] = [tuple(map(int, text.split(","))) for text in args.fleets.split()]
+        judge(load_noise(args.path), fleets)
+    elif args.what == "peers":
+        for n, fleets_ in ((100, 100), (1000, 20)):
+            peers(load_noise(args.path), n, fleets_)
+    else:
+        year(args.path, *map(int, args.size.split(",")))
+
+
+if __name__ == "__main__":
+    main()

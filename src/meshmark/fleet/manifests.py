@@ -1,0 +1,134 @@
+"""Manifests with which Kubernetes measures nodes: a Job for each node, or a DaemonSet that checks the health of all.
+
+All nodes share the folder of the fleet as a volume. The image needs a shell and a C library; the runner is in the
+folder.
+
+Source:
+    Kubernetes API: batch/v1 Job, apps/v1 DaemonSet.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar, Final
+
+from meshmark.errors import UsageError
+from meshmark.fleet.engines.engine import Node, Work
+from meshmark.fleet.folder import Fleet
+
+_MOUNT: Final = PurePosixPath("/fleet")
+_KEPT_S: Final = 3600  # after its end, a Job is kept for so long
+_LABEL: Final = "app.kubernetes.io/name"
+_MEMORY: Final = "256Mi"  # of a check; a survey takes what the node has
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Nodes of Kubernetes, by name."""
+
+    names: Sequence[str]
+    name: ClassVar[str] = "kubernetes"
+
+    def nodes(self) -> list[Node]:
+        return [Node(name, "idle") for name in self.names]
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """Where pods find the folder of the fleet: a claim, or else a path that every node has mounted."""
+
+    image: str
+    claim: str = ""
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        if bool(self.claim) == bool(self.path):
+            found = "both" if self.claim else "neither"
+            raise UsageError(f"--claim, --host-path: found {found}; allowed: one of them")
+
+    def source(self) -> dict[str, Any]:
+        if self.claim:
+            return {"persistentVolumeClaim": {"claimName": self.claim}}
+        return {"hostPath": {"path": self.path, "type": "Directory"}}
+
+
+def jobs(fleet: Fleet, campaign: str, nodes: Sequence[str], work: Work, at: Volume) -> dict[str, Any]:
+    """A Job for each node, which leaves its file in the inbox of the campaign."""
+    suffix = campaign.rpartition("-")[2]
+    items = []
+    for number, node in enumerate(nodes, 1):
+        pod = _pod(at, _inside(fleet, work).command(shlex.quote(node)), restart="Never")
+        pod["nodeSelector"] = {"kubernetes.io/hostname": node}
+        items.append(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": f"meshmark-{suffix}-{number}", "labels": _labels(campaign)},
+                "spec": {
+                    "backoffLimit": 1,
+                    "activeDeadlineSeconds": int(work.limit_s) + 60,
+                    "ttlSecondsAfterFinished": _KEPT_S,
+                    "template": {"metadata": {"labels": _labels(campaign)}, "spec": pod},
+                },
+            }
+        )
+    return _list(items)
+
+
+def daemon(fleet: Fleet, work: Work, at: Volume, every_s: float) -> dict[str, Any]:
+    """A DaemonSet that checks the health of every node again and again, each at another time, and prints a line."""
+    inside = _inside(fleet, work)
+    node, spread = '"$NODE"', int(every_s / 2)
+    loop = f"while :; do {inside.command(node)} --health --spread {spread}s; sleep {int(every_s)}; done"
+    pod = _pod(at, loop, restart="Always")
+    pod["containers"][0]["env"] = [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
+    labels = _labels("health")
+    item = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "meshmark-health", "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "RollingUpdate"},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+    return _list([item])
+
+
+def _pod(at: Volume, command: str, restart: str) -> dict[str, Any]:
+    return {
+        "restartPolicy": restart,
+        "automountServiceAccountToken": False,
+        "containers": [
+            {
+                "name": "node",
+                "image": at.image,
+                "command": ["/bin/sh", "-c", command],
+                "resources": {"requests": {"cpu": "100m", "memory": _MEMORY}},
+                "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                "volumeMounts": [{"name": "fleet", "mountPath": str(_MOUNT)}],
+            }
+        ],
+        "volumes": [{"name": "fleet", **at.source()}],
+    }
+
+
+def _labels(campaign: str) -> dict[str, str]:
+    return {_LABEL: "meshmark", "campaign": campaign}
+
+
+def _list(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "List", "items": list(items)}
+
+
+def _inside(fleet: Fleet, work: Work) -> Work:
+    """The same paths as a pod sees them."""
+
+    def moved(path: Path) -> Path:
+        return Path(_MOUNT / path.relative_to(fleet.root))
+
+    return Work(moved(work.runner), moved(work.plan), moved(work.inbox), moved(work.logs), work.limit_s, work.options)

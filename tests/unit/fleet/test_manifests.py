@@ -1,0 +1,77 @@
+"""Manifests for Kubernetes: valid by its schemas, and their commands are those of the runner."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.plan import NodePlan
+from support.cli import command
+
+VERSIONS = ["1.28", "1.37"]
+STEP = {"id": "01-peak", "argv": ["peak", "--threads", "1", "--budget", "100ms"], "limit_s": 30.0}
+
+
+def manifests(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    line = command("fleet", "manifests", str(folder), "--image", "debian:12-slim", *words)
+    return subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+
+
+def valid(found: Any) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = found["items"]
+    for item in items:
+        for version in VERSIONS:
+            kubernetes_validate.validate(item, version, strict=True)
+    return items
+
+
+def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
+    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n[1-3]")
+    assert done.returncode == 0, done.stderr
+    items = valid(json.loads(done.stdout))
+    assert [item["kind"] for item in items] == ["Job"] * 3
+    spec = items[1]["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"kubernetes.io/hostname": "n2"}
+    assert spec["volumes"] == [{"name": "fleet", "persistentVolumeClaim": {"claimName": "fleet"}}]
+    fleet = Fleet(tmp_path)
+    (name,) = fleet.campaigns()
+    assert list(Campaign.load(fleet, name).nodes) == ["n1", "n2", "n3"]
+    # The same command on this host, where the volume is the folder.
+    line = spec["containers"][0]["command"][2].replace("/fleet/", f"{tmp_path}/")
+    words = line.split()
+    assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", "n2"]
+    assert Path(words[words.index("--out") + 1]) == fleet.campaign(name) / "inbox"
+
+
+def test_a_daemon_checks_health(tmp_path: Path) -> None:
+    plan = NodePlan("tiny", "check", False, 60.0, [STEP], {"cafe": []})
+    (tmp_path / "health.json").write_bytes(plan.to_bytes())
+    done = manifests(tmp_path, "--host-path", "/shared", "--health", str(tmp_path / "health.json"), "--every", "10m")
+    assert done.returncode == 0, done.stderr
+    (item,) = valid(json.loads(done.stdout))
+    assert item["kind"] == "DaemonSet"
+    (container,) = item["spec"]["template"]["spec"]["containers"]
+    assert (
+        "--health --spread 300s; sleep 600" in container["command"][2] and '--name "$NODE"' in container["command"][2]
+    )
+    assert (tmp_path / "plans" / f"{plan.id}.json").is_file() and (tmp_path / "health").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["--nodes", "n1"], "--claim, --host-path: found neither; allowed: one of them"),
+        (["--nodes", "n1", "--claim", "a", "--host-path", "/b"], "--claim, --host-path: found both"),
+        (["--nodes", "n[", "--claim", "a"], "--nodes: found"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, words: list[str], wrong: str) -> None:
+    done = manifests(tmp_path, *words)
+    assert done.returncode == 2 and wrong in done.stderr and "Traceback" not in done.stderr
