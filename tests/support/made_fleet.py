@@ -95,7 +95,7 @@ def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) ->
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{node}.jsonl.gz"
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    path.write_bytes(gzip.compress(text.encode()))
+    path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path
 
 
