@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import altair as alt
 
+from meshmark.errors import MeshmarkError
 from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, interval_text, modes_of, modes_texts, number
-from meshmark.store.files import write_file, write_text
+from meshmark.store.files import read_text, write_file, write_text
 from meshmark.store.record import Record
+from meshmark.values.paths import cache_home
 from meshmark.values.units import percent, show, size
 
 # Okabe and Ito's palette, distinguishable for colour-blind readers.
@@ -337,9 +342,23 @@ def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
 
 def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
     """Renders a template with its data, charts and the chart library into a self-contained page."""
+    specs = {name: themed(chart) for name, chart in drawn.items()}
+    return str(render(template, specs=specs, bundle=_bundle(), **data))
+
+
+def _bundle() -> str:
+    """vega, vega-lite and vega-embed, as window.vegaEmbed. Making it takes 1.5 s, so that it is kept."""
     import vl_convert
 
-    # None bundles vega, vega-lite and vega-embed, as window.vegaEmbed; the stub omits it.
-    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
-    specs = {name: themed(chart) for name, chart in drawn.items()}
-    return str(render(template, specs=specs, bundle=bundle, **data))
+    folder = cache_home()
+    kept = folder / f"vega-{version('vl-convert-python')}.js" if folder else None
+    with contextlib.suppress(OSError, MeshmarkError):
+        # What another user may have written has no place in a page.
+        if kept is not None and kept.stat().st_uid == os.getuid() and not kept.stat().st_mode & 0o022:
+            return read_text(kept)
+    # None stands for all three; the stub omits it.
+    made = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    if kept is not None:
+        with contextlib.suppress(MeshmarkError):  # a folder that cannot be written
+            write_text(kept, made)
+    return made

@@ -1,4 +1,4 @@
-"""Determines the user's folder for results."""
+"""Determines the user's folders for results and for what can be made again."""
 
 from __future__ import annotations
 
@@ -29,3 +29,11 @@ def data_home() -> Path:
     if not base and not find_home():
         raise MeshmarkError("found no home directory for results", "set HOME or XDG_DATA_HOME")
     return Path(base or Path.home() / ".local" / "share") / "meshmark"
+
+
+def cache_home() -> Path | None:
+    """The folder of what can be made again; None if the user has no home directory."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    if not base and not find_home():
+        return None
+    return Path(base or Path.home() / ".cache") / "meshmark"

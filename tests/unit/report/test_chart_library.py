@@ -1,0 +1,27 @@
+"""The chart library of pages is made once, and never taken from others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.report.drawing import chart_page
+
+
+def test_the_chart_library_is_kept_and_not_taken_from_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    whole = chart_page("charts.html", {}, title="none")
+    (kept,) = (tmp_path / "meshmark").iterdir()
+    assert "vegaEmbed" in whole and len(whole) > 500_000
+    kept.chmod(0o644)
+    kept.write_text("// kept", encoding="utf-8")
+    assert "// kept" in chart_page("charts.html", {}, title="none")
+    kept.chmod(0o666)
+    assert chart_page("charts.html", {}, title="none") == whole
+
+
+def test_without_a_place_to_keep_it_pages_are_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert len(chart_page("charts.html", {}, title="none")) > 500_000
