@@ -25,6 +25,8 @@ _NORMAL: Final = 0.6744897501960817  # the median of |z| of a normal distributio
 _WRAP: Final = (1.5, 4.0, 1.540793, 0.8622731)  # b, c, q1, q2 of the wrapping function
 _WRAPPED_VARIANCE: Final = 0.7533  # of a standard normal variable
 _FREEDOMS: Final = (2.1, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0, 50.0, 100.0, 200.0)  # of tails, heaviest first
+_HEAVY: Final = (0.1, 0.02)  # shares of the values between which metrics with heavy tails differ; fewer are bad
+_ENOUGH: Final = 1000  # values for a tail
 _TAIL: Final = 0.01  # share of the values whose distance fits the tail; fewer are bad
 
 
@@ -34,8 +36,8 @@ class Baseline:
 
     Attributes:
         centre, scale: Of each metric, shape (p,); the scale is a standard deviation.
-        freedom: Of Student's distribution, for single metrics.
-        whiten: Shape (p, p): standardized values times this have no correlation and variance 1.
+        freedom: Of Student's distribution, for each metric, shape (p,).
+        whiten: Shape (p, p): normal scores times this have no correlation and variance 1.
         groups: Shape (p, g): a contrast in each column: the weights that find a common shift of a group best.
         groups_freedom: Of Student's distribution, for contrasts.
         distance_scale, distance_freedom: Of squared distances, which are those of a multivariate Student distribution.
@@ -43,7 +45,7 @@ class Baseline:
 
     centre: Array
     scale: Array
-    freedom: float
+    freedom: Array
     whiten: Array
     groups: Array
     groups_freedom: float
@@ -72,23 +74,46 @@ def fit(values: Array, groups: Array | None = None) -> Baseline:
     # Values that are equal in most nodes have no deviation.
     scale = np.maximum(deviation(own - centre), 1e-9)
     z = np.nan_to_num((own - centre) / scale)
+    freedom = _both(tail_freedoms(z), 0.9 * n)
+    u = scores(z, freedom)
     with np.errstate(invalid="ignore"):  # a metric that never varies has no correlation
-        correlation = _clipped(np.corrcoef(wrapped(z), rowvar=False).reshape(p, p), n)
+        correlation = _clipped(np.corrcoef(wrapped(u), rowvar=False).reshape(p, p), n)
     whiten = _whitening(correlation)
     contrasts = _contrasts(np.zeros((p, 0), bool) if groups is None else groups, correlation)
     if contrasts.shape[1]:  # weights amplify errors of the correlation
-        spread = deviation(z @ contrasts)
+        spread = deviation(u @ contrasts)
         contrasts = contrasts / np.where(spread > 0, spread, 1.0)
-    tail = tail_freedom(z.ravel())
     # What is estimated from few nodes is uncertain, which is as if tails were heavier.
     joint = max(n - p, n / 4)
-    distance_scale, distance_freedom = _distances(((z @ whiten) ** 2).sum(axis=1), p, joint)
-    return Baseline(
-        centre, scale, _both(tail, 0.9 * n), whiten, contrasts, _both(tail, joint), distance_scale, distance_freedom
-    )
+    tail = float(_both(tail_freedom(u.ravel()), joint))
+    distance_scale, distance_freedom = _distances(((u @ whiten) ** 2).sum(axis=1), p, joint)
+    return Baseline(centre, scale, freedom, whiten, contrasts, tail, distance_scale, distance_freedom)
 
 
-def _both(one: float, other: float) -> float:
+def scores(z: Array, freedom: Array) -> Array:
+    """Standardized values as those of a normal distribution with the same probabilities, so that a metric with heavy
+    tails does not hide what the others say.
+
+    Args:
+        z: Shape (nodes, p).
+        freedom: Of Student's distribution, shape (p,).
+    """
+    import numpy as np
+    from scipy.special import ndtri
+
+    return np.asarray(-np.sign(z) * ndtri(student_tail(np.abs(z), freedom)))
+
+
+def student_tail(z: Array, freedom: Array | float) -> Array:
+    """The probability of at least these standardized values."""
+    import numpy as np
+    from scipy.special import stdtr
+
+    wide = np.array([student_deviation(round(float(f), 2)) for f in np.atleast_1d(freedom)])
+    return np.asarray(stdtr(freedom, -z * wide), float)
+
+
+def _both(one: Array | float, other: float) -> Any:
     """Degrees of freedom of two reasons for heavy tails."""
     return 1 / (1 / one + 1 / other)
 
@@ -128,6 +153,23 @@ def wrapped(z: Array) -> Array:
     away = np.abs(z)
     middle = q1 * np.tanh(q2 * (c - np.minimum(away, c)))
     return np.asarray(np.sign(z) * np.where(away < b, away, middle))
+
+
+def tail_freedoms(z: Array) -> Array:
+    """The degrees of freedom of each metric's tail, shape (p,).
+
+    Metrics of few nodes have too few values far away for a tail of their own; they share that of others like them.
+    """
+    import numpy as np
+
+    n, p = z.shape
+    first, last = (max(1, round(share * n)) for share in _HEAVY)
+    heaviness = np.sort(np.abs(z), axis=0)[n - first : max(n - first + 1, n - last)].mean(axis=0)
+    found = np.empty(p)
+    for alike in np.array_split(np.argsort(heaviness), max(1, p * n // _ENOUGH)):
+        if len(alike):
+            found[alike] = tail_freedom(z[:, alike].ravel())
+    return found
 
 
 def tail_freedom(z: Array) -> float:

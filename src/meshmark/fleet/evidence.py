@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meshmark.fleet.baseline import Baseline, nan_median, student_deviation
+from meshmark.fleet.baseline import Baseline, nan_median, scores, student_tail
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,21 +53,14 @@ def evidence(values: Array, baseline: Baseline) -> Evidence:
     z = shift / baseline.scale
     unknown = np.isnan(z)
     known = np.where(unknown, 0.0, z)
-    metrics = np.where(unknown, 1.0, _tail(known, baseline.freedom))
-    groups = _tail(known @ baseline.groups, baseline.groups_freedom)
+    metrics = np.where(unknown, 1.0, student_tail(known, baseline.freedom))
+    normal = scores(known, baseline.freedom)
+    groups = student_tail(normal @ baseline.groups, baseline.groups_freedom)
     p = values.shape[2]
-    squared = ((known @ baseline.whiten) ** 2).sum(axis=1)
+    squared = ((normal @ baseline.whiten) ** 2).sum(axis=1)
     distance = fdtrc(p, baseline.distance_freedom, squared / baseline.distance_scale / p)
     parts = [metrics.min(axis=1) * p, distance]
     if groups.shape[1]:
         parts.append(groups.min(axis=1) * groups.shape[1])
     node = np.minimum(1.0, np.min(parts, axis=0) * len(parts))
     return Evidence(shift, metrics, groups, distance, node)
-
-
-def _tail(z: Array, freedom: float) -> Array:
-    """The probability of at least these standardized values."""
-    import numpy as np
-    from scipy.special import stdtr
-
-    return np.asarray(stdtr(freedom, -z * student_deviation(round(freedom, 2))), float)

