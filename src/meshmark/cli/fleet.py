@@ -264,13 +264,13 @@ def judge(
     say(f"meshmark: {seen.campaign}: {len(seen.panel.nodes)} nodes, {len(suspects)} suspects")
     named = []
     if confirm:
-        fresh = None
+        chosen, fresh = engine_of(site, engine), None
         if suspects:
             show = _lines_of("confirmation")
             with interruptible(f"meshmark fleet judge {folder} --resume"):
-                fresh = confirm_suspects(fleet, site, engine_of(site, engine), seen, _runner(fleet), show, resume)
+                fresh = confirm_suspects(fleet, site, chosen, seen, _runner(fleet), show, resume)
         named = decide(fleet, site.cluster, seen, fresh)
-        drained = drain_cases(fleet, policy, engine_of(site, engine), State.load(fleet, site.cluster).open)
+        drained = drain_cases(fleet, policy, chosen, State.load(fleet, site.cluster).open)
     if as_json:
         print(json.dumps({**summary(seen, named), "drained": drained.done if drained else {}}))
         return
@@ -334,7 +334,7 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="page to write [FOLDER/reports/CAMPAIGN.html]", show_default=False),
     ] = None,
-    campaign: Annotated[str, typer.Option("--campaign", help="name of a campaign, or latest")] = "latest",
+    campaign: CampaignOption = "latest",
     days: Annotated[int, typer.Option("--days", help="days of history", min=1, max=3660)] = 30,
     as_json: JsonOption = False,
 ) -> None:

@@ -10,15 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
+from meshmark.fleet.arrays import Array
 
 MIN_NODES: Final = 8  # below, a class has no scale to compare with
 _NORMAL: Final = 0.6744897501960817  # the median of |z| of a normal distribution

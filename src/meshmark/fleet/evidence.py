@@ -7,17 +7,9 @@ together (a contrast of each), is their pattern unusual in any direction (the di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import Baseline, nan_median, scores, student_tail
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import nan_median
 from meshmark.fleet.cases import Named, State, Worse, follow
 from meshmark.fleet.classes import Class, classes
@@ -22,14 +23,6 @@ from meshmark.fleet.panel import Panel, read_panel
 from meshmark.fleet.trends import worse_since
 from meshmark.fleet.values import Point
 from meshmark.store.files import held, write_file
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 WINDOW: Final = 7  # campaigns that a baseline is made of
 _SINCE: Final = 90  # campaigns in which the beginning of a fault is looked for
@@ -71,6 +64,11 @@ class Look:
         """Names of all suspected nodes, and of those with wrong results."""
         found = [self.panel.nodes[c.of.members[i]] for c in self.classes if c.screening for i in c.screening.suspects]
         return sorted({*found, *self.wrong})
+
+    def newest(self) -> Array:
+        """The values of the newest campaign, medians of their repetitions, shape (nodes, points)."""
+        now = [k for k, campaign in enumerate(self.panel.of) if campaign == self.campaign]
+        return nan_median(self.panel.values[:, now], axis=1)
 
 
 def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
@@ -215,13 +213,13 @@ def _shifts(seen: Look, nodes: set[str]) -> dict[str, dict[str, float]]:
     """By how much nodes are worse than their class in the newest campaign, by the keys of points."""
     import numpy as np
 
-    now = [k for k, campaign in enumerate(seen.panel.of) if campaign == seen.campaign]
+    newest = seen.newest()
     found = {}
     for one in seen.classes:
         for i in one.of.members if one.screening else ():
             if seen.panel.nodes[i] in nodes:
                 assert one.screening is not None
-                shift = nan_median(seen.panel.values[i, now][:, one.points], axis=0) - one.screening.baseline.centre
+                shift = newest[i, one.points] - one.screening.baseline.centre
                 found[seen.panel.nodes[i]] = {
                     seen.panel.points[k].key: math.expm1(by)
                     for k, by in zip(one.points, shift, strict=True)

@@ -13,18 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import Baseline, deviation, fit, nan_median
 from meshmark.fleet.evidence import Evidence, evidence
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 RATE: Final = 0.05  # of false names among all names
 CONTROLS: Final = 16  # healthy nodes that measure again, too

@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.values import Point, is_sound, node_rows, read_matrix
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 
 @dataclass(frozen=True, slots=True)

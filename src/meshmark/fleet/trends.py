@@ -10,20 +10,13 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import nan_median
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.values import Matrix, Point, query, read_matrix
 from meshmark.values.changepoints import Split, splits
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 _SMALLEST: Final = 0.01  # relative change of a class that is worth a line
 _RATE: Final = 0.05  # probability of any false change in a metric of a class

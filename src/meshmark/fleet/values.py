@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -200,7 +200,7 @@ def _to_bytes(matrix: Matrix, sources: Sequence[str]) -> bytes:
     rows, width = matrix.values.shape
     values = pa.FixedSizeListArray.from_arrays(pa.array(matrix.values.ravel()), width) if width else None
     columns: dict[str, Any] = {
-        **{k: pa.array([asdict(p)[k] for p in matrix.points], pa.string()) for k in _TEXTS},
+        **{k: pa.array([getattr(p, k) for p in matrix.points], pa.string()) for k in _TEXTS},
         "repetition": pa.array(matrix.repetitions, pa.int32()),
         "values": values if values is not None else pa.nulls(rows),
     }

@@ -6,11 +6,11 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import altair as alt
 
-from meshmark.fleet.baseline import nan_median
+from meshmark.fleet.arrays import Array
 from meshmark.fleet.cases import Named
 from meshmark.fleet.facts import HARDWARE
 from meshmark.fleet.folder import date_of, time_of
@@ -23,14 +23,6 @@ from meshmark.report.comparison import named
 from meshmark.report.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing, natural
 from meshmark.report.html import Cell, Cells, Table, numbers
 from meshmark.values.units import NBSP, show
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-else:
-    Array = Any
 
 _TALL: Final = 24  # nodes of a rack above one another
 _WIDE: Final = 64  # nodes beside one another that are in no rack
@@ -104,13 +96,14 @@ class ClassPart:
 
 def fleet_page(of: Overview) -> str:
     """The self-contained page."""
+    newest = of.seen.newest()
     drawn: dict[str, Drawn] = {}
     parts = []
     for n, one in enumerate(of.classes):
         chart = _chart((), of, one)
         if chart is not None:
             drawn[f"class-{n}"] = chart
-        parts.append(_class_part(of, one, f"class-{n}" if chart is not None else ""))
+        parts.append(_class_part(of, one, f"class-{n}" if chart is not None else "", newest))
     racks = _racks(of)
     return chart_page(
         "fleet.html",
@@ -119,7 +112,7 @@ def fleet_page(of: Overview) -> str:
         summary=_summary(of),
         racks=racks,
         states={k: v for k, v in STATES.items() if any(node.state == k for rack in racks for node in rack.nodes)},
-        metrics=_map_data(of),
+        metrics=_map_data(of, newest),
         cases=[_case(of, case) for case in of.open],
         suspects=fold(set(of.seen.suspects()) - {case.node for case in of.open}),
         closed=[(case.node, case.campaign, at) for case, at in of.closed],
@@ -183,19 +176,18 @@ def _racks(of: Overview) -> list[Rack]:
     return made
 
 
-def _map_data(of: Overview) -> list[dict[str, Any]]:
+def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
     """For each metric the deviation of each node from its class, in tenths of the standard deviation of the class, as
     signed bytes, higher is worse; -128: not measured."""
     import numpy as np
 
     panel = of.seen.panel
     own = np.full((len(panel.nodes), len(panel.points)), np.nan)
-    now = [k for k, campaign in enumerate(panel.of) if campaign == of.seen.campaign]
     for one in of.seen.classes:
         if one.screening is not None:
             base = one.screening.baseline
-            values = nan_median(panel.values[one.of.members][:, now][:, :, one.points], axis=1)
-            own[np.ix_(one.of.members, one.points)] = (values - base.centre) / base.scale
+            at = np.ix_(one.of.members, one.points)
+            own[at] = (newest[at] - base.centre) / base.scale
     coded = np.where(np.isnan(own), -128, np.clip(np.round(np.nan_to_num(own) / _STEP), -127, 127)).astype(np.int8)
     order = sorted(range(len(panel.points)), key=lambda k: natural(_title(panel.points[k], panel.points)))
     return [
@@ -253,7 +245,7 @@ def _left(of: Overview) -> Table | None:
 # ------------------------------------------------------------------ classes
 
 
-def _class_part(of: Overview, one: ClassOverview, chart: str) -> ClassPart:
+def _class_part(of: Overview, one: ClassOverview, chart: str, newest: Array) -> ClassPart:
     suspects = of.seen.classes[one.at]
     facts = [f"{k.replace('_', ' ')} {v}" for k, v in suspects.of.common.items() if k not in HARDWARE]
     common = "; ".join(facts) or "nothing recorded"
@@ -264,24 +256,23 @@ def _class_part(of: Overview, one: ClassOverview, chart: str) -> ClassPart:
     return ClassPart(
         suspects.of.name,
         summary,
-        _metrics(of, suspects),
+        _metrics(of, suspects, newest),
         changes,
         chart,
         max(0, len({s.point.key for s in one.steps}) - len(drawn)),
     )
 
 
-def _metrics(of: Overview, suspects: Suspects) -> Table:
+def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
     """Each metric of a class with its middle, its spread and its worst node."""
     import numpy as np
 
     panel = of.seen.panel
-    now = [k for k, campaign in enumerate(panel.of) if campaign == of.seen.campaign]
-    values = panel.values[suspects.of.members][:, now]
+    values = newest[suspects.of.members]
     rows: list[Cells] = []
     for k in sorted(suspects.points, key=lambda k: natural(_title(panel.points[k], panel.points))):
         point = panel.points[k]
-        of_nodes = nan_median(values[:, :, k], axis=1)
+        of_nodes = values[:, k]
         known = np.flatnonzero(~np.isnan(of_nodes))
         if not len(known):
             continue
