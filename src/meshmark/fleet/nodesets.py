@@ -36,4 +36,5 @@ def fold(names: Iterable[str]) -> str:
 
 def in_order(names: Iterable[str]) -> list[str]:
     """Names in the order of their numbers."""
-    return expand(fold(names)) if names else []
+    folded = fold(names)
+    return expand(folded) if folded else []

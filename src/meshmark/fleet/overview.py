@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
 from meshmark.fleet.campaign import Campaign
 from meshmark.fleet.cases import Named, State
-from meshmark.fleet.folder import Fleet, date_of
+from meshmark.fleet.folder import Fleet, date_of, time_of
 from meshmark.fleet.judgements import Look, campaigns_of, look
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
@@ -110,11 +110,11 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     found = zip(trends(fleet, cluster, names, members), new_facts(fleet, cluster, names, members), strict=True)
     made = [ClassOverview(at, trend, steps(trend), facts) for at, (trend, facts) in enumerate(found)]
     state = State.load(fleet, cluster)
-    # Named later than the campaign that is shown: not known then.
-    known = set(campaigns_of(fleet, cluster, "", seen.campaign)) | set(names)
-    cases = [case for case in state.open.values() if case.campaign in known]
-    cases.sort(key=lambda c: (bool(c.wrong), c.campaign, c.node), reverse=True)
-    return Overview(cluster, seen, names, made, cases, state.closed, _left(fleet, cluster, seen), _racks(site, seen))
+    # Named later than the campaign that is shown: not known then. Checks and surveys name nodes alike.
+    cases = [case for case in state.open.values() if time_of(case.campaign) <= time_of(seen.campaign)]
+    cases.sort(key=lambda c: (bool(c.wrong), time_of(c.campaign), c.node), reverse=True)
+    left = _left(fleet, cluster, seen)
+    return Overview(cluster, seen, names, made, cases, state.closed, left, _racks(site, {*seen.panel.nodes, *left}))
 
 
 def _left(fleet: Fleet, cluster: str, seen: Look) -> dict[str, str]:
@@ -127,8 +127,8 @@ def _left(fleet: Fleet, cluster: str, seen: Look) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _racks(site: Site, seen: Look) -> dict[str, list[str]]:
-    found = {name: expand(nodes) for name, nodes in site.racks.items()}
-    placed = {node for nodes in found.values() for node in nodes}
-    rest = [node for node in in_order(seen.panel.nodes) if node not in placed]
+def _racks(site: Site, nodes: Collection[str]) -> dict[str, list[str]]:
+    found = {name: expand(names) for name, names in site.racks.items()}
+    placed = {node for names in found.values() for node in names}
+    rest = in_order(node for node in nodes if node not in placed)
     return {**found, **({"": rest} if rest else {})}

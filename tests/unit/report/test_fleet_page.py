@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from meshmark.fleet.cases import State
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.overview import Overview, overview
 from meshmark.fleet.site import Site
@@ -87,3 +89,17 @@ def test_a_fleet_of_one_campaign_has_a_page(tmp_path: Path) -> None:
     ManyNodes(fleet, ["a", "b", "c"], POINTS).write(1)
     page = fleet_page(overview(fleet, Site()))
     assert "too few to compare" in page and "No node is named" in page
+
+
+def test_cases_of_surveys_and_nodes_that_left_nothing_are_shown(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    fleet_with_cases(fleet, NODES, POINTS)
+    state = State.load(fleet, "cluster")
+    state.open = {"n07": replace(state.open["n07"], campaign="survey-20261125T120000-abcd")}
+    state.save(fleet, "cluster")
+    (journal,) = [p for p in fleet.root.glob("campaigns/*/journal.jsonl") if "20261126" in str(p)]
+    text = journal.read_text()
+    journal.write_text(text.replace("n[01-40]", "n[01-41]"))
+    of = overview(fleet, Site())
+    assert [case.node for case in of.open] == ["n07"] and of.left == {"n41": "no result"}
+    assert of.racks[""][-1] == "n41" and 'class="m-left"' in fleet_page(of)
