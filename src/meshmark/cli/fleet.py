@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.ingest import Ingested
     from meshmark.fleet.policy import Drained
+    from meshmark.fleet.site import Site
 
 fleet_app = typer.Typer(no_args_is_help=True)
 FolderArgument = Annotated[
@@ -131,13 +132,11 @@ def _measure(
 ) -> None:
     from meshmark.fleet.campaign import Campaign, begin, new_campaign
     from meshmark.fleet.carry_out import carry_out, nothing_measured
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.plan import node_plan
-    from meshmark.fleet.site import engine_of, load_site
+    from meshmark.fleet.site import engine_of
     from meshmark.measure.spec import load_spec
 
-    fleet = Fleet(folder.absolute())
-    site = load_site(fleet.site)
+    fleet, site = _opened(folder)
     if resume:
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
@@ -155,6 +154,14 @@ def _measure(
     _report(progress, found, as_json)
     if not progress.counts()["done"]:
         raise nothing_measured(fleet, name)
+
+
+def _opened(folder: Path) -> tuple[Fleet, Site]:
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.site import load_site
+
+    fleet = Fleet(folder.absolute())
+    return fleet, load_site(fleet.site)
 
 
 def _again(folder: Path, kind: str) -> str:
@@ -248,13 +255,11 @@ def judge(
     """
     from meshmark.fleet.cases import State
     from meshmark.fleet.confirm import confirm_suspects
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.judgements import decide, look, summary
     from meshmark.fleet.policy import drain_cases, load_policy
-    from meshmark.fleet.site import engine_of, load_site
+    from meshmark.fleet.site import engine_of
 
-    fleet = Fleet(folder.absolute())
-    site = load_site(fleet.site)
+    fleet, site = _opened(folder)
     policy, drained = load_policy(fleet), None
     seen = look(fleet, site.cluster)
     for one in seen.classes:
@@ -317,13 +322,11 @@ def close(
     example: meshmark fleet close /shared/fleet n7
     """
     from meshmark.fleet.cases import close_cases
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.nodesets import expand
-    from meshmark.fleet.site import load_site
 
-    fleet = Fleet(folder.absolute())
+    fleet, site = _opened(folder)
     names = expand(nodes)
-    close_cases(fleet, load_site(fleet.site).cluster, names)
+    close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {len(names)} cases")
 
 
@@ -342,13 +345,11 @@ def report(
 
     example: meshmark fleet report /shared/fleet --days 365
     """
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.overview import overview
-    from meshmark.fleet.site import load_site
 
-    fleet = Fleet(folder.absolute())
+    fleet, site = _opened(folder)
     until = "" if campaign == "latest" else _campaign(fleet, campaign)
-    found = overview(fleet, load_site(fleet.site), until, days)
+    found = overview(fleet, site, until, days)
     if as_json:
         print(json.dumps(found.to_json()))
         return
@@ -372,15 +373,12 @@ def limits(
 
     example: meshmark fleet limits /shared/fleet -o health.json
     """
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.judgements import look
     from meshmark.fleet.limits import with_limits
-    from meshmark.fleet.site import load_site
     from meshmark.store.files import write_file
 
-    fleet = Fleet(folder.absolute())
-    cluster = load_site(fleet.site).cluster
-    plan = with_limits(fleet, cluster, look(fleet, cluster))
+    fleet, site = _opened(folder)
+    plan = with_limits(fleet, site.cluster, look(fleet, site.cluster))
     write_file(out, plan.to_bytes())
     say(f"meshmark: {out}: limits for {len(plan.limits)} kinds of hardware")
 
@@ -408,16 +406,13 @@ def manifests(
     from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
     from meshmark.fleet.carry_out import work_of
     from meshmark.fleet.engines.engine import Work
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.manifests import Listed, Volume, daemon, jobs
     from meshmark.fleet.nodesets import expand
     from meshmark.fleet.plan import load_plan, node_plan
-    from meshmark.fleet.site import load_site
     from meshmark.measure.spec import load_spec
     from meshmark.store.files import write_file
 
-    fleet = Fleet(folder.absolute())
-    site, at = load_site(fleet.site), Volume(image, claim, path)
+    (fleet, site), at = _opened(folder), Volume(image, claim, path)
     if health is not None:
         plan = load_plan(health)
         kept = fleet.plans / f"{plan.id}.json"
