@@ -22,17 +22,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.fleet.baseline import deviation, fit
+from meshmark.fleet.baseline import Baseline, fit, locate
+from meshmark.fleet.estimates import deviation
 from meshmark.fleet.evidence import evidence
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_count, fresh_evidence, screen
+from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_evidence, suspected
 from meshmark.fleet.plan import node_plan
 from meshmark.fleet.results import read_result
 from meshmark.measure.repetitions import point_key
@@ -43,7 +44,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.many_nodes import ManyNodes, points  # type: ignore[import-not-found]
 
 Array = NDArray[np.float64]
-WINDOW, WEEK = 7, 8
+WINDOW, VALUES, WEEK = 7, 28, 8
+REFIT = 28  # days for which the tails of a class are kept; `meshmark fleet judge` fits them every day
 BETWEEN = 0.005
 FAULTS = {"5 % in one metric": (1, 0.05), "2 % in five metrics": (5, 0.02)}
 
@@ -154,19 +156,23 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
                 at = dice.permutation(group if len(group) >= count else p)[:count]
                 shift[i, at] += by
                 fault[i] = kind, day
-        past = [*past, (own + shift)[:, None] + noise.draw(dice, n, 1)][-WINDOW:]
+        past = [*past, (own + shift)[:, None] + noise.draw(dice, n, 1)][-VALUES:]
         window = np.concatenate(past, axis=1)
-        seen = screen(window, 1, noise.groups, set(named))
+        if day % REFIT == 0 or day < WINDOW:
+            fitted = [fit(window[:, -k:], noise.groups, seed=day) for k in (1, WINDOW, VALUES)]
+        now, week, month = (moved(of, window[:, -k:]) for of, k in zip(fitted, (1, WINDOW, VALUES), strict=True))
+        unlikely = np.minimum(1.0, 2 * np.minimum(evidence(week.own, week).node, evidence(now.own, now).node))
+        suspects = suspected(unlikely, set(named))
         tests: list[float] = []
-        if seen.suspects:
-            healthy = np.argsort(-seen.p)[: n // 2]
-            controls = dice.choice(healthy, min(CONTROLS, n // 4), replace=False)
-            again, fresh = [*seen.suspects, *controls], fresh_count(window.shape[1])
+        if suspects:
+            healthy = np.argsort(-unlikely)[: n // 2]
+            controls = list(dice.choice(healthy, min(CONTROLS, n // 4), replace=False))
+            again, fresh = [*suspects, *controls], max(5, window.shape[1])
             values = (own + shift)[again][:, None] + noise.draw(dice, len(again), fresh)
-            count = len(seen.suspects)
-            tests = list(fresh_evidence(seen.baseline, values[:count], values[count:], window[controls]).node)
+            count = len(suspects)
+            tests = list(fresh_evidence(month, values[:count], values[count:], controls).node)
             tally.measured_again += count
-        for i, yes in zip(seen.suspects, discoveries.decide(tests, n), strict=True):
+        for i, yes in zip(suspects, discoveries.decide(tests, n), strict=True):
             if yes:
                 named[i] = day
     old = {i: of for i, of in fault.items() if of[1] + WEEK <= days}
@@ -174,6 +180,12 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
     tally.faults = Counter(kind for kind, _ in old.values())
     tally.found = Counter(kind for i, (kind, since) in old.items() if named.get(i, days) < since + WEEK)
     return tally
+
+
+def moved(baseline: Baseline, values: Array) -> Baseline:
+    """The class with other values, and the same tails."""
+    at = locate(values)
+    return replace(baseline, own=at.own, centre=at.centre, scale=at.scale, level=at.level)
 
 
 def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
@@ -206,7 +218,8 @@ def peers(noise: Noise, n: int, fleets: int) -> None:
     p = len(noise.groups)
 
     def ours(values: Array) -> Array:
-        return np.asarray(evidence(values, fit(values, noise.groups)).node)
+        found = fit(values, noise.groups)
+        return np.asarray(evidence(found.own, found).node)
 
     def single(values: Array) -> Array:
         own = np.median(values, axis=1)

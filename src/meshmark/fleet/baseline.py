@@ -1,247 +1,260 @@
-"""How equal nodes vary: centre, scale, tail and correlation of each metric, estimated so that a few bad nodes do not
-matter.
+"""What healthy nodes of a class measure, and how unlikely other values are for them.
 
-Source:
-    Covariance of wrapped values: Raymaekers, Rousseeuw, Technometrics 63 (2021), 184-198. Clipping of eigenvalues:
-    Laloux et al., Phys. Rev. Lett. 83 (1999), 1467.
+Values of a node are those of its class, plus a difference between nodes that stays, plus noise. Noise is resampled from
+what all nodes measured, whole checks at a time, so that its tails, modes and correlations are those of the class; the
+differences between nodes are normal. Healthy nodes that are simulated so, in classes as large as this one and fitted as
+this one is, give the probability of every statistic: errors of estimates and tests of several questions are part of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from meshmark.fleet.arrays import Array
+from meshmark.fleet.estimates import correlation, deviation, location, nan_median, positive, scaled
+from meshmark.fleet.tails import Tail
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
 
 MIN_NODES: Final = 8  # below, a class has no scale to compare with
-_NORMAL: Final = 0.6744897501960817  # the median of |z| of a normal distribution
-_WRAP: Final = (1.5, 4.0, 1.540793, 0.8622731)  # b, c, q1, q2 of the wrapping function
-_WRAPPED_VARIANCE: Final = 0.7533  # of a standard normal variable
-_FREEDOMS: Final = (2.1, 2.5, 3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 25.0, 50.0, 100.0, 200.0)  # of tails, heaviest first
-_HEAVY: Final = (0.1, 0.02)  # shares of the values between which metrics with heavy tails differ; fewer are bad
-_ENOUGH: Final = 1000  # values for a tail
-_TAIL: Final = 0.01  # share of the values whose distance fits the tail; fewer are bad
+DRAWS: Final = 40_000  # simulated nodes
+_CLASSES: Final = (64, 16)  # simulated classes: of few nodes, of many
+_MANY: Final = 300  # nodes
+_ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more have no error that matters
+_LEAST: Final = 0.01  # of the variance that is between nodes
+_PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all
+_CHUNK: Final = 2000  # simulated nodes at once
+_FAR: Final = (5.0, 0.02)  # standard deviations beyond which a node shows no noise, and share of such nodes at most
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
-    """What a healthy node of a class looks like, with p metrics.
+class Weights:
+    """How scores of p metrics are combined.
 
     Attributes:
-        centre, scale: Of each metric, shape (p,); the scale is a standard deviation.
-        freedom: Of Student's distribution, for each metric, shape (p,).
-        whiten: Shape (p, p): normal scores times this have no correlation and variance 1.
-        groups: Shape (p, g): a contrast in each column: the weights that find a common shift of a group best.
-        groups_freedom: Of Student's distribution, for contrasts.
-        distance_scale, distance_freedom: Of squared distances, which are those of a multivariate Student distribution.
+        whiten: Shape (p, p): scores times this have no correlation and variance 1.
+        innovate: Shape (p, p): scores times this show a shift of one metric most clearly, beside all others.
     """
 
+    whiten: Array
+    innovate: Array
+
+    @staticmethod
+    def of(correlated: Array) -> Weights:
+        import numpy as np
+
+        eigen, vectors = np.linalg.eigh(correlated)
+        eigen = np.maximum(eigen, 1e-6)
+        inverse = (vectors / eigen) @ vectors.T
+        return Weights((vectors / np.sqrt(eigen)) @ vectors.T, inverse / np.sqrt(np.diag(inverse)))
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """Where the nodes of a class are.
+
+    Attributes:
+        own: The location of each node's values, without what changed for all, shape (nodes, p).
+        centre, scale: Of these, shape (p,); the scale is a standard deviation.
+        level: What the class measured last, shape (p,), to which `own` is relative.
+    """
+
+    own: Array
     centre: Array
     scale: Array
-    freedom: Array
-    whiten: Array
+    level: Array
+
+    @property
+    def middle(self) -> Array:
+        """What the nodes of the class measured last, shape (p,)."""
+        return self.level + self.centre
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline(Located):
+    """A class with p metrics.
+
+    Attributes:
+        noise: The standard deviation of `own` that is noise, shape (p,).
+        groups: Metrics that a fault may shift together, shape (p, g), bool.
+        worse, better: Tails of each metric, upwards and downwards.
+        parts: Tails of the statistics of `statistics`.
+        whole: The tail of the smallest of their probabilities.
+    """
+
+    noise: Array
     groups: Array
-    groups_freedom: float
-    distance_scale: float
-    distance_freedom: float
+    weights: Weights
+    worse: Sequence[Tail]
+    better: Sequence[Tail]
+    parts: Sequence[Tail]
+    whole: Tail
 
 
-def fit(values: Array, groups: Array | None = None) -> Baseline:
+def locate(values: Array) -> Located:
+    """Where nodes are; `values` is that of `fit`."""
+    import numpy as np
+
+    levels = nan_median(values, axis=0)
+    own = location(values - np.nan_to_num(levels))
+    centre = np.nan_to_num(nan_median(own, axis=0))
+    # Values that are equal in most nodes have no deviation.
+    return Located(own, centre, np.maximum(deviation(own - centre), 1e-9), np.nan_to_num(levels[-1]))
+
+
+def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: int = 0) -> Baseline:
     """The baseline of a class.
 
     Args:
-        values: Shape (nodes, k, p), k values of each node in any order, higher is worse, such as logarithms of times.
-            NaN: not measured.
+        values: Shape (nodes, k, p), the k-th value of all nodes of about the same time, higher is worse, such as
+            logarithms of times. NaN: not measured.
         groups: Shape (p, g), bool: metrics that a fault may shift together; None: none.
+        draws: Simulated nodes.
 
     Raises:
         ValueError: Fewer than `MIN_NODES` nodes.
     """
     import numpy as np
 
-    n, _, p = values.shape
+    n, k, p = values.shape
     if n < MIN_NODES:
         raise ValueError(f"nodes: found {n}, at least {MIN_NODES} are required")
-    own = nan_median(values, axis=1)
-    centre = nan_median(own, axis=0)
-    # Values that are equal in most nodes have no deviation.
-    scale = np.maximum(deviation(own - centre), 1e-9)
-    z = np.nan_to_num((own - centre) / scale)
-    freedom = _both(tail_freedoms(z), 0.9 * n)
-    u = scores(z, freedom)
-    with np.errstate(invalid="ignore"):  # a metric that never varies has no correlation
-        correlation = _clipped(np.corrcoef(wrapped(u), rowvar=False).reshape(p, p), n)
-    whiten = _whitening(correlation)
-    contrasts = _contrasts(np.zeros((p, 0), bool) if groups is None else groups, correlation)
-    if contrasts.shape[1]:  # weights amplify errors of the correlation
-        spread = deviation(u @ contrasts)
-        contrasts = contrasts / np.where(spread > 0, spread, 1.0)
-    # What is estimated from few nodes is uncertain, which is as if tails were heavier.
-    joint = max(n - p, n / 4)
-    tail = float(_both(tail_freedom(u.ravel()), joint))
-    distance_scale, distance_freedom = _distances(((u @ whiten) ** 2).sum(axis=1), p, joint)
-    return Baseline(centre, scale, freedom, whiten, contrasts, tail, distance_scale, distance_freedom)
+    found = locate(values)
+    scale = found.scale
+    dice = np.random.default_rng(seed)
+    noise = _noise(dice, _singles(values, found), k, draws)
+    # As robust as what it is subtracted from: noise of two modes has no other variance.
+    alone = deviation(noise)
+    spread = correlation(noise / np.where(alone > 0, alone, 1.0)) * np.outer(alone, alone)
+    between, correlated = _between((found.own - found.centre) / scale, scale, spread)
+    made = noise + dice.normal(size=(draws, p)) @ np.linalg.cholesky(between).T
+    classes = _simulated(dice, made, scale, spread, n)
+    z = np.concatenate([of.z for of in classes])
+    worse, better = ([Tail.of(side * column) for column in z.T] for side in (1, -1))
+    marked = np.zeros((p, 0), bool) if groups is None else np.asarray(groups, bool)
+    each = [statistics(of.z, scores(of.z, worse, better), of.weights, marked, worse) for of in classes]
+    joined = [np.concatenate(one) for one in zip(*each, strict=True)]
+    parts = [Tail.of(one) for one in joined]
+    return Baseline(
+        own=found.own,
+        centre=found.centre,
+        scale=scale,
+        level=found.level,
+        noise=np.sqrt(np.diag(spread)),
+        groups=marked,
+        weights=Weights.of(correlated),
+        worse=worse,
+        better=better,
+        parts=parts,
+        whole=Tail.of(smallest(joined, parts)),
+    )
 
 
-def scores(z: Array, freedom: Array) -> Array:
+def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Array:
     """Standardized values as those of a normal distribution with the same probabilities, so that a metric with heavy
-    tails does not hide what the others say.
-
-    Args:
-        z: Shape (nodes, p).
-        freedom: Of Student's distribution, shape (p,).
-    """
+    tails does not hide what the others say, shape (nodes, p)."""
     import numpy as np
-    from scipy.special import ndtri
+    from scipy.special import ndtri_exp
 
-    return np.asarray(-np.sign(z) * ndtri(student_tail(np.abs(z), freedom)))
-
-
-def student_tail(z: Array, freedom: Array | float) -> Array:
-    """The probability of at least these standardized values."""
-    import numpy as np
-    from scipy.special import stdtr
-
-    wide = np.array([student_deviation(round(float(f), 2)) for f in np.atleast_1d(freedom)])
-    return np.asarray(stdtr(freedom, -z * wide), float)
-
-
-def _both(one: Array | float, other: float) -> Any:
-    """Degrees of freedom of two reasons for heavy tails."""
-    return 1 / (1 / one + 1 / other)
-
-
-def nan_median(values: Array, axis: int) -> Array:
-    """The median of those values that are known; NaN if none is."""
-    import warnings
-
-    import numpy as np
-
-    if not np.isnan(values).any():  # which takes less than half of the time
-        return np.asarray(np.median(values, axis=axis))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # "All-NaN slice encountered"
-        return np.asarray(np.nanmedian(values, axis=axis))
-
-
-def deviation(away: Array) -> Array:
-    """The standard deviation of each column around 0, of which values far away are no part.
-
-    The median deviation chooses what is far away; wrapped values are then as precise as all values of a normal
-    distribution, where the median deviation alone needs 2.7 times as many.
-    """
-    import numpy as np
-
-    first = np.nan_to_num(nan_median(np.abs(away), axis=0)) / _NORMAL
-    z = away / np.where(first > 0, first, 1.0)
-    known = np.maximum((~np.isnan(z)).sum(axis=0), 1)
-    return np.asarray(first * np.sqrt(np.nansum(wrapped(z) ** 2, axis=0) / known / _WRAPPED_VARIANCE))
-
-
-def wrapped(z: Array) -> Array:
-    """Standardized values, of which those far away are brought back to the centre, smoothly."""
-    import numpy as np
-
-    b, c, q1, q2 = _WRAP
-    away = np.abs(z)
-    middle = q1 * np.tanh(q2 * (c - np.minimum(away, c)))
-    return np.asarray(np.sign(z) * np.where(away < b, away, middle))
-
-
-def tail_freedoms(z: Array) -> Array:
-    """The degrees of freedom of each metric's tail, shape (p,).
-
-    Metrics of few nodes have too few values far away for a tail of their own; they share that of others like them.
-    """
-    import numpy as np
-
-    n, p = z.shape
-    first, last = (max(1, round(share * n)) for share in _HEAVY)
-    heaviness = np.sort(np.abs(z), axis=0)[n - first : max(n - first + 1, n - last)].mean(axis=0)
-    found = np.empty(p)
-    for alike in np.array_split(np.argsort(heaviness), max(1, p * n // _ENOUGH)):
-        if len(alike):
-            found[alike] = tail_freedom(z[:, alike].ravel())
+    found = np.empty_like(z)
+    for k in range(z.shape[1]):
+        up, down = worse[k].log(z[:, k]), better[k].log(-z[:, k])
+        least = ndtri_exp(np.minimum(np.minimum(up, down), -1e-9))
+        found[:, k] = np.where(up < down, -least, least)
     return found
 
 
-def tail_freedom(z: Array) -> float:
-    """The degrees of freedom of Student's distribution whose upper tail fits standardized values.
-
-    The tail begins at the share `_TAIL`, at ten values if they are few.
-    """
-    import numpy as np
-    from scipy.special import stdtrit
-
-    share = max(_TAIL, min(0.1, 10 / z.size))
-    upper = float(np.quantile(z, 1 - share))
-    ratios = [float(-stdtrit(freedom, share)) / student_deviation(freedom) for freedom in _FREEDOMS]
-    return _interpolated(upper, ratios)
-
-
-def _interpolated(found: float, ratios: list[float]) -> float:
-    """The degrees of freedom whose ratio is `found`; ratios fall as `_FREEDOMS` grow."""
-    import numpy as np
-
-    return float(np.exp(np.interp(found, ratios[::-1], np.log(_FREEDOMS[::-1]))))
-
-
-@cache
-def student_deviation(freedom: float) -> float:
-    """What `deviation` makes of Student's distribution."""
-    import numpy as np
-    from scipy.special import stdtrit
-
-    quantiles = np.asarray(stdtrit(freedom, (np.arange(500) + 0.5) / 500), float)
-    return float(deviation(quantiles[:, None])[0])
-
-
-def _clipped(correlation: Array, n: int) -> Array:
-    """A correlation matrix whose eigenvalues within those of uncorrelated noise are replaced by their mean, so that few
-    nodes do not make it singular."""
-    import numpy as np
-
-    p = len(correlation)
-    correlation = np.nan_to_num(correlation, nan=0.0)
-    np.fill_diagonal(correlation, 1.0)
-    eigen, vectors = np.linalg.eigh(correlation)
-    noise = eigen <= (1 + np.sqrt(p / n)) ** 2
-    if noise.any():
-        eigen = np.where(noise, max(float(eigen[noise].mean()), 1e-3), eigen)
-    full = (vectors * eigen) @ vectors.T
-    root = np.sqrt(np.diag(full))
-    return np.asarray(full / root[:, None] / root)
-
-
-def _whitening(correlation: Array) -> Array:
-    import numpy as np
-
-    eigen, vectors = np.linalg.eigh(correlation)
-    return np.asarray((vectors / np.sqrt(np.maximum(eigen, 1e-6))) @ vectors.T)
-
-
-def _contrasts(groups: Array, correlation: Array) -> Array:
-    """The best linear weights for a common shift of each group's metrics, with variance 1."""
-    import numpy as np
-
-    inverse = np.linalg.inv(correlation)
-    shift = np.asarray(groups, float)
-    weights = inverse @ shift
-    return np.asarray(weights / np.sqrt(np.maximum((shift * weights).sum(axis=0), 1e-12)))
-
-
-def _distances(squared: Array, p: int, joint: float) -> tuple[float, float]:
-    """Scale and degrees of freedom of squared distances: squared / scale / p follows F(p, freedom).
+def statistics(z: Array, normal: Array, weights: Weights, groups: Array, worse: Sequence[Tail]) -> list[Array]:
+    """Three questions for each node: is one metric worse, is the pattern of all unusual, are several metrics of a group
+    worse? Each statistic has about an exponential tail.
 
     Args:
-        joint: Degrees of freedom that the number of nodes allows.
+        normal: `scores` of z.
     """
     import numpy as np
-    from scipy.special import fdtri
 
-    share = max(_TAIL, min(0.25, 5 / len(squared)))
-    middle, upper = float(np.median(squared)), float(np.quantile(squared, 1 - share))
-    ratios = [float(fdtri(p, freedom, 1 - share) / fdtri(p, freedom, 0.5)) for freedom in _FREEDOMS]
-    freedom = _both(_interpolated(upper / middle, ratios), joint)
-    return middle / (p * float(fdtri(p, freedom, 0.5))), freedom
+    single = -np.min([tail.log(z[:, k]) for k, tail in enumerate(worse)], axis=0)
+    distance = ((normal @ weights.whiten) ** 2).sum(axis=1)
+    shifted = normal @ weights.innovate
+    everything = np.ones((len(groups), 1), bool)
+    several = np.zeros(len(z))
+    for group in np.concatenate([groups, everything], axis=1).T:
+        # The clearest metrics, however many they are.
+        ordered = -np.sort(-shifted[:, group], axis=1)
+        sums = ordered.cumsum(axis=1) / np.sqrt(np.arange(1, ordered.shape[1] + 1))
+        several = np.maximum(several, sums.max(axis=1))
+    return [single, distance, several**2]
+
+
+def smallest(found: Sequence[Array], parts: Sequence[Tail]) -> Array:
+    """The smallest probability of the statistics of each node, as minus its logarithm."""
+    import numpy as np
+
+    return np.asarray(np.max([-tail.log(one) for tail, one in zip(parts, found, strict=True)], axis=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    """A simulated class: standardized values of healthy nodes, and its weights."""
+
+    z: Array
+    weights: Weights
+
+
+def _singles(values: Array, found: Located) -> Array:
+    """Values without what changed for all, shape (n · k, p). NaN: not measured, or of one of a few nodes far away."""
+    import numpy as np
+
+    far = np.abs(found.own - found.centre) > _FAR[0] * found.scale
+    far &= far.sum(axis=0) <= max(1, _FAR[1] * len(far))
+    return np.asarray(np.where(far[:, None], np.nan, values - nan_median(values, axis=0)).reshape(-1, values.shape[2]))
+
+
+def _noise(dice: Generator, singles: Array, k: int, draws: int) -> Array:
+    """Locations of k values of different nodes, shape (draws, p).
+
+    Args:
+        singles: Values without what changed for all, shape (n, p).
+    """
+    import numpy as np
+
+    rows = singles[~np.isnan(singles).all(axis=1)]
+    for column in rows.T:
+        unknown = np.isnan(column)
+        if unknown.any():
+            column[unknown] = dice.choice(column[~unknown], unknown.sum()) if not unknown.all() else 0.0
+    made = [
+        location(rows[dice.integers(len(rows), size=(min(_CHUNK, draws - at), k))]) for at in range(0, draws, _CHUNK)
+    ]
+    found = np.concatenate(made)
+    return np.asarray(found - np.median(found, axis=0))
+
+
+def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
+    """The covariance between nodes, and the correlation of all that differs."""
+    import numpy as np
+
+    size = np.outer(scale, scale)
+    between = positive(correlation(z) - noise / size, _LEAST) * size
+    return between, scaled(between + noise)
+
+
+def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_Class]:
+    """Healthy nodes as classes of n nodes see them: with errors of centre, scale and correlation.
+
+    The scale's error is that of a normal distribution, since the scale of values with two modes jumps.
+    """
+    import numpy as np
+
+    found = []
+    for part in np.array_split(made / scale, _CLASSES[n >= _MANY]):
+        nodes = made[dice.integers(len(made), size=min(n, _ENOUGH))]
+        centre = np.median(nodes, axis=0)
+        _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)
+        freedom = _PRECISE * n
+        factor = np.sqrt(dice.chisquare(freedom, part.shape[1]) / freedom)
+        found.append(_Class((part - centre / scale) / factor, Weights.of(correlated)))
+    return found

@@ -11,9 +11,9 @@ from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campa
 from meshmark.fleet.carry_out import carry_out, nothing_measured
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judgements import Look, controls, fresh_values
+from meshmark.fleet.judgements import Confirmation, Look, controls, fresh_values, reference
 from meshmark.fleet.nodesets import fold
-from meshmark.fleet.panel import Panel, read_panel
+from meshmark.fleet.panel import read_panel
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.fleet.site import Site
 
@@ -26,7 +26,7 @@ def confirm_suspects(
     runner: Path,
     show: Callable[[Progress], None] = lambda _: None,
     resume: bool = False,
-) -> Panel:
+) -> Confirmation:
     """Fresh values of the suspects and of healthy nodes of their classes.
 
     Args:
@@ -35,10 +35,11 @@ def confirm_suspects(
     Raises:
         MeshmarkError: The engine does not answer, or no node has measured.
     """
+    against = reference(fleet, site.cluster, seen)
     name = _begun(fleet, seen) if resume else ""
     if not name:
         name = new_campaign("confirm")
-        plan = _repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(seen))
+        plan = _repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(against))
         nodes = sorted({*seen.suspects(), *controls(seen)})
         # The batch system gives a node to this job alone; its runner need not look.
         settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True}
@@ -47,7 +48,7 @@ def confirm_suspects(
     panel = read_panel(fleet, [name], site.cluster)
     if not panel.nodes:
         raise nothing_measured(fleet, name)
-    return panel
+    return Confirmation(panel, against)
 
 
 def _begun(fleet: Fleet, seen: Look) -> str:

@@ -14,17 +14,20 @@ from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.fleet.arrays import Array
-from meshmark.fleet.baseline import nan_median
+from meshmark.fleet.baseline import Baseline, fit
 from meshmark.fleet.cases import Named, State, Worse, follow
 from meshmark.fleet.classes import Class, classes
+from meshmark.fleet.estimates import nan_median
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judging import CONTROLS, Discoveries, Screening, fresh_count, fresh_evidence, screen
+from meshmark.fleet.judging import CONTROLS, FRESH, Discoveries, Screening, fresh_count, fresh_evidence, screen
 from meshmark.fleet.panel import Panel, read_panel
 from meshmark.fleet.trends import worse_since
-from meshmark.fleet.values import Point
+from meshmark.fleet.values import Point, node_rows
 from meshmark.store.files import held, write_file
 
-WINDOW: Final = 7  # campaigns that a baseline is made of
+WINDOW: Final = 7  # campaigns that suspects are chosen by
+_VALUES: Final = 28  # of a node at most, that a baseline is made of and that confirm a suspect
+_CONFIRM_S: Final = 900.0  # time of a node for its confirmation, if more than the fewest values take so long
 _SINCE: Final = 90  # campaigns in which the beginning of a fault is looked for
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
 _SMALLEST: Final = 0.01  # relative difference that is worth a name
@@ -65,10 +68,13 @@ class Look:
         found = [self.panel.nodes[c.of.members[i]] for c in self.classes if c.screening for i in c.screening.suspects]
         return sorted({*found, *self.wrong})
 
+    def today(self) -> list[int]:
+        """Which of the panel's values are those of the newest campaign."""
+        return [k for k, campaign in enumerate(self.panel.of) if campaign == self.campaign]
+
     def newest(self) -> Array:
         """The values of the newest campaign, medians of their repetitions, shape (nodes, points)."""
-        now = [k for k, campaign in enumerate(self.panel.of) if campaign == self.campaign]
-        return nan_median(self.panel.values[:, now], axis=1)
+        return nan_median(self.panel.values[:, self.today()], axis=1)
 
 
 def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
@@ -143,27 +149,50 @@ def controls(seen: Look, seed: int = 0) -> list[str]:
     return found
 
 
-def fresh_values(seen: Look) -> int:
+def reference(fleet: Fleet, cluster: str, seen: Look) -> Panel:
+    """The values that fresh ones are compared with: as many as a confirmation of a quarter of an hour has time for.
+
+    Raises:
+        MeshmarkError: A file cannot be read.
+    """
+    import numpy as np
+
+    rows = node_rows(fleet, [seen.campaign], cluster)
+    each_s = float(np.median([row["elapsed_s"] or 0.0 for row in rows])) / max(1, len(seen.today()))
+    count = min(_VALUES, max(FRESH, int(_CONFIRM_S / max(each_s, 1e-3))))
+    known = campaigns_of(fleet, cluster, seen.campaign.partition("-")[0], seen.campaign)
+    return read_panel(fleet, known[-math.ceil(count / max(1, len(seen.today()))) :], cluster)
+
+
+def fresh_values(against: Panel) -> int:
     """How many values of each node a confirmation needs."""
-    return fresh_count(seen.panel.values.shape[1])
+    return fresh_count(len(against.of))
 
 
-def decide(fleet: Fleet, cluster: str, seen: Look, fresh: Panel | None) -> list[Named]:
+@dataclass(frozen=True, slots=True)
+class Confirmation:
+    """Fresh values of suspects and controls, measured after `against`."""
+
+    fresh: Panel
+    against: Panel
+
+
+def decide(fleet: Fleet, cluster: str, seen: Look, confirmation: Confirmation | None) -> list[Named]:
     """Name nodes, and remember that this campaign has been decided on.
 
     Args:
-        fresh: Values of suspects and controls, measured after `seen`; None if there are no suspects.
+        confirmation: None if there are no suspects.
     """
     with held(State.path(fleet, cluster).parent):
         state = State.load(fleet, cluster)
         if seen.campaign in state.judged:
             raise MeshmarkError(f"{seen.campaign}: was judged before", f"meshmark fleet check {fleet.root}")
-        tests = [test for one in seen.classes for test in _tests(seen, one, fresh)]
+        tests = [test for one in seen.classes for test in _tests(seen, one, confirmation)]
         nodes = sum(len(one.of.members) for one in seen.classes if one.screening)
         discoveries = Discoveries(state.discoveries)
         decisions = discoveries.decide([t.p for t in tests], max(nodes, len(tests), 1))
         positive = [t for t, yes in zip(tests, decisions, strict=True) if yes]
-        found = _named(fleet, cluster, seen, positive, _wrong(seen, fresh))
+        found = _named(fleet, cluster, seen, positive, _wrong(seen, confirmation))
         follow(state, seen.campaign, _shifts(seen, set(state.open)))
         state.discoveries = discoveries.state()
         state.judged.append(seen.campaign)
@@ -202,9 +231,9 @@ def _named(
     ]
 
 
-def _wrong(seen: Look, fresh: Panel | None) -> dict[str, list[str]]:
+def _wrong(seen: Look, confirmation: Confirmation | None) -> dict[str, list[str]]:
     """Nodes whose kernels computed wrong results, and which: no healthy node ever does, so that once is enough."""
-    again = fresh.wrong if fresh else {}
+    again = confirmation.fresh.wrong if confirmation else {}
     found = {n: [f"{text} (not again)" for text in texts] for n, texts in seen.wrong.items() if n not in again}
     return found | {n: list(texts) for n, texts in again.items() if n in seen.panel.nodes}
 
@@ -219,7 +248,7 @@ def _shifts(seen: Look, nodes: set[str]) -> dict[str, dict[str, float]]:
         for i in one.of.members if one.screening else ():
             if seen.panel.nodes[i] in nodes:
                 assert one.screening is not None
-                shift = newest[i, one.points] - one.screening.baseline.centre
+                shift = newest[i, one.points] - one.screening.baseline.middle
                 found[seen.panel.nodes[i]] = {
                     seen.panel.points[k].key: math.expm1(by)
                     for k, by in zip(one.points, shift, strict=True)
@@ -237,37 +266,34 @@ class _Test:
     metrics: list[Worse]
 
 
-def _tests(seen: Look, one: Suspects, fresh: Panel | None) -> list[_Test]:
+def _tests(seen: Look, one: Suspects, confirmation: Confirmation | None) -> list[_Test]:
     """Suspects of a class with their p-values from fresh values."""
+
+    if one.screening is None or confirmation is None:
+        return []
+    fresh, against = confirmation.fresh, confirmation.against
+    names = [seen.panel.nodes[m] for m in one.of.members]
+    suspects = [names[i] for i in one.screening.suspects if names[i] in fresh.nodes]
+    if not suspects:
+        return []
+    points = [seen.panel.points[i] for i in one.points]
+    members = [n for n in against.nodes if n in set(names)]
+    baseline = fit(_of(against, members, points), groups_of(points))
+    controls = [n for n in members if n in fresh.nodes and n not in suspects]
+    rows = [members.index(n) for n in controls]
+    found = fresh_evidence(baseline, _of(fresh, suspects, points), _of(fresh, controls, points), rows)
+    return [
+        _Test(name, float(found.node[i]), _clear(points, found.shift[i], baseline, found.metrics[i]))
+        for i, name in enumerate(suspects)
+    ]
+
+
+def _clear(points: Sequence[Point], shift: Array, baseline: Baseline, p: Array) -> list[Worse]:
+    """The metrics that are worse, the clearest first; of a node of which none is significant alone, the clearest."""
     import numpy as np
 
-    if one.screening is None or fresh is None:
-        return []
-    names = [seen.panel.nodes[m] for m in one.of.members]
-    chosen = [i for i in one.screening.suspects if names[i] in fresh.nodes]
-    if not chosen:
-        return []
-    healthy = [i for i, n in enumerate(names) if n in fresh.nodes and i not in chosen]
-    points = [seen.panel.points[i] for i in one.points]
-    values = {i: _aligned(fresh, names[i], points) for i in (*chosen, *healthy)}
-    window = (
-        seen.panel.values[np.array(one.of.members)[healthy]][:, :, one.points]
-        if healthy
-        else np.empty((0, 1, len(points)))
-    )
-    stacked = np.array([values[i] for i in healthy]) if healthy else np.empty((0, 1, len(points)))
-    baseline = one.screening.baseline
-    found = fresh_evidence(baseline, np.array([values[i] for i in chosen]), stacked, window)
-    tests = []
-    for row, i in enumerate(chosen):
-        p = found.metrics[row]
-        metrics = [
-            _worse(points[k], float(found.shift[row, k]), float(baseline.scale[k]), float(p[k])) for k in np.argsort(p)
-        ]
-        # Of a node of which no metric is significant alone, the clearest are listed.
-        clear = [m for m in metrics if m.p * len(points) <= _NAMED_METRIC] or metrics[:_CLEAREST]
-        tests.append(_Test(names[i], float(found.node[row]), clear))
-    return tests
+    found = [_worse(points[k], float(shift[k]), float(baseline.scale[k]), float(p[k])) for k in np.argsort(p)]
+    return [m for m in found if m.p * len(points) <= _NAMED_METRIC] or found[:_CLEAREST]
 
 
 def _worse(point: Point, shift: float, scale: float, p: float) -> Worse:
@@ -275,14 +301,18 @@ def _worse(point: Point, shift: float, scale: float, p: float) -> Worse:
     return Worse(point.key, point.instrument, point.metric, point.conditions, math.expm1(shift), low, high, p)
 
 
-def _aligned(fresh: Panel, node: str, points: Sequence[Point]) -> Array:
-    """Values of a node for these points, shape (r, points)."""
+def _of(panel: Panel, nodes: Sequence[str], points: Sequence[Point]) -> Array:
+    """Values of these nodes and points, shape (nodes, k, points)."""
     import numpy as np
 
-    at = {p.key: i for i, p in enumerate(fresh.points)}
-    own = fresh.values[fresh.nodes.index(node)]
-    missing = np.full(own.shape[0], np.nan)
-    return np.stack([own[:, at[p.key]] if p.key in at else missing for p in points], axis=1)
+    row_of = {name: i for i, name in enumerate(panel.nodes)}
+    column_of = {p.key: i for i, p in enumerate(panel.points)}
+    found = np.full((len(nodes), panel.values.shape[1], len(points)), np.nan)
+    known = [k for k, p in enumerate(points) if p.key in column_of]
+    columns = [column_of[points[k].key] for k in known]
+    for i, name in enumerate(nodes):
+        found[i][:, known] = panel.values[row_of[name]][:, columns]
+    return found
 
 
 def summary(seen: Look, named: Sequence[Named]) -> dict[str, Any]:

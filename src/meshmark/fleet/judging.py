@@ -16,14 +16,17 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from meshmark.fleet.arrays import Array
-from meshmark.fleet.baseline import Baseline, deviation, fit, nan_median
-from meshmark.fleet.evidence import Evidence, evidence
+from meshmark.fleet.baseline import DRAWS, Baseline, fit
+from meshmark.fleet.estimates import deviation, location, nan_median
+from meshmark.fleet.evidence import Evidence, evidence, excess
 
 RATE: Final = 0.05  # of false names among all names
 CONTROLS: Final = 16  # healthy nodes that measure again, too
 _SUSPECT: Final = 0.02  # p-value below which a node is suspected
-_MOST: Final = 0.03  # share of the nodes that may be suspected, the worst first
+_MOST: Final = (8, 0.03)  # nodes, or share of the nodes, that may be suspected, the worst first
 FRESH: Final = 5  # fewest fresh values
+_SCREEN_DRAWS: Final = DRAWS // 4  # suspects need no small probabilities
+_SPREAD: Final = 2.0  # of a metric's own ratio of variances, as a few controls estimate it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +63,49 @@ def screen(window: Array, today: int, groups: Array | None = None, known: Collec
     """
     import numpy as np
 
-    baseline = fit(window, groups)
-    p = evidence(window, baseline).node
+    baseline = fit(window, groups, _SCREEN_DRAWS)
+    p = evidence(baseline.own, baseline).node
     if today < window.shape[1]:  # a small fault shows in many days before it shows in one, a large one at once
-        now = window[:, -today:]
-        p = np.minimum(1.0, 2 * np.minimum(p, evidence(now, fit(now, groups)).node))
-    most = max(3, int(_MOST * len(p)))
+        now = fit(window[:, -today:], groups, _SCREEN_DRAWS)
+        p = np.minimum(1.0, 2 * np.minimum(p, evidence(now.own, now).node))
+    return Screening(baseline, p, suspected(p, known))
+
+
+def suspected(p: Array, known: Collection[int] = ()) -> list[int]:
+    """The most unlikely nodes, without those that are known."""
+    import numpy as np
+
+    most = max(_MOST[0], int(_MOST[1] * len(p)))
     order = [int(i) for i in np.argsort(p, kind="stable") if i not in known]
-    return Screening(baseline, p, [i for i in order[:most] if p[i] <= _SUSPECT])
+    return [i for i in order[:most] if p[i] <= _SUSPECT]
 
 
-def fresh_evidence(baseline: Baseline, suspects: Array, controls: Array, before: Array) -> Evidence:
+def fresh_evidence(baseline: Baseline, suspects: Array, controls: Array, rows: Sequence[int]) -> Evidence:
     """The evidence of fresh values.
 
     What changed for all since the first values, such as the load of a network, changed for the controls, too, and is
-    subtracted; how well it is known widens the scale.
+    subtracted. How well it is known widens the scale, and so does noise of one confirmation that is larger than that of
+    as many days.
 
     Args:
-        suspects: Shape (suspects, r, p).
+        suspects: Shape (suspects, r, p), as many values as the baseline has.
         controls: Fresh values of healthy nodes, shape (m, r, p); m may be 0.
-        before: The window's values of these, shape (m, k, p).
+        rows: The controls' places in the baseline.
     """
     import numpy as np
 
-    if len(controls):
-        change = nan_median(controls, axis=1) - nan_median(before, axis=1)
-        drift = np.nan_to_num(nan_median(change, axis=0))
-        variance = np.pi / 2 * deviation(change - drift) ** 2 / len(controls)
-        suspects = suspects - drift
-        baseline = replace(baseline, scale=np.sqrt(baseline.scale**2 + variance))
-    return evidence(suspects, baseline)
+    own = location(suspects)
+    if not len(controls):
+        return evidence(own - baseline.level, baseline)
+    change = location(controls) - baseline.own[list(rows)]
+    drift = np.nan_to_num(nan_median(change, axis=0))
+    variance = deviation(change - drift) ** 2
+    noise = baseline.noise**2
+    ratio = variance / np.maximum(2 * noise, 1e-18)
+    more = np.maximum(np.maximum(np.median(ratio), ratio / _SPREAD) - 1, 0) * 2 * noise
+    wider = replace(baseline, scale=np.sqrt(baseline.scale**2 + more + np.pi / 2 * variance / len(controls)))
+    factor = np.sqrt(max(1.0, excess(location(controls) - drift, wider)))
+    return evidence(own - drift, replace(wider, scale=wider.scale * factor))
 
 
 class Discoveries:

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from meshmark.errors import AbsentError
-from meshmark.fleet.baseline import deviation
 from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.estimates import deviation
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judgements import Look, Suspects
 from meshmark.fleet.plan import NodePlan, load_plan
@@ -46,14 +46,14 @@ def with_limits(fleet: Fleet, cluster: str, seen: Look) -> NodePlan:
 def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
     assert one.screening is not None
     base = one.screening.baseline
-    values = seen.panel.values[one.of.members][:, :, one.points] - base.centre
+    values = seen.panel.values[one.of.members][:, :, one.points] - base.middle
     spread = deviation(values.reshape(-1, len(one.points)))
     found: list[Mapping[str, Any]] = []
     for k, at in enumerate(one.points):
         point = seen.panel.points[at]
         margin = max(math.log1p(_LEAST), _FAR * float(spread[k]))
-        # The centre is a logarithm of which higher is worse.
-        limit = math.exp((float(base.centre[k]) + margin) * point.sign)
+        # The middle is a logarithm of which higher is worse.
+        limit = math.exp((float(base.middle[k]) + margin) * point.sign)
         side = "high" if point.better == "lower" else "low"
         of = {"instrument": point.instrument, "metric": point.metric, "conditions": point.conditions}
         found.append({**of, side: limit})

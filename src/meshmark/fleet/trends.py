@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from meshmark.fleet.arrays import Array
-from meshmark.fleet.baseline import nan_median
+from meshmark.fleet.estimates import nan_median
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.values import Matrix, Point, query, read_matrix
 from meshmark.values.changepoints import Split, splits

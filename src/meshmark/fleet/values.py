@@ -110,13 +110,13 @@ def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
 
 
 def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict[str, Any]]:
-    """A row for each node of each campaign, without the numbers of its runner. Of several files of a node, the newest
+    """A row for each node of each campaign, with the time it took. Of several files of a node, the newest
     complete one counts."""
     files = [str(p) for name in campaigns for p in fleet.files_of("nodes", name, cluster)]
     if not files:
         return []
     rows: list[dict[str, Any]] = query(
-        """SELECT campaign, node, attempt, hash, status, damage, doubt, facts, wrong FROM read_parquet(?)
+        """SELECT campaign, node, attempt, hash, status, damage, doubt, facts, wrong, elapsed_s FROM read_parquet(?)
            QUALIFY row_number() OVER (PARTITION BY campaign, node
                                       ORDER BY (status = 'ok') DESC, started DESC) = 1 ORDER BY campaign, node""",
         [files],

@@ -187,7 +187,7 @@ def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
         if one.screening is not None:
             base = one.screening.baseline
             at = np.ix_(one.of.members, one.points)
-            own[at] = (newest[at] - base.centre) / base.scale
+            own[at] = (newest[at] - base.middle) / base.scale
     coded = np.where(np.isnan(own), -128, np.clip(np.round(np.nan_to_num(own) / _STEP), -127, 127)).astype(np.int8)
     order = sorted(range(len(panel.points)), key=lambda k: natural(_title(panel.points[k], panel.points)))
     return [

@@ -15,7 +15,7 @@ from meshmark.fleet.cases import Named, State, close_cases
 from meshmark.fleet.classes import classes
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.ingest import ingest
-from meshmark.fleet.judgements import controls, decide, look
+from meshmark.fleet.judgements import Confirmation, Look, controls, decide, look, reference
 from meshmark.fleet.panel import read_panel
 from support.made_fleet import KERNELS, files, lines_of, noisy, write_result
 
@@ -33,6 +33,10 @@ def campaign(fleet: Fleet, kind: str, day: int, nodes: list[str], repetitions: i
         write_result(fleet.campaign(name) / "inbox", node, lines)
     assert len(ingest(fleet, name, "cluster").nodes) == len(nodes)
     return name
+
+
+def measured_again(fleet: Fleet, seen: Look, name: str) -> Confirmation:
+    return Confirmation(read_panel(fleet, [name], "cluster"), reference(fleet, "cluster", seen))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def test_slow_nodes_are_named_by_fresh_values_and_stay_open_cases(fleet: Fleet) 
     healthy = controls(seen)
     assert healthy and not {*healthy} & {*SLOW}
     again = campaign(fleet, "confirm", 5, sorted({*suspects, *healthy}), 8)
-    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
     assert {n.node for n in named} == set(SLOW)
     by_name = {n.node: n for n in named}
     first = by_name["n07"].metrics[0]
@@ -84,7 +88,7 @@ def test_a_node_that_computes_wrongly_is_named_first(tmp_path: Path) -> None:
     assert "n11" in seen.suspects()
     nodes = sorted({"n11", *seen.suspects(), *controls(seen)})
     again = campaign(fleet, "confirm", 2, nodes, 5, n11=wrong)
-    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
     assert named[0].node == "n11" and named[0].wrong == wrong["problems"]
 
 
@@ -133,7 +137,7 @@ def test_a_wrong_result_that_is_not_repeated_is_named_all_the_same(tmp_path: Pat
     seen = look(fleet, "cluster")
     assert seen.suspects() == ["b"]
     again = campaign(fleet, "confirm", 2, ["b"], 5)
-    (named,) = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    (named,) = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
     assert named.node == "b" and named.wrong == ["peak: a kernel computed a wrong result (not again)"]
     # It stays a case for a person, and is not named again.
     campaign(fleet, "check", 3, nodes, 1, b={"problems": ["peak: a kernel computed a wrong result"]})
@@ -147,7 +151,7 @@ def test_since_when_a_node_is_worse_and_its_recovery(tmp_path: Path) -> None:
         campaign(fleet, "check", day, OTHERS, 1, **bad)
     seen = look(fleet, "cluster")
     again = campaign(fleet, "confirm", 13, sorted({*seen.suspects(), *controls(seen)}), 7, m07={"slow": 0.1})
-    named = decide(fleet, "cluster", seen, read_panel(fleet, [again], "cluster"))
+    named = decide(fleet, "cluster", seen, measured_again(fleet, seen, again))
     (case,) = [n for n in named if n.node == "m07"]
     assert case.since == fleet.campaigns()[5] and case.campaign == seen.campaign
     for day in range(14, 17):

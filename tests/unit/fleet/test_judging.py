@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 
-from meshmark.fleet.baseline import MIN_NODES, deviation, fit, student_deviation, tail_freedom, wrapped
+from meshmark.fleet.baseline import MIN_NODES, fit
+from meshmark.fleet.estimates import correlation, deviation, location, wrapped
 from meshmark.fleet.evidence import evidence
 from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_count, fresh_evidence, screen
+from meshmark.fleet.tails import Tail
 
 METRICS = 12
 GROUPS = np.repeat(np.eye(3, dtype=bool), 4, axis=0)
@@ -25,8 +29,8 @@ class Nodes:
         self.mix = np.linalg.cholesky(0.4 * np.ones((METRICS, METRICS)) + 0.6 * np.eye(METRICS))
         self.own = self.dice.normal(size=(count, METRICS)) @ self.mix.T * 0.005
 
-    def values(self, each: int, of: list[int] | None = None) -> np.ndarray:
-        own = self.own if of is None else self.own[of]
+    def values(self, each: int, of: Sequence[int] | None = None) -> np.ndarray:
+        own = self.own if of is None else self.own[list(of)]
         return own[:, None] + self.dice.standard_t(4, size=(len(own), each, METRICS)) @ self.mix.T * 0.01
 
 
@@ -39,24 +43,48 @@ def test_a_deviation_ignores_what_is_far_away() -> None:
     assert np.abs(wrapped(np.array([-5.0, 5.0, 0.5]))).tolist() == [0.0, 0.0, 0.5]
 
 
-@pytest.mark.parametrize("freedom", [3.0, 5.0, 10.0])
-def test_tails_are_those_of_students_distribution(freedom: float) -> None:
-    values = np.random.default_rng(2).standard_t(freedom, 400_000)
-    found = tail_freedom(values / deviation(values[:, None])[0])
-    assert found == pytest.approx(freedom, rel=0.3)
-    assert student_deviation(200.0) == pytest.approx(1.0, abs=0.02)
+def test_a_location_leaves_out_what_is_far_away_and_what_is_missing() -> None:
+    values = np.array([[[1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [99.0]]])
+    assert location(values) == [[4.0]]
+    values[0, 6] = np.nan  # of six values, one is left out at each end
+    assert location(values) == [[3.5]]
+    assert location(values[:, :3]) == [[2.0]] and np.isnan(location(values[:, 6:]))
 
 
-def test_p_values_of_healthy_nodes_are_not_too_small() -> None:
+def test_a_location_of_two_modes_is_better_for_more_values() -> None:
+    modes = np.random.default_rng(3).choice([0.0, 1.0], (2000, 28, 1))
+    assert location(modes).std() < 0.65 * location(modes[:, :7]).std()
+    assert np.median(modes, axis=1).std() > 2 * location(modes).std()
+
+
+def test_a_correlation_of_few_nodes_is_not_singular() -> None:
+    z = np.random.default_rng(4).normal(size=(20, 30))
+    assert np.linalg.eigvalsh(correlation(z)).min() > 0.1
+
+
+def test_a_tail_is_that_of_its_sample_and_not_too_light_beyond() -> None:
+    sample = np.random.default_rng(5).normal(size=100_000)
+    tail = Tail.of(sample)
+    found = np.exp(tail.log(np.array([-9.0, 0.0, 2.326, 3.719, 5.0])))
+    assert found[:4] == pytest.approx([1.0, 0.5, 0.01, 1e-4], rel=0.25)
+    assert 2.9e-7 < found[4] < 3e-5  # a normal one has 2.9e-7
+    assert np.exp(Tail.of(np.zeros(50)).log(np.array([0.0, 1.0]))) == pytest.approx([1.0, 0.0])
+
+
+@pytest.mark.parametrize(("nodes", "each"), [(20, 7), (100, 7), (400, 14)])
+def test_p_values_of_healthy_nodes_are_right(nodes: int, each: int) -> None:
     small = {0.01: 0, 0.001: 0}
     total = 0
-    for seed in range(30):
-        nodes = Nodes(200, seed)
-        found = evidence(nodes.values(6), fit(nodes.values(6), GROUPS)).node
+    for seed in range(12):
+        made = Nodes(nodes, seed)
+        baseline = fit(made.values(each), GROUPS, 8000, seed)
+        others = Nodes(1000, 100 + seed)
+        found = evidence(location(others.values(each)), baseline).node
         total += len(found)
         for level in small:
             small[level] += int((found < level).sum())
-    assert small[0.01] <= 1.2 * 0.01 * total and small[0.001] <= 2 * 0.001 * total
+    assert 0.3 * 0.01 * total <= small[0.01] <= 2 * 0.01 * total
+    assert small[0.001] <= 3 * 0.001 * total
 
 
 @pytest.mark.parametrize(
@@ -73,9 +101,7 @@ def test_a_slow_node_is_suspected_and_its_fresh_values_are_clear(metrics: list[i
             continue
         healthy = [i for i in range(200) if i not in seen.suspects][:CONTROLS]
         each = fresh_count(14)
-        found = fresh_evidence(
-            seen.baseline, nodes.values(each, seen.suspects), nodes.values(each, healthy), window[healthy]
-        )
+        found = fresh_evidence(seen.baseline, nodes.values(each, seen.suspects), nodes.values(each, healthy), healthy)
         named += bool(found.node[seen.suspects.index(17)] < 1e-4)
     assert named >= 8
 
@@ -86,8 +112,33 @@ def test_what_changed_for_all_is_no_evidence_against_one() -> None:
     seen = screen(window, 2, GROUPS)
     of, healthy = list(range(20)), list(range(40, 40 + CONTROLS))
     slower = [nodes.values(6, who) + 0.03 for who in (of, healthy)]
-    assert (fresh_evidence(seen.baseline, slower[0], slower[1], window[healthy]).node > 1e-3).all()
-    assert (evidence(slower[0], seen.baseline).node < 1e-3).any()
+    assert (fresh_evidence(seen.baseline, slower[0], slower[1], healthy).node > 1e-3).all()
+    assert (evidence(location(slower[0]) - seen.baseline.level, seen.baseline).node < 1e-3).any()
+
+
+def test_noise_that_lasts_as_long_as_a_confirmation_names_nobody() -> None:
+    nodes, named = Nodes(200), 0
+    window = nodes.values(14)
+    seen = screen(window, 1, GROUPS)
+    for _ in range(20):
+        # All fresh values of a node share a disturbance as large as the noise of one value.
+        first, second = (
+            nodes.values(14, who) + 0.01 * nodes.dice.normal(size=(len(who), 1, METRICS))
+            for who in (range(40), range(60, 60 + CONTROLS))
+        )
+        named += int((fresh_evidence(seen.baseline, first, second, list(range(60, 60 + CONTROLS))).node < 1e-5).sum())
+    assert named <= 2
+    alone = fresh_evidence(seen.baseline, first, np.empty((0, 14, METRICS)), [])
+    assert (alone.node < 1e-5).any()  # which the controls have prevented
+
+
+def test_a_change_of_the_whole_class_does_not_widen_its_scale() -> None:
+    window = Nodes(100).values(14)
+    usual = fit(window, GROUPS, 2000)
+    window[:, 8:] += 0.3
+    changed = fit(window, GROUPS, 2000)
+    assert changed.scale == pytest.approx(usual.scale)
+    assert changed.level == pytest.approx(usual.level + 0.3)
 
 
 def test_a_named_node_is_not_suspected_again() -> None:
@@ -103,7 +154,8 @@ def test_values_that_are_missing_are_no_evidence() -> None:
     window = nodes.values(4)
     window[3] = np.nan
     window[4, :, 2] = np.nan
-    found = evidence(window, fit(window, GROUPS))
+    baseline = fit(window, GROUPS)
+    found = evidence(baseline.own, baseline)
     assert np.isfinite(found.node).all() and found.node[3] > 0.01 and found.metrics[4, 2] == 1.0
 
 
@@ -111,7 +163,8 @@ def test_a_metric_that_never_varies_does_not_fail() -> None:
     window = Nodes(50).values(4)
     window[:, :, 0] = 1.0
     window[7, :, 0] = 1.1
-    assert evidence(window, fit(window, GROUPS)).metrics[7, 0] < 1e-6
+    baseline = fit(window, GROUPS)
+    assert evidence(baseline.own, baseline).metrics[7, 0] < 1e-6
 
 
 def test_few_nodes_are_refused() -> None:
