@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.fleet.baseline import Baseline, fit, locate
+from meshmark.fleet.baseline import DRAWS, Baseline, fit, locate
 from meshmark.fleet.estimates import deviation
 from meshmark.fleet.evidence import evidence
 from meshmark.fleet.folder import Fleet
@@ -45,7 +45,7 @@ from support.many_nodes import ManyNodes, points  # type: ignore[import-not-foun
 
 Array = NDArray[np.float64]
 WINDOW, VALUES, WEEK = 7, 28, 8
-REFIT = 28  # days for which the tails of a class are kept; `meshmark fleet judge` fits them every day
+REFIT = 84  # days for which the tails of a class are kept; `meshmark fleet judge` fits them every day
 BETWEEN = 0.005
 FAULTS = {"5 % in one metric": (1, 0.05), "2 % in five metrics": (5, 0.02)}
 
@@ -158,8 +158,11 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
                 fault[i] = kind, day
         past = [*past, (own + shift)[:, None] + noise.draw(dice, n, 1)][-VALUES:]
         window = np.concatenate(past, axis=1)
-        if day % REFIT == 0 or day < WINDOW:
-            fitted = [fit(window[:, -k:], noise.groups, seed=day) for k in (1, WINDOW, VALUES)]
+        if day < WINDOW or day in {2 * WINDOW, VALUES} or day % REFIT == 0:
+            fitted = [
+                fit(window[:, -k:], noise.groups, draws, seed=day)
+                for k, draws in ((1, DRAWS // 4), (WINDOW, DRAWS // 4), (VALUES, DRAWS))
+            ]
         now, week, month = (moved(of, window[:, -k:]) for of, k in zip(fitted, (1, WINDOW, VALUES), strict=True))
         unlikely = np.minimum(1.0, 2 * np.minimum(evidence(week.own, week).node, evidence(now.own, now).node))
         suspects = suspected(unlikely, set(named))
