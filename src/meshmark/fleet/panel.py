@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.fleet.arrays import Array
+from meshmark.fleet.classes import classes
+from meshmark.fleet.curves import as_distances
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.values import Point, is_sound, node_rows, read_matrix
 
@@ -19,6 +21,7 @@ class Panel:
         nodes: Names, sorted.
         facts: Configuration of each node in its newest campaign.
         values: Logarithms, of which higher is worse, shape (nodes, k, points). NaN: not measured, or with a flag.
+            Latencies under load are distances from the curve of the class, see `curves`.
         of: The campaign of each of the k values.
         wrong: Nodes with wrong results of kernels in the newest campaign, and which.
     """
@@ -61,11 +64,14 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
         for point, repetition, row in zip(matrix.points, matrix.repetitions, matrix.values, strict=True):
             at = column_of[point.key], slot_at[matrix.campaign, repetition]
             values[at][place] = np.log(row) * point.sign
+    configurations = [texts[facts[n]] for n in names]
+    panel = np.ascontiguousarray(values.transpose(2, 1, 0))
+    as_distances(panel, list(points.values()), [one.members for one in classes(configurations)])
     return Panel(
         names,
-        [texts[facts[n]] for n in names],
+        configurations,
         list(points.values()),
-        np.ascontiguousarray(values.transpose(2, 1, 0)),
+        panel,
         [campaign for campaign, _ in slots],
         wrong,
     )

@@ -1,0 +1,87 @@
+"""Loaded latencies are judged by their distance from the curve of the class."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from meshmark.fleet.curves import as_distances
+from meshmark.fleet.values import Point
+
+BANDWIDTHS = np.array([10.0, 40.0, 70.0, 90.0, 99.0])
+NODES, VALUES = 20, 3
+
+
+def point(metric: str, pause: int) -> Point:
+    key = json.dumps([metric, "loaded", {"mode": "paced", "pause": pause, "threads": 4}, {}])
+    return Point(key, "loaded", metric, "s", "lower" if metric == "load_latency" else "higher")
+
+
+def latency(bandwidth: np.ndarray) -> np.ndarray:
+    """A queue whose capacity is 100 GB/s."""
+    return np.asarray(100e-9 * (1 + 0.2 * bandwidth / (100 - bandwidth)))
+
+
+POINTS = [point(metric, pause) for pause in range(5) for metric in ("load_latency", "bandwidth_net")]
+
+
+def panel(bandwidth: np.ndarray, slower: float = 0.0) -> np.ndarray:
+    """Logarithms as of a panel, bandwidths of shape (nodes, values, loads); the last node has higher latencies."""
+    found = np.empty((*bandwidth.shape[:2], 10))
+    found[:, :, ::2] = np.log(latency(bandwidth))
+    found[:, :, 1::2] = -np.log(bandwidth)
+    found[-1, :, ::2] += slower
+    return found
+
+
+def spread() -> np.ndarray:
+    return np.asarray(BANDWIDTHS * (1 + 0.003 * np.random.default_rng(1).normal(size=(NODES, VALUES, 5))))
+
+
+def test_a_node_elsewhere_on_the_curve_is_near_it() -> None:
+    made = panel(spread())
+    before = made.copy()
+    as_distances(made, POINTS, [range(NODES)])
+    away, raw = (v[:, :, ::2] - np.median(v[:, :, ::2], axis=0) for v in (made, before))
+    assert np.abs(raw[:, :, 4]).max() > 0.2  # where the curve is steep, latencies alone differ by so much
+    assert np.abs(away[:, :, :4]).max() < 0.01 and np.abs(away).max() < 0.3 * np.abs(raw).max()
+    assert np.isnan(made[:, :, 1::2]).all()
+
+
+@pytest.mark.parametrize("load", [0, 1])
+def test_a_slower_node_is_away_from_the_flat_curve(load: int) -> None:
+    made = panel(spread(), 0.05)
+    as_distances(made, POINTS, [range(NODES)])
+    assert made[-1, :, 2 * load] - np.median(made[:, :, 2 * load], axis=0) == pytest.approx([0.05] * VALUES, abs=0.01)
+
+
+def test_a_lack_of_bandwidth_shows_where_the_curve_is_steep() -> None:
+    bandwidth = spread()
+    made = panel(bandwidth)
+    made[-1, :, 9] += 0.05  # the same latency at a bandwidth that is 5 % lower
+    as_distances(made, POINTS, [range(NODES)])
+    assert made[-1, :, 8] - np.median(made[:, :, 8], axis=0) == pytest.approx([0.05] * VALUES, abs=0.01)
+
+
+def test_classes_have_their_own_curves_and_a_change_for_all_stays() -> None:
+    bandwidth = spread()
+    bandwidth[10:] *= 0.5
+    made = panel(bandwidth)
+    made[:10, 2, ::2] += 0.3
+    before = made.copy()
+    as_distances(made, POINTS, [range(10), range(10, NODES)])
+    for nodes in (slice(0, 10), slice(10, NODES)):
+        assert np.median(made[nodes, :, ::2], axis=0) == pytest.approx(
+            np.median(before[nodes, :, ::2], axis=0), abs=0.01
+        )
+
+
+def test_few_loads_and_other_instruments_stay_as_they_are() -> None:
+    made = panel(spread())
+    before = made.copy()
+    as_distances(made[:, :, :4], POINTS[:4], [range(NODES)])
+    other = [Point(p.key.replace("loaded", "latency"), "latency", p.metric, p.unit, p.better) for p in POINTS]
+    as_distances(made, other, [range(NODES)])
+    assert (made == before).all()
