@@ -33,7 +33,7 @@ from meshmark.fleet.baseline import DRAWS, Baseline, fit, locate
 from meshmark.fleet.estimates import deviation
 from meshmark.fleet.evidence import evidence
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.judging import CONTROLS, Discoveries, fresh_evidence, suspected
+from meshmark.fleet.judging import CONTROLS, SCREEN_DRAWS, Discoveries, fresh_evidence, suspected
 from meshmark.fleet.plan import node_plan
 from meshmark.fleet.results import read_result
 from meshmark.measure.repetitions import point_key
@@ -161,7 +161,7 @@ def days_of(job: tuple[Noise, int, int, int, float]) -> Tally:
         if day < WINDOW or day in {2 * WINDOW, VALUES} or day % REFIT == 0:
             fitted = [
                 fit(window[:, -k:], noise.groups, draws, seed=day)
-                for k, draws in ((1, DRAWS // 4), (WINDOW, DRAWS // 4), (VALUES, DRAWS))
+                for k, draws in ((1, SCREEN_DRAWS), (WINDOW, SCREEN_DRAWS), (VALUES, DRAWS))
             ]
         now, week, month = (moved(of, window[:, -k:]) for of, k in zip(fitted, (1, WINDOW, VALUES), strict=True))
         unlikely = np.minimum(1.0, 2 * np.minimum(evidence(week.own, week).node, evidence(now.own, now).node))

@@ -8,6 +8,7 @@ this one is, give the probability of every statistic: errors of estimates and te
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 MIN_NODES: Final = 8  # below, a class has no scale to compare with
 DRAWS: Final = 40_000  # simulated nodes
-_CLASSES: Final = (64, 16)  # simulated classes: of few nodes, of many
-_MANY: Final = 300  # nodes
+_CLASSES: Final = ((300, 64), (2000, 16), (math.inf, 4))  # up to so many nodes, so many simulated classes
 _ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more have no error that matters
 _LEAST: Final = 0.01  # of the variance that is between nodes
 _PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all
@@ -135,7 +135,7 @@ def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: in
     z = np.concatenate([of.z for of in classes])
     worse, better = ([Tail.of(side * column) for column in z.T] for side in (1, -1))
     marked = np.zeros((p, 0), bool) if groups is None else np.asarray(groups, bool)
-    each = [statistics(of.z, scores(of.z, worse, better), of.weights, marked, worse) for of in classes]
+    each = [statistics(scores(of.z, worse, better), of.weights, marked) for of in classes]
     joined = [np.concatenate(one) for one in zip(*each, strict=True)]
     parts = [Tail.of(one) for one in joined]
     return Baseline(
@@ -153,34 +153,47 @@ def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: in
     )
 
 
-def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Array:
-    """Standardized values as those of a normal distribution with the same probabilities, so that a metric with heavy
-    tails does not hide what the others say, shape (nodes, p)."""
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What each metric of each node says alone, shape (nodes, p).
+
+    Attributes:
+        worse: Logarithms of the probability of at least its value.
+        normal: The value of a normal distribution with the same probability, so that a metric with heavy tails does not
+            hide what the others say.
+    """
+
+    worse: Array
+    normal: Array
+
+
+def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
+    """The scores of standardized values; those that are NaN say nothing."""
     import numpy as np
     from scipy.special import ndtri_exp
 
-    found = np.empty_like(z)
-    for k in range(z.shape[1]):
-        up, down = worse[k].log(z[:, k]), better[k].log(-z[:, k])
-        least = ndtri_exp(np.minimum(np.minimum(up, down), -1e-9))
-        found[:, k] = np.where(up < down, -least, least)
-    return found
+    up, normal = np.zeros_like(z), np.zeros_like(z)
+    for k, column in enumerate(z.T):
+        up[:, k], down = worse[k].log(column), better[k].log(-column)
+        least = ndtri_exp(np.minimum(np.minimum(up[:, k], down), -1e-9))
+        normal[:, k] = np.where(up[:, k] < down, -least, least)
+    unknown = np.isnan(z)
+    if unknown.any():
+        up[unknown], normal[unknown] = 0.0, 0.0
+    return Scores(up, normal)
 
 
-def statistics(z: Array, normal: Array, weights: Weights, groups: Array, worse: Sequence[Tail]) -> list[Array]:
+def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
     """Three questions for each node: is one metric worse, is the pattern of all unusual, are several metrics of a group
-    worse? Each statistic has about an exponential tail.
-
-    Args:
-        normal: `scores` of z.
-    """
+    worse? Each statistic has about an exponential tail."""
     import numpy as np
 
-    single = -np.min([tail.log(z[:, k]) for k, tail in enumerate(worse)], axis=0)
+    normal = found.normal
+    single = -found.worse.min(axis=1)
     distance = ((normal @ weights.whiten) ** 2).sum(axis=1)
     shifted = normal @ weights.innovate
     everything = np.ones((len(groups), 1), bool)
-    several = np.zeros(len(z))
+    several = np.zeros(len(normal))
     for group in np.concatenate([groups, everything], axis=1).T:
         # The clearest metrics, however many they are.
         ordered = -np.sort(-shifted[:, group], axis=1)
@@ -250,7 +263,7 @@ def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int)
     import numpy as np
 
     found = []
-    for part in np.array_split(made / scale, _CLASSES[n >= _MANY]):
+    for part in np.array_split(made / scale, next(count for most, count in _CLASSES if n <= most)):
         nodes = made[dice.integers(len(made), size=min(n, _ENOUGH))]
         centre = np.median(nodes, axis=0)
         _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)

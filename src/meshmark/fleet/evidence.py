@@ -32,23 +32,15 @@ def evidence(own: Array, baseline: Baseline) -> Evidence:
     import numpy as np
 
     shift = own - baseline.centre
-    metrics = np.exp([tail.log(z) for tail, z in zip(baseline.worse, (shift / baseline.scale).T, strict=True)]).T
-    node = np.exp(baseline.whole.log(smallest(_statistics(own, baseline), baseline.parts)))
-    return Evidence(shift, np.where(np.isnan(shift), 1.0, metrics), node)
+    found = scores(shift / baseline.scale, baseline.worse, baseline.better)
+    node = smallest(statistics(found, baseline.weights, baseline.groups), baseline.parts)
+    return Evidence(shift, np.exp(found.worse), np.exp(baseline.whole.log(node)))
 
 
 def excess(own: Array, baseline: Baseline) -> float:
     """By which factor the squared distances of healthy nodes are larger than the baseline says; `own` as above."""
     import numpy as np
 
-    _, distance, _ = _statistics(own, baseline)
+    found = scores((own - baseline.centre) / baseline.scale, baseline.worse, baseline.better)
+    _, distance, _ = statistics(found, baseline.weights, baseline.groups)
     return float(np.median(distance)) / baseline.parts[1].median()
-
-
-def _statistics(own: Array, baseline: Baseline) -> list[Array]:
-    import numpy as np
-
-    z = (own - baseline.centre) / baseline.scale
-    unknown = np.isnan(z)
-    normal = np.where(unknown, 0.0, scores(np.nan_to_num(z), baseline.worse, baseline.better))
-    return statistics(np.where(unknown, -np.inf, z), normal, baseline.weights, baseline.groups, baseline.worse)

@@ -25,7 +25,7 @@ CONTROLS: Final = 16  # healthy nodes that measure again, too
 _SUSPECT: Final = 0.02  # p-value below which a node is suspected
 _MOST: Final = (8, 0.03)  # nodes, or share of the nodes, that may be suspected, the worst first
 FRESH: Final = 5  # fewest fresh values
-_SCREEN_DRAWS: Final = DRAWS // 4  # suspects need no small probabilities
+SCREEN_DRAWS: Final = DRAWS // 8  # simulated nodes: suspects need no small probabilities
 _SPREAD: Final = 2.0  # of a metric's own ratio of variances, as a few controls estimate it
 
 
@@ -63,10 +63,10 @@ def screen(window: Array, today: int, groups: Array | None = None, known: Collec
     """
     import numpy as np
 
-    baseline = fit(window, groups, _SCREEN_DRAWS)
+    baseline = fit(window, groups, SCREEN_DRAWS)
     p = evidence(baseline.own, baseline).node
     if today < window.shape[1]:  # a small fault shows in many days before it shows in one, a large one at once
-        now = fit(window[:, -today:], groups, _SCREEN_DRAWS)
+        now = fit(window[:, -today:], groups, SCREEN_DRAWS)
         p = np.minimum(1.0, 2 * np.minimum(p, evidence(now.own, now).node))
     return Screening(baseline, p, suspected(p, known))
 
