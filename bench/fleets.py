@@ -47,6 +47,7 @@ Array = NDArray[np.float64]
 WINDOW, VALUES, WEEK = 7, 28, 8
 REFIT = 84  # days for which the tails of a class are kept; `meshmark fleet judge` fits them every day
 BETWEEN = 0.005
+PART = 10  # fleets, after which what was found so far is printed
 FAULTS = {"5 % in one metric": (1, 0.05), "2 % in five metrics": (5, 0.02)}
 
 
@@ -195,20 +196,28 @@ def judge(noise: Noise, fleets: list[tuple[int, int, int]]) -> None:
     for n, days, count in fleets:
         begun = time.monotonic()
         rate = max(0.0005, 0.1 / n)
+        tallies: list[Tally] = []
         with multiprocessing.Pool(2) as pool:
-            tallies = pool.map(days_of, [(noise, seed, n, days, rate) for seed in range(count)], chunksize=1)
-        named, false = sum(t.named for t in tallies), sum(t.false for t in tallies)
-        share = np.mean([t.false / max(t.named, 1) for t in tallies])
-        found = ", ".join(
-            f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
-        )
-        again = sum(t.measured_again for t in tallies) / count / days
-        print(
-            f"{n} nodes, {len(noise.groups)} metrics, {count} fleets of {days} days: {false} of {named} names false "
-            f"(mean share {100 * share:.1f} %); found within {WEEK} days: {found}; {again:.1f} suspects a day "
-            f"({time.monotonic() - begun:.0f} s)",
-            flush=True,
-        )
+            jobs = [(noise, seed, n, days, rate) for seed in range(count)]
+            for tally in pool.imap_unordered(days_of, jobs, chunksize=1):
+                tallies.append(tally)
+                if len(tallies) % PART == 0 or len(tallies) == count:
+                    title = f"{n} nodes, {len(noise.groups)} metrics, {len(tallies)} fleets of {days} days"
+                    print(f"{title}: {told(tallies, days)} ({time.monotonic() - begun:.0f} s)", flush=True)
+
+
+def told(tallies: list[Tally], days: int) -> str:
+    """What became of names and faults of several fleets."""
+    named, false = sum(t.named for t in tallies), sum(t.false for t in tallies)
+    share = np.mean([t.false / max(t.named, 1) for t in tallies])
+    found = ", ".join(
+        f"{kind} {sum(t.found[kind] for t in tallies)} of {sum(t.faults[kind] for t in tallies)}" for kind in FAULTS
+    )
+    again = sum(t.measured_again for t in tallies) / len(tallies) / days
+    return (
+        f"{false} of {named} names false (mean share {100 * share:.1f} %); found within {WEEK} days: {found}; "
+        f"{again:.1f} suspects a day"
+    )
 
 
 # ------------------------------------------------------------------ peers
