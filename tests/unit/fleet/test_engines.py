@@ -52,17 +52,37 @@ def script(of: Path) -> str:
 
 
 def test_states_of_slurm(fake: Fake) -> None:
-    states = {
-        "n1|idle|none": Node("n1", "idle"),
-        "n2|idle~|none": Node("n2", "idle"),  # powered down, Slurm starts it
-        "n3|alloc|none": Node("n3", "busy", "alloc"),
-        "n4|mix-|none": Node("n4", "busy", "mix-"),
-        "n5|idle*|Not responding": Node("n5", "out", "idle*: Not responding"),
-        "n6|drng|bad DIMM": Node("n6", "out", "drng: bad DIMM"),
-        "n7|resv|none": Node("n7", "out", "resv"),
-    }
-    fake("sinfo", "\n".join([*states, "n1|idle|none"]) + "\n")
-    assert Slurm().nodes() == list(states.values())
+    lines = [
+        "batch*|idle|n[1-2]|none",
+        "batch*|idle~|n3|none",  # powered down, Slurm starts it
+        "batch*|alloc|n4|none",
+        "batch*|mix-|n5|none",
+        "batch*|idle*|n6|Not responding",
+        "batch*|drng|n7|bad DIMM | slot 3",
+        "batch*|resv|n8|none",
+        "empty|n/a||",
+    ]
+    sinfo = fake("sinfo", "\n".join(lines) + "\n")
+    assert Slurm().nodes() == [
+        Node("n1", "idle"),
+        Node("n2", "idle"),
+        Node("n3", "idle"),
+        Node("n4", "busy", "alloc"),
+        Node("n5", "busy", "mix-"),
+        Node("n6", "out", "idle*: Not responding"),
+        Node("n7", "out", "drng: bad DIMM | slot 3"),
+        Node("n8", "out", "resv"),
+    ]
+    assert "--Node" not in arguments(sinfo)
+
+
+def test_nodes_outside_the_default_partition_of_slurm_are_out(fake: Fake) -> None:
+    fake("sinfo", "gpu|idle|n[2-3]|none\nbatch*|idle|n[1-2]|none\n")
+    assert [(n.name, n.state) for n in Slurm().nodes()] == [("n1", "idle"), ("n2", "idle"), ("n3", "out")]
+    assert "only in partition gpu" in Slurm().nodes()[2].why
+    assert {n.state for n in Slurm("gpu").nodes()} == {"idle"}
+    fake("sinfo", "gpu|idle|n[2-3]|none\nbatch|idle|n[1-2]|none\n")
+    assert {n.state for n in Slurm().nodes()} == {"idle"}  # no partition is the default
 
 
 def test_a_job_of_slurm(fake: Fake) -> None:
