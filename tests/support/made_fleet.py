@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from meshmark.fleet.engines.engine import EngineError, Job, NoAnswerError, Node, Work
+from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
 from meshmark.fleet.plan import NodePlan
 from support.made_run import record
 
@@ -114,40 +114,69 @@ class MadeEngine:
     Attributes:
         states: Of the nodes.
         measure: Writes the file of a node; None of nodes that die.
-        refuses: Messages of the next submissions, which fail; "silent": it does not answer, but starts the job.
+        refuses: Messages of the next submissions, which fail; of "silent" ones, the job exists all the same.
+        late: After how many looks silent jobs start.
         lasting: Jobs end only when they are cancelled.
+        refused: Nodes whose jobs are refused.
+        calls: The names of its methods, as they were called.
     """
 
     states: dict[str, Node]
     measure: Callable[[str, Work], None]
     refuses: list[str] = field(default_factory=list)
+    late: int = 0
     lasting: bool = False
+    refused: Collection[str] = ()
     name: str = "made-up"
+    calls: list[str] = field(default_factory=list)
     submitted: list[tuple[str, list[str]]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
     _live: dict[str, int] = field(default_factory=dict)
+    _late: list[tuple[int, str, list[str], Work]] = field(default_factory=list)
 
     @staticmethod
-    def of(names: Sequence[str], measure: Callable[[str, Work], None], **states: Node) -> MadeEngine:
-        return MadeEngine({n: states.get(n, Node(n, "idle")) for n in names}, measure)
+    def of(names: Sequence[str], measure: Callable[[str, Work], None], **more: Any) -> MadeEngine:
+        """Args:
+        more: States of nodes by name, and attributes.
+        """
+        states = {n: more.pop(n, Node(n, "idle")) for n in names}
+        return MadeEngine(states, measure, **more)
 
     def nodes(self) -> list[Node]:
+        self.calls.append("nodes")
         return list(self.states.values())
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        self.calls.append("submit")
         why = self.refuses.pop(0) if self.refuses else ""
-        if why and why != "silent":
+        if not set(self.refused).isdisjoint(nodes):
+            why = "Requested node configuration is not available"
+        if why == "silent":
+            self._late.append((self.late, name, list(nodes), work))
+            self._start_late()
+        if why:
             raise EngineError(why)
-        self.submitted.append((name, list(nodes)))
+        self._start(name, list(nodes), work)
+        return f"id of {name}"
+
+    def _start(self, name: str, nodes: list[str], work: Work) -> None:
+        self.submitted.append((name, nodes))
         self._live[name] = 2
         for node in nodes:
             if self.states[node].state == "idle":
                 self.measure(node, work)
-        if why:
-            raise NoAnswerError("it did not answer")
-        return f"id of {name}"
+
+    def _start_late(self) -> None:
+        waiting, self._late = self._late, []
+        for looks, *job in waiting:
+            if looks > 0:
+                self._late.append((looks - 1, *job))
+            else:
+                self._start(*job)
 
     def jobs(self, names: Collection[str]) -> list[Job]:
+        self.calls.append("jobs")
+        self._start_late()
         found = []
         for name in [n for n in self._live if n in names]:
             nodes = dict(self.submitted)[name]
@@ -160,6 +189,7 @@ class MadeEngine:
         return found
 
     def cancel(self, ids: Sequence[str]) -> None:
+        self.calls.append("cancel")
         self.cancelled += ids
         for id_ in ids:
             self._live.pop(id_.removeprefix("id of "), None)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
@@ -29,7 +29,8 @@ Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
 GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
 _POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
-SILENT_S: Final = 600.0  # an engine that does not answer for so long ends the campaign
+SILENT_S: Final = 600.0  # an engine that does not answer, or refuses all that is left, for so long ends the campaign
+DOUBT_S: Final = 30.0  # so long after its submission failed, a job may yet come to exist
 
 
 @dataclass
@@ -40,21 +41,28 @@ class NodeState:
         why: Why it waits, failed or is out; "" otherwise.
         tries: Number of its jobs.
         job: The name of its last one.
+        refused: Number of submissions that failed.
     """
 
     status: Status = "waiting"
     why: str = ""
     tries: int = 0
     job: str = ""
+    refused: int = 0
 
 
 @dataclass
 class Progress:
-    """The state of a campaign, for views."""
+    """The state of a campaign, for views.
+
+    Attributes:
+        trouble: Why the engine does not answer, or refuses jobs; "" otherwise.
+    """
 
     campaign: str
     nodes: Mapping[str, NodeState]
     elapsed_s: float
+    trouble: str = ""
 
     def counts(self) -> dict[Status, int]:
         found: dict[Status, int] = dict.fromkeys(("waiting", "running", "done", "failed", "out"), 0)
@@ -147,6 +155,10 @@ class Campaign:
     left: dict[str, str] = field(default_factory=dict)
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
     _since: dict[str, float] = field(default_factory=dict)  # names of jobs → when they were first seen running
+    # Names of live jobs that may not exist, since their submission failed or was interrupted → when that was.
+    _unsure: dict[str, float] = field(default_factory=dict)
+    _void: set[str] = field(default_factory=set)  # jobs that do not count, and are cancelled if they exist
+    _refusal: str = ""  # of the last submission
     _count: int = 0
 
     @staticmethod
@@ -167,15 +179,22 @@ class Campaign:
             if event.get("event") == "submitting":
                 nodes = [n for n in expand(str(event["nodes"])) if n in made.nodes]
                 made._live[str(event["job"])] = nodes
+                made._unsure[str(event["job"])] = time.monotonic()
                 made._count += 1
                 for node in nodes:
                     made.nodes[node].tries += 1
                     made.nodes[node].job = str(event["job"])
+            elif event.get("event") == "submitted":
+                made._unsure.pop(str(event["job"]), None)
             elif event.get("event") == "end":
                 made.left = {str(node): str(why or status) for node, (status, why) in event["left"].items()}
             elif event.get("event") == "ended":
-                for node in made._live.pop(str(event.get("job")), []):
-                    made.nodes[node].tries -= event.get("counts") is False
+                job = str(event.get("job"))
+                made._unsure.pop(job, None)
+                if event.get("counts") is False:
+                    made._void.add(job)
+                for node in made._live.pop(job, []):
+                    made.nodes[node].tries -= job in made._void
         return made
 
     def _journal(self) -> Journal:
@@ -199,25 +218,28 @@ class Campaign:
             wait_s: Time for nodes that are busy; those that still are then wait for a later resume.
 
         Raises:
-            MeshmarkError: The engine does not answer for ten minutes, another process drives the campaign, or the disk
-                is full. Jobs go on, and a resume finds them.
+            MeshmarkError: The engine does not answer for ten minutes, or refuses jobs of all nodes; another process
+                drives the campaign, or the disk is full. Jobs go on, and a resume finds them.
         """
         begun = answered = time.monotonic()
         pause = _POLL_S[0]
         with held(self.fleet.campaign(self.name), resumed=True):
             while True:
                 try:
-                    changed = self._step(engine, work, max_jobs, max_nodes)
-                    answered = time.monotonic()
+                    changed, trouble = self._step(engine, work, max_jobs, max_nodes), self._refusal
+                    stuck = bool(trouble) and len(self._live) == len(self._unsure)
                 except EngineError as why:
-                    if time.monotonic() - answered > SILENT_S:
-                        raise MeshmarkError(f"{why}; the campaign can be resumed") from why
-                    changed = False
-                elapsed = time.monotonic() - begun
-                progress = Progress(self.name, self.nodes, elapsed)
+                    changed, trouble, stuck = False, str(why), True
+                now = time.monotonic()
+                answered = answered if stuck else now
+                progress = Progress(self.name, self.nodes, now - begun, trouble)
                 show(progress)
                 counts = progress.counts()
-                if not counts["running"] and (not counts["waiting"] or elapsed > wait_s):
+                hopeless = now - answered > SILENT_S
+                if hopeless and not (self._refusal and counts["done"]):
+                    raise MeshmarkError(f"{trouble}; the campaign can be resumed")
+                waits = counts["waiting"] and now - begun <= wait_s
+                if hopeless or not (counts["running"] or waits or self._unsure):
                     left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
                     self._journal().write({"event": "end", "left": left})
                     return progress
@@ -225,25 +247,61 @@ class Campaign:
                 time.sleep(pause)
 
     def _step(self, engine: Engine, work: Work, max_jobs: int, max_nodes: int) -> bool:
-        """Look at the engine once, and submit what it has room for. Returns whether anything changed."""
+        """Look at the engine once, and submit what it has room for. Returns whether anything changed.
+
+        Whatever the number of nodes and jobs, a look asks the engine once for its jobs and once for its nodes, and
+        cancels jobs once.
+        """
         before = [(s.status, s.tries) for s in self.nodes.values()]
-        jobs = {job.name: job for job in engine.jobs(set(self._live))}
+        jobs = {job.name: job for job in engine.jobs({*self._live, *self._void})}
         finished = self._finished(work.inbox)
-        for job in [name for name in self._live if name not in jobs]:
-            self._end(job, finished)
+        self._settle(jobs, finished)
         known = {node.name: node for node in engine.nodes()}
         self._update(known, jobs, finished)
-        self._withdraw(engine, known, jobs)
-        self._end_late(engine, jobs, work.limit_s + GRACE_S)
+        self._withdraw(known, jobs)
+        self._cancel(engine, jobs, work.limit_s + GRACE_S)
+        if not self._unsure:  # while one may come to exist, the engine is in trouble, or refuses jobs
+            self._refusal = ""
+            waits = sum(job.waits for name, job in jobs.items() if name in self._live)
+            for batch in self._batches(known, max_nodes, max_jobs - len(self._live), max(1, max_jobs // 2) - waits):
+                if not self._submit(engine, batch, work):
+                    break
+        return before != [(s.status, s.tries) for s in self.nodes.values()]
+
+    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
+        """Look which of our jobs exist, and end those that do not."""
+        now = time.monotonic()
+        for name, nodes in list(self._live.items()):
+            failed_at = self._unsure.get(name)
+            if name in jobs:
+                if self._unsure.pop(name, None) is not None:
+                    self._journal().write({"event": "submitted", "job": name, "id": jobs[name].id})
+            elif failed_at is None or not finished.isdisjoint(nodes):
+                self._end(name, finished)
+            elif now - failed_at > DOUBT_S:
+                self._forget(name, f"not submitted: {quoted(self._refusal)}" if self._refusal else "not submitted")
+
+    def _batches(self, known: Mapping[str, Node], max_nodes: int, room: int, room_to_wait: int) -> list[list[str]]:
+        """Nodes for as many jobs as there is room for.
+
+        Args:
+            room_to_wait: For jobs of busy nodes; the rest of the room is kept for nodes that become idle.
+        """
         queued = {node for nodes in self._live.values() for node in nodes}
         free = [n for n, s in self.nodes.items() if s.status == "waiting" and n not in queued]
-        idle = [n for n in free if known[n].state == "idle"]
-        batches = [idle[at : at + max_nodes] for at in range(0, len(idle), max_nodes)]
+        # A job that was refused because of one of its nodes is halved until the others have measured.
+        # A job that is refused because of one of its nodes is halved, after those that were not refused.
+        idle: dict[int, list[str]] = {}
+        for name in free:
+            if known[name].state == "idle":
+                idle.setdefault(self.nodes[name].refused, []).append(name)
+        found = []
+        for refused, names in sorted(idle.items()):
+            size = max(1, max_nodes >> refused)
+            found += [names[at : at + size] for at in range(0, len(names), size)]
         # Busy nodes get jobs of their own, which wait in the queue of the engine.
-        batches += [[n] for n in free if known[n].state == "busy"]
-        for batch in batches[: max(0, max_jobs - len(self._live))]:
-            self._submit(engine, batch, work)
-        return before != [(s.status, s.tries) for s in self.nodes.values()]
+        busy = [[n] for n in free if known[n].state == "busy"]
+        return [*found, *busy[: max(0, room_to_wait)]][: max(0, room)]
 
     def _finished(self, inbox: Path) -> frozenset[str]:
         """Nodes whose files are there, or were taken in."""
@@ -257,6 +315,7 @@ class Campaign:
     def _end(self, job: str, finished: frozenset[str]) -> None:
         """A job does not exist any more: those of its nodes without a file have failed in it."""
         nodes = self._live.pop(job)
+        self._unsure.pop(job, None)
         self._journal().write({"event": "ended", "job": job})
         for node in nodes:
             if node not in finished:
@@ -280,28 +339,29 @@ class Campaign:
             if state.status == "waiting" and at is not None and at.state == "busy" and name not in running:
                 state.why = at.why
 
-    def _withdraw(self, engine: Engine, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
-        """Cancel jobs that wait for a node that is out, and jobs of several nodes that wait for a busy one: the other
+    def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
+        """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy one: the other
         nodes of such a job would not measure."""
         for name, job in jobs.items():
-            nodes = self._live[name]
+            nodes = self._live.get(name, [])
             states = {known[n].state for n in nodes if n in known}
-            if not job.waits or ("out" not in states and (len(nodes) < 2 or states == {"idle"})):
-                continue
-            engine.cancel([job.id])
-            self._forget(name, "a node of it was busy or out")
+            if job.waits and ("out" in states or (len(nodes) > 1 and states != {"idle"})):
+                self._forget(name, "a node of it was busy or out")
 
-    def _end_late(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:
-        """Cancel jobs that run for longer than they can: a node that died in one may keep it alive for minutes."""
+    def _cancel(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:
+        """Cancel jobs that do not count, and those that run for longer than they can: a node that died in one may keep
+        it alive for minutes."""
         now = time.monotonic()
-        late = []
-        for name, job in jobs.items():
-            if name in self._live and not job.waits and now - self._since.setdefault(name, now) > limit_s:
-                late.append(job.id)
+        late = [
+            job.id
+            for name, job in jobs.items()
+            if name in self._void or (not job.waits and now - self._since.setdefault(name, now) > limit_s)
+        ]
         if late:
             engine.cancel(late)
 
-    def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> None:
+    def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> bool:
+        """Returns whether the engine took the job. If not, it may exist all the same, as the next looks tell."""
         journal = self._journal()
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
@@ -313,16 +373,20 @@ class Campaign:
             state.job, state.status = job, "running"
         try:
             id_ = engine.submit(job, nodes, work)
-        except NoAnswerError:
-            return  # whether the job exists, the next look tells
         except EngineError as why:
-            self._forget(job, f"refused: {quoted(why)}")
-            raise
+            self._refusal, self._unsure[job] = str(why), time.monotonic()
+            for node in nodes:
+                state = self.nodes[node]
+                state.refused, state.status, state.why = state.refused + 1, "waiting", f"not submitted: {quoted(why)}"
+            return False
         journal.write({"event": "submitted", "job": job, "id": id_})
+        return True
 
     def _forget(self, job: str, why: str) -> None:
-        """A job that measured nothing, and does not count as a try."""
+        """A job that measures nothing, and does not count as a try."""
         nodes = self._live.pop(job)
+        self._unsure.pop(job, None)
+        self._void.add(job)
         self._journal().write({"event": "ended", "job": job, "why": why, "counts": False})
         for node in nodes:
             state = self.nodes[node]

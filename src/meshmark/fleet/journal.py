@@ -32,12 +32,14 @@ class Journal:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
+                created = os.fstat(handle).st_size == 0
                 if os.write(handle, line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.fsync(handle)
             finally:
                 os.close(handle)
-            sync_folder(self.path.parent)
+            if created:
+                sync_folder(self.path.parent)
         except OSError as why:
             raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
 

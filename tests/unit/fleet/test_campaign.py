@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
+from meshmark.fleet.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
 from meshmark.fleet.engines.engine import Node, Work
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.journal import Journal
 from meshmark.fleet.plan import node_plan
 from meshmark.measure.spec import Spec
 from meshmark.values.inputs import checked
@@ -24,9 +27,24 @@ def measure(node: str, work: Work) -> None:
     write_result(work.inbox, node, lines_of(node))
 
 
+class Clock:
+    """Time that passes only while a campaign sleeps."""
+
+    gmtime, strftime = time.gmtime, time.strftime
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: None)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.fleet.campaign.time", Clock())
 
 
 def begun(folder: Path, engine: MadeEngine, **wanted: Any) -> str:
@@ -136,18 +154,108 @@ def test_a_refused_job_is_submitted_again_and_does_not_count(tmp_path: Path) -> 
     assert progress.counts()["done"] == 8 and all(s.tries == 1 for s in progress.nodes.values())
 
 
-def test_a_submission_without_an_answer_is_found_by_the_name_of_its_job(tmp_path: Path) -> None:
+def test_a_job_whose_submission_failed_is_found_by_its_name(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES[:4], measure)
     engine.refuses = ["silent"]
-    assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 4
+    name = begun(tmp_path, engine)
+    progress = drive(tmp_path, name, engine)
+    assert progress.counts()["done"] == 4 and all(s.tries == 1 for s in progress.nodes.values())
     assert len(engine.submitted) == 1
+    assert "submitted" in {e["event"] for e in Journal(Fleet(tmp_path).campaign(name) / JOURNAL).read()}
 
 
-def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_comes_to_exist_late_is_waited_for(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure, late=3)
+    engine.refuses = ["silent"]
+    assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 8
+    assert sorted(n for _, nodes in engine.submitted for n in nodes) == NAMES
+
+
+def test_a_job_that_comes_to_exist_after_it_was_given_up_is_cancelled(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES[:4], lambda *_: None, late=11)
+    engine.refuses = ["silent"]
+    drive(tmp_path, begun(tmp_path, engine), engine)
+    (first, _), *_ = [job for job in engine.submitted if job[0].endswith("-1")]
+    assert engine.cancelled == [f"id of {first}"]
+
+
+def test_a_campaign_killed_while_it_submitted_finds_the_job(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES[:4], measure)
+    name = begun(tmp_path, engine)
+
+    def killed(job: str, nodes: Sequence[str], work: Work) -> str:
+        MadeEngine.submit(engine, job, nodes, work)
+        raise KeyboardInterrupt
+
+    engine.submit = killed  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        drive(tmp_path, name, engine)
+    del engine.submit
+    progress = drive(tmp_path, name, engine)
+    assert all((s.status, s.tries) == ("done", 1) for s in progress.nodes.values()) and len(engine.submitted) == 1
+
+
+def test_a_node_whose_jobs_are_refused_does_not_keep_the_others(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure, refused={"n3"})
+    name = begun(tmp_path, engine)
+    troubles = set[str]()
+    progress = drive(tmp_path, name, engine, show=lambda p: troubles.add(p.trouble))
+    assert progress.counts()["done"] == 7 and troubles == {"Requested node configuration is not available"}
+    assert "Requested node configuration" in Campaign.load(Fleet(tmp_path), name).left["n3"]
+    engine.refused = ()
+    assert drive(tmp_path, name, engine).counts()["done"] == 8
+
+
+def test_a_limit_on_the_number_of_jobs_is_waited_for(tmp_path: Path) -> None:
+    engine = MadeEngine.of(NAMES, measure, lasting=True)
+    looks: list[int] = []
+
+    def one_job_at_once(progress: Progress) -> None:
+        looks.append(1)
+        running = progress.counts()["running"]
+        engine.refuses = ["QOSMaxSubmitJobPerUserLimit"] if running else []
+        engine.lasting = len(looks) < 5
+
+    progress = drive(tmp_path, begun(tmp_path, engine), engine, show=one_job_at_once)
+    assert progress.counts()["done"] == 8
+
+
+def test_idle_nodes_do_not_wait_behind_busy_ones(tmp_path: Path) -> None:
+    busy = {name: Node(name, "busy") for name in NAMES}
+    engine = MadeEngine.of(NAMES, measure, **busy)
+    name = begun(tmp_path, engine)
+
+    def look(_: Progress) -> None:
+        engine.states["n8"] = Node("n8", "idle")
+
+    progress = drive(tmp_path, name, engine, show=look, wait_s=0.0, max_jobs=4)
+    assert progress.nodes["n8"].status == "done" and progress.counts()["done"] == 1
+
+
+def test_a_look_asks_the_engine_once_however_many_nodes_there_are(tmp_path: Path) -> None:
+    names = [f"n{i}" for i in range(1, 401)]
+    engine = MadeEngine.of(names, lambda *_: None, lasting=True)
+    calls: list[list[str]] = []
+
+    def look(_: Progress) -> None:
+        calls.append([c for c in engine.calls if c != "submit"])
+        engine.calls.clear()
+        if len(calls) == 1:  # now every job waits for a busy node
+            engine.states |= {n: Node(n, "busy") for n in names[::2]}
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+
+    name = begun(tmp_path, engine)
+    engine.calls.clear()
+    with pytest.raises(KeyboardInterrupt):
+        drive(tmp_path, name, engine, show=look, max_jobs=50, max_nodes=8)
+    assert calls[:2] == [["jobs", "nodes"], ["jobs", "nodes", "cancel"]] and len(engine.cancelled) == 50
+
+
+def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES, measure)
     name = begun(tmp_path, engine)
     engine.refuses = ["Unable to contact slurm controller"] * 1000
-    monkeypatch.setattr("meshmark.fleet.campaign.SILENT_S", 0.2)
     with pytest.raises(MeshmarkError, match=r"Unable to contact.*can be resumed"):
         drive(tmp_path, name, engine)
 

@@ -10,7 +10,7 @@ import pytest
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.fleet.engines import engine as common
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, NoAnswerError, Node, Work, answer
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer
 from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
@@ -212,7 +212,7 @@ def test_a_command_that_hangs_is_named(fake: Fake, tmp_path: Path, monkeypatch: 
     script = tmp_path / "sinfo"
     script.write_text("#!/bin/sh\nexec sleep 60\n")
     script.chmod(0o755)
-    with pytest.raises(NoAnswerError, match=r"sinfo did not answer within 0\.05 s, 3 times"):
+    with pytest.raises(EngineError, match=r"sinfo did not answer within 0\.05 s, 3 times"):
         answer([str(script)])
 
 

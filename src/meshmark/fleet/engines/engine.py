@@ -92,7 +92,7 @@ class Engine(Protocol):
             name: Of the job, by which `jobs` finds it again.
 
         Raises:
-            MeshmarkError: The engine refuses, or does not answer.
+            EngineError: The engine refuses, or does not answer; then the job may exist all the same.
         """
         ...
 
@@ -127,10 +127,6 @@ class EngineError(MeshmarkError):
     """An engine refuses or does not answer."""
 
 
-class NoAnswerError(EngineError):
-    """An engine does not answer; whether it did what was asked for is unknown."""
-
-
 def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) -> str:
     """What a command of an engine prints.
 
@@ -159,7 +155,7 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
         except subprocess.TimeoutExpired as why:
             if attempt + 1 < tries:
                 continue
-            raise NoAnswerError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from why
+            raise EngineError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from why
         except OSError as why:
             raise EngineError(f"cannot run {argv[0]}: {why.strerror}") from why
         if done.returncode == 0:

@@ -63,7 +63,7 @@ class Slurm(Batch):
             *([f"--account={self.account}"] if self.account else []),
             *self.options,
         ]
-        # Not repeated if Slurm does not answer: the job may exist, which the campaign finds out by its name.
+        # Not repeated if it fails: the job may exist, which the campaign finds out by its name.
         return answer(argv, _script(work), tries=1).strip().partition(";")[0]
 
     def jobs(self, names: Collection[str]) -> list[Job]:
