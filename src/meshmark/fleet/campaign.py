@@ -289,7 +289,6 @@ class Campaign:
         """
         queued = {node for nodes in self._live.values() for node in nodes}
         free = [n for n, s in self.nodes.items() if s.status == "waiting" and n not in queued]
-        # A job that was refused because of one of its nodes is halved until the others have measured.
         # A job that is refused because of one of its nodes is halved, after those that were not refused.
         idle: dict[int, list[str]] = {}
         for name in free:
