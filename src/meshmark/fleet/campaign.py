@@ -354,7 +354,8 @@ class Campaign:
         late = [
             job.id
             for name, job in jobs.items()
-            if name in self._void or (not job.waits and now - self._since.setdefault(name, now) > limit_s)
+            if name in self._void
+            or (not job.waits and not job.boots and now - self._since.setdefault(name, now) > limit_s)
         ]
         if late:
             engine.cancel(late)

@@ -95,9 +95,14 @@ def test_a_job_of_slurm(fake: Fake) -> None:
     assert text.startswith("#!/bin/sh\n") and "srun" in text and "$SLURMD_NODENAME" in text
     squeue = fake(
         "squeue",
-        "123|mm-1|PENDING|Resources\n124|other|RUNNING|None\n125|mm-2|RUNNING|None\n126|mm-3|COMPLETING|None\n",
+        "123|mm-1|PENDING|Resources\n124|other|RUNNING|None\n125|mm-2|RUNNING|None\n126|mm-3|COMPLETING|None\n"
+        "127|mm-4|CONFIGURING|None\n",
     )
-    assert Slurm().jobs({"mm-1", "mm-2", "mm-3"}) == [Job("123", "mm-1", True, "Resources"), Job("125", "mm-2", False)]
+    assert Slurm().jobs({"mm-1", "mm-2", "mm-3", "mm-4"}) == [
+        Job("123", "mm-1", True, "Resources"),
+        Job("125", "mm-2", False),
+        Job("127", "mm-4", False, boots=True),
+    ]
     assert "--me" in arguments(squeue)
 
 

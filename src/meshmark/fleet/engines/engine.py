@@ -37,12 +37,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that exists: it waits, or it runs."""
+    """A job that exists: it waits, or it runs.
+
+    Attributes:
+        why: Why it waits.
+        boots: It has nodes that boot for it, and does not run yet.
+    """
 
     id: str
     name: str
     waits: bool
-    why: str = ""  # why it waits
+    why: str = ""
+    boots: bool = False
 
 
 @dataclass(frozen=True, slots=True)

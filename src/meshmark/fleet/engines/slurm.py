@@ -75,7 +75,7 @@ class Slurm(Batch):
             # A dead node keeps a job that has ended completing for minutes.
             if name in names and state != "COMPLETING":
                 waits = state == "PENDING"
-                found.append(Job(id_, name, waits, reason if waits else ""))
+                found.append(Job(id_, name, waits, reason if waits else "", boots=state == "CONFIGURING"))
         return found
 
     def cancel(self, ids: Sequence[str]) -> None:
