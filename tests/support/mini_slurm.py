@@ -16,7 +16,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from support.waiting import until
 
@@ -52,6 +54,19 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0
 """
 _NODE = "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=100\n"
 _PARTITION = "PartitionName=all Nodes=ALL Default=YES MaxTime=10 OverSubscribe=NO State=UP\n"
+# Nodes that Slurm believes it has to boot, which takes for ever.
+_NO_NODES = """\
+PrivateData=cloud
+SuspendTime=86400
+SuspendTimeout=10
+ResumeTimeout=60000
+SuspendProgram=/bin/true
+ResumeProgram=/bin/true
+SuspendRate=0
+ResumeRate=0
+SlurmdTimeout=0
+NodeName=n[1-{count}] NodeAddr=127.0.0.1 Port={port} CPUs=64 RealMemory=1000 State=CLOUD
+"""
 
 
 class CannotStart(Exception):
@@ -89,59 +104,125 @@ def _stop(running: list[subprocess.Popen[bytes]]) -> None:
             process.wait()
 
 
-def _wait_until_idle(
-    root: Path, sinfo: str, nodes: int, env: dict[str, str], running: list[subprocess.Popen[bytes]]
-) -> None:
-    def state() -> subprocess.CompletedProcess[str]:
-        words = [sinfo, "-h", "-N", "-o", "%T"]
-        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+@dataclass
+class Cluster:
+    """A cluster, which is ready.
 
-    def idle() -> bool:
-        return state().stdout.split() == ["idle"] * nodes
+    Attributes:
+        names: Of the nodes.
+        root: The folder of all its files.
+        env: The variables with which Slurm's commands find it.
+    """
 
-    def gone() -> bool:
-        return any(process.poll() is not None for process in running)
+    names: list[str]
+    root: Path
+    env: dict[str, str]
+    said: IO[str]
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    if until(lambda: idle() or gone(), _START_S, step_s=0.1) and idle():
-        return
-    told = [line for line in (root / "said").read_text().splitlines() if "error" in line or "fatal" in line]
-    last = state()
-    why = told[-1] if told else f"its nodes are {last.stdout.split()}: {last.stderr.strip()}"
-    raise CannotStart("Slurm does not start here: " + why)
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Start a daemon."""
+        # Tasks inherit nothing from the daemon but its mask: that of the tests.
+        env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")} | self.env
+        process = subprocess.Popen(
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=self.said,
+            stderr=self.said,
+            cwd=self.root,
+            preexec_fn=_end_with_parent,
+        )
+        self.running.append(process)
+        return process
+
+    def start_controller(self) -> subprocess.Popen[bytes]:
+        """Start the controller, also once more after it was ended."""
+        return self.start(_find("slurmctld"), "-D")
+
+    def ask(self, *words: str) -> str:
+        """What a command of Slurm prints; "" if it fails."""
+        done = subprocess.run(
+            words, env={**os.environ, **self.env}, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.stdout if done.returncode == 0 else ""
+
+    def wait_until_idle(self) -> None:
+        def states() -> list[str]:
+            return self.ask("sinfo", "-h", "-o", "%t %D").split()
+
+        def idle() -> bool:
+            return states()[:1] in (["idle"], ["idle~"]) and states()[1:] == [str(len(self.names))]
+
+        def gone() -> bool:
+            return any(process.poll() is not None for process in self.running)
+
+        if until(lambda: idle() or gone(), _START_S, step_s=0.1) and idle():
+            return
+        lines = (self.root / "said").read_text().splitlines()
+        told = [line for line in lines if "error" in line or "fatal" in line]
+        raise CannotStart(f"Slurm does not start here: {told[-1] if told else f'its nodes are {states()}'}")
+
+
+@contextlib.contextmanager
+def _cluster(names: list[str], port: int, conf: str) -> Iterator[Cluster]:
+    with contextlib.ExitStack() as alive:
+        root = Path(alive.enter_context(tempfile.TemporaryDirectory(prefix="meshmark-slurm-")))
+        (root / "state").mkdir()
+        user = pwd.getpwuid(os.getuid()).pw_name
+        base = _CONF.format(host=_host(), root=root, port=port, user=user)
+        (root / "slurm.conf").write_text(base + conf + _PARTITION)
+        said = alive.enter_context((root / "said").open("w"))
+        cluster = Cluster(names, root, {"SLURM_CONF": str(root / "slurm.conf")}, said)
+        alive.callback(_stop, cluster.running)
+        yield cluster
+
+
+def _host() -> str:
+    return socket.gethostname().split(".", maxsplit=1)[0]
+
+
+@contextlib.contextmanager
+def slurm_cluster(nodes: int) -> Iterator[Cluster]:
+    """A cluster whose first node has this machine's name. CannotStart says why there is none."""
+    for program in ("slurmctld", "srun", "salloc", "sinfo"):
+        _find(program)
+    host, slurmd = _host(), _find("slurmd")
+    names = [host] + [f"{host}-{i}" for i in range(1, nodes)]
+    controller, *ports = _free_ports(1 + nodes)
+    conf = "".join(
+        _NODE.format(node=name, host=host, port=port, cpus=os.cpu_count())
+        for name, port in zip(names, ports, strict=True)
+    )
+    with _cluster(names, controller, conf) as cluster:
+        cluster.start_controller()
+        for name in names:
+            (cluster.root / f"spool-{name}").mkdir()
+            cluster.start(slurmd, "-D", "-N", name)
+        cluster.wait_until_idle()
+        yield cluster
 
 
 @contextlib.contextmanager
 def mini_slurm(nodes: int) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """The nodes, of which the first has this machine's name, and the variables with which srun, salloc and sinfo find
-    the cluster, which is ready. CannotStart says why there is none."""
-    programs = {name: _find(name) for name in ("slurmctld", "slurmd", "srun", "salloc", "sinfo")}
-    host = socket.gethostname().split(".", maxsplit=1)[0]
-    names = [host] + [f"{host}-{i}" for i in range(1, nodes)]
-    with contextlib.ExitStack() as alive:
-        root = Path(alive.enter_context(tempfile.TemporaryDirectory(prefix="meshmark-slurm-")))
-        for folder in ("state", *(f"spool-{name}" for name in names)):
-            (root / folder).mkdir()
-        controller, *ports = _free_ports(1 + nodes)
-        conf = _CONF.format(host=host, root=root, port=controller, user=pwd.getpwuid(os.getuid()).pw_name)
-        for name, port in zip(names, ports, strict=True):
-            conf += _NODE.format(node=name, host=host, port=port, cpus=os.cpu_count())
-        (root / "slurm.conf").write_text(conf + _PARTITION)
-        found = {"SLURM_CONF": str(root / "slurm.conf")}
-        env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")} | found
-        said = alive.enter_context((root / "said").open("w"))
-        running: list[subprocess.Popen[bytes]] = []
-        alive.callback(_stop, running)
-        for words in ([programs["slurmctld"], "-D"], *([programs["slurmd"], "-D", "-N", name] for name in names)):
-            # Tasks inherit nothing from the daemon but its mask: that of the tests.
-            process = subprocess.Popen(
-                words,
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                cwd=root,
-                preexec_fn=_end_with_parent,
-            )
-            running.append(process)
-        _wait_until_idle(root, programs["sinfo"], nodes, env, running)
-        yield names, found
+    """As `slurm_cluster`: its nodes and its variables."""
+    with slurm_cluster(nodes) as cluster:
+        yield cluster.names, cluster.env
+
+
+@contextlib.contextmanager
+def slurm_of_names(count: int) -> Iterator[Cluster]:
+    """A real controller of nodes that do not exist, n1 to n`count`: their jobs start at once, run nothing, and last
+    until they are cancelled. CannotStart says why there is none.
+
+    slurm-wlm-emulator of Debian 12 cannot be used: its slurmctld refuses both a slurm.conf with FrontendName, since it
+    shares the library of the other one, and a slurm.conf without.
+    """
+    for program in ("slurmctld", "sbatch", "sinfo"):
+        _find(program)
+    names = [f"n{i}" for i in range(1, count + 1)]
+    controller, port = _free_ports(2)
+    with _cluster(names, controller, _NO_NODES.format(count=count, port=port)) as cluster:
+        cluster.start_controller()
+        cluster.wait_until_idle()
+        yield cluster

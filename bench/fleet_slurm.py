@@ -1,0 +1,77 @@
+"""What a campaign of many nodes costs behind a real Slurm.
+
+    bench/fleet_slurm.py [--nodes 10000]
+
+The nodes are only names: their results are left by this program. The campaign is killed after a third of them, and
+resumed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.cli import command  # type: ignore[import-not-found]
+from support.mini_slurm import slurm_of_names  # type: ignore[import-not-found]
+from support.standing_in import StandingIn  # type: ignore[import-not-found]
+from support.waiting import until  # type: ignore[import-not-found]
+
+SPEC = 'name = "tiny"\n[[step]]\ninstrument = "peak"\noptions = { type = "fp64", budget = "100ms" }\n'
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nodes", type=int, default=10_000)
+    count = parser.parse_args().nodes
+    with slurm_of_names(count) as cluster, tempfile.TemporaryDirectory() as name:
+        folder, spec = Path(name) / "fleet", Path(name) / "tiny.toml"
+        spec.write_text(SPEC, encoding="utf-8")
+        words = command("fleet", "check", folder, "--spec", spec)
+        env = {**os.environ, **cluster.env}
+        began = time.monotonic()
+        with StandingIn(cluster, folder) as nodes:
+            first = subprocess.Popen(words, env=env, stderr=subprocess.DEVNULL)
+            until(lambda: len(nodes.measured) >= count // 3, 600)
+            first.kill()
+            first.wait()
+            killed_s = time.monotonic() - began
+            resumed = ended([*words, "--resume"], env)
+        controller = cluster.running[0].pid
+        status = Path(f"/proc/{controller}/status").read_text(encoding="utf-8")
+        ticks = Path(f"/proc/{controller}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[11:13]
+        found = {
+            "nodes": count,
+            "measured": len(nodes.measured),
+            "measured twice": sum(times > 1 for times in nodes.measured.values()),
+            "jobs": len(nodes.jobs),
+            "killed after [s]": round(killed_s, 1),
+            "resumed": resumed,
+            "slurmctld: CPU time [s]": round(sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), 1),
+            "slurmctld: peak [MB]": round(int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6),
+        }
+        print(json.dumps(found, indent=1))
+
+
+def ended(words: Sequence[str], env: Mapping[str, str]) -> dict[str, float]:
+    """Run a command to its end. Its CPU time has that of the commands that it runs, too."""
+    began = time.monotonic()
+    process = subprocess.Popen(words, env=env)
+    _, status, usage = os.wait4(process.pid, 0)
+    return {
+        "exit status": os.waitstatus_to_exitcode(status),
+        "wall [s]": round(time.monotonic() - began, 1),
+        "CPU time [s]": round(usage.ru_utime + usage.ru_stime, 1),
+        "peak [MB]": round(usage.ru_maxrss * 1024 / 1e6),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Stands in for the nodes of a cluster that has only names: leaves the files that they would, and ends their jobs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from meshmark.fleet.nodesets import expand
+from meshmark.fleet.plan import load_plan
+from support.made_fleet import lines_of
+from support.mini_slurm import Cluster
+
+_LOOK_S: Final = 0.3
+_NAME: Final = "@node@"
+
+
+class StandingIn:
+    """As long as it is entered, every job of a cluster measures on its nodes, for less than a second.
+
+    Attributes:
+        measured: How many times each node has measured.
+        jobs: The names of the jobs that were seen.
+    """
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.measured: Counter[str] = Counter()
+        self.jobs: set[str] = set()
+        self._cluster, self._folder = cluster, folder
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> StandingIn:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: tuple[type[BaseException], BaseException, TracebackType]) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(_LOOK_S):
+            found = self._cluster.ask("squeue", "--noheader", "--states=CF,R", "--format=%A|%j|%N")
+            jobs = [line.split("|") for line in found.splitlines()]
+            for _, name, nodes in jobs:
+                self.jobs.add(name)
+                self._measure(expand(nodes))
+            if jobs:
+                self._cluster.ask("scancel", *(id_ for id_, _, _ in jobs))
+
+    def _measure(self, nodes: list[str]) -> None:
+        campaign = max((self._folder / "campaigns").iterdir())
+        begun = json.loads((campaign / "journal.jsonl").read_text().splitlines()[0])
+        plan = load_plan(self._folder / "plans" / f"{begun['plan']}.json")
+        lines = lines_of(_NAME, plan=plan.id, kind=plan.kind)
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+        for node in nodes:
+            self.measured[node] += 1
+            aside = campaign / "inbox" / f".{node}"
+            aside.write_bytes(gzip.compress(text.replace(_NAME, node).encode(), 1, mtime=0))
+            Path(aside).rename(campaign / "inbox" / f"{node}.jsonl.gz")
