@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,6 +19,7 @@ from meshmark.errors import MeshmarkError, UsageError
 
 if TYPE_CHECKING:
     from meshmark.describe import Parameter
+    from meshmark.fleet.folder import Fleet
 
 VARIABLE: Final = "_MESHMARK_COMPLETE"  # set by the shell
 # Where each shell looks for the script.
@@ -29,6 +31,7 @@ SHELLS: Final = {
 
 Suggestions = list[tuple[str, str]]  # word and help
 Suggest = Callable[[str], Suggestions]
+SuggestInContext = Callable[[typer.Context, str], Suggestions]
 
 # Typer does not declare what it exports.
 _completion: Any = typer.completion
@@ -156,6 +159,58 @@ stored = _quietly(_stored)
 compared = _quietly(_compared)
 
 
+def _engines() -> Iterable[str]:
+    from meshmark.fleet.site import ENGINES
+
+    return ENGINES
+
+
+engines = _quietly(_engines)
+
+
+def _of_fleet(names: Callable[[Fleet], Mapping[str, str] | Iterable[str]]) -> SuggestInContext:
+    """Names in the folder that was typed as FOLDER; several may have commas between."""
+
+    def suggest(ctx: typer.Context, incomplete: str) -> Suggestions:
+        from meshmark.fleet.folder import Fleet
+
+        try:
+            # While the value of an option is missing, arguments are not assigned yet.
+            folder = ctx.params.get("folder") or next(iter(ctx.args), "")
+            return _of_list(names(Fleet(Path(folder))), incomplete) if folder else []
+        except (MeshmarkError, OSError):
+            return []
+
+    return suggest
+
+
+def _campaigns(fleet: Fleet) -> Iterable[str]:
+    return ["latest", *reversed(fleet.campaigns())]
+
+
+def _nodes(fleet: Fleet) -> Iterable[str]:
+    """Those of the newest campaign."""
+    from meshmark.fleet.campaign import Campaign
+
+    names = fleet.campaigns()
+    return Campaign.load(fleet, names[-1]).nodes if names else []
+
+
+def _cases(fleet: Fleet) -> Mapping[str, str]:
+    """Nodes with open cases, and the reason."""
+    from meshmark.fleet.cases import State
+    from meshmark.fleet.policy import reason
+    from meshmark.fleet.site import load_site
+
+    cases = State.load(fleet, load_site(fleet.site).cluster).open
+    return {name: reason(case).removeprefix("meshmark: ") for name, case in cases.items()}
+
+
+campaigns = _of_fleet(_campaigns)
+nodes = _of_fleet(_nodes)
+cases = _of_fleet(_cases)
+
+
 class OfInstrument(typer.core.TyperCommand):
     """`meshmark measure`, which passes the options of an instrument on: they are those of its description."""
 
@@ -180,7 +235,7 @@ def _parameters(instrument: str | None) -> dict[str, Parameter]:
         return {}
 
 
-def _of_list(choices: Iterable[str], incomplete: str) -> Suggestions:
+def _of_list(choices: Mapping[str, str] | Iterable[str], incomplete: str) -> Suggestions:
     """Choices, of which an option takes several with commas between."""
     before, comma, last = incomplete.rpartition(",")
     return [(f"{before}{comma}{word}", text) for word, text in beginning(choices, last)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from meshmark.cli import completion
 from meshmark.cli.console import interruptible, print_rows, say
+from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option
 from meshmark.errors import AbsentError, UsageError
 
@@ -28,7 +29,14 @@ FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="folder of the fleet, which all nodes can write", file_okay=False)
 ]
 NodesOption = Annotated[
-    str, typer.Option("--nodes", help="set of nodes, such as n[1-16] [all]", metavar="SET", show_default=False)
+    str,
+    typer.Option(
+        "--nodes",
+        help="set of nodes, such as n[1-16] [all]",
+        metavar="SET",
+        show_default=False,
+        autocompletion=completion.nodes,
+    ),
 ]
 RandomOption = Annotated[int, typer.Option("--random", help="only so many of them, chosen at random", min=0)]
 SeedOption = Annotated[int, typer.Option("--seed", help="of that choice")]
@@ -36,10 +44,17 @@ IdleOption = Annotated[bool, typer.Option("--idle", help="leave out nodes that a
 WaitOption = Annotated[float, time_option("--wait", "how long to wait for busy nodes", default="until they are free")]
 EngineOption = Annotated[
     str,
-    typer.Option("--engine", help="slurm, pbs, lsf, flux, ssh or local [the one that is found]", show_default=False),
+    typer.Option(
+        "--engine",
+        help="slurm, pbs, lsf, flux, ssh or local [the one that is found]",
+        show_default=False,
+        autocompletion=completion.engines,
+    ),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="go on with the last campaign")]
-CampaignOption = Annotated[str, typer.Option("--campaign", help="name of a campaign, or latest")]
+CampaignOption = Annotated[
+    str, typer.Option("--campaign", help="name of a campaign, or latest", autocompletion=completion.campaigns)
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -149,8 +164,8 @@ def _measure(
         wanted = dataclasses.replace(wanted, nodes=wanted.nodes or site.nodes)
         settings = {"cluster": site.cluster, "beside": beside}
         begin(fleet, name, node_plan(load_spec(spec), kind), engine, wanted, settings)
-    with interruptible(f"jobs go on; {_again(folder, kind)}"):
-        progress, found = carry_out(fleet, site, engine, name, _runner(fleet), _lines_of(name), wait_s)
+    with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
+        progress, found = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
     _report(progress, found, as_json)
     if not progress.counts()["done"]:
         raise nothing_measured(fleet, name)
@@ -191,22 +206,6 @@ def _runner(fleet: Fleet) -> Path:
             shutil.copyfileobj(source, out)
         copy.chmod(0o755)
     return copy
-
-
-def _lines_of(name: str) -> Callable[[Progress], None]:
-    """Prints a line when the numbers of a campaign change."""
-    last: Mapping[Any, int] = {}
-
-    def show(progress: Progress) -> None:
-        nonlocal last
-        counts = progress.counts()
-        if counts == last:
-            return
-        last = counts
-        text = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-        say(f"{name}: {text} ({progress.elapsed_s:.0f} s)")
-
-    return show
 
 
 def _ingested(name: str, found: Ingested) -> dict[str, Any]:
@@ -271,8 +270,7 @@ def judge(
     if confirm:
         chosen, fresh = engine_of(site, engine), None
         if suspects:
-            show = _lines_of("confirmation")
-            with interruptible(f"meshmark fleet judge {folder} --resume"):
+            with interruptible(f"meshmark fleet judge {folder} --resume"), fleet_progress("confirmation") as show:
                 fresh = confirm_suspects(fleet, site, chosen, seen, _runner(fleet), show, resume)
         named = decide(fleet, site.cluster, seen, fresh)
         drained = drain_cases(fleet, policy, chosen, State.load(fleet, site.cluster).open)
@@ -313,7 +311,9 @@ def _say_drained(drained: Drained) -> None:
 @fleet_app.command("close")
 def close(
     folder: FolderArgument,
-    nodes: Annotated[str, typer.Argument(metavar="SET", help="set of nodes, such as n[3,7]")],
+    nodes: Annotated[
+        str, typer.Argument(metavar="SET", help="set of nodes, such as n[3,7]", autocompletion=completion.cases)
+    ],
 ) -> None:
     """Close the cases of nodes, for example after a repair, so that they are judged like all others.
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from meshmark.cli.completion import SHELLS
+from meshmark.fleet.folder import Fleet
 from meshmark.store.store import Store
-from support import made_run
+from support import made_run, many_nodes
 from support.cli import meshmark
 from support.paths import ROOT
 
@@ -56,6 +57,20 @@ def test_the_word_that_was_begun_is_completed(line: str, some: set[str]) -> None
 def test_runs_of_the_store_are_completed(line: str, tmp_path: Path) -> None:
     Store(tmp_path / "meshmark" / "store").add("measure-1", "step", made_run.lines(2))
     assert offered(line, XDG_DATA_HOME=str(tmp_path)) == ["measure-1"]
+
+
+def test_names_of_a_fleet_are_completed(tmp_path: Path) -> None:
+    made = many_nodes.fleet_with_cases(Fleet(tmp_path), [f"n{i}" for i in range(1, 21)], many_nodes.points(4))
+    kept = {made[0], made[-1], "latest"}
+    for line, found in {
+        f"meshmark fleet report {tmp_path} --campaign ": kept,
+        f"meshmark fleet close {tmp_path} n": {"n7", "n9"},
+        f"meshmark fleet close {tmp_path} n7,n": {"n7,n7", "n7,n9"},
+        f"meshmark fleet check {tmp_path} --nodes n1": {"n1", "n10", "n19"},
+        f"meshmark fleet check {tmp_path} --engine l": {"lsf", "local"},
+    }.items():
+        assert found <= {*offered(line)}, line
+    assert offered(f"meshmark fleet close {tmp_path}/nosuch n") == []
 
 
 @pytest.mark.parametrize("line", ["meshmark measure nosuch --p", "meshmark model show nosuch"])

@@ -1,0 +1,76 @@
+"""What is printed while a campaign runs."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from meshmark.cli.fleet_progress import fleet_progress
+from meshmark.fleet.campaign import NodeState, Progress, Status
+from support.cli import command
+
+NAMES = [f"n{i}" for i in range(1, 11)]
+
+
+def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> Progress:
+    statuses: list[Status] = ["done"] * done + ["out"] * out + ["running"] * (10 - done - out)
+    states = {name: NodeState(status) for name, status in zip(NAMES, statuses, strict=True)}
+    return Progress("check-1", states, elapsed_s, trouble)
+
+
+def test_a_line_now_and_then_has_the_counts_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
+    with fleet_progress("check") as show:
+        for at, done in ((0, 0), (5, 1), (10, 2), (15, 4), (20, 8), (21, 10)):
+            show(look(at, done))
+    assert capsys.readouterr().err.splitlines() == [
+        "check-1: 10 running (0 s)",
+        "check-1: 8 running, 2 done (10 s, about 40 s left)",
+        "check-1: 2 running, 8 done (20 s, about 5 s left)",
+        "check-1: 10 done (21 s)",
+    ]
+
+
+def test_a_resumed_campaign_is_estimated_by_what_it_did_since(capsys: pytest.CaptureFixture[str]) -> None:
+    with fleet_progress("check") as show:
+        show(look(0, 5, out=1))
+        show(look(60, 7, out=1))
+    assert (
+        capsys.readouterr().err.splitlines()[-1]
+        == "check-1: 2 running, 7 done, 1 out (1 min 00 s, about 1 min 00 s left)"
+    )
+
+
+def test_trouble_is_printed_when_it_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    with fleet_progress("check") as show:
+        for at, trouble in enumerate(["", "sinfo: no answer", "sinfo: no answer", "", "sbatch: limit"]):
+            show(look(at, 0, trouble=trouble))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("warning")]
+    assert lines == ["warning: sinfo: no answer; trying again", "warning: sbatch: limit; trying again"]
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_bar_and_keeps_the_last_counts(tmp_path: Path) -> None:
+    spec = tmp_path / "tiny.toml"
+    spec.write_text(
+        'name = "tiny"\n[[step]]\ninstrument = "peak"\noptions = { type = "fp64", budget = "100ms" }\n',
+        encoding="utf-8",
+    )
+    near, far = pty.openpty()
+    words = command("fleet", "check", tmp_path / "fleet", "--engine", "local", "--spec", spec, "--beside")
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=far)
+    os.close(far)
+    found = b""
+    try:
+        while part := os.read(near, 1 << 16):
+            found += part
+    except OSError:
+        pass  # the terminal has no other end any more
+    finally:
+        os.close(near)
+    assert process.wait(60) == 0
+    text = found.decode()
+    assert "━" in text and "1 done (" in text.splitlines()[-2] + text.splitlines()[-1], text
