@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
@@ -105,7 +105,7 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted
     """Choose the nodes of a campaign and write its journal.
 
     Raises:
-        UsageError: A node does not exist.
+        UsageError: A node does not exist, or the plan takes longer than the engine allows.
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
     known = {node.name: node for node in engine.nodes()}
@@ -120,6 +120,8 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted
         names = sorted(random.Random(wanted.seed).sample(names, min(wanted.random, len(names))))
     if not names:
         raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
+    if isinstance(engine, Limited):
+        plan = plan.within(engine.longest_s())
     folder = fleet.campaign(name)
     write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes())
     for sub in ("inbox", "logs"):

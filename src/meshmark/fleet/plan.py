@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,6 +17,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import make_plan
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
+from meshmark.values.units import duration
 
 Kind = Literal["survey", "check"]
 FORMAT: Final = "meshmark node plan"
@@ -87,6 +88,27 @@ class NodePlan:
         """The file that the runner reads."""
         body = json.loads(self._body())
         return json.dumps({"format": FORMAT, "version": 1, "id": self.id, **body}, indent=1).encode() + b"\n"
+
+    @property
+    def needs_s(self) -> float:
+        """About how long it takes, which is less than its limit."""
+        return sum((float(step["limit_s"]) - _START_S) / _SLACK for step in self.steps)
+
+    def within(self, longest_s: float) -> NodePlan:
+        """The plan with a limit of at most so long.
+
+        Raises:
+            UsageError: It takes longer.
+        """
+        if self.limit_s <= longest_s:
+            return self
+        if self.needs_s > longest_s:
+            raise UsageError(
+                f"{self.spec}: found steps that take {duration(round(self.needs_s))} on a node; allowed by the batch "
+                f"system: {duration(longest_s) if longest_s >= 1 else 'less than a minute'}",
+                "name another queue or partition in fleet.toml, or fewer steps or repetitions with --spec",
+            )
+        return replace(self, limit_s=longest_s)
 
     def _body(self) -> bytes:
         body = {

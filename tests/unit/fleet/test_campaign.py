@@ -15,7 +15,7 @@ from meshmark.fleet.campaign import JOURNAL, Campaign, Progress, Wanted, begin, 
 from meshmark.fleet.engines.engine import Node, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
-from meshmark.fleet.plan import node_plan
+from meshmark.fleet.plan import load_plan, node_plan
 from meshmark.measure.spec import Spec
 from meshmark.values.inputs import checked
 from support.made_fleet import PLAN, MadeEngine, lines_of, work_in, write_result
@@ -258,6 +258,26 @@ def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path) -> Non
     engine.refuses = ["Unable to contact slurm controller"] * 1000
     with pytest.raises(MeshmarkError, match=r"Unable to contact.*can be resumed"):
         drive(tmp_path, name, engine)
+
+
+class Short(MadeEngine):
+    """Jobs run for at most this long."""
+
+    limit_s = 20.0
+
+    def longest_s(self) -> float:
+        return self.limit_s
+
+
+def test_a_plan_is_limited_to_what_the_engine_allows(tmp_path: Path) -> None:
+    engine = Short({n: Node(n, "idle") for n in NAMES}, measure)
+    name = begun(tmp_path, engine)
+    campaign = Campaign.load(Fleet(tmp_path), name)
+    assert campaign.begun["limit_s"] == 20.0
+    assert load_plan(tmp_path / "plans" / f"{campaign.begun['plan']}.json").limit_s == 20.0
+    engine.limit_s = 5.0
+    with pytest.raises(UsageError, match=r"made-up: found steps that take 8\S* s on a node; allowed .*: 5\S* s"):
+        begun(tmp_path, engine)
 
 
 @pytest.mark.parametrize(("count", "seed"), [(3, 0), (3, 1), (100, 0)])

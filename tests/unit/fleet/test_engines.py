@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_a_job_of_slurm(fake: Fake) -> None:
         Job("127", "mm-4", False, boots=True),
     ]
     assert "--me" in arguments(squeue)
+
+
+@pytest.mark.parametrize(
+    ("text", "longest_s"),
+    [("10:00", 540), ("2:00:30", 7140), ("1-12:00:00", 36 * 3600 - 60), ("infinite", math.inf), ("n/a", math.inf)],
+)
+def test_how_long_a_partition_of_slurm_lets_jobs_run(fake: Fake, text: str, longest_s: float) -> None:
+    sinfo = fake("sinfo", f"debug|5:00\nbatch*|{text}\n")
+    assert Slurm().longest_s() == longest_s
+    fake("sinfo", f"batch|{text}\n")
+    assert Slurm("batch").longest_s() == longest_s and "--partition=batch" in arguments(sinfo)
 
 
 def test_pbs(fake: Fake) -> None:

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from meshmark.errors import AbsentError, MeshmarkError, quoted
 
@@ -112,6 +112,19 @@ class Engine(Protocol):
 
     def cancel(self, ids: Sequence[str]) -> None:
         """End jobs; those that have ended are ignored."""
+        ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """An engine that limits how long jobs run."""
+
+    def longest_s(self) -> float:
+        """The maximum of `Work.limit_s`; inf without a limit.
+
+        Raises:
+            EngineError: It does not answer.
+        """
         ...
 
 

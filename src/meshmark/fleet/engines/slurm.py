@@ -24,6 +24,7 @@ _STATES: Final[dict[str, State]] = {
 _NOT_RESPONDING: Final = "*"
 _DEFAULT: Final = "*"  # at the end of the name of a partition
 _MARKS: Final = "*~#!%$@^-+"
+_START_MIN: Final = 1  # of a job beyond the limit of its work
 
 
 class Slurm(Batch):
@@ -44,8 +45,14 @@ class Slurm(Batch):
                 found.setdefault(name, Node(name, "out", where) if other else _node(name, state, reason))
         return list(found.values())
 
+    def longest_s(self) -> float:
+        lines = answer(["sinfo", "--noheader", "--format=%P|%l", *self._partition()]).splitlines()
+        limits = {name: _minutes(text) for name, _, text in (line.partition("|") for line in lines)}
+        own = limits if self.queue else {name: m for name, m in limits.items() if name.endswith(_DEFAULT)} or limits
+        return max((60 * (minutes - _START_MIN) for minutes in own.values()), default=math.inf)
+
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        minutes = max(1, math.ceil(work.limit_s / 60) + 1)
+        minutes = math.ceil(work.limit_s / 60) + _START_MIN
         argv = [
             "sbatch",
             "--parsable",
@@ -94,6 +101,16 @@ def _script(work: Work) -> str:
     on_node = '"$SLURMD_NODENAME"'
     task = shlex.quote(f"exec {work.command(on_node)}")
     return f"#!/bin/sh\nexec srun --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --label sh -c {task}\n"
+
+
+def _minutes(text: str) -> float:
+    """A time limit such as 30:00 or 1-12:00:00, in whole minutes; inf if it is "infinite"."""
+    days, _, clock = text.rpartition("-")
+    fields = clock.split(":")
+    if not all(field.isdecimal() for field in (*fields, days or "0")):
+        return math.inf
+    seconds = sum(int(field) * unit for field, unit in zip(reversed(fields), (1, 60, 3600), strict=False))
+    return int(days or 0) * 1440 + seconds // 60
 
 
 def _node(name: str, text: str, reason: str) -> Node:
