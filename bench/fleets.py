@@ -4,6 +4,7 @@
     bench/fleets.py judge [FILE]      false names and faults found over days, in simulated fleets
     bench/fleets.py peers [FILE]      the same faults by single limits, Mahalanobis distances and MCD
     bench/fleets.py year FOLDER       reports of a day and of a year of 10,000 nodes
+    bench/fleets.py ingest FOLDER     ingestion of what 10,000 nodes of 128 CPUs left: checks of this host, as theirs
 
 Nodes differ by 0.5 %, correlated by 0.5. The noise of a value is that of FILE, one whole check drawn at random for each
 value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's t
@@ -13,6 +14,7 @@ with 4 degrees of freedom, correlated by 0.3. MCD needs scikit-learn, which is n
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import multiprocessing
 import os
@@ -30,17 +32,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.fleet.baseline import DRAWS, Baseline, fit, locate
+from meshmark.fleet.campaign import Wanted, begin
 from meshmark.fleet.estimates import deviation
 from meshmark.fleet.evidence import evidence
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judging import CONTROLS, SCREEN_DRAWS, Discoveries, fresh_evidence, suspected
 from meshmark.fleet.plan import node_plan
-from meshmark.fleet.results import read_result
+from meshmark.fleet.results import SUFFIX, read_result
 from meshmark.measure.repetitions import point_key
 from meshmark.measure.spec import load_spec
 from meshmark.native import find_native
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.made_fleet import PLAN, MadeEngine  # type: ignore[import-not-found]
 from support.many_nodes import ManyNodes, points  # type: ignore[import-not-found]
 
 Array = NDArray[np.float64]
@@ -292,31 +296,70 @@ def year(folder: Path, nodes: int, metrics: int, days: int) -> None:
         size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
         took = time.monotonic() - begun
         print(f"{nodes} nodes × {metrics} values × {days} days: made in {took:.0f} s, {size / 1e9:.2f} GB")
-    program = shutil.which("meshmark") or str(Path(sys.executable).with_name("meshmark"))
     for span in (1, days):
-        begun = time.monotonic()
-        words = [program, "fleet", "report", str(folder), "--days", str(span), "-o", str(folder / f"{span}.html")]
-        child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(child.pid, 0)
-        if status:
-            raise SystemExit(f"{' '.join(words)}: status {status}")
-        size = (folder / f"{span}.html").stat().st_size
-        print(
-            f"report of {span} days: {time.monotonic() - begun:.1f} s, peak {usage.ru_maxrss / 1e6:.2f} GB, "
-            f"page of {size / 1e6:.1f} MB",
-            flush=True,
-        )
+        page = folder / f"{span}.html"
+        _timed(f"report of {span} days", "report", str(folder), "--days", str(span), "-o", str(page))
+        print(f"  page of {page.stat().st_size / 1e6:.1f} MB")
+
+
+def ingestion(folder: Path, nodes: int) -> None:
+    fleet, name = Fleet(folder), "check-20261126T060000-0001"
+    inbox = fleet.campaign(name) / "inbox"
+    names = [f"n{i:05d}" for i in range(1, nodes + 1)]
+    fleet.site.parent.mkdir(parents=True, exist_ok=True)
+    fleet.site.write_text('cluster = "cluster"\n')
+    settings = {"cluster": "cluster", "beside": False}
+    begin(fleet, name, PLAN, MadeEngine.of(names, lambda *_: None), Wanted(), settings)
+    first, *rest = _check_of_many_cpus(folder)
+    inbox.mkdir(parents=True, exist_ok=True)
+    for node in names:
+        head = {**json.loads(first), "name": node, "hostname": node, "boot": node, "started": ""}
+        (inbox / f"{node}{SUFFIX}").write_bytes(gzip.compress("\n".join([json.dumps(head), *rest, ""]).encode(), 1))
+    _timed(f"ingestion of {nodes} nodes", "ingest", str(folder))
+
+
+def _check_of_many_cpus(folder: Path, cpus: int = 128) -> list[str]:
+    """The lines of a check of this host, with the recorded files of a node of many CPUs."""
+    (folder / "plan.json").write_bytes(node_plan(load_spec("node-check"), "check").to_bytes())
+    words = [find_native("meshmark-node"), folder / "plan.json", "--out", folder, "--name", "n", "--beside"]
+    subprocess.run(list(map(str, words)), check=True, capture_output=True)
+    lines = [json.loads(line) for line in gzip.decompress((folder / f"n{SUFFIX}").read_bytes()).splitlines()]
+    for line in lines:
+        if line.get("path") == "proc/cpuinfo":
+            line["content"] = line["content"].partition("\n\n")[0].join(["\n\n"] * cpus)
+    at = next(i for i, line in enumerate(lines) if line["type"] == "step")
+    governor = {"type": "file", "content": "performance\n"}
+    frequency = "sys/devices/system/cpu/cpu{}/cpufreq/scaling_governor"
+    lines[at:at] = [{**governor, "path": frequency.format(i)} for i in range(cpus)]
+    return [json.dumps(line, separators=(",", ":")) for line in lines]
+
+
+def _timed(what: str, *words: str) -> None:
+    """Run `meshmark fleet` and print its time, and the memory of its largest process."""
+    program = shutil.which("meshmark") or str(Path(sys.executable).with_name("meshmark"))
+    begun = time.monotonic()
+    child = subprocess.Popen([program, "fleet", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        raise SystemExit(f"{program} fleet {' '.join(words)}: status {status}")
+    cpu_s = usage.ru_utime + usage.ru_stime
+    print(
+        f"{what}: {time.monotonic() - begun:.1f} s, {cpu_s:.1f} s of CPU, peak of a process "
+        f"{usage.ru_maxrss / 1e6:.2f} GB",
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["noise", "judge", "peers", "year"])
+    parser.add_argument("what", choices=["noise", "judge", "peers", "year", "ingest"])
     parser.add_argument("path", type=Path, nargs="?")
     parser.add_argument("--count", type=int, default=40, help="checks of this host")
     parser.add_argument("--fleets", default="100,365,40 1000,365,6 10000,30,1", help="nodes,days,fleets …")
     parser.add_argument("--size", default="10000,100,365", help="nodes,values,days of the year")
+    parser.add_argument("--nodes", type=int, default=10_000, help="whose files are ingested")
     args = parser.parse_args()
-    if args.what in {"noise", "year"} and args.path is None:
+    if args.what in {"noise", "year", "ingest"} and args.path is None:
         parser.error(f"{args.what}: needs a path")
     if args.what == "noise":
         measure_noise(args.path, args.count)
@@ -326,6 +369,8 @@ def main() -> None:
     elif args.what == "peers":
         for n, fleets_ in ((100, 100), (1000, 20)):
             peers(load_noise(args.path), n, fleets_)
+    elif args.what == "ingest":
+        ingestion(args.path, args.nodes)
     else:
         year(args.path, *map(int, args.size.split(",")))
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from meshmark.machine.boot import boot_facts
-from meshmark.machine.facts import host_facts, is_absent
+from meshmark.machine.boot import comparable_facts
+from meshmark.machine.facts import is_absent, recorded_facts
 
 # Nodes with the same values are a class; the others say what differs within it.
 HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
@@ -22,15 +20,8 @@ def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
     Args:
         files: Content by path below /, which is one of /proc or /sys.
     """
-    with tempfile.TemporaryDirectory(prefix="meshmark-node-") as folder:
-        root = Path(folder)
-        for name, content in files.items():
-            path = root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
-        facts: Mapping[str, Any] = host_facts(root)
-        found = boot_facts(root, facts)
-    found.pop("boot", None)
+    facts: Mapping[str, Any] = recorded_facts(files)
+    found = comparable_facts(facts)
     memory, pages = facts["memory"], facts["pages"]
     more = {
         "product": " ".join(

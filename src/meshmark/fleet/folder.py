@@ -18,15 +18,17 @@ wrong.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from meshmark.errors import UsageError, quoted
+from meshmark.errors import MeshmarkError, UsageError, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
 MORE: Final = ("cluster", "campaign", "node", "attempt", "point")  # columns of results beside those of a store
 NODE_TEXTS: Final = (
     "cluster",
@@ -107,6 +109,16 @@ class Fleet:
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
         """The Parquet files of the `results` or the `nodes` of a campaign."""
         return sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
+
+    def of_files(self, kind: str, campaigns: Sequence[str], cluster: str, use: Callable[[list[Path]], T]) -> T:
+        """What `use` makes of the files of campaigns, which another process may join to fewer meanwhile."""
+        while True:
+            files = [path for name in campaigns for path in self.files_of(kind, name, cluster)]
+            try:
+                return use(files)
+            except (OSError, MeshmarkError):
+                if all(path.exists() for path in files):
+                    raise
 
 
 def date_of(campaign: str) -> str:

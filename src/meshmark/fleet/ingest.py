@@ -1,8 +1,9 @@
 """Turns the files that nodes left into immutable Parquet.
 
-Any number of ingestions may run at once, and any may be killed: a file is claimed by renaming it into a folder of the
-ingestion, whose lock tells whether it is still at work; it is removed after the Parquet file with its content has been
-written. A row names the content it came from (`attempt`), so that nothing is taken twice.
+Any number of ingestions may run at once, and any may be killed. A file is claimed by renaming it into a folder of the
+ingestion, whose lock tells whether it is still at work; it is removed after its rows have been written. Parquet files
+are named for the claim: whoever resumes one removes results whose nodes were not written, since these rows are written
+again. A row names the content it came from (`attempt`), so that nothing is taken twice.
 """
 
 from __future__ import annotations
@@ -12,25 +13,27 @@ import hashlib
 import json
 import os
 import secrets
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError
 from meshmark.fleet.facts import node_facts
 from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schema
-from meshmark.fleet.results import SUFFIX, NodeResult, ResultError, read_result
+from meshmark.fleet.results import SUFFIX, NodeResult, ResultError, parse_result, read_packed, read_result
 from meshmark.measure.repetitions import point_key
+from meshmark.native import die_with_parent
 from meshmark.store.columns import row_of, row_of_absence
-from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, read_bytes, unlink, write_file
+from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, unlink
+from meshmark.store.parquet import write_parquet
 from meshmark.store.record import Record
 
-_MAX_FILE: Final = 64 << 20  # compressed
-_AT_ONCE: Final = 250  # files of nodes in one Parquet file
+_MOST_PROCESSES: Final = 16
 _OLD_S: Final = 3600.0  # a claim on a file system without locks is abandoned after this time
 _CLOCK_S: Final = 60.0  # a clock that differs by more is named
 
@@ -58,25 +61,33 @@ def ingest(
     cluster: str,
     known: frozenset[str] = frozenset(),
     tick: Callable[[int], None] = lambda _: None,
+    at_once: int = 250,
 ) -> Ingested:
     """Take in what the nodes of a campaign left.
 
     Args:
         known: The nodes of the campaign; files of others are skipped. Empty: all are known.
         tick: Called with the number of files that were read.
+        at_once: How many nodes are in one Parquet file; more are read by several processes.
 
     Raises:
         MeshmarkError: The folder cannot be written; nothing is lost then.
     """
     folder = fleet.campaign(campaign)
     found = Ingested()
-    have = taken(fleet, campaign, cluster, "attempt")
     for claim in (*_abandoned(folder), _claim(folder)):
-        with claim as files:
-            for at in range(0, len(files), _AT_ONCE):
-                chunk = files[at : at + _AT_ONCE]
-                _take(fleet, campaign, cluster, chunk, known, have, found)
-                tick(len(chunk))
+        with claim as (token, files):
+            if not files:
+                continue
+            first = _next_number(fleet, campaign, cluster, token)
+            work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
+            chunks = [
+                (f"{campaign}-{token}-{first + at:04d}", files[at_once * at : at_once * (at + 1)])
+                for at in range(-(-len(files) // at_once))
+            ]
+            for stem, part in _interpreted(work, chunks):
+                _complete(work, stem, part, found)
+                tick(len(part.done) + len(part.refused))
     for path in _inbox(folder).glob(".*"):
         if ASIDE.fullmatch(path.name):
             found.skipped.setdefault(path.name, _half(path))
@@ -91,11 +102,17 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
     """
     import pyarrow.parquet as pq
 
-    found: set[str] = set()
-    for path in fleet.files_of("nodes", campaign, cluster):
-        with contextlib.suppress(OSError), open_regular(path) as file:
-            found.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
-    return found
+    def read(files: Sequence[Path]) -> set[str]:
+        found: set[str] = set()
+        for path in files:
+            with open_regular(path) as file:
+                found.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
+        return found
+
+    return fleet.of_files("nodes", [campaign], cluster, read)
+
+
+# ------------------------------------------------------------------ claims
 
 
 def _inbox(folder: Path) -> Path:
@@ -103,38 +120,46 @@ def _inbox(folder: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _claimed(own: Path, handle: int | None) -> Iterator[list[Path]]:
+def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
     try:
-        yield sorted(own.glob(f"*{SUFFIX}"))
+        yield own.name, sorted(own.glob(f"*{SUFFIX}"))
         with contextlib.suppress(OSError):
-            (own / ".lock").unlink()
-            own.rmdir()
+            if not any(own.glob(f"*{SUFFIX}")):
+                (own / ".lock").unlink()
+                own.rmdir()
     finally:
         if handle is not None:
             os.close(handle)
 
 
-def _claim(folder: Path) -> contextlib.AbstractContextManager[list[Path]]:
+def _claim(folder: Path) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
     """Rename the files of the inbox into a folder of our own, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
-    own = folder / "taken" / secrets.token_hex(6)
-    try:
-        own.mkdir(parents=True)
-        (own / ".lock").touch()
-    except OSError as why:
-        raise MeshmarkError(f"cannot write {own}: {why.strerror}") from why
-    handle = None
-    with contextlib.suppress(NoLocksError):  # the claim is then known by its age
-        handle = lock(own / ".lock")
+    own, handle = _new_claim(folder / "taken")
     for path in waiting:
         with contextlib.suppress(FileNotFoundError):  # another ingestion was faster
             path.rename(own / path.name)
     return _claimed(own, handle)
 
 
-def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[list[Path]]]:
+def _new_claim(folder: Path) -> tuple[Path, int | None]:
+    while True:
+        own = folder / secrets.token_hex(6)
+        try:
+            own.mkdir(parents=True)
+            (own / ".lock").touch()
+        except OSError as why:
+            raise MeshmarkError(f"cannot write {own}: {why.strerror}") from why
+        try:
+            if (handle := lock(own / ".lock")) is not None:  # otherwise another took it for an abandoned one
+                return own, handle
+        except NoLocksError:
+            return own, None  # the claim is known by its age
+
+
+def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
     """The claims of ingestions that were killed."""
-    found: list[contextlib.AbstractContextManager[list[Path]]] = []
+    found: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
     for own in sorted((folder / "taken").glob("*")):
         handle: int | None = None
         try:
@@ -147,52 +172,126 @@ def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[list[Path
     return found
 
 
-def _take(
-    fleet: Fleet,
-    campaign: str,
-    cluster: str,
-    files: Sequence[Path],
-    known: frozenset[str],
-    have: set[str],
-    found: Ingested,
-) -> None:
-    """Write one Parquet file with the results of some nodes, and then one with the nodes, which completes it."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _next_number(fleet: Fleet, campaign: str, cluster: str, token: str) -> int:
+    """The number of the next file of a claim. Results whose nodes are missing are removed."""
+    results, nodes = (fleet.table(kind, campaign, cluster) for kind in ("results", "nodes"))
+    complete = {path.name for path in nodes.glob(f"{campaign}-{token}-*.parquet")}
+    unlink(path for path in results.glob(f"{campaign}-{token}-*.parquet") if path.name not in complete)
+    return 1 + max((int(name.removesuffix(".parquet").rpartition("-")[2]) for name in complete), default=-1)
 
-    results: list[dict[str, Any]] = []
-    nodes: list[dict[str, Any]] = []
-    done: list[Path] = []
+
+# ------------------------------------------------------------------ rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What applies to all files of a claim.
+
+    Attributes:
+        have: The attempts that were taken in before.
+    """
+
+    fleet: Fleet
+    campaign: str
+    cluster: str
+    known: frozenset[str]
+    have: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Part:
+    """What became of some files.
+
+    Attributes:
+        nodes: Rows.
+        done: Files that are no longer needed once the rows are written.
+        again: Nodes that had been taken in before.
+        refused: Why files cannot be taken in.
+    """
+
+    nodes: list[dict[str, Any]] = field(default_factory=list)
+    done: list[Path] = field(default_factory=list)
+    again: list[str] = field(default_factory=list)
+    refused: dict[Path, str] = field(default_factory=dict)
+
+
+_Chunk = tuple[str, list[Path]]  # the name of a Parquet file, without its suffix, and the files of nodes to be in it
+
+
+def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Iterable[tuple[str, _Part]]:
+    """The parts of some chunks, as they come, by as many processes as there are CPUs for."""
+    processes = min(len(chunks), len(os.sched_getaffinity(0)), _MOST_PROCESSES)
+    if processes < 2:
+        for chunk in chunks:
+            yield chunk[0], _interpret(work, chunk)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    # Forked processes would keep the lock of the claim.
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_process) as pool:
+        names = {pool.submit(_interpret, work, chunk): chunk[0] for chunk in chunks}
+        try:
+            for one in as_completed(names):
+                yield names[one], one.result()
+        except BrokenProcessPool as why:
+            raise MeshmarkError("a process that reads results was killed, perhaps for lack of memory") from why
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _begin_process() -> None:
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends us
+
+
+def _interpret(work: _Work, chunk: _Chunk) -> _Part:
+    """Read the files of some nodes, and write their results."""
+    import pyarrow as pa
+
+    stem, files = chunk
+    part, results = _Part(), list[dict[str, Any]]()
     for path in files:
         name = path.name.removesuffix(SUFFIX)
         try:
-            attempt = hashlib.sha256(read_bytes(path, _MAX_FILE)).hexdigest()[:16]
-            if attempt in have:
-                found.again.append(name)
-                done.append(path)
+            packed = read_packed(path)
+            attempt = hashlib.sha256(packed).hexdigest()[:16]
+            if attempt in work.have:
+                part.again.append(name)
+                part.done.append(path)
                 continue
-            result = read_result(path)
-            _check_name(result, name, known)
-        except (ResultError, UsageError, OSError) as why:
-            found.skipped[path.name] = str(why)
-            _set_aside(fleet, campaign, path)
+            result = parse_result(path.name, packed)
+            _check_name(result, name, work.known)
+        except ResultError as why:
+            part.refused[path] = str(why)
             continue
-        of = {"cluster": cluster, "campaign": campaign, "node": name, "attempt": attempt}
-        results += list(_rows(result, of))
-        nodes.append(_node_row(result, of))
-        have.add(attempt)
-        found.nodes.append(name)
-        done.append(path)
-    if nodes:
-        _doubts(nodes, found)
-        stem = f"{campaign}-{hashlib.sha256(''.join(row['attempt'] for row in nodes).encode()).hexdigest()[:12]}"
-        for kind, rows, of_kind in (("results", results, results_schema()), ("nodes", nodes, nodes_schema())):
-            sink = pa.BufferOutputStream()
-            # By point and node, so that the values of a point lie together.
-            ordered = sorted(rows, key=lambda row: (row.get("point") or "", row["node"]))
-            pq.write_table(pa.Table.from_pylist(ordered, schema=of_kind), sink, compression="zstd")
-            write_file(fleet.table(kind, campaign, cluster) / f"{stem}.parquet", sink.getvalue().to_pybytes())
-    unlink(done)
+        of = {"cluster": work.cluster, "campaign": work.campaign, "node": name, "attempt": attempt}
+        results += _rows(result, of)
+        part.nodes.append(_node_row(result, of))
+        part.done.append(path)
+    if part.nodes:
+        # By point and node, so that the values of a point lie together.
+        results.sort(key=lambda row: (row["point"] or "", row["node"]))
+        path = work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet"
+        write_parquet(path, pa.Table.from_pylist(results, schema=results_schema()))
+    return part
+
+
+def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
+    """Write the rows of nodes, which completes a part, and remove their files."""
+    import pyarrow as pa
+
+    if part.nodes:
+        _doubts(part.nodes, found)
+        path = work.fleet.table("nodes", work.campaign, work.cluster) / f"{stem}.parquet"
+        write_parquet(path, pa.Table.from_pylist(part.nodes, schema=nodes_schema()))
+    unlink(part.done)
+    found.nodes += [row["node"] for row in part.nodes]
+    found.again += part.again
+    for path, why in part.refused.items():
+        found.skipped[path.name] = why
+        _set_aside(work.fleet, work.campaign, path)
 
 
 def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:

@@ -6,21 +6,24 @@ is read all the same, and the damage is named.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, quoted
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.journal import Reading, read_journal
-from meshmark.store.files import open_regular
+from meshmark.store.files import read_bytes
 
 FORMAT: Final = "meshmark node result"
 SUFFIX: Final = ".jsonl.gz"
 _VERSION: Final = 1
+_MAX_FILE: Final = 64 << 20  # compressed
 _MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
 _MAX_LINE: Final = 16 << 20
 _TEXTS: Final = ("plan", "kind", "name", "hostname", "machine", "hash", "boot", "started")
@@ -79,9 +82,33 @@ def read_result(path: Path) -> NodeResult:
     Raises:
         ResultError: It cannot be read, or does not begin as such a file does.
     """
-    lines = _lines(path)
+    return parse_result(path.name, read_packed(path))
+
+
+def read_packed(path: Path) -> bytes:
+    """The content of the file of a node, compressed.
+
+    Raises:
+        ResultError: It cannot be read, or is too large.
+    """
+    try:
+        return read_bytes(path, _MAX_FILE)
+    except UsageError as why:
+        raise ResultError(str(why)) from why
+
+
+def parse_result(name: str, packed: bytes) -> NodeResult:
+    """Read the content of the file of a node.
+
+    Args:
+        name: Of the file, for errors.
+
+    Raises:
+        ResultError: It does not begin as such a file does.
+    """
+    lines = _lines(packed)
     first, _ = next(lines, (None, ""))
-    header = _header(path, first)
+    header = _header(name, first)
     recorded: dict[str, bytes] = {}
     finished: Mapping[str, Any] = {}
     steps: list[NodeStep] = []
@@ -109,11 +136,11 @@ def read_result(path: Path) -> NodeResult:
     return NodeResult(header, steps, recorded, finished, damage)
 
 
-def _lines(path: Path) -> Iterator[tuple[bytes | None, str]]:
+def _lines(packed: bytes) -> Iterator[tuple[bytes | None, str]]:
     """Complete lines, and at last what is wrong with the file, if anything is."""
     total = 0
     try:
-        with open_regular(path) as packed, gzip.GzipFile(fileobj=packed) as file:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             while line := file.readline(_MAX_LINE + 1):
                 total += len(line)
                 if total > _MAX_BYTES or len(line) > _MAX_LINE:
@@ -129,19 +156,19 @@ def _lines(path: Path) -> Iterator[tuple[bytes | None, str]]:
         yield None, f"it cannot be read: {quoted(why)}"
 
 
-def _header(path: Path, raw: bytes | None) -> Mapping[str, Any]:
+def _header(name: str, raw: bytes | None) -> Mapping[str, Any]:
     try:
         header = json.loads(raw or b"")
     except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ResultError(f"{quoted(path.name)}: not a result of a node")
+        raise ResultError(f"{quoted(name)}: not a result of a node")
     if header.get("version") != _VERSION:
         raise ResultError(
-            f"{quoted(path.name)}: version: found {quoted(header.get('version'))}, this program reads {_VERSION}"
+            f"{quoted(name)}: version: found {quoted(header.get('version'))}, this program reads {_VERSION}"
         )
     if wrong := [key for key in _TEXTS if not isinstance(header.get(key), str)]:
-        raise ResultError(f"{quoted(path.name)}: {wrong[0]}: found {quoted(header.get(wrong[0]))}; allowed: a text")
+        raise ResultError(f"{quoted(name)}: {wrong[0]}: found {quoted(header.get(wrong[0]))}; allowed: a text")
     return header
 
 
@@ -164,14 +191,8 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 def _add_file(files: dict[str, bytes], raw: bytes) -> None:
     line = _object(raw)
-    try:
-        path, content = line["path"], line["content"].encode("latin-1")
-    except (ValueError, KeyError, AttributeError):
-        return
-    # It becomes a path on this host.
-    parts = PurePosixPath(path).parts if isinstance(path, str) and "\0" not in path else ("..",)
-    if parts and parts[0] in {"proc", "sys"} and ".." not in parts:
-        files[path] = content
+    with contextlib.suppress(UnicodeError, KeyError, AttributeError):
+        files[str(line["path"])] = line["content"].encode("latin-1")
 
 
 def _step(end: Mapping[str, Any], raw_lines: list[bytes]) -> NodeStep:

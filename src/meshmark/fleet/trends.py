@@ -167,21 +167,18 @@ def new_facts(
     """For each class, which facts of most of its nodes changed, oldest first."""
     import pyarrow as pa
 
-    files = [str(p) for name in campaigns for p in fleet.files_of("nodes", name, cluster)]
-    if not files:
-        return [[] for _ in members]
     of = pa.table(
         {
             "node": [n for nodes in members for n in nodes],
             "class": pa.array([i for i, nodes in enumerate(members) for _ in nodes], pa.int32()),
         }
     )
-    rows = query(
-        """SELECT class, campaign, facts, count(DISTINCT node) AS nodes
-           FROM read_parquet(?) JOIN members USING (node) WHERE facts <> '{}' GROUP BY ALL""",
-        [files],
-        members=of,
-    ).to_pylist()
+    text = """SELECT class, campaign, facts, count(DISTINCT node) AS nodes
+              FROM read_parquet(?) JOIN members USING (node) WHERE facts <> '{}' GROUP BY ALL"""
+    table = query(fleet, "nodes", campaigns, cluster, text, tables={"members": of})
+    if table is None:
+        return [[] for _ in members]
+    rows = table.to_pylist()
     parsed: dict[str, Mapping[str, str]] = {text: json.loads(text) for text in {row["facts"] for row in rows}}
     order = {name: i for i, name in enumerate(campaigns)}
     made = []

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.fleet.folder import Fleet
-from meshmark.store.files import open_regular, write_file
+from meshmark.store.files import open_regular
+from meshmark.store.parquet import write_parquet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,7 +99,8 @@ def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
         MeshmarkError: The folder cannot be written.
     """
     sources = _sources(fleet, matrix.campaign, cluster)
-    write_file(_path(fleet, matrix.campaign, cluster), _to_bytes(matrix, sources))
+    path = _path(fleet, matrix.campaign, cluster)
+    write_parquet(path, _table(matrix, sources), use_dictionary=list(_TEXTS))
 
 
 def _path(fleet: Fleet, campaign: str, cluster: str) -> Path:
@@ -112,15 +114,11 @@ def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
 def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict[str, Any]]:
     """A row for each node of each campaign, with the time it took. Of several files of a node, the newest
     complete one counts."""
-    files = [str(p) for name in campaigns for p in fleet.files_of("nodes", name, cluster)]
-    if not files:
-        return []
-    rows: list[dict[str, Any]] = query(
-        """SELECT campaign, node, attempt, hash, status, damage, doubt, facts, wrong, elapsed_s FROM read_parquet(?)
-           QUALIFY row_number() OVER (PARTITION BY campaign, node
-                                      ORDER BY (status = 'ok') DESC, started DESC) = 1 ORDER BY campaign, node""",
-        [files],
-    ).to_pylist()
+    text = """SELECT campaign, node, attempt, hash, status, damage, doubt, facts, wrong, elapsed_s FROM read_parquet(?)
+              QUALIFY row_number() OVER (PARTITION BY campaign, node
+                                         ORDER BY (status = 'ok') DESC, started DESC) = 1 ORDER BY campaign, node"""
+    found = query(fleet, "nodes", campaigns, cluster, text)
+    rows: list[dict[str, Any]] = found.to_pylist() if found is not None else []
     return rows
 
 
@@ -129,10 +127,19 @@ def is_sound(row: Mapping[str, Any]) -> bool:
     return not row["doubt"] and row["status"] in {"ok", "interrupted"}
 
 
-def query(text: str, values: Sequence[Any], **tables: pa.Table) -> pa.Table:
-    """The answer of DuckDB.
+def query(
+    fleet: Fleet,
+    kind: str,
+    campaigns: Sequence[str],
+    cluster: str,
+    text: str,
+    *values: Any,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> pa.Table | None:
+    """The answer of DuckDB; None if the campaigns have no files.
 
     Args:
+        kind: `results` or `nodes`, whose files are the first value of the query.
         tables: More tables, by the names that the query has for them.
 
     Raises:
@@ -140,13 +147,19 @@ def query(text: str, values: Sequence[Any], **tables: pa.Table) -> pa.Table:
     """
     import duckdb
 
-    with duckdb.connect() as db:
-        try:
-            for name, table in tables.items():
-                db.register(name, table)
-            return db.sql(text, params=list(values)).to_arrow_table()
-        except duckdb.Error as why:
-            raise MeshmarkError(f"the results of the fleet cannot be read: {quoted(str(why).splitlines()[0])}") from why
+    def ask(files: Sequence[Path]) -> pa.Table | None:
+        if not files:
+            return None
+        with duckdb.connect() as db:
+            try:
+                for name, table in (tables or {}).items():
+                    db.register(name, table)
+                return db.sql(text, params=[list(map(str, files)), *values]).to_arrow_table()
+            except duckdb.Error as why:
+                reason = quoted(str(why).splitlines()[0])
+                raise MeshmarkError(f"the results of the fleet cannot be read: {reason}") from why
+
+    return fleet.of_files(kind, campaigns, cluster, ask)
 
 
 def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
@@ -156,17 +169,16 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
 
     sound = [row for row in node_rows(fleet, [campaign], cluster) if is_sound(row)]
     nodes = sorted(row["node"] for row in sound)
-    files = [str(p) for p in fleet.files_of("results", campaign, cluster)]
-    if not sound or not files:
+    text = """SELECT node, step, point, any_value(instrument) AS instrument, any_value(metric) AS metric,
+                     any_value(unit) AS unit, any_value(better) AS better, median(value) AS value
+              FROM read_parquet(?) WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND value > 0
+                   AND len(flags) = 0 AND metric <> ? AND list_contains(?, attempt)
+              GROUP BY node, step, point"""
+    attempts = [row["attempt"] for row in sound]
+    found = query(fleet, "results", [campaign], cluster, text, _DERIVED, attempts) if sound else None
+    if found is None:
         return Matrix(campaign, nodes, [], [], np.empty((0, len(nodes)), np.float32))
-    table = query(
-        """SELECT node, step, point, any_value(instrument) AS instrument, any_value(metric) AS metric,
-                  any_value(unit) AS unit, any_value(better) AS better, median(value) AS value
-           FROM read_parquet(?) WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND value > 0
-                AND len(flags) = 0 AND metric <> ? AND list_contains(?, attempt)
-           GROUP BY node, step, point""",
-        [files, _DERIVED, [row["attempt"] for row in sound]],
-    ).combine_chunks()
+    table = found.combine_chunks()
     node_at = np.asarray(pc.index_in(table["node"].combine_chunks(), value_set=pa.array(nodes, pa.string())))
     point_at, keys = _coded(table["point"])
     step_at, steps = _coded(table["step"])
@@ -193,9 +205,8 @@ def _repetition(step: str) -> int:
     return int(number) if dot and number.isdecimal() else 1
 
 
-def _to_bytes(matrix: Matrix, sources: Sequence[str]) -> bytes:
+def _table(matrix: Matrix, sources: Sequence[str]) -> pa.Table:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     rows, width = matrix.values.shape
     values = pa.FixedSizeListArray.from_arrays(pa.array(matrix.values.ravel()), width) if width else None
@@ -205,10 +216,7 @@ def _to_bytes(matrix: Matrix, sources: Sequence[str]) -> bytes:
         "values": values if values is not None else pa.nulls(rows),
     }
     head = {"version": _VERSION, "nodes": matrix.nodes, "sources": list(sources)}
-    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(head)})
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=list(_TEXTS))
-    return bytes(sink.getvalue())
+    return pa.table(columns).replace_schema_metadata({_META: json.dumps(head)})
 
 
 _TEXTS: Final = ("key", "instrument", "metric", "unit", "better")

@@ -9,23 +9,31 @@ from typing import Any
 
 from meshmark.machine.facts import host_facts, host_id, is_absent
 from meshmark.machine.tree import Tree
-from meshmark.store.machines import FACTS, add_machine
+from meshmark.store.machines import add_machine
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
 
-def boot_facts(root: Path = Path("/"), facts: Mapping[str, Any] | None = None) -> dict[str, str]:
+def boot_facts(root: Path = Path("/")) -> dict[str, str]:
     """The facts of a machine and its present boot that comparability depends on; unknown ones are left out.
 
     Args:
         root: `/`, or a recorded tree.
-        facts: What `host_facts` found there; None: it is asked.
 
     Returns:
         Texts by name; the names are among `store.machines.FACTS`.
     """
-    known: Mapping[str, Any] = host_facts(root) if facts is None else facts
+    boot = Tree(root).text("proc/sys/kernel/random/boot_id")
+    return {**({"boot": boot} if boot else {}), **comparable_facts(host_facts(root))}
+
+
+def comparable_facts(known: Mapping[str, Any]) -> dict[str, str]:
+    """Like `boot_facts`, of facts that were read, and without the boot.
+
+    Args:
+        known: As of `host_facts` or `recorded_facts`.
+    """
 
     def text(*path: str) -> str:
         value: Any = known
@@ -37,7 +45,6 @@ def boot_facts(root: Path = Path("/"), facts: Mapping[str, Any] | None = None) -
 
     firmware = (text("firmware", key) for key in ("bios_vendor", "bios_version", "bios_date"))
     found = {
-        "boot": Tree(root).text("proc/sys/kernel/random/boot_id") or "",
         "cpu": text("cpu", "model"),
         "microcode": text("cpu", "microcode"),
         "firmware": " ".join(filter(None, firmware)),
@@ -51,7 +58,7 @@ def boot_facts(root: Path = Path("/"), facts: Mapping[str, Any] | None = None) -
         "numa_balancing": text("settings", "numa_balancing"),
         "hypervisor": text("virtual", "hypervisor"),
     }
-    return {name: value for name in FACTS if (value := found[name])}
+    return {name: value for name, value in found.items() if value}
 
 
 def remember(store: Store, records: Iterable[Record] = ()) -> None:

@@ -56,7 +56,7 @@ from meshmark.machine.identity import identity
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import MachineError, Tree, chosen, parse_integer, parse_list
+from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, chosen, parse_integer, parse_list
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -95,15 +95,34 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
         why = ""
     except MachineError as error:
         topology, why = None, str(error)
+    return {"schema": 1} | _read(
+        {
+            "machine": lambda: identity(root) if topology else absent(why),
+            "topology": lambda: topology.to_dict() if topology else absent(why),
+            "caches": lambda: _caches(topology) if topology else absent(why),
+            **_parts(tree, topology),
+            "node_performance": lambda: node_performance(tree),
+            "cgroup": lambda: _cgroup(tree),
+            "load": lambda: _load(tree),
+        }
+    )
+
+
+def recorded_facts(files: Mapping[str, bytes]) -> dict[str, object]:
+    """Facts of the machine that a few files were recorded of, without its identity, topology, limits and load.
+
+    Args:
+        files: Content by path below `/`.
+    """
+    return _read(_parts(FilesInMemory(files), None))
+
+
+def _parts(tree: Files, topology: Topology | None) -> dict[str, Callable[[], object]]:
+    """Readers of the facts that do not change while a machine runs."""
     cpu, virtual = _cpu(tree), _virtual(tree)
-    facts: dict[str, object] = {"schema": 1}
-    parts: dict[str, Callable[[], object]] = {
-        "machine": lambda: identity(root) if topology else absent(why),
+    return {
         "cpu": lambda: cpu,
-        "topology": lambda: topology.to_dict() if topology else absent(why),
-        "caches": lambda: _caches(topology) if topology else absent(why),
         "memory": lambda: _memory(tree, topology, virtual["guest"] is True),
-        "node_performance": lambda: node_performance(tree),
         "kernel": lambda: {
             "release": _text(tree, f"{_KERNEL}/osrelease", _release(tree)),
             "version": _build(tree),
@@ -114,9 +133,11 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
         "mitigations": lambda: _mitigations(tree),
         "virtual": lambda: virtual,
         "firmware": lambda: _firmware(tree),
-        "cgroup": lambda: _cgroup(tree),
-        "load": lambda: _load(tree),
     }
+
+
+def _read(parts: Mapping[str, Callable[[], object]]) -> dict[str, object]:
+    facts: dict[str, object] = {}
     for name, part in parts.items():
         try:
             facts[name] = part()
@@ -125,19 +146,19 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
     return facts
 
 
-def _text(tree: Tree, name: str, other: str | None = None) -> object:
+def _text(tree: Files, name: str, other: str | None = None) -> object:
     """The text of a file, or of `other` if the file is missing; absent if it is empty."""
     text = tree.text(name)
     text = other if text is None else text
     return text if text else absent(f"/{name} {'is empty' if text == '' else 'does not exist or is not readable'}")
 
 
-def _number(tree: Tree, name: str, scale: int = 1) -> object:
+def _number(tree: Files, name: str, scale: int = 1) -> object:
     value = tree.number(name)
     return value * scale if value is not None else absent(f"/{name} does not exist or is not a number")
 
 
-def _release(tree: Tree) -> str | None:
+def _release(tree: Files) -> str | None:
     match = re.match(r"Linux version (\S+)", tree.text("proc/version") or "")
     return match[1] if match else None
 
@@ -156,12 +177,12 @@ def performance_options(command_line: str) -> list[str]:
     return [word for word in command_line.split(" -- ", maxsplit=1)[0].split() if _OPTION.fullmatch(word)]
 
 
-def _options(tree: Tree) -> object:
+def _options(tree: Files) -> object:
     line = tree.text("proc/cmdline")
     return absent("/proc/cmdline does not exist") if line is None else performance_options(line)
 
 
-def _build(tree: Tree) -> object:
+def _build(tree: Files) -> object:
     """The build, such as `#1 SMP PREEMPT_DYNAMIC …`, which distinguishes kernels of one release; without its author."""
     match = re.search(r"#[0-9]+.*", tree.text("proc/version") or "")
     return match[0] if match else absent("/proc/version does not exist or contains no build")
@@ -170,7 +191,7 @@ def _build(tree: Tree) -> object:
 # ------------------------------------------------------------------ processor
 
 
-def _cpu(tree: Tree) -> dict[str, object]:
+def _cpu(tree: Files) -> dict[str, object]:
     text = tree.text("proc/cpuinfo") or ""
     fields: dict[str, str] = {}
     for line in text.splitlines():
@@ -226,7 +247,7 @@ def _caches(topology: Topology) -> object:
 # ------------------------------------------------------------------ memory
 
 
-def wire_bandwidth(tree: Tree | None = None) -> int | None:
+def wire_bandwidth(tree: Files | None = None) -> int | None:
     """Theoretical peak of all memory channels, from the rate and width of the modules, in B/s; None if unknown."""
     tree = tree or Tree(Path("/"))
     peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
@@ -236,7 +257,7 @@ def wire_bandwidth(tree: Tree | None = None) -> int | None:
 _PERFORMANCE = {"latency_s": ("latency", 1e-9), "bytes_per_s": ("bandwidth", 2.0**20)}  # ns, MiB/s
 
 
-def node_performance(tree: Tree) -> object:
+def node_performance(tree: Files) -> object:
     """Latency and bandwidth of each memory node as the firmware declares them, for the best initiators only.
 
     Source:
@@ -258,7 +279,7 @@ def node_performance(tree: Tree) -> object:
     return rows or absent("the firmware declares no latency and bandwidth of memory (no HMAT)")
 
 
-def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, object]:
+def _memory(tree: Files, topology: Topology | None, guest: bool) -> dict[str, object]:
     meminfo = tree.text("proc/meminfo") or ""
 
     def of(name: str) -> object:
@@ -276,7 +297,7 @@ def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, obj
     }
     table = tree.data("sys/firmware/dmi/tables/DMI")
     if table is None:
-        exists = tree.path("sys/firmware/dmi/tables/DMI").exists()
+        exists = tree.exists("sys/firmware/dmi/tables/DMI")
         reason = "the firmware table /sys/firmware/dmi/tables/DMI " + (
             "is readable only by root" if exists else "does not exist"
         )
@@ -309,14 +330,14 @@ def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, obj
     return facts
 
 
-def _chosen(tree: Tree, name: str) -> object:
+def _chosen(tree: Files, name: str) -> object:
     return chosen(tree.text(name)) or absent(f"/{name} does not exist or marks no choice")
 
 
-def _pages(tree: Tree) -> dict[str, object]:
+def _pages(tree: Files) -> dict[str, object]:
     thp, huge = "sys/kernel/mm/transparent_hugepage", "sys/kernel/mm/hugepages"
     pools: list[tuple[int, dict[str, object]]] = []
-    for name in sorted(_names(tree, huge)):
+    for name in sorted(tree.names(huge)):
         match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", name)
         if not match:
             continue
@@ -352,17 +373,10 @@ def _pages(tree: Tree) -> dict[str, object]:
     }
 
 
-def _names(tree: Tree, folder: str) -> list[str]:
-    try:
-        return [p.name for p in tree.path(folder).iterdir()]
-    except OSError:
-        return []
-
-
 # ------------------------------------------------------------------ settings
 
 
-def _settings(tree: Tree) -> dict[str, object]:
+def _settings(tree: Files) -> dict[str, object]:
     frequency = f"{_CPU}/cpu0/cpufreq"
     governors = sorted(
         {g for n in tree.numbered(_CPU, "cpu") if (g := tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor"))}
@@ -381,7 +395,7 @@ def _settings(tree: Tree) -> dict[str, object]:
         share = 1.0 if runtime < 0 else min(1.0, runtime / period)
 
     def hertz(name: str) -> object:
-        return _number(tree, f"{frequency}/{name}", 1000) if tree.path(frequency).is_dir() else absent(no_cpufreq)
+        return _number(tree, f"{frequency}/{name}", 1000) if any(tree.names(frequency)) else absent(no_cpufreq)
 
     def cpus(name: str) -> object:
         found = tree.cpus(f"{_CPU}/{name}")
@@ -409,9 +423,9 @@ def _settings(tree: Tree) -> dict[str, object]:
     }
 
 
-def _mitigations(tree: Tree) -> object:
+def _mitigations(tree: Files) -> object:
     folder = f"{_CPU}/vulnerabilities"
-    found = {name: text for name in sorted(_names(tree, folder)) if (text := tree.text(f"{folder}/{name}"))}
+    found = {name: text for name in sorted(tree.names(folder)) if (text := tree.text(f"{folder}/{name}"))}
     return found or absent(f"/{folder} does not exist")
 
 
@@ -435,7 +449,7 @@ _MAKERS = {
 }
 
 
-def _virtual(tree: Tree) -> dict[str, object]:
+def _virtual(tree: Files) -> dict[str, object]:
     """Evidence of a hypervisor. A vendor name alone is not enough, because clouds offer bare-metal machines too."""
     signs: list[str] = []
     hypervisor: str | None = None
@@ -478,7 +492,7 @@ def _virtual(tree: Tree) -> dict[str, object]:
     return {"guest": guest, "hypervisor": hypervisor or absent(reason), "signs": signs}
 
 
-def _firmware(tree: Tree) -> dict[str, object]:
+def _firmware(tree: Files) -> dict[str, object]:
     names = {
         "bios_vendor": "bios_vendor",
         "bios_version": "bios_version",
@@ -494,13 +508,13 @@ def _firmware(tree: Tree) -> dict[str, object]:
 # ------------------------------------------------------------------ limits and load
 
 
-def _cgroup(tree: Tree) -> dict[str, object]:
+def _cgroup(tree: Files) -> dict[str, object]:
     """The tightest limits of this process's control group and its ancestors."""
     facts: dict[str, object] = {}
     lines = [line.split(":", 2) for line in (tree.text("proc/self/cgroup") or "").splitlines()]
     paths = {parts[1]: parts[2] for parts in lines if len(parts) == 3}
     unified = not any(paths)  # version 1 lists controllers, version 2 has one line without them
-    mounted = bool(_names(tree, "sys/fs/cgroup"))
+    mounted = any(tree.names("sys/fs/cgroup"))
     if not paths:
         why = absent("/proc/self/cgroup does not exist")
         facts = {"version": why, "path": why}
@@ -542,7 +556,7 @@ def _cgroup(tree: Tree) -> dict[str, object]:
     return facts
 
 
-def _load(tree: Tree) -> object:
+def _load(tree: Files) -> object:
     match = re.match(r"([0-9.]+) ([0-9.]+) ([0-9.]+) ([0-9]+)/([0-9]+)", tree.text("proc/loadavg") or "")
     if not match:
         return absent("/proc/loadavg does not exist")

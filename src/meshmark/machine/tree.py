@@ -1,8 +1,10 @@
-"""Reads small text files below a root, either `/` or a recorded tree."""
+"""Reads small text files of a machine: below a root, which is `/` or a recorded tree, or in memory."""
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from meshmark.errors import MeshmarkError
@@ -15,35 +17,30 @@ class MachineError(MeshmarkError):
     """The description of a machine cannot be read; the message names the file or field."""
 
 
-class Tree:
-    """The files below `root`. Missing and unreadable files are None."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
+class Files(ABC):
+    """Small text files by their path below a root. Missing and unreadable files are None."""
 
     @property
     def live(self) -> bool:
-        """Whether the root is the running system rather than a recording."""
-        return self.root.resolve() == Path("/")
+        """Whether they are those of the running system rather than a recording."""
+        return False
 
-    def path(self, name: str) -> Path:
-        return self.root / name
+    @abstractmethod
+    def data(self, name: str) -> bytes | None:
+        """The first MiB of a file, as bytes."""
+
+    @abstractmethod
+    def names(self, folder: str) -> Iterable[str]:
+        """The names in a folder, in any order; none if it is missing."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file, even if it cannot be read."""
+        return self.data(name) is not None
 
     def text(self, name: str) -> str | None:
         """The stripped text of a file; invalid UTF-8 is replaced."""
         data = self.data(name)
         return None if data is None else data.decode("utf-8", "replace").strip().strip("\0")
-
-    def data(self, name: str) -> bytes | None:
-        """The first MiB of a file, as bytes."""
-        try:
-            path = self.root / name
-            if not path.is_file():
-                return None
-            with path.open("rb") as file:
-                return file.read(_MAX_TEXT)
-        except (OSError, ValueError):
-            return None
 
     def number(self, name: str) -> int | None:
         """A file that contains one integer, decimal or 0x…"""
@@ -61,12 +58,68 @@ class Tree:
 
     def numbered(self, folder: str, prefix: str) -> list[int]:
         """Sorted numbers N of the entries `prefixN` in a folder."""
+        found = (re.fullmatch(rf"{prefix}([0-9]{{1,7}})", name) for name in self.names(folder))
+        return sorted({int(m[1]) for m in found if m})
+
+
+class Tree(Files):
+    """The files below `root`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def live(self) -> bool:
+        return self.root.resolve() == Path("/")
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def exists(self, name: str) -> bool:
+        return self.path(name).exists()
+
+    def data(self, name: str) -> bytes | None:
         try:
-            names = [p.name for p in (self.root / folder).iterdir()]
+            path = self.root / name
+            if not path.is_file():
+                return None
+            with path.open("rb") as file:
+                return file.read(_MAX_TEXT)
+        except (OSError, ValueError):
+            return None
+
+    def names(self, folder: str) -> Iterable[str]:
+        try:
+            return [p.name for p in (self.root / folder).iterdir()]
         except (OSError, ValueError):
             return []
-        found = (re.fullmatch(rf"{prefix}([0-9]{{1,7}})", name) for name in names)
-        return sorted({int(m[1]) for m in found if m})
+
+
+class FilesInMemory(Files):
+    """Files that were recorded.
+
+    Args:
+        files: Content by path below the root.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self._files = files
+        self._folders: dict[str, set[str]] = {}
+        for path in files:
+            folder = path
+            while folder:
+                folder, _, name = folder.rpartition("/")
+                known = self._folders.setdefault(folder, set())
+                if name in known:
+                    break
+                known.add(name)
+
+    def data(self, name: str) -> bytes | None:
+        found = self._files.get(name)
+        return None if found is None else found[:_MAX_TEXT]
+
+    def names(self, folder: str) -> Iterable[str]:
+        return self._folders.get(folder, ())
 
 
 def parse_integer(text: str | None) -> int | None:

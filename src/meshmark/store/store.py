@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import io
 import json
 import os
 import secrets
@@ -32,6 +31,7 @@ from meshmark.store.checks import (
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
 from meshmark.store.files import ASIDE, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
+from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
 from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
@@ -101,14 +101,10 @@ class Store:
         Raises:
             MeshmarkError: It cannot be written.
         """
-        import pyarrow.parquet as pq
-
         if not self._marked:  # programs of the first version would not see the new files
             write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n")
             self._marked = True
-        sink = io.BytesIO()
-        pq.write_table(table, sink, compression="zstd", **options)
-        write_file(path, sink.getvalue())
+        write_parquet(path, table, **options)
 
     def add(
         self,

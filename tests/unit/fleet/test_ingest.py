@@ -66,6 +66,29 @@ def test_a_killed_ingestion_is_completed_by_the_next(tmp_path: Path, name: str) 
     assert not killed.exists() and active.exists()
 
 
+@pytest.mark.slow
+def test_results_of_a_killed_ingestion_whose_nodes_are_missing_count_once(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    names = [f"n{i}" for i in range(6)]
+    killed = fleet.campaign(name) / "taken" / "0123456789ab"
+    for node in names:
+        write_result(inbox(fleet, name), node, lines_of(node))
+        write_result(killed, node, lines_of(node))
+    (killed / ".lock").touch()
+    ingest(fleet, name, "hawk", at_once=2)
+    claimed = sorted(fleet.table("nodes", name, "hawk").iterdir())
+    assert [path.stem.rpartition("-")[2] for path in claimed] == ["0000", "0001", "0002"]
+    # As if it had been killed again, after the results of its first part and all of its last.
+    for path in claimed[:2]:
+        path.unlink()
+    for node in names[:4]:
+        write_result(killed, node, lines_of(node))
+    (killed / ".lock").touch()
+    assert sorted(ingest(fleet, name, "hawk", at_once=3).nodes) == names[:4]
+    assert sorted(str(row["node"]) for row in rows(fleet, "nodes")) == names
+    assert len(rows(fleet, "results")) == 6 * len(KERNELS)
+
+
 def test_a_node_with_another_name_is_refused_and_kept(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
     write_result(inbox(fleet, name), "n1", lines_of("n9"))
@@ -114,7 +137,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytes
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("meshmark.fleet.ingest.write_file", full)
+        patched.setattr("meshmark.fleet.ingest.write_parquet", full)
         with pytest.raises(OSError, match="No space"):
             ingest(fleet, name, "hawk")
     assert ingest(fleet, name, "hawk").nodes == ["n1"]

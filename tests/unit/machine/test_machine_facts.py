@@ -24,7 +24,14 @@ from meshmark.cli.machine import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine import capture as capture_room
 from meshmark.machine.capture import SUFFIXES, capture, open_machine, unpacked
-from meshmark.machine.facts import host_facts, host_id, is_absent, performance_options, wire_bandwidth
+from meshmark.machine.facts import (
+    host_facts,
+    host_id,
+    is_absent,
+    performance_options,
+    recorded_facts,
+    wire_bandwidth,
+)
 from meshmark.machine.identity import identity
 from meshmark.machine.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
@@ -95,6 +102,8 @@ def test_facts_of_recorded_machines(name: str) -> None:
     with unpacked(MACHINES / f"{name}.tar.xz") as folder:
         facts: dict[str, Any] = host_facts(folder / "root")
         kept = json.loads((folder / "facts.json").read_text())
+        root = folder / "root"
+        files = {p.relative_to(root).as_posix(): p.read_bytes() for p in root.rglob("*") if p.is_file()}
     assert set(facts) == PARTS
     no_none(facts)
     read = json.loads(json.dumps(facts))
@@ -114,6 +123,10 @@ def test_facts_of_recorded_machines(name: str) -> None:
     huge = facts["pages"]["huge"]
     assert [p["size_bytes"] for p in huge] == [2 << 20, 1 << 30]
     assert len(huge[0]["nodes"]) == len(facts["topology"]["nodes"])
+    recorded: dict[str, Any] = recorded_facts(files)
+    assert recorded.keys() < facts.keys()
+    recorded["memory"] |= {k: facts["memory"][k] for k in ("nodes_bytes", "safe_bytes")}  # which need the topology
+    assert recorded == {k: facts[k] for k in recorded}
 
 
 def test_facts_of_this_machine() -> None:
