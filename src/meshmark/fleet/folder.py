@@ -7,7 +7,7 @@
     campaigns/NAME/logs/                  output of jobs
     campaigns/NAME/taken/TOKEN/           files that an ingestion is working on, or was when it was killed
     results/date=…/cluster=…/*.parquet    results, one row each, with the columns of the store and `MORE`
-    nodes/date=…/cluster=…/*.parquet      one row for each file of a node
+    nodes/date=…/cluster=…/*.parquet      one row for each file of a node; `fleet.compaction` joins both
     values/date=…/cluster=…/*.parquet     see `fleet.values`
     judgements/…                          see `fleet.judgements`
 
@@ -17,6 +17,7 @@ wrong.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,11 +25,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+JOINED: Final = "joined-"  # names of files that `fleet.compaction` has made have it after the campaign
+REPLACES: Final = b"meshmark replaces"  # the key of their metadata
 MORE: Final = ("cluster", "campaign", "node", "attempt", "point")  # columns of results beside those of a store
 NODE_TEXTS: Final = (
     "cluster",
@@ -49,7 +53,7 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
-_CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
+CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
 
 def results_schema() -> pa.Schema:
@@ -90,7 +94,7 @@ class Fleet:
         Raises:
             UsageError: It is not the name of one.
         """
-        if not _CAMPAIGN.fullmatch(name):
+        if not CAMPAIGN.fullmatch(name):
             raise UsageError(
                 f"campaign: found '{quoted(name)}'; allowed: a name such as survey-20261126T120000-1a2b, or latest"
             )
@@ -99,7 +103,7 @@ class Fleet:
     def campaigns(self) -> list[str]:
         """Names, oldest first."""
         folder = self.root / "campaigns"
-        names = [p.name for p in folder.iterdir() if _CAMPAIGN.fullmatch(p.name)] if folder.is_dir() else []
+        names = [p.name for p in folder.iterdir() if CAMPAIGN.fullmatch(p.name)] if folder.is_dir() else []
         return sorted(names, key=lambda name: (name.partition("-")[2], name))
 
     def table(self, kind: str, campaign: str, cluster: str) -> Path:
@@ -107,8 +111,12 @@ class Fleet:
         return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
 
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
-        """The Parquet files of the `results` or the `nodes` of a campaign."""
-        return sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
+        """The Parquet files of the `results` or the `nodes` of a campaign, without those that a joined one replaces."""
+        files = sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
+        gone = frozenset[str]()
+        if len(files) > 1:
+            gone = gone.union(*(replaced(path) for path in files if path.name.startswith(f"{campaign}-{JOINED}")))
+        return [path for path in files if path.name not in gone]
 
     def of_files(self, kind: str, campaigns: Sequence[str], cluster: str, use: Callable[[list[Path]], T]) -> T:
         """What `use` makes of the files of campaigns, which another process may join to fewer meanwhile."""
@@ -121,6 +129,18 @@ class Fleet:
                     raise
 
 
+def replaced(path: Path) -> frozenset[str]:
+    """The names of the files that a joined file replaces; none if it cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with open_regular(path) as file:
+            return frozenset(json.loads((pq.read_schema(file).metadata or {})[REPLACES]))
+    except (OSError, KeyError, ValueError, pa.ArrowException):
+        return frozenset()
+
+
 def date_of(campaign: str) -> str:
     """The date on which a campaign began, ISO 8601."""
     return time_of(campaign)[:10]
@@ -128,6 +148,6 @@ def date_of(campaign: str) -> str:
 
 def time_of(campaign: str) -> str:
     """The time at which a campaign began in UTC, ISO 8601."""
-    match = _CAMPAIGN.fullmatch(campaign)
+    match = CAMPAIGN.fullmatch(campaign)
     assert match is not None
     return "-".join(match.groups()[:3]) + "T" + ":".join(match.groups()[3:])

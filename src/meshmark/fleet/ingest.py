@@ -79,11 +79,12 @@ def ingest(
         with claim as (token, files):
             if not files:
                 continue
-            first = _next_number(fleet, campaign, cluster, token)
+            _remove_incomplete(fleet, campaign, cluster, token)
             work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
             chunks = [
-                (f"{campaign}-{token}-{first + at:04d}", files[at_once * at : at_once * (at + 1)])
-                for at in range(-(-len(files) // at_once))
+                # No name is used twice: a joined file may say that it replaces one.
+                (f"{campaign}-{token}-{secrets.token_hex(4)}", files[at : at + at_once])
+                for at in range(0, len(files), at_once)
             ]
             for stem, part in _interpreted(work, chunks):
                 _complete(work, stem, part, found)
@@ -172,12 +173,11 @@ def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[tuple[str
     return found
 
 
-def _next_number(fleet: Fleet, campaign: str, cluster: str, token: str) -> int:
-    """The number of the next file of a claim. Results whose nodes are missing are removed."""
+def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
+    """Remove the results of a claim whose nodes are missing."""
     results, nodes = (fleet.table(kind, campaign, cluster) for kind in ("results", "nodes"))
-    complete = {path.name for path in nodes.glob(f"{campaign}-{token}-*.parquet")}
-    unlink(path for path in results.glob(f"{campaign}-{token}-*.parquet") if path.name not in complete)
-    return 1 + max((int(name.removesuffix(".parquet").rpartition("-")[2]) for name in complete), default=-1)
+    found = sorted(results.glob(f"{campaign}-{token}-*.parquet"))
+    unlink(path for path in found if not (nodes / path.name).exists())
 
 
 # ------------------------------------------------------------------ rows

@@ -84,11 +84,12 @@ def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
         MeshmarkError: A file cannot be read.
     """
     path = _path(fleet, campaign, cluster)
-    found = _kept(path, campaign, _sources(fleet, campaign, cluster))
+    sources = _sources(fleet, campaign, cluster)
+    found = _kept(path, campaign, sources)
     if found is None:
         found = _made(fleet, campaign, cluster)
         with contextlib.suppress(MeshmarkError):  # who may only read the folder makes it each time
-            write_matrix(fleet, cluster, found)
+            _write(fleet, cluster, found, sources)
     return found
 
 
@@ -98,7 +99,26 @@ def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
     Raises:
         MeshmarkError: The folder cannot be written.
     """
-    sources = _sources(fleet, matrix.campaign, cluster)
+    _write(fleet, cluster, matrix, _sources(fleet, matrix.campaign, cluster))
+
+
+def keep_after_joining(fleet: Fleet, campaign: str, cluster: str, old: Sequence[str], new: str) -> None:
+    """Keep the values of a campaign, whose sources were joined.
+
+    Args:
+        old, new: Names of files of nodes.
+
+    Raises:
+        MeshmarkError: The folder cannot be written.
+    """
+    path = _path(fleet, campaign, cluster)
+    sources = sorted({*_sources(fleet, campaign, cluster), *old} - {new})
+    matrix = _kept(path, campaign, sources)
+    if matrix is not None:
+        _write(fleet, cluster, matrix, sorted({*sources, new} - {*old}))
+
+
+def _write(fleet: Fleet, cluster: str, matrix: Matrix, sources: Sequence[str]) -> None:
     path = _path(fleet, matrix.campaign, cluster)
     write_parquet(path, _table(matrix, sources), use_dictionary=list(_TEXTS))
 

@@ -76,15 +76,16 @@ def test_results_of_a_killed_ingestion_whose_nodes_are_missing_count_once(tmp_pa
         write_result(killed, node, lines_of(node))
     (killed / ".lock").touch()
     ingest(fleet, name, "hawk", at_once=2)
-    claimed = sorted(fleet.table("nodes", name, "hawk").iterdir())
-    assert [path.stem.rpartition("-")[2] for path in claimed] == ["0000", "0001", "0002"]
-    # As if it had been killed again, after the results of its first part and all of its last.
-    for path in claimed[:2]:
+    whole, *part = sorted(fleet.table("nodes", name, "hawk").iterdir())
+    assert len(part) == 2
+    # As if it had been killed again, after all of one part and the results of the others.
+    done = pq.ParquetFile(whole).read()["node"].to_pylist()
+    for path in part:
         path.unlink()
-    for node in names[:4]:
+    for node in set(names) - set(done):
         write_result(killed, node, lines_of(node))
     (killed / ".lock").touch()
-    assert sorted(ingest(fleet, name, "hawk", at_once=3).nodes) == names[:4]
+    assert len(ingest(fleet, name, "hawk", at_once=3).nodes) == 4
     assert sorted(str(row["node"]) for row in rows(fleet, "nodes")) == names
     assert len(rows(fleet, "results")) == 6 * len(KERNELS)
 

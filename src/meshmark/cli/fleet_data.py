@@ -1,0 +1,40 @@
+"""`meshmark fleet compact`: the Parquet files of a fleet."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshmark.cli.console import say
+from meshmark.cli.options import JsonOption
+
+
+def compact(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of the fleet", file_okay=False)],
+    campaign: Annotated[str, typer.Option("--campaign", help="name of a campaign [all]", show_default=False)] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Join the Parquet files of each campaign into one of results and one of nodes.
+
+    Campaigns, ingestions and queries of Meshmark may run at the same time. A compaction that was killed is completed by
+    the next one.
+
+    example: meshmark fleet compact /shared/fleet
+    """
+    from meshmark.fleet.compaction import compact
+    from meshmark.fleet.folder import Fleet
+
+    fleet = Fleet(folder.absolute())
+    if campaign:
+        fleet.campaign(campaign)
+    found = compact(fleet, campaign)
+    if as_json:
+        print(json.dumps({"type": "compacted", **dataclasses.asdict(found)}))
+        return
+    for name, why in found.skipped.items():
+        say(f"warning: {name} was skipped: {why}")
+    say(f"meshmark: joined {sum(found.files.values())} files of {len(found.files)} campaigns")

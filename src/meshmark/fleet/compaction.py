@@ -1,0 +1,171 @@
+"""Joins the many Parquet files of a campaign into one of results and one of nodes.
+
+A joined file says in its metadata which files it replaces. It appears as a whole, and only then are these removed, so
+that `Fleet.files_of` finds each row once at any moment, also after a kill. Results are joined before nodes, and only
+those whose nodes are complete: an ingestion that is resumed may remove the others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from meshmark.errors import MeshmarkError, quoted
+from meshmark.fleet.folder import CAMPAIGN, JOINED, REPLACES, Fleet
+from meshmark.fleet.values import keep_after_joining
+from meshmark.store.files import lock, open_regular, unlink, written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROWS: Final = 20_000  # of a row group
+
+
+@dataclass
+class Compacted:
+    """What was done.
+
+    Attributes:
+        files: How many files of a campaign were joined, by its name.
+        skipped: Why files of a campaign were not joined.
+    """
+
+    files: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def compact(fleet: Fleet, campaign: str = "") -> Compacted:
+    """Join the files of a campaign, or of all.
+
+    Raises:
+        MeshmarkError: Another process compacts the fleet, or the folder cannot be written; no row is lost then.
+    """
+    found = Compacted()
+    folder = fleet.root / "nodes"
+    if not folder.is_dir():
+        return found
+    handle = _locked(folder / ".lock")
+    try:
+        for name, cluster in _campaigns(folder, campaign):
+            try:
+                count = _compact(fleet, name, cluster)
+            except _UnreadableError as why:
+                found.skipped[name] = str(why)
+                continue
+            if count:
+                found.files[name] = count
+    finally:
+        os.close(handle)
+    return found
+
+
+class _UnreadableError(Exception):
+    """A file cannot be read."""
+
+
+def _locked(path: Path) -> int:
+    try:
+        path.touch()
+    except OSError as why:
+        raise MeshmarkError(f"cannot write {path.parent}: {why.strerror}") from why
+    handle = lock(path)
+    if handle is None:
+        raise MeshmarkError(f"{path.parent}: another process compacts it", "wait for it")
+    return handle
+
+
+def _campaigns(folder: Path, only: str) -> list[tuple[str, str]]:
+    """The campaigns with files of nodes, and their clusters."""
+    found = set()
+    for path in folder.glob("date=*/cluster=*/*.parquet"):
+        match = re.match(rf"{CAMPAIGN.pattern}(?=-)", path.name)
+        if match and only in {"", match[0]}:
+            found.add((match[0], path.parent.name.removeprefix("cluster=")))
+    return sorted(found)
+
+
+def _compact(fleet: Fleet, campaign: str, cluster: str) -> int:
+    """Returns the number of files that were joined."""
+    _remove_replaced(fleet, campaign, cluster)
+    nodes = fleet.files_of("nodes", campaign, cluster)
+    complete = {path.name for path in nodes}
+    # Listed after the nodes, so that the results of all nodes are there.
+    results = [
+        path
+        for path in fleet.files_of("results", campaign, cluster)
+        if path.name in complete or path.name.startswith(f"{campaign}-{JOINED}")
+    ]
+    count = 0
+    for kind, files in (("results", results), ("nodes", nodes)):
+        if len(files) < 2:
+            continue
+        joined = _join(files, campaign)
+        if kind == "nodes":
+            keep_after_joining(fleet, campaign, cluster, [path.name for path in files], joined.name)
+        count += len(files)
+    _remove_replaced(fleet, campaign, cluster)
+    return count
+
+
+def _remove_replaced(fleet: Fleet, campaign: str, cluster: str) -> None:
+    for kind in ("results", "nodes"):
+        live = fleet.files_of(kind, campaign, cluster)
+        if any(path.name.startswith(f"{campaign}-{JOINED}") for path in live):
+            unlink(set(fleet.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet")) - {*live})
+
+
+def _join(files: Sequence[Path], campaign: str) -> Path:
+    """Write one file with the rows of some. Returns its path."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [path.name for path in files]
+    rows, schemas = 0, []
+    for path in files:
+        try:
+            with open_regular(path) as file:
+                footer = pq.read_metadata(file)
+        except (OSError, pa.ArrowException) as why:
+            raise _unreadable(path, why) from why
+        rows += footer.num_rows
+        schemas.append(footer.schema.to_arrow_schema().remove_metadata())
+    schema = pa.unify_schemas(schemas).with_metadata({REPLACES: json.dumps(names)})
+    digest = hashlib.sha256("".join(names).encode()).hexdigest()[:12]
+    joined = files[0].with_name(f"{campaign}-{JOINED}{digest}.parquet")
+    with written(joined) as out, pq.ParquetWriter(out, schema, compression="zstd") as writer:
+        for table in _tables(files, schema):
+            rows -= len(table)
+            writer.write_table(table)
+        if rows:
+            raise MeshmarkError(f"{joined}: {rows} rows are missing")
+    return joined
+
+
+def _tables(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Rows of files, at least `_ROWS` at once but for the last; of a point and a node together."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    order = [(name, "ascending") for name in ("point", "node") if name in schema.names]
+    waiting: list[pa.Table] = []
+    for i, path in enumerate(files):
+        try:
+            with open_regular(path) as file:
+                table = pq.ParquetFile(file).read()
+        except (OSError, pa.ArrowException) as why:
+            raise _unreadable(path, why) from why
+        waiting.append(table.replace_schema_metadata(None))
+        if sum(map(len, waiting)) >= _ROWS or i == len(files) - 1:
+            yield pa.concat_tables(waiting, promote_options="default").sort_by(order)
+            waiting = []
+
+
+def _unreadable(path: Path, why: Exception) -> _UnreadableError:
+    reason = str(why).splitlines()[0] if str(why) else type(why).__name__
+    return _UnreadableError(f"{path.name}: cannot be read: {quoted(reason)}")

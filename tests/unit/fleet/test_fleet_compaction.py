@@ -1,0 +1,182 @@
+"""Compaction of a fleet: each row is there once at any moment, for readers and after a kill."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.fleet.compaction import compact
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import ingest, taken
+from meshmark.fleet.values import node_rows, query, read_matrix
+from meshmark.store.files import lock
+from support.cli import meshmark
+from support.made_fleet import KERNELS, lines_of, write_result
+
+NAME, CLUSTER = "check-20261126T060000-abcd", "hawk"
+
+
+class Killed(BaseException):
+    pass
+
+
+def arrive(fleet: Fleet, *nodes: str) -> None:
+    for node in nodes:
+        write_result(fleet.campaign(NAME) / "inbox", node, lines_of(node))
+    ingest(fleet, NAME, CLUSTER)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Fleet:
+    """Five nodes in three files of each kind."""
+    made = Fleet(tmp_path / "fleet")
+    for nodes in (["n1", "n2"], ["n3"], ["n4", "n5"]):
+        arrive(made, *nodes)
+    return made
+
+
+def names(fleet: Fleet, kind: str) -> list[str]:
+    return sorted(path.name for path in fleet.table(kind, NAME, CLUSTER).glob("*.parquet"))
+
+
+def counts(fleet: Fleet) -> dict[str, Counter[str]]:
+    """Rows of each node, as readers find them."""
+    return {
+        kind: Counter(
+            node
+            for path in fleet.files_of(kind, NAME, CLUSTER)
+            for node in pq.ParquetFile(path).read(columns=["node"])["node"].to_pylist()
+        )
+        for kind in ("results", "nodes")
+    }
+
+
+def once(*nodes: str) -> dict[str, Counter[str]]:
+    return {"results": Counter({n: len(KERNELS) for n in nodes}), "nodes": Counter(dict.fromkeys(nodes, 1))}
+
+
+FIVE = once("n1", "n2", "n3", "n4", "n5")
+
+
+def test_many_files_become_one_of_each_kind_again_and_again(fleet: Fleet) -> None:
+    assert compact(fleet).files == {NAME: 6}
+    assert len(names(fleet, "results")) == len(names(fleet, "nodes")) == 1 and counts(fleet) == FIVE
+    assert compact(fleet).files == {}
+    arrive(fleet, "n6")
+    assert compact(fleet).files == {NAME: 4}
+    assert len(names(fleet, "results")) == 1 and counts(fleet) == once(*FIVE["nodes"], "n6")
+
+
+def test_values_are_kept_and_not_made_again(fleet: Fleet) -> None:
+    before = read_matrix(fleet, NAME, CLUSTER)
+    compact(fleet)
+    hidden = fleet.root / "results"
+    hidden.rename(fleet.root / "elsewhere")
+    after = read_matrix(fleet, NAME, CLUSTER)
+    assert after.points == before.points and np.array_equal(after.values, before.values)
+    (fleet.root / "elsewhere").rename(hidden)
+    arrive(fleet, "n6")
+    assert "n6" in read_matrix(fleet, NAME, CLUSTER).nodes
+
+
+def killed_at(patched: pytest.MonkeyPatch, step: int, after: bool) -> None:
+    """Let the given rename or removal be the last."""
+    left = step
+
+    def dying(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0 or (left == 0 and not after):
+                raise Killed
+            done = real(*args, **options)
+            if left == 0:
+                raise Killed
+            return done
+
+        return call
+
+    patched.setattr(Path, "replace", dying(Path.replace))
+    patched.setattr(Path, "unlink", dying(Path.unlink))
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("step", range(1, 9))  # two renames, six removals
+def test_a_kill_at_any_moment_loses_nothing_and_counts_nothing_twice(fleet: Fleet, step: int, after: bool) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        killed_at(patched, step, after)
+        with pytest.raises(Killed):
+            compact(fleet)
+    assert counts(fleet) == FIVE
+    assert taken(fleet, NAME, CLUSTER, "node") == {*FIVE["nodes"]}
+    compact(fleet)
+    assert counts(fleet) == FIVE and len(names(fleet, "results")) == len(names(fleet, "nodes")) == 1
+
+
+def test_results_of_an_unfinished_ingestion_are_not_joined(fleet: Fleet) -> None:
+    token = "0123456789ab"
+    (fleet.campaign(NAME) / "taken" / token).mkdir(parents=True)
+    (fleet.campaign(NAME) / "taken" / token / ".lock").touch()
+    write_result(fleet.campaign(NAME) / "taken" / token, "n6", lines_of("n6"))
+    own = fleet.table("results", NAME, CLUSTER)
+    shutil.copy(own / names(fleet, "results")[0], own / f"{NAME}-{token}-00000000.parquet")
+    compact(fleet)
+    assert len(names(fleet, "results")) == 2
+    ingest(fleet, NAME, CLUSTER)
+    compact(fleet)
+    assert counts(fleet) == once(*FIVE["nodes"], "n6")
+
+
+def test_readers_find_each_row_once_while_files_are_joined(fleet: Fleet) -> None:
+    expected, wrong, over = ["n1", "n2", "n3", "n4", "n5"], list[object](), threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            try:
+                found = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
+                assert found is not None
+                rows = Counter(found["node"].to_pylist())
+                if any(rows[node] != len(KERNELS) for node in expected) or len(node_rows(fleet, [NAME], CLUSTER)) < 5:
+                    wrong.append(rows)
+            except Exception as why:
+                wrong.append(why)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for i in range(10):
+        arrive(fleet, f"m{i}")
+        compact(fleet)
+    over.set()
+    reader.join()
+    assert wrong == []
+    assert sum(counts(fleet)["nodes"].values()) == 15
+
+
+def test_what_cannot_be_read_is_named_and_left(fleet: Fleet) -> None:
+    path = fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[1]
+    path.write_bytes(path.read_bytes()[:100])
+    before = names(fleet, "nodes")
+    found = compact(fleet)
+    assert found.files == {} and path.name in found.skipped[NAME]
+    assert names(fleet, "nodes") == before
+
+
+def test_two_at_once_are_refused(fleet: Fleet) -> None:
+    (fleet.root / "nodes" / ".lock").touch()
+    assert lock(fleet.root / "nodes" / ".lock") is not None
+    with pytest.raises(MeshmarkError, match="another process compacts it"):
+        compact(fleet)
+
+
+def test_the_command_says_what_it_joined(fleet: Fleet) -> None:
+    done = meshmark("fleet", "compact", str(fleet.root))
+    assert done.returncode == 0 and "joined 6 files of 1 campaigns" in done.stderr
