@@ -1,4 +1,4 @@
-// Bundles the page into one folder of plain files beside the server, with relative names: it works under any prefix.
+// Bundles the pages into one folder of plain files beside the server, with relative names: it works under any prefix.
 import { build } from "esbuild";
 import { cp, mkdir, rm } from "node:fs/promises";
 
@@ -6,7 +6,7 @@ const out = "../src/meshmark/web/static";
 await rm(out, { recursive: true, force: true });
 await mkdir(out, { recursive: true });
 await build({
-  entryPoints: ["src/main.ts"],
+  entryPoints: ["src/main.ts", "src/fleet.ts"],
   bundle: true,
   minify: true,
   format: "esm",

@@ -20,6 +20,18 @@ function scaled(value: number, scales: [number, string][], whole: boolean): stri
   return `${whole && Number.isInteger(shown) ? String(shown) : digits(shown)}\u00a0${symbol}`;
 }
 
+/** A value with its unit: bytes in binary units, rates of bytes in decimal ones. */
+export function scaledTo(value: number, unit: string): string {
+  if (unit === "B/s") return scaled(value, DECIMAL, false);
+  if (unit === "B") return scaled(value, BINARY, true);
+  if (value === 0) return unit === "1" ? "0" : `0\u00a0${unit}`;
+  const thousands = Math.min(4, Math.max(-4, Math.floor(Math.log10(Math.abs(value)) / 3)));
+  if (unit === "s" || unit === "Hz" || unit === "W") {
+    return `${digits(value / 1000 ** thousands)}\u00a0${["p", "n", "µ", "m", "", "k", "M", "G", "T"][thousands + 4]}${unit}`;
+  }
+  return unit === "1" ? digits(value) : `${digits(value)}\u00a0${unit}`;
+}
+
 /** Absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none is known. */
 export function rates(header: Header, frame: Frame | undefined, kind: ComponentClass, index: number): string {
   const about = header.components[kind]?.[index] as { kind?: string; node?: number } | undefined;

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from meshmark.cli import completion, fleet_data
+from meshmark.cli import completion, fleet_data, fleet_serve
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option
@@ -59,6 +59,7 @@ CampaignOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     fleet_app.command("compact")(fleet_data.compact)
+    fleet_app.command("serve")(fleet_serve.serve)
     app.add_typer(fleet_app, name="fleet", help="Survey, check and judge the nodes of a cluster.")
 
 

@@ -67,6 +67,10 @@ FramesOption = Annotated[
 OtlpOption = Annotated[
     str, typer.Option("--otlp", help="send summaries to this OpenTelemetry collector, for example http://HOST:4318")
 ]
+SummaryOption = Annotated[
+    bool,
+    typer.Option("--summary", help="with --otlp: send one value per metric for the whole machine, as fleets need it"),
+]
 IntervalOption = Annotated[float, time_option("--interval", "time between two summaries", 1, 3600, "15s")]
 FullScaleOption = Annotated[
     str,
@@ -229,6 +233,7 @@ def watch(
     as_json: JsonOption = False,
     otlp: OtlpOption = "",
     interval: IntervalOption = 15.0,
+    summary: SummaryOption = False,
     full_scale: FullScaleOption = "sustained",
     canary: CanaryOption = True,
     store: StoreOption = None,
@@ -265,7 +270,7 @@ def watch(
         return
     with (
         _live(rate, duration, root, 0.0, full_scale, canary, store) as live,
-        _sent_to(otlp, interval, live) as seen,
+        _sent_to(otlp, interval, summary, live) as seen,
         _ended_by_signals(),
     ):
         if as_json:
@@ -319,14 +324,14 @@ def _calibrate(as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _sent_to(url: str, interval_s: float, live: Live) -> Iterator[Iterator[Frame]]:
+def _sent_to(url: str, interval_s: float, whole: bool, live: Live) -> Iterator[Iterator[Frame]]:
     """The frames of a machine, which are also sent to the collector at `url`, if given."""
     if not url:
         yield live.frames()
         return
     from meshmark.web.otlp import Exporter
 
-    with Exporter(live.header, url, interval_s, say) as exporter:
+    with Exporter(live.header, url, interval_s, say, whole) as exporter:
         yield exporter.tee(live.frames())
 
 

@@ -166,14 +166,18 @@ def _racks(of: Overview) -> list[Rack]:
 
     made = []
     for rack, names in of.racks.items():
-        if rack:  # from the bottom to the top of a rack, column by column
-            rows = math.ceil(len(names) / math.ceil(len(names) / _TALL))
-            places = [(i // rows, rows - 1 - i % rows) for i in range(len(names))]
-        else:
-            places = [(i % _WIDE, i // _WIDE) for i in range(len(names))]
-        nodes = [node(name, x, y) for name, (x, y) in zip(names, places, strict=True)]
-        made.append(Rack(rack, nodes, 1 + max(x for x, _ in places), 1 + max(y for _, y in places)))
+        cells = places(len(names), bool(rack))
+        nodes = [node(name, x, y) for name, (x, y) in zip(names, cells, strict=True)]
+        made.append(Rack(rack, nodes, 1 + max(x for x, _ in cells), 1 + max(y for _, y in cells)))
     return made
+
+
+def places(count: int, in_rack: bool) -> list[tuple[int, int]]:
+    """Column and row of each node: from the bottom to the top of a rack, column by column; rows of nodes otherwise."""
+    if not in_rack:
+        return [(i % _WIDE, i // _WIDE) for i in range(count)]
+    rows = math.ceil(count / math.ceil(count / _TALL)) if count else 1
+    return [(i // rows, rows - 1 - i % rows) for i in range(count)]
 
 
 def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:

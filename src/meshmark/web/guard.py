@@ -115,10 +115,12 @@ class Guard:
     Args:
         app: The application.
         token: The token; "" to require none and answer only requests addressed to a loopback name.
+        posts: Paths that also take POST requests, with a body that the application limits. A page elsewhere cannot make
+            a browser send them if the application requires a content type that forms do not have.
     """
 
-    def __init__(self, app: ASGIApp, token: str) -> None:
-        self.app, self.token = app, token
+    def __init__(self, app: ASGIApp, token: str, posts: frozenset[str] = frozenset()) -> None:
+        self.app, self.token, self.posts = app, token, posts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -160,6 +162,8 @@ class Guard:
         if self.token and not any(map(self._matches, _tokens(request))):
             headers = {"www-authenticate": "Bearer"}
             return _line("a token is required: open the address that meshmark printed", 401, headers)
+        if request.method == "POST" and request.scope["path"] in self.posts:
+            return None
         if request.method not in {"GET", "HEAD"}:
             return _line(f"method: found {quoted(request.method)}; allowed: GET and HEAD", 405, {"allow": "GET, HEAD"})
         if request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers:

@@ -92,11 +92,11 @@ class Hub:
         try:
             for frame in self._frames:
                 self.window.add(frame)
-                self._publish(_event("frame", _frame_json(frame, detector.add(frame))), keep=True)
+                self._publish(event_text("frame", _frame_json(frame, detector.add(frame))), keep=True)
         except MeshmarkError as error:
             why = str(error)
         self.ended = why
-        self._publish(_event("end", {"why": why}), keep=False)
+        self._publish(event_text("end", {"why": why}), keep=False)
 
     def _publish(self, text: str, keep: bool) -> None:
         with self._lock:
@@ -117,9 +117,9 @@ class Hub:
             past, ended = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
-            yield _event("header", self.header_json) + "".join(past)
+            yield event_text("header", self.header_json) + "".join(past)
             if ended:  # a later end arrives through the queue, after the last frames
-                yield _event("end", {"why": ended})
+                yield event_text("end", {"why": ended})
             while True:
                 try:
                     yield await asyncio.wait_for(queue.get(), 15)
@@ -136,5 +136,6 @@ def _offer(queue: asyncio.Queue[str], text: str) -> None:
     queue.put_nowait(text)
 
 
-def _event(kind: str, data: dict[str, Any]) -> str:
+def event_text(kind: str, data: dict[str, Any]) -> str:
+    """A server-sent event."""
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

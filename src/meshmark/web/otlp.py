@@ -24,7 +24,8 @@ from opentelemetry.util import re as otel_re
 
 from meshmark.errors import UsageError
 from meshmark.watch.frames import Frame, Header
-from meshmark.web.intervals import Interval
+from meshmark.watch.whole import whole_frame, whole_header
+from meshmark.web.intervals import STATS, Interval
 
 MAX_QUEUED: Final = 60  # intervals
 FIRST_WAIT_S: Final = 1.0
@@ -77,18 +78,22 @@ class Exporter:
     Args:
         url: URL of the collector, for example http://HOST:4318.
         interval_s: time between two summaries.
+        whole: send the means of the machine as a whole, see `watch/whole.py`, instead of those of its components.
         report: called with messages about failures, recovery and the final counts, also from the sending thread.
 
     Raises:
         UsageError: the URL, or a header in the environment, is invalid.
     """
 
-    def __init__(self, header: Header, url: str, interval_s: float, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, header: Header, url: str, interval_s: float, report: Callable[[str], None], whole: bool = False
+    ) -> None:
         check_headers()
         self._endpoint = endpoint_of(url)
         parts = urlsplit(self._endpoint)
         self._shown = f"{parts.scheme}://{parts.netloc}"
-        self.header, self.interval_s, self._report = header, interval_s, report
+        self.header, self.interval_s, self._report = whole_header(header) if whole else header, interval_s, report
+        self._whole_of = header if whole else None
         self.sent = self.lost = 0  # intervals
         self.rejected = 0  # data points
         self._completed = 0  # intervals
@@ -107,6 +112,8 @@ class Exporter:
 
     def add(self, frame: Frame) -> None:
         """Adds a frame to the current interval, and queues the interval if it is complete."""
+        if self._whole_of is not None:
+            frame = whole_frame(self._whole_of, frame)
         now = self._open
         if now is None:
             now = self._open = Interval(frame.at - frame.window_s, frame.at)
@@ -135,7 +142,7 @@ class Exporter:
     def _send_all(self) -> None:
         from meshmark.web.otlp_client import Client, NotSent  # 0.3 s, in parallel with the first interval
 
-        client = Client(self.header, self._endpoint)
+        client = Client(self.header, self._endpoint, STATS[:1] if self._whole_of else STATS)
         wait_s = FIRST_WAIT_S
         while (interval := self._next()) is not None:
             try:

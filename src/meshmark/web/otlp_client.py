@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import ssl
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from meshmark.watch.frames import Header
+from meshmark.watch.whole import ALL
 from meshmark.web.intervals import STATS, Interval
 
 TIMEOUT_S: Final = 10.0
@@ -33,8 +35,12 @@ _MODES: Final = {"cpu.user": "user", "cpu.system": "system", "cpu.interrupts": "
 _HARDWARE: Final = {"package": "cpu", "core": "cpu", "uncore": "cpu", "dram": "memory"}
 
 
-def metrics_data(header: Header, interval: Interval) -> sdk.MetricsData:
-    """The summaries of an interval as the SDK's objects; metrics without a known value are omitted."""
+def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STATS) -> sdk.MetricsData:
+    """The summaries of an interval as the SDK's objects; metrics without a known value are omitted.
+
+    Args:
+        stats: the first of `STATS`, that are sent.
+    """
     points: dict[tuple[str, str, str], list[sdk.NumberDataPoint]] = {}
     begin_ns, end_ns = int(interval.begin_s * 1e9), int(interval.end_s * 1e9)
 
@@ -51,10 +57,13 @@ def metrics_data(header: Header, interval: Interval) -> sdk.MetricsData:
                 continue
             component = components[i]
             name = str(component.get("name", i))
+            if name == ALL:  # of the machine, as is the resource
+                add(f"meshmark.{metric.name}", metric.what, unit, summary[0], {})
+                continue
             attributes: dict[str, str | int] = {"component": name, "class": kind, "machine": header.machine}
             if "node" in component or kind == "node":
                 attributes["node"] = str(component.get("node", component.get("number", i)))
-            for stat, value in zip(STATS, summary, strict=True):
+            for stat, value in zip(stats, summary, strict=False):
                 add(f"meshmark.{metric.name}", metric.what, unit, value, {**attributes, "stat": stat})
             if metric.name in _MODES and isinstance(number := component.get("number"), int):
                 what = "share of time by mode of the CPU, mean of the interval"
@@ -135,10 +144,11 @@ class Client:
 
     Args:
         endpoint: URL with the path `/v1/metrics`.
+        stats: as of `metrics_data`.
     """
 
-    def __init__(self, header: Header, endpoint: str) -> None:
-        self._header = header
+    def __init__(self, header: Header, endpoint: str, stats: Sequence[str] = STATS) -> None:
+        self._header, self._stats = header, stats
         self._session = _Session()
         self._exporter = metric_exporter.OTLPMetricExporter(
             endpoint,
@@ -157,7 +167,10 @@ class Client:
             NotSent: the collector did not accept the interval.
         """
         self._session.failure, self._session.body = None, b""
-        if self._exporter.export(metrics_data(self._header, interval)) is not sdk.MetricExportResult.SUCCESS:
+        if (
+            self._exporter.export(metrics_data(self._header, interval, self._stats))
+            is not sdk.MetricExportResult.SUCCESS
+        ):
             raise self._session.failure or NotSent("the interval cannot be encoded or is too large", retry=False)
         try:
             partial = ExportMetricsServiceResponse.FromString(self._session.body).partial_success

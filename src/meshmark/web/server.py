@@ -56,7 +56,7 @@ class _Stream(StreamingResponse):
 
     def __init__(self, request: Request, hub: Hub, stack: AsyncExitStack) -> None:
         super().__init__(
-            _until_gone(request, hub.events()), media_type="text/event-stream", headers={"cache-control": "no-store"}
+            until_gone(request, hub.events()), media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
         self._stack = stack
 
@@ -117,7 +117,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
         Route("/api/frames", frames),
         Route("/api/past", past),
         Route("/", page),
-        Mount("/", _Static(directory=STATIC, html=True)),
+        Mount("/", Static(directory=STATIC, html=True)),
     ]
 
 
@@ -131,7 +131,7 @@ def _json(what: object) -> bytes:
         return json.dumps(what, separators=(",", ":"), allow_nan=False).encode()
 
 
-class _Static(StaticFiles):
+class Static(StaticFiles):
     """Files of the built page; files that cannot be opened are not found."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
@@ -161,10 +161,12 @@ async def _refused(_: Request, why: Exception) -> Response:
     return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFound) else 503)
 
 
-def guarded(routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette]) -> Guard:
+def guarded(
+    routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette], posts: frozenset[str] = frozenset()
+) -> Guard:
     """An application with these routes behind a `Guard`."""
     refusals: Mapping[Any, ExceptionHandler] = {MeshmarkError: _refused, Exception: failed}
-    return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token)
+    return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token, posts)
 
 
 def make_app(what: Hub | Past, token: str = "") -> Guard:
@@ -187,7 +189,8 @@ def make_app(what: Hub | Past, token: str = "") -> Guard:
     return guarded([metrics_route(find), *map_routes(find)], token, lifespan)
 
 
-async def _until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIterator[str]:
+async def until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Events until the reader has disconnected."""
     async for text in events:
         if await request.is_disconnected():
             return

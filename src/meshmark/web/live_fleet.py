@@ -1,0 +1,273 @@
+"""What the nodes of a fleet report while they run: the newest values of each, and a short history.
+
+Memory is bounded: by the number of nodes of the fleet and `MAX_UNKNOWN` others, `MAX_METRICS` and `KEPT`. Times are
+those at which values arrived, by the clock of this host; clocks of nodes may be wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_UNKNOWN: Final = 1000  # nodes that are not of the fleet
+MAX_NODES: Final = 20_000  # of a fleet that has no list of its nodes
+MAX_METRICS: Final = 96
+MAX_REFUSED: Final = 100  # names that are remembered with the reason
+KEPT: Final = 40  # values of a node and metric
+MISSED: Final = 3  # intervals without data after which a node is silent
+CLOCK_S: Final = 5.0  # difference of a clock that is reported
+# How a node is; their order is that of the numbers in `LiveFleet.state`.
+STATES: Final = {
+    "never": "has not reported",
+    "silent": "no longer reports",
+    "live": "reports",
+    "named": "reports; worse than its class",
+    "wrong": "reports; computes wrongly",
+}
+_NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+Cases = Mapping[str, tuple[bool, str]]  # by node, whether it computes wrongly, and what is wrong
+_HASH: Final = re.compile(r"-[0-9a-f]{8}")  # with which names of machines end
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a node reported at once.
+
+    Attributes:
+        machine: Its name, with or without the hash of its hardware.
+        at: End of the interval by the node's clock, in s since 1970; 0: unknown.
+        values: By metric.
+        units: Of all metrics that it has.
+    """
+
+    machine: str
+    at: float
+    values: Mapping[str, float]
+    units: Mapping[str, str]
+
+
+class LiveFleet:
+    """The present state of all nodes.
+
+    Args:
+        nodes: Names of the fleet's nodes; empty if it has no list, so that every node is of the fleet.
+        interval_s: Expected time between two reports of a node.
+
+    Attributes:
+        names: Of all nodes, those of the fleet first; a position is the node's number everywhere.
+        metrics: Units by name, in the order of the columns of `values`.
+        state: Number of the state of each node, see `STATES`.
+        values: Newest value of each node and metric; NaN: unknown.
+        changed: The number of the last `tick` in which something of a node changed.
+        refused: Reasons why data were not accepted, by name.
+    """
+
+    def __init__(self, nodes: Sequence[str], interval_s: float) -> None:
+        self.names = list(dict.fromkeys(nodes))
+        self.of_fleet = len(self.names)
+        self.interval_s = interval_s
+        capacity = len(self.names) + MAX_UNKNOWN if nodes else MAX_NODES
+        self.metrics: dict[str, str] = {}
+        self.state = np.zeros(capacity, np.int8)
+        self.values = np.full((capacity, MAX_METRICS), np.nan, np.float32)
+        self.changed = np.zeros(capacity, np.int64)
+        self.refused: dict[str, str] = {}
+        self.why: dict[str, str] = {}
+        self.ticks = 0
+        self.reports = 0
+        self._cases: Cases = {}
+        self._number = {name: i for i, name in enumerate(self.names)}
+        self._seen = np.full(capacity, -np.inf)  # s, monotonic
+        self._fresh: set[int] = set()  # changed since the last tick
+        self._ahead = np.zeros(capacity, np.float32)  # s, of the node's clock
+        self._source: dict[int, str] = {}
+        # Pages of zeros take memory only once they are written.
+        self._past = np.zeros((capacity, MAX_METRICS, KEPT), np.float32)
+        self._past_at = np.zeros((capacity, KEPT))
+        self._count = np.zeros(capacity, np.int64)
+
+    # -------------------------------------------------------------- names
+
+    def name_of(self, machine: str) -> str:
+        """The name of a node by that of its machine: the one that the fleet knows, if it does.
+
+        Machines are named `HOST-HASH`, hosts also with their domain.
+        """
+        host = _HASH.sub("", machine) if _HASH.fullmatch(machine[-9:]) else machine
+        for name in (machine, host, host.partition(".")[0]):
+            if name in self._number:
+                return name
+        return host
+
+    def number(self, name: str) -> int | None:
+        return self._number.get(name)
+
+    # -------------------------------------------------------------- data
+
+    def add(self, reading: Reading, source: str, now: float, wall: float, name: str = "") -> str:
+        """Take in what a node reported.
+
+        Args:
+            source: Address that it came from. A name belongs to one address until it is silent.
+            now, wall: Monotonic time and that since 1970, in s.
+            name: The node, if it is known; otherwise found by the name of its machine.
+
+        Returns:
+            Why the data were not accepted; "" if they were.
+        """
+        name = name or self.name_of(reading.machine)
+        number = self._number.get(name)
+        if number is None:
+            if why := self._enter(name):
+                return self.refuse(name, why)
+            number = self._number[name]
+        owner = self._source.get(number, source)
+        if owner != source and now - self._seen[number] <= self.silent_s:
+            return self.refuse(name, f"{source} reports as {name}, which is {owner}")
+        self._source[number] = source
+        self._seen[number], self._ahead[number] = now, reading.at - wall if reading.at else 0.0
+        for metric in reading.units.keys() - self.metrics.keys():
+            self._column(metric, reading.units[metric])
+        count, at = len(self.metrics), int(self._count[number]) % KEPT
+        row = np.array([reading.values.get(metric, np.nan) for metric in self.metrics], np.float32)
+        self.values[number, :count] = self._past[number, :count, at] = row
+        self._past_at[number, at] = wall
+        self._count[number] += 1
+        self.reports += 1
+        self._fresh.add(number)
+        self.why.pop(name, None)
+        return ""
+
+    def _enter(self, name: str) -> str:
+        if not _NAME.fullmatch(name):
+            return "not the name of a node"
+        if len(self.names) == len(self.state):
+            most = f"{MAX_UNKNOWN} nodes that are not of the fleet" if self.of_fleet else f"{MAX_NODES} nodes"
+            return f"more than {most} report"
+        self._number[name] = len(self.names)
+        self.names.append(name)
+        return ""
+
+    def _column(self, metric: str, unit: str) -> None:
+        if len(self.metrics) == MAX_METRICS:
+            self.refuse(metric, f"more than {MAX_METRICS} metrics")
+            return
+        self._past[self._count > 0, len(self.metrics)] = np.nan
+        self.metrics[metric] = unit
+
+    def refuse(self, name: str, why: str) -> str:
+        """Remember why data under a name were not accepted."""
+        name = "".join(c if c.isprintable() else "?" for c in name[:100])
+        if name in self.refused or len(self.refused) < MAX_REFUSED:
+            self.refused[name] = why
+        return why
+
+    def failed(self, name: str, why: str) -> None:
+        """Note why a node could not be asked."""
+        self.why[name] = why
+        number = self._number.get(name)
+        if number is not None:
+            self._fresh.add(number)
+
+    # -------------------------------------------------------------- states
+
+    @property
+    def silent_s(self) -> float:
+        return MISSED * self.interval_s
+
+    def open_cases(self, cases: Cases) -> None:
+        """Replace the open cases."""
+        self._cases = dict(cases)
+
+    def tick(self, now: float) -> None:
+        """Bring the states and `changed` up to date."""
+        self.ticks += 1
+        count = len(self.names)
+        age = now - self._seen[:count]
+        state = np.where(np.isinf(age), _NEVER, np.where(age > self.silent_s, _SILENT, _LIVE)).astype(np.int8)
+        for name, (wrong, _) in self._cases.items():
+            number = self._number.get(name)
+            if number is not None and state[number] == _LIVE:
+                state[number] = _WRONG if wrong else _NAMED
+        self.changed[:count][state != self.state[:count]] = self.ticks
+        self.state[:count] = state
+        if self._fresh:
+            self.changed[list(self._fresh)] = self.ticks
+            self._fresh.clear()
+
+    def counts(self) -> dict[str, int]:
+        """Numbers of nodes by state, at the last tick."""
+        found = np.bincount(self.state[: len(self.names)], minlength=len(STATES))
+        return dict(zip(STATES, found.tolist(), strict=True))
+
+    def since(self, tick: int) -> NDArray[np.intp]:
+        """Numbers of the nodes that changed after a tick."""
+        return np.flatnonzero(self.changed[: len(self.names)] > tick)
+
+    # -------------------------------------------------------------- for views
+
+    def node(self, name: str, now: float) -> dict[str, object]:
+        """Everything about a node, without its history.
+
+        Raises:
+            KeyError: There is no such node.
+        """
+        number = self._number[name]
+        row = self.values[number, : len(self.metrics)].tolist()
+        age = now - float(self._seen[number])
+        ahead = float(self._ahead[number])
+        return {
+            "node": name,
+            "state": tuple(STATES)[self.state[number]],
+            "of_fleet": number < self.of_fleet or not self.of_fleet,
+            "age_s": None if age == np.inf else round(age, 3),
+            "source": self._source.get(number, ""),
+            "clock_ahead_s": round(ahead, 3) if abs(ahead) > CLOCK_S + self.interval_s else 0.0,
+            "case": self._cases.get(name, (False, ""))[1],
+            "why": self.why.get(name, "") or self.refused.get(name, ""),
+            "values": {m: _short(v) for m, v in zip(self.metrics, row, strict=True) if not math.isnan(v)},
+        }
+
+    def history(self, name: str) -> tuple[list[float], dict[str, list[float | None]]]:
+        """Times at which a node reported, in s since 1970, and its values then by metric.
+
+        Raises:
+            KeyError: There is no such node.
+        """
+        number = self._number[name]
+        count = int(self._count[number])
+        order = np.arange(max(0, count - KEPT), count) % KEPT
+        times, past = self._past_at[number, order], self._past[number, : len(self.metrics), order].T
+        found = {m: shortened(row) for m, row in zip(self.metrics, past, strict=True) if not np.isnan(row).all()}
+        return [round(t, 3) for t in times.tolist()], found
+
+
+def shortened(values: NDArray[np.float32]) -> list[float | None]:
+    """Four significant digits each; None: unknown."""
+    return [None if math.isnan(v) else _short(v) for v in values.tolist()]
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Racks by the names of nodes: all before the last number, such as `r12` of `r12n3`; none if that tells nothing.
+
+    A single group is no rack, nor are groups of fewer than two nodes on average.
+    """
+    found: dict[str, list[str]] = {}
+    for name in names:
+        match = re.fullmatch(r"(.*\d)[^0-9]+\d+", name)
+        found.setdefault(match[1] if match else "", []).append(name)
+    total = sum(map(len, found.values()))
+    if len(found) < 2 or total < 2 * len(found):
+        return {"": [name for group in found.values() for name in group]} if found else {}
+    return found

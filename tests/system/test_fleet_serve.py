@@ -1,0 +1,215 @@
+"""`meshmark fleet serve`: nodes that send their metrics, pages that show them, and requests that are refused."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import json
+import signal
+import socket
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.web.fleet import MAX_READERS
+from meshmark.web.guard import SECURITY
+from meshmark.web.otlp_receiver import JSON, MAX_BODY, PROTOBUF
+from support.cli import meshmark, start
+from support.made_site import started
+from support.waiting import until
+
+POST = "v1/metrics"
+
+
+def text_of(name: str, busy: float = 0.5) -> bytes:
+    """What a node sends, as JSON."""
+    points = [{"asDouble": busy, "timeUnixNano": str(time.time_ns())}]
+    metric = {"name": "meshmark.cpu.busy", "unit": "1", "gauge": {"dataPoints": points}}
+    host = {"attributes": [{"key": "host.name", "value": {"stringValue": name}}]}
+    return json.dumps({"resourceMetrics": [{"resource": host, "scopeMetrics": [{"metrics": [metric]}]}]}).encode()
+
+
+class Server:
+    """The command, for the fleet of a folder, on a free port."""
+
+    def __init__(self, folder: Path, *options: str, token: str = "secret", **env: str) -> None:
+        (folder / "fleet.toml").write_text('cluster = "hawk"\n[racks]\nr1 = "n[1-3]"\nr2 = "n[4-6]"\n')
+        words = ["fleet", "serve", str(folder), *options, *([] if token else ["--no-token"])]
+        self.child, self.address = started(words, **({"MESHMARK_TOKEN": token} if token else {}), **env)
+        self.token = token
+        self.port = urllib.parse.urlsplit(self.address).port or 0
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, source: str = "127.0.0.1", **headers: str
+    ) -> tuple[int, bytes, dict[str, str]]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20, source_address=(source, 0))
+        given = {k.replace("_", "-"): v for k, v in headers.items()}
+        bearer = {"authorization": f"Bearer {self.token}"} if self.token else {}
+        try:
+            connection.request(method, "/" + path, body, {**bearer, **given})
+            answer = connection.getresponse()
+            return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
+        finally:
+            connection.close()
+
+    def post(self, body: bytes, kind: str = JSON, source: str = "127.0.0.1", **headers: str) -> tuple[int, bytes]:
+        return self.ask("POST", POST, body, source, content_type=kind, **headers)[:2]
+
+    def node(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ask("GET", f"api/nodes/{name}")[1])
+        return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    made = Server(tmp_path_factory.mktemp("fleet"))
+    yield made
+    made.child.kill()
+    made.child.wait()
+
+
+def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[str, Any]]]:
+    """Events of a page, until one contains a text."""
+    found = []
+    with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+        sock.sendall(f"GET /api/live?metric={metric}&token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        kind = ""
+        for line in sock.makefile("r", encoding="utf-8"):
+            if line.startswith("event: "):
+                kind = line[7:].strip()
+            elif line.startswith("data: "):
+                found.append((kind, json.loads(line[6:])))
+                if until_has in line:
+                    break
+    return found
+
+
+def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
+    assert server.post(text_of("n1-0123abcd", 0.25)) == (200, b"{}")
+    first, *rest = events(server, "cpu.busy", '"values":[0.25')
+    kind, layout = first
+    assert kind == "layout" and layout["names"][:6] == [f"n{i}" for i in range(1, 7)] and layout["cluster"] == "hawk"
+    assert [(r["name"], r["nodes"]) for r in layout["racks"][:2]] == [("r1", [0, 1, 2]), ("r2", [3, 4, 5])]
+    change = rest[-1][1]
+    at = change["nodes"].index(0)
+    assert change["values"][at] == 0.25 and change["states"][at] == "2" and change["counts"]["live"] >= 1
+    one = server.node("n1")
+    assert one["past"]["cpu.busy"] == [0.25] and one["source"] == "127.0.0.1" and one["age_s"] < 60
+    status, body, headers = server.ask("GET", "api/nodes")
+    lines = [json.loads(line) for line in body.splitlines()]
+    assert status == 200 and lines[0]["type"] == "fleet" and len(lines) >= 7
+    assert lines[1]["node"] == "n1" and lines[1]["values"] == {"cpu.busy": 0.25} and set(SECURITY) <= set(headers)
+    page = server.ask("GET", "")[1]
+    assert b"fleet.js" in page and server.ask("GET", "fleet.js")[0] == 200
+    assert server.ask("GET", "api/nodes/n99")[0] == 404
+
+
+def test_a_real_sampler_sends_its_summary(server: Server, tmp_path: Path) -> None:
+    env = {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20secret"}
+    url = f"http://127.0.0.1:{server.port}"
+    done = meshmark("watch", "--otlp", url, "--summary", "--interval", "1", "--rate", "5", "--duration", "1", env=env)
+    assert done.returncode == 0 and "0 lost" in done.stderr and "rejected" not in done.stderr, done.stderr
+
+    def strangers() -> list[dict[str, Any]]:  # this host is not in fleet.toml
+        nodes = [json.loads(line) for line in server.ask("GET", "api/nodes")[1].splitlines()[1:]]
+        return [n for n in nodes if not n["of_fleet"] and n["state"] == "live"]
+
+    assert until(strangers, 20)
+    (host,) = strangers()
+    assert 0 <= host["values"]["cpu.busy"] <= 1 and host["values"]["node.total"] > 1e6
+
+
+def test_a_node_that_lies_about_its_name_is_refused_and_named(server: Server) -> None:
+    assert server.post(text_of("n5", 0.25)) == (200, b"{}")
+    status, body = server.post(text_of("n5", 0.99), source="127.0.0.2")
+    partial = json.loads(body)["partialSuccess"]
+    assert status == 200 and partial["rejectedDataPoints"] == "1"
+    assert partial["errorMessage"] == "127.0.0.2 reports as n5, which is 127.0.0.1"
+    assert server.node("n5")["values"] == {"cpu.busy": 0.25} and "127.0.0.2" in server.node("n5")["why"]
+
+
+def test_who_has_no_token_is_refused(server: Server) -> None:
+    for token in ("", "Bearer wrong"):
+        assert server.ask("POST", POST, text_of("n6"), authorization=token, content_type=JSON)[0] == 401
+    assert server.node("n6")["state"] == "never"
+    assert server.ask("GET", "api/nodes", authorization="")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "kind", "body", "status"),
+    [
+        ("POST", POST, "text/plain", b"{}", 415),  # which a page elsewhere could make a browser send
+        ("POST", POST, PROTOBUF, b"\xff\xff", 400),
+        ("POST", POST, JSON, b"{", 400),
+        ("POST", POST, JSON, bytes(MAX_BODY + 1), 413),
+        ("POST", "api/nodes", JSON, b"{}", 405),
+        ("POST", "v1/traces", JSON, b"{}", 405),
+        ("PUT", POST, JSON, b"{}", 405),
+        ("GET", POST, JSON, None, 405),
+        ("GET", "api/nodes", JSON, b"{}", 413),
+    ],
+)
+def test_requests_that_are_refused(
+    server: Server, method: str, path: str, kind: str, body: bytes | None, status: int
+) -> None:
+    try:
+        found, text, headers = server.ask(method, path, body, content_type=kind)
+    except (BrokenPipeError, ConnectionResetError):
+        assert status == 413  # it does not read the rest
+        return
+    assert found == status and text.count(b"\n") == 1 and set(SECURITY) <= set(headers)
+
+
+def test_a_body_without_a_length_is_limited_too(server: Server) -> None:
+    chunk = b"10000\r\n" + bytes(1 << 16) + b"\r\n"
+    head = f"POST /{POST}?token=secret HTTP/1.1\r\nHost: localhost\r\nContent-Type: {JSON}\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+        sock.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+        try:
+            for _ in range(MAX_BODY // (1 << 16) + 2):
+                sock.sendall(chunk)
+            assert sock.recv(100).startswith(b"HTTP/1.1 413")
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert server.post(gzip.compress(text_of("n2")), content_encoding="gzip") == (200, b"{}")
+
+
+def test_pages_that_never_read_and_too_many_of_them(server: Server) -> None:
+    socks = []
+    try:
+        for _ in range(MAX_READERS):
+            sock = socket.create_connection(("127.0.0.1", server.port), 20)
+            socks.append(sock)
+            sock.sendall(f"GET /api/live?token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert sock.recv(12) == b"HTTP/1.1 200"
+        assert until(lambda: server.ask("GET", "api/live")[0] == 503)
+        assert server.post(text_of("n3")) == (200, b"{}")  # nodes are answered meanwhile
+    finally:
+        for sock in socks:
+            sock.close()
+    assert until(lambda: events(server, "", "counts"))
+
+
+def test_the_command_says_who_reports_and_ends_cleanly(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text('nodes = "n[1-3]"\n')
+    child = start("fleet", "serve", tmp_path, "--port", "0", env={"MESHMARK_TOKEN": "t"})
+    assert child.stdout is not None and child.stderr is not None
+    address = child.stdout.readline().strip()
+    assert address.endswith("/?token=t")
+    lines = [child.stderr.readline() for _ in range(2)]
+    assert "0 of 3 nodes report, 0 silent, 3 never seen, 0 with open cases" in lines[1]
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=30)
+    assert child.returncode in {0, 130} and "Traceback" not in errors
+
+
+def test_a_fleet_that_is_not_there_and_a_file_with_a_typo_are_named(tmp_path: Path) -> None:
+    done = meshmark("fleet", "serve", tmp_path / "none", "--port", "0")
+    assert done.returncode == 2 and "FOLDER" in done.stderr and done.stderr.count("\n") <= 2
+    (tmp_path / "fleet.toml").write_text('[racks]\nr1 = "n[1-"\n')
+    done = meshmark("fleet", "serve", tmp_path, "--port", "0")
+    assert done.returncode == 2 and "racks.r1" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,173 @@
+"""Bodies that nodes send: what is read from those of our exporter, and that no body does harm."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.whole import whole_frames, whole_header
+from meshmark.web.intervals import STATS, Interval
+from meshmark.web.live_fleet import Reading
+from meshmark.web.otlp_client import metrics_data
+from meshmark.web.otlp_receiver import JSON, MAX_UNPACKED, PROTOBUF, BadBodyError, answer, readings
+
+HEADER = Header(
+    "host",
+    "n042-0123abcd",
+    "2026-01-01T00:00:00Z",
+    1.0,
+    {"cpu": tuple({"name": f"CPU {i}", "number": i} for i in range(3)), "io": ({"name": "a"}, {"name": "b"})},
+    (
+        Metric("cpu.busy", "1", "busy", "time"),
+        Metric("cpu.clock", "Hz", "clock"),
+        Metric("io.in", "B/s", "read"),
+        Metric("io.never", "B", "never"),
+    ),
+)
+
+
+def frames() -> list[Frame]:
+    busy: list[list[float | None]] = [[0.1, 0.2, None], [0.3, 0.2, None]]
+    rest: dict[str, list[float | None]] = {"cpu.clock": [2e9, 3e9, 4e9], "io.in": [1e6, 3e6], "io.never": [None, None]}
+    return [Frame(i, i, 1.0, {"cpu.busy": row, **rest}, at=1.7e9 + i) for i, row in enumerate(busy)]
+
+
+def sent(header: Header, of: list[Frame], stats: tuple[str, ...]) -> ExportMetricsServiceRequest:
+    interval = Interval(of[0].at, of[0].at)
+    for frame in of:
+        interval.add(frame, header.metrics)
+    return encode_metrics(metrics_data(header, interval, stats))
+
+
+def whole() -> ExportMetricsServiceRequest:
+    return sent(whole_header(HEADER), list(whole_frames(HEADER, iter(frames()))), STATS[:1])
+
+
+def read(body: bytes, kind: str = PROTOBUF, encoding: str = "") -> Reading:
+    ((found, _),) = readings(body, kind, encoding)
+    return found
+
+
+EXPECTED = {"cpu.busy": 0.2, "cpu.busy highest": 0.25, "cpu.clock": 3e9, "io.in": 4e6}
+
+
+def test_a_summary_has_one_value_for_the_machine_and_the_highest_share() -> None:
+    request = whole()
+    found = read(request.SerializeToString())
+    assert found.machine == HEADER.machine and found.at == 1.7e9 + 1
+    assert found.values == pytest.approx(EXPECTED)
+    assert found.units["io.in"] == "B/s" and found.units["cpu.busy highest"] == "1"
+    names = [m.name for m in request.resource_metrics[0].scope_metrics[0].metrics]
+    assert names == ["meshmark.cpu.busy", "meshmark.cpu.clock", "meshmark.io.in"]
+
+
+def test_values_of_components_are_summarised_alike() -> None:
+    request = sent(HEADER, frames(), STATS)
+    # The highest of the means of CPUs, where a summary has the mean of the highest at each moment.
+    assert read(request.SerializeToString()).values == pytest.approx({**EXPECTED, "cpu.busy highest": 0.2})
+    ((_, count),) = readings(request.SerializeToString(), PROTOBUF)
+    assert count == 4 * (2 + 3 + 2)
+
+
+@pytest.mark.parametrize("encoding", ["", "identity", "gzip", "deflate"])
+def test_encodings_and_json(encoding: str) -> None:
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress}.get(encoding, bytes)
+    request = whole()
+    text = json_format.MessageToJson(request).encode()
+    for body, kind in ((request.SerializeToString(), PROTOBUF), (text, f"{JSON}; charset=utf-8")):
+        assert read(pack(body), kind, encoding).values == pytest.approx(EXPECTED)
+
+
+def test_collectors_forward_many_machines_and_metrics_of_others() -> None:
+    request = whole()
+    request.resource_metrics.add().CopyFrom(request.resource_metrics[0])
+    request.resource_metrics[1].resource.attributes[0].value.string_value = "x"
+    other = request.resource_metrics[1].scope_metrics[0].metrics.add()
+    other.name = "system.cpu.utilization"
+    other.gauge.data_points.add().as_double = 1.0
+    hosts = [kv.value for r in request.resource_metrics for kv in r.resource.attributes if kv.key == "host.name"]
+    hosts[1].string_value = "n7"
+    (one, _), (two, count) = readings(request.SerializeToString(), PROTOBUF)
+    assert (one.machine, two.machine) == (HEADER.machine, "n7") and one.values == two.values and count == 5
+
+
+def test_values_that_are_no_numbers_are_unknown() -> None:
+    request = whole()
+    points = [m.gauge.data_points[0] for m in request.resource_metrics[0].scope_metrics[0].metrics]
+    points[0].as_double, points[1].as_int, points[2].as_double = float("nan"), 7, float("inf")
+    assert read(request.SerializeToString()).values == {"cpu.busy highest": 0.25, "cpu.clock": 7.0}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "encoding", "code", "named"),
+    [
+        (b"", "text/plain", "", 415, "content-type"),
+        (b"", "", "", 415, "content-type"),
+        (b"x", PROTOBUF, "zstd", 415, "content-encoding"),
+        (b"no gzip", PROTOBUF, "gzip", 400, "gzip"),
+        (gzip.compress(b"x")[:-3], PROTOBUF, "gzip", 400, "not complete"),
+        (gzip.compress(b"x") + b"y", PROTOBUF, "gzip", 400, "not complete"),
+        (gzip.compress(bytes(MAX_UNPACKED + 1)), PROTOBUF, "gzip", 413, "32 MiB"),
+        (b"\xff\xff\xff", PROTOBUF, "", 400, "OTLP"),
+        (b'{"resourceMetrics": 7}', JSON, "", 400, "OTLP"),
+        (b"[" * 100_000, JSON, "", 400, "OTLP"),
+        (b'{"resourceMetrics":[{"resource":' * 1000, JSON, "", 400, "OTLP"),
+        (b"\xff", JSON, "", 400, "OTLP"),
+    ],
+)
+def test_what_is_no_request_is_named_in_one_line(body: bytes, kind: str, encoding: str, code: int, named: str) -> None:
+    with pytest.raises(BadBodyError, match=named) as refused:
+        readings(body, kind, encoding)
+    assert refused.value.code == code and "\n" not in str(refused.value) and len(str(refused.value)) < 200
+
+
+def test_an_empty_request_is_valid() -> None:
+    assert readings(b"", PROTOBUF) == [] and readings(b"{}", JSON) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_no_spoiled_body_does_harm(data: st.DataObject) -> None:
+    as_json = data.draw(st.booleans())
+    request = whole()
+    body = bytearray(json_format.MessageToJson(request).encode() if as_json else request.SerializeToString())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(body) - 1))
+        how = data.draw(st.sampled_from(["set", "cut", "repeat"]))
+        if how == "set":
+            body[at] = data.draw(st.integers(0, 255))
+        elif how == "cut" and len(body) > 10:
+            del body[at : at + data.draw(st.integers(1, 20))]
+        else:
+            body[at:at] = body[at : at + 30]
+    try:
+        found = readings(bytes(body), JSON if as_json else PROTOBUF)
+    except BadBodyError as why:
+        assert "\n" not in str(why)
+        return
+    for one, count in found:
+        assert count >= 0 and all(abs(v) < float("inf") for v in one.values.values())
+        assert set(one.values) <= set(one.units)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=300), st.sampled_from([PROTOBUF, JSON]), st.sampled_from(["", "gzip", "deflate", "br"]))
+def test_no_bytes_do_harm(body: bytes, kind: str, encoding: str) -> None:
+    try:
+        readings(body, kind, encoding)
+    except BadBodyError as why:
+        assert why.code in {400, 413, 415} and "\n" not in str(why)
+
+
+def test_the_answer_has_the_form_of_the_request() -> None:
+    assert answer(PROTOBUF, 0, "") == b"" and json.loads(answer(JSON, 0, "")) == {}
+    assert json.loads(answer(JSON, 3, "why"))["partialSuccess"] == {"rejectedDataPoints": "3", "errorMessage": "why"}
