@@ -123,6 +123,40 @@ def test_a_real_sampler_sends_its_summary(server: Server, tmp_path: Path) -> Non
     assert 0 <= host["values"]["cpu.busy"] <= 1 and host["values"]["node.total"] > 1e6
 
 
+def test_nodes_are_asked_and_their_maps_open(tmp_path: Path) -> None:
+    words = ["serve", "--recordings", str(tmp_path), "--store", str(tmp_path / "none"), "--rate", "5"]
+    node, address = started(words, MESHMARK_TOKEN="of nodes".replace(" ", "-"))
+    token = tmp_path / "token"
+    token.write_text("of-nodes\n")
+    token.chmod(0o600)
+    port = urllib.parse.urlsplit(address).port
+    sets = ["--pull", f"127.0.0.1:{port}", "--pull", "127.0.0.3:9", "--node-token-file", str(token)]
+    server = Server(tmp_path, "--interval", "1s", *sets)
+    try:
+        assert until(lambda: server.node("127.0.0.1").get("state") == "live", 60)
+        found = server.node("127.0.0.1")
+        assert found["values"]["node.total"] > 1e6 and 0 <= found["values"]["cpu.busy"] <= 1
+        assert until(lambda: "refused" in server.node("127.0.0.3")["why"], 60)
+        assert server.node("127.0.0.3")["state"] == "never"
+        assert server.node("n1")["map"] == "" and server.ask("GET", "node/n1/")[0] == 404
+        path = found["map"]
+        assert b"main.js" in server.ask("GET", path)[1]
+        header = json.loads(server.ask("GET", path + "api/header")[1])
+        assert header["live"] is True and header["components"]["cpu"] and "map" in header
+        with socket.create_connection(("127.0.0.1", server.port), 20) as sock:
+            sock.sendall(f"GET /{path}api/frames?token=secret HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            assert any(line.startswith("event: frame") for line in sock.makefile("r", encoding="utf-8"))
+        node.kill()  # and the page says so
+        assert until(lambda: "refused" in server.node("127.0.0.1")["why"], 60)
+        assert until(lambda: server.ask("GET", path + "api/header")[0] == 503, 60)
+        server.child.send_signal(signal.SIGTERM)
+        server.child.wait(20)
+    finally:
+        for child in (node, server.child):
+            child.kill()
+            child.wait()
+
+
 def test_a_node_that_lies_about_its_name_is_refused_and_named(server: Server) -> None:
     assert server.post(text_of("n5", 0.25)) == (200, b"{}")
     status, body = server.post(text_of("n5", 0.99), source="127.0.0.2")

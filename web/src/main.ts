@@ -431,7 +431,7 @@ function live(page: Page): void {
 
 /** Below the front page of `meshmark serve` there is a way back to it. */
 function showHome(): void {
-  const below = /^(.*\/)(?:live|recording\/[^/]+|model\/[^/]+\/[^/]+)\/$/.exec(location.pathname);
+  const below = /^(.*\/)(?:live|node\/[^/]+|recording\/[^/]+|model\/[^/]+\/[^/]+)\/$/.exec(location.pathname);
   if (!below || location.protocol === "file:") return;
   const home = get<HTMLAnchorElement>("home");
   home.href = below[1]!;

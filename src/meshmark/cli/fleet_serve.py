@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,6 +16,10 @@ from meshmark.cli.options import time_option
 from meshmark.cli.watch import HostOption, NoTokenOption, PortOption, TokenFileOption, TokenOption, served_at
 from meshmark.errors import UsageError, quoted
 
+if TYPE_CHECKING:
+    from meshmark.web.pull import Target
+
+NODE_PORT: Final = 8642  # of `meshmark serve`
 LINE_S: Final = 10.0  # between two lines about the fleet
 
 
@@ -22,13 +28,38 @@ def serve(
     interval: Annotated[
         float, time_option("--interval", "time between two reports of a node; silent after three", 1, 3600, "15s")
     ] = 15.0,
+    pull: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pull",
+            metavar="SET:PORT",
+            help="ask the `meshmark serve` of these nodes, such as n[1-16]:8642; may be repeated",
+            show_default=False,
+        ),
+    ] = None,
+    node_port: Annotated[
+        int,
+        typer.Option(
+            "--node-port",
+            min=0,
+            max=65535,
+            help="port of `meshmark serve` on nodes that send [no map of them]",
+            show_default=False,
+        ),
+    ] = 0,
+    node_token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--node-token-file", help="file with the access token of nodes [this server's]", show_default=False
+        ),
+    ] = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8640,
     token: TokenOption = "",
     token_file: TokenFileOption = None,
     no_token: NoTokenOption = False,
 ) -> None:
-    """Serve a page with all nodes, live, to which they send what they measure of themselves.
+    """Serve a page with all nodes, live, which send what they measure of themselves, or are asked for it.
 
     On the nodes: meshmark watch --otlp http://HOST:8640 --summary, with the token in OTEL_EXPORTER_OTLP_HEADERS.
 
@@ -36,20 +67,70 @@ def serve(
     """
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.known import cases_of, nodes_of, racks_of
+    from meshmark.fleet.nodesets import in_order
     from meshmark.fleet.site import load_site
     from meshmark.web.fleet import FleetParts, make_fleet_site
     from meshmark.web.guard import chosen_token
     from meshmark.web.listener import run
     from meshmark.web.live_fleet import LiveFleet
+    from meshmark.web.pull import Puller, Target
+    from meshmark.web.remote import RemoteMaps
 
     access_token = chosen_token(token, token_file, no_token)
     if not folder.is_dir():
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
     fleet = Fleet(folder.absolute())
     site = load_site(fleet.site)
-    live = LiveFleet(nodes_of(fleet, site), interval)
-    parts = FleetParts(site.cluster, live, racks_of(site), lambda: cases_of(fleet, site), counted=_lines())
+    nodes = pull_targets(pull or ())
+    live = LiveFleet(in_order([*nodes_of(fleet, site), *nodes]), interval)
+    node_token = _node_token(access_token, node_token_file, bool(token or token_file))
+
+    def find(name: str) -> Target | None:
+        source = live.source(name)
+        return nodes.get(name) or (Target(source, node_port) if node_port and source else None)
+
+    async def ask() -> None:
+        await Puller(live, nodes, node_token).run()
+
+    parts = FleetParts(
+        site.cluster,
+        live,
+        racks_of(site),
+        lambda: cases_of(fleet, site),
+        tasks=[ask] if nodes else [],
+        maps=RemoteMaps(find, node_token),
+        counted=_lines(),
+    )
     run(lambda: make_fleet_site(parts, access_token), host, port, access_token, served_at)
+
+
+def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
+    """Nodes of sets such as `n[1-16]:8642`, by name.
+
+    Raises:
+        UsageError: One is not a set, or its port is not one.
+    """
+    from meshmark.fleet.nodesets import expand
+    from meshmark.web.pull import Target
+
+    found: dict[str, Target] = {}
+    for text in sets:
+        match = re.fullmatch(r"([^:]+)(?::(\d{1,5}))?", text)
+        port = int(match[2] or NODE_PORT) if match else 0
+        if match is None or not 0 < port < 65536:
+            allowed = f"a set with a port, such as n[1-16]:{NODE_PORT}"
+            raise UsageError(f"--pull: found '{quoted(text)}'; allowed: {allowed}")
+        found |= {name: Target(name, port) for name in expand(match[1], "--pull")}
+    return found
+
+
+def _node_token(own: str, file: Path | None, is_given: bool) -> str:
+    """The token that nodes are asked with: never one that was made up for this server."""
+    from meshmark.web.guard import VARIABLE, chosen_token
+
+    if file is not None:
+        return chosen_token("", file, False)
+    return own if is_given or os.environ.get(VARIABLE) else ""
 
 
 def _lines() -> Callable[[Mapping[str, int]], None]:

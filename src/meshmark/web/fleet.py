@@ -11,8 +11,9 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -30,7 +31,8 @@ from meshmark.web.guard import Guard
 from meshmark.web.hub import event_text
 from meshmark.web.live_fleet import STATES, Cases, LiveFleet, grouped, shortened
 from meshmark.web.otlp_receiver import JSON, MAX_BODY, BadBodyError, answer, readings
-from meshmark.web.server import STATIC, NotFound, Static, guarded, until_gone
+from meshmark.web.remote import RemoteMaps
+from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, until_gone
 
 POST: Final = "/v1/metrics"
 TICK_S: Final = 0.5  # between two events
@@ -52,6 +54,7 @@ class FleetParts:
         racks: Names of nodes by rack.
         cases: Reads the open cases; raises MeshmarkError if they cannot be read.
         tasks: Run while the server does, such as asking nodes.
+        maps: The live maps of nodes.
         counted: Called after every tick with the numbers of nodes by state.
     """
 
@@ -60,6 +63,7 @@ class FleetParts:
     racks: Mapping[str, Sequence[str]]
     cases: Callable[[], Cases]
     tasks: Sequence[Callable[[], Any]] = ()
+    maps: RemoteMaps = field(default_factory=lambda: RemoteMaps(lambda _: None, ""))
     counted: Callable[[Mapping[str, int]], None] = lambda _: None
 
 
@@ -245,7 +249,8 @@ def make_fleet_site(parts: FleetParts, token: str = "") -> Guard:
         if live.number(name) is None:
             raise NotFound(f"node: found no '{quoted(name)}'", "api/nodes lists all")
         times, past = live.history(name)
-        return JSONResponse({**live.node(name, time.monotonic()), "at": times, "past": past, "units": live.metrics})
+        found = {**live.node(name, time.monotonic()), "at": times, "past": past, "units": live.metrics}
+        return JSONResponse({**found, "map": f"node/{quote(name)}/" if parts.maps.has(name) else ""})
 
     async def follow_cases() -> None:
         while True:
@@ -262,6 +267,7 @@ def make_fleet_site(parts: FleetParts, token: str = "") -> Guard:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await parts.maps.close()
 
     routes = [
         Route(POST, Receiver(live)),  # first, since it is asked most
@@ -270,6 +276,7 @@ def make_fleet_site(parts: FleetParts, token: str = "") -> Guard:
         Route("/api/live", events),
         Route("/api/nodes", nodes),
         Route("/api/nodes/{name}", node),
+        Mount("/node/{name}", routes=map_routes(parts.maps.find, parts.maps.known)),
         Mount("/", Static(directory=STATIC)),
     ]
     return guarded([*routes], token, lifespan, frozenset({POST}))

@@ -57,6 +57,11 @@ class LiveMachine:
         readers = "1 reader" if self._readers == 1 else f"{self._readers} readers"
         return f"sampled every {self._hub.header.period_s:g} s, {readers}"
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is sampled, and nobody waits for it."""
+        return not self._readers and (self._hub is None or bool(self._hub.ended))
+
     @contextlib.asynccontextmanager
     async def find(self, _: Request) -> AsyncIterator[Hub | Past]:
         """The stream of frames; the sampler runs while this context is active."""

@@ -109,6 +109,10 @@ class LiveFleet:
     def number(self, name: str) -> int | None:
         return self._number.get(name)
 
+    def source(self, name: str) -> str:
+        """The address that a node reports from; "" if it has not reported."""
+        return self._source.get(self._number.get(name, -1), "")
+
     # -------------------------------------------------------------- data
 
     def add(self, reading: Reading, source: str, now: float, wall: float, name: str = "") -> str:

@@ -142,13 +142,16 @@ class Static(StaticFiles):
 
 
 def metrics_route(find: Find) -> Route:
-    """`/metrics` of a live machine."""
+    """`/metrics` of a live machine; with `?summary`, of the machine as a whole."""
 
     async def metrics(request: Request) -> Response:
         async with find(request) as what:
             if not isinstance(what, Hub):
                 return PlainTextResponse("not a live machine\n", 404)
-            body = await anyio.to_thread.run_sync(openmetrics.text, what.window)
+            whole = "summary" in request.query_params
+            body = await anyio.to_thread.run_sync(
+                lambda: openmetrics.text(what.window.whole() if whole else what.window)
+            )
             return Response(body, media_type=openmetrics.CONTENT_TYPE)
 
     return Route("/metrics", metrics)
