@@ -7,7 +7,6 @@ import http.client
 import json
 import signal
 import socket
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,18 +18,11 @@ from meshmark.web.fleet import MAX_READERS
 from meshmark.web.guard import SECURITY
 from meshmark.web.otlp_receiver import JSON, MAX_BODY, PROTOBUF
 from support.cli import meshmark, start
+from support.made_push import text_of
 from support.made_site import started
 from support.waiting import until
 
 POST = "v1/metrics"
-
-
-def text_of(name: str, busy: float = 0.5) -> bytes:
-    """What a node sends, as JSON."""
-    points = [{"asDouble": busy, "timeUnixNano": str(time.time_ns())}]
-    metric = {"name": "meshmark.cpu.busy", "unit": "1", "gauge": {"dataPoints": points}}
-    host = {"attributes": [{"key": "host.name", "value": {"stringValue": name}}]}
-    return json.dumps({"resourceMetrics": [{"resource": host, "scopeMetrics": [{"metrics": [metric]}]}]}).encode()
 
 
 class Server:
@@ -89,7 +81,7 @@ def events(server: Server, metric: str, until_has: str) -> list[tuple[str, dict[
 
 
 def test_what_a_node_sends_is_on_the_page(server: Server) -> None:
-    assert server.post(text_of("n1-0123abcd", 0.25)) == (200, b"{}")
+    assert server.post(text_of("n1-0123abcd", cpu_busy=0.25)) == (200, b"{}")
     first, *rest = events(server, "cpu.busy", '"values":[0.25')
     kind, layout = first
     assert kind == "layout" and layout["names"][:6] == [f"n{i}" for i in range(1, 7)] and layout["cluster"] == "hawk"
@@ -158,8 +150,8 @@ def test_nodes_are_asked_and_their_maps_open(tmp_path: Path) -> None:
 
 
 def test_a_node_that_lies_about_its_name_is_refused_and_named(server: Server) -> None:
-    assert server.post(text_of("n5", 0.25)) == (200, b"{}")
-    status, body = server.post(text_of("n5", 0.99), source="127.0.0.2")
+    assert server.post(text_of("n5", cpu_busy=0.25)) == (200, b"{}")
+    status, body = server.post(text_of("n5", cpu_busy=0.99), source="127.0.0.2")
     partial = json.loads(body)["partialSuccess"]
     assert status == 200 and partial["rejectedDataPoints"] == "1"
     assert partial["errorMessage"] == "127.0.0.2 reports as n5, which is 127.0.0.1"
@@ -168,7 +160,7 @@ def test_a_node_that_lies_about_its_name_is_refused_and_named(server: Server) ->
 
 def test_who_has_no_token_is_refused(server: Server) -> None:
     for token in ("", "Bearer wrong"):
-        assert server.ask("POST", POST, text_of("n6"), authorization=token, content_type=JSON)[0] == 401
+        assert server.ask("POST", POST, text_of("n6", cpu_busy=0.5), authorization=token, content_type=JSON)[0] == 401
     assert server.node("n6")["state"] == "never"
     assert server.ask("GET", "api/nodes", authorization="")[0] == 401
 
@@ -209,7 +201,7 @@ def test_a_body_without_a_length_is_limited_too(server: Server) -> None:
             assert sock.recv(100).startswith(b"HTTP/1.1 413")
         except (BrokenPipeError, ConnectionResetError):
             pass
-    assert server.post(gzip.compress(text_of("n2")), content_encoding="gzip") == (200, b"{}")
+    assert server.post(gzip.compress(text_of("n2", cpu_busy=0.5)), content_encoding="gzip") == (200, b"{}")
 
 
 def test_pages_that_never_read_and_too_many_of_them(server: Server) -> None:
@@ -221,7 +213,7 @@ def test_pages_that_never_read_and_too_many_of_them(server: Server) -> None:
             sock.sendall(f"GET /api/live?token={server.token} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             assert sock.recv(12) == b"HTTP/1.1 200"
         assert until(lambda: server.ask("GET", "api/live")[0] == 503)
-        assert server.post(text_of("n3")) == (200, b"{}")  # nodes are answered meanwhile
+        assert server.post(text_of("n3", cpu_busy=0.5)) == (200, b"{}")  # nodes are answered meanwhile
     finally:
         for sock in socks:
             sock.close()
