@@ -46,10 +46,11 @@ def body_of(name: str, values: random.Random, probe: float | None = None) -> byt
     return gzip.compress(request.SerializeToString(), 1)
 
 
-async def push(host: str, port: int, body: bytes) -> int:
-    """Send a body as the exporter does; the status, 0: no response."""
+async def push(host: str, port: int, body: bytes, node: int = 0) -> int:
+    """Send a body as the exporter does, from an address of the node's own; the status, 0: no response."""
+    own = f"127.1.{node >> 8 & 255}.{node & 255}"
     try:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await asyncio.open_connection(host, port, local_addr=(own, 0))
         head = (
             f"POST /v1/metrics HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {TOKEN}\r\n"
             "Content-Type: application/x-protobuf\r\nContent-Encoding: gzip\r\nConnection: close\r\n"
@@ -71,7 +72,8 @@ async def probed(host: str, port: int, count: int) -> list[float]:
     for n in range(count):
         wanted = round(0.001 * (n + 1), 4)
         begin = time.perf_counter()
-        assert await push(host, port, body_of("n1", random.Random(n), wanted)) == 200
+        while await push(host, port, body_of("n1", random.Random(n), wanted)) != 200:
+            await asyncio.sleep(0.1)
         while True:
             line = await asyncio.wait_for(reader.readline(), 30)
             if line.startswith(b"data: ") and b'"values"' in line:
@@ -99,8 +101,8 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
     statuses: dict[int, int] = {}
     pending: set[asyncio.Task[None]] = set()
 
-    async def one(body: bytes) -> None:
-        status = await push(host, port, body)
+    async def one(node: int) -> None:
+        status = await push(host, port, bodies[node], node + 1)
         statuses[status] = statuses.get(status, 0) + 1
 
     async def all_nodes() -> None:
@@ -108,7 +110,7 @@ async def measure(address: str, pid: int, nodes: int, every_s: float, for_s: flo
         while True:
             due = int((time.perf_counter() - begin) / every_s * len(bodies))
             for k in range(sent, due):
-                task = asyncio.create_task(one(bodies[k % len(bodies)]))
+                task = asyncio.create_task(one(k % len(bodies)))
                 pending.add(task)
                 task.add_done_callback(pending.discard)
             sent = due

@@ -81,6 +81,7 @@ def serve(
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
     fleet = Fleet(folder.absolute())
     site = load_site(fleet.site)
+    cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
     live = LiveFleet(in_order([*nodes_of(fleet, site), *nodes]), interval)
     node_token = _node_token(access_token, node_token_file, bool(token or token_file))

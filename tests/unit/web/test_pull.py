@@ -18,6 +18,7 @@ from meshmark.web import pull
 from meshmark.web.live_fleet import LiveFleet
 from meshmark.web.openmetrics import Window, reading_of, text
 from meshmark.web.pull import NoAnswerError, Puller, Target, fetch
+from support.waiting import until
 
 HEADER = Header(
     "host",
@@ -169,8 +170,7 @@ def asked(names: list[str], answer: bytes) -> LiveFleet:
     async def ask() -> None:
         async with answering(answer) as at:
             task = asyncio.create_task(Puller(live, {"n1": at}, "").run())
-            while not live.reports and not live.why:
-                await asyncio.sleep(0.01)
+            assert await asyncio.to_thread(until, lambda: live.reports or live.why)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
