@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -147,9 +148,10 @@ def _lines() -> Callable[[Mapping[str, int]], None]:
         last, at = counts, now
         reports = sum(counts[k] for k in ("live", "named", "wrong"))
         cases = counts["named"] + counts["wrong"]
-        say(
-            f"meshmark: {reports} of {sum(counts.values())} nodes report, {counts['silent']} silent, "
-            f"{counts['never']} never seen, {cases} with open cases"
-        )
+        with contextlib.suppress(OSError, ValueError):  # standard error may be closed
+            say(
+                f"meshmark: {reports} of {sum(counts.values())} nodes report, {counts['silent']} silent, "
+                f"{counts['never']} never seen, {cases} with open cases"
+            )
 
     return show

@@ -33,6 +33,8 @@ STATES: Final = {
 _NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 Cases = Mapping[str, tuple[bool, str]]  # by node, whether it computes wrongly, and what is wrong
+_METRIC: Final = re.compile(r"[a-z0-9_]{1,40}\.[A-Za-z0-9_. ]{1,60}")
+_MAX_VALUE: Final = 3e38  # of 32 bits
 _HASH: Final = re.compile(r"-[0-9a-f]{8}")  # with which names of machines end
 
 
@@ -137,10 +139,12 @@ class LiveFleet:
             return self.refuse(name, f"{source} reports as {name}, which is {owner}")
         self._source[number] = source
         self._seen[number], self._ahead[number] = now, reading.at - wall if reading.at else 0.0
-        for metric in reading.units.keys() - self.metrics.keys():
-            self._column(metric, reading.units[metric])
+        for metric in sorted(reading.units.keys() - self.metrics.keys()):
+            if _METRIC.fullmatch(metric):
+                self._column(metric, reading.units[metric][:20])
         count, at = len(self.metrics), int(self._count[number]) % KEPT
-        row = np.array([reading.values.get(metric, np.nan) for metric in self.metrics], np.float32)
+        wide = np.array([reading.values.get(metric, np.nan) for metric in self.metrics])
+        row = np.where(np.abs(wide) < _MAX_VALUE, wide, np.nan).astype(np.float32)
         self.values[number, :count] = self._past[number, :count, at] = row
         self._past_at[number, at] = wall
         self._count[number] += 1

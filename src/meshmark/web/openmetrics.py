@@ -7,6 +7,7 @@ shares are ratios from 0 to 1. Unknown values are omitted.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import threading
@@ -109,7 +110,9 @@ def text(window: Window) -> bytes:
 def reading_of(data: bytes) -> Reading:
     """What a machine reports in such a text; its machine is "" if it has no metric of Meshmark."""
     found, machine = Components(), b""
-    for kind, what, unit, component, machine, value in _MEAN.findall(data):  # noqa: B007 (of the last, as of all)
-        name = b".".join((kind, what)).decode()
-        found.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(value))
-    return Reading(machine.decode(), 0.0, *found.whole())
+    for kind, what, unit, component, of, number in _MEAN.findall(data):
+        machine = of
+        with contextlib.suppress(ValueError):  # such as 1-2
+            name = b".".join((kind, what)).decode()
+            found.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(number))
+    return Reading(machine.decode("utf-8", "replace"), 0.0, *found.whole())

@@ -126,7 +126,7 @@ class RemoteMaps:
     async def find(self, request: Request) -> AsyncIterator[Hub | Past]:
         """The frames of the node that a request names."""
         name = request.path_params["name"]
-        at = self.target(name)
+        self.target(name)
         if name not in self._open:
             for other, (machine, task) in list(self._open.items()):
                 if machine.is_idle:
@@ -134,7 +134,7 @@ class RemoteMaps:
                     del self._open[other]
             if len(self._open) >= MAX_MAPS:
                 raise MeshmarkError(f"more than {MAX_MAPS} maps are open")
-            machine = LiveMachine(lambda: Remote(name, at, self._token))
+            machine = LiveMachine(lambda: Remote(name, self.target(name), self._token))
             self._open[name] = machine, asyncio.create_task(machine.sleep_when_idle())
         async with self._open[name][0].find(request) as hub:
             yield hub

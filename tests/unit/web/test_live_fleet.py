@@ -135,6 +135,14 @@ def test_metrics_are_bounded() -> None:
     assert len(live.node("n1", 0)["values"]) == MAX_METRICS  # type: ignore[arg-type]
 
 
+def test_values_and_names_that_no_page_could_show_are_left_out() -> None:
+    live = LiveFleet(["n1"], 10)
+    values = {"cpu.busy": 1e300, "cpu.user": -math.inf, "io.in": 1e30, "<b>.x": 1.0, "m." + "x" * 200: 1.0}
+    live.add(Reading("n1", 0, values, dict.fromkeys(values, "1" * 1000)), "a", 0, 0)
+    assert live.node("n1", 0)["values"] == {"io.in": 1e30} and list(live.metrics) == ["cpu.busy", "cpu.user", "io.in"]
+    assert live.history("n1")[1] == {"io.in": [1e30]} and len(live.metrics["io.in"]) == 20
+
+
 def test_a_clock_that_is_wrong_is_named() -> None:
     live = LiveFleet(["n1", "n2"], 10)
     live.add(reading("n1", 1.7e9 + 3600, cpu_busy=0.1), "a", 0, 1.7e9)

@@ -105,6 +105,13 @@ def test_a_text_of_ours_is_read_as_the_library_reads_it() -> None:
     assert len(text(window().whole())) < len(text(window()))
 
 
+def test_numbers_that_are_none_are_unknown() -> None:
+    body = text(window().whole()).replace(b"} 0.5\n", b"} 0-5\n").replace(b'machine="n1', b'machine="\xff')
+    found = reading_of(body)
+    assert "cpu.busy" not in found.values and found.values["cpu.busy highest"] == 0.75
+    assert found.machine == "\ufffd-0123abcd"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_no_spoiled_text_does_harm(data: st.DataObject) -> None:
