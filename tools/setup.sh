@@ -46,8 +46,8 @@ have c++ || fail "no C++ compiler (c++)" "Debian: g++; Fedora: gcc-c++; Spack: g
 
 # --- What the system must offer ------------------------------------------------------------------
 # level | probe | Debian | Fedora | Spack; level: need (cannot build without), use (measures less
-# without), test (some tests skip without). Slurm brings a service, which only systemd would start: a developer's own
-# machine is left alone, its tests skip.
+# without), test (some tests skip without). Slurm and sshd bring services, which only systemd would start: a developer's
+# own machine is left alone, its tests skip.
 kernel=linux-image-amd64 browser=chromium
 if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
@@ -83,6 +83,8 @@ test|have busybox|busybox-static|busybox|busybox
 test|pkg-config --exists mpich|mpich libmpich-dev|mpich-devel|mpich
 test|pkg-config --exists caf-mpich|libcoarrays-mpich-dev|-|-
 test|test -x "$(command -v srun)" -o -d /run/systemd/system -a -z "${CI:-}"|slurm-wlm slurm-wlm-basic-plugins|slurm slurm-slurmctld slurm-slurmd|slurm
+test|test -x /usr/sbin/sshd -o -d /run/systemd/system -a -z "${CI:-}"|openssh-server|openssh-server|openssh
+test|have ip|iproute2|iproute|-
 test|kernel_with_modules|$kernel|kernel-core kernel-modules|-
 test|any_browser|$browser|chromium|-
 TABLE

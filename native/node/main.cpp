@@ -20,6 +20,7 @@
 #include "node/recorded.hpp"
 #include "node/result_file.hpp"
 #include "node/step.hpp"
+#include "node/turn.hpp"
 #include "program/entry.hpp"
 #include "provenance.hpp"
 #include "sys/files.hpp"
@@ -34,7 +35,7 @@ enum class Health { healthy = 0, problem = 1, unknown = 2 };
 
 struct Request {
   std::string plan, out = ".", name;
-  bool beside = false, health = false;
+  bool beside = false, once = false, health = false;
   double spread_s = 0;
 };
 
@@ -130,6 +131,11 @@ int run_plan(const Request& request) {
     const double share = static_cast<double>(std::hash<std::string>{}(name) % 10'007) / 10'007;
     std::this_thread::sleep_for(std::chrono::duration<double>(share * request.spread_s));
   }
+  const Turn turn(name, plan.limit_s);
+  if (request.once && has_result(request.out, name)) {
+    std::fprintf(stderr, "%s: %s has measured already\n", kProgram, name.c_str());
+    return 0;
+  }
   const double begun_s = wall_s();
   const std::string other = plan.alone && !request.beside ? other_work() : "";
   ResultFile out(request.out, name);
@@ -165,6 +171,7 @@ int answer_request(int argc, char** argv) {
   app.add("--out", request.out, "folder of the results, or - for standard output").show_default();
   app.add("--name", request.name, "name of this node [its host name]");
   app.flag("--beside", request.beside, "also run beside the work of others");
+  app.flag("--once", request.once, "do nothing if the folder has results of this node");
   app.time("--spread", request.spread_s,
            "wait up to this time, which depends on the name, so that not all start at once");
   app.flag("--health", request.health,

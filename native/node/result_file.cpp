@@ -24,7 +24,13 @@ std::string token() {
   return text.data();
 }
 
+std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".jsonl.gz"; }
+
 }  // namespace
+
+bool has_result(const std::string& folder, const std::string& name) {
+  return folder != "-" && ::access(path_of(folder, name).c_str(), F_OK) == 0;
+}
 
 ResultFile::ResultFile(const std::string& folder, const std::string& name) : folder_(folder) {
   if (folder == "-") {
@@ -33,7 +39,7 @@ ResultFile::ResultFile(const std::string& folder, const std::string& name) : fol
     if (file_ < 0) fail();
     return;
   }
-  path_ = folder + "/" + name + ".jsonl.gz";
+  path_ = path_of(folder, name);
   aside_ = folder + "/." + name + ".jsonl.gz." + token();
   file_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {

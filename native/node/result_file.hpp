@@ -41,4 +41,7 @@ class ResultFile {
   std::size_t bytes_ = 0;  ///< of uncompressed text
 };
 
+/// Whether the folder has a result of this name.
+bool has_result(const std::string& folder, const std::string& name);
+
 }  // namespace mm::node

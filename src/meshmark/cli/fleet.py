@@ -254,11 +254,13 @@ def judge(
 
     example: meshmark fleet judge /shared/fleet
     """
+    from meshmark.fleet.campaign import Campaign
     from meshmark.fleet.cases import State
     from meshmark.fleet.confirm import confirm_suspects
     from meshmark.fleet.judgements import decide, look, summary
+    from meshmark.fleet.nodesets import fold
     from meshmark.fleet.policy import drain_cases, load_policy
-    from meshmark.fleet.site import engine_of
+    from meshmark.fleet.site import ENGINES, engine_of
 
     fleet, site = _opened(folder)
     policy, drained = load_policy(fleet), None
@@ -270,7 +272,9 @@ def judge(
     say(f"meshmark: {seen.campaign}: {len(seen.panel.nodes)} nodes, {len(suspects)} suspects")
     named = []
     if confirm:
-        chosen, fresh = engine_of(site, engine), None
+        before = str(Campaign.load(fleet, seen.campaign).begun["engine"])
+        engine = engine or site.engine or (before if before in ENGINES else "")
+        chosen, fresh = engine_of(site, engine, fold(seen.panel.nodes)), None
         if suspects:
             with interruptible(f"meshmark fleet judge {folder} --resume"), fleet_progress("confirmation") as show:
                 fresh = confirm_suspects(fleet, site, chosen, seen, _runner(fleet), show, resume)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, Work
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, Work, last_words
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
@@ -318,10 +318,11 @@ class Campaign:
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._journal().write({"event": "ended", "job": job})
+        said = last_words(self.fleet.campaign(self.name) / "logs" / f"{job}.log", set(nodes) - finished)
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
-                state.why = f"job {job} ended without its result"
+                state.why = ": ".join([f"job {job} ended without its result", *said.get(node, ())])
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:

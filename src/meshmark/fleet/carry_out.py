@@ -46,7 +46,7 @@ def work_of(campaign: Campaign, runner: Path) -> Work:
         inbox=fleet.campaign(campaign.name) / "inbox",
         logs=logs(fleet, campaign.name),
         limit_s=float(begun["limit_s"]),
-        options=("--beside",) if begun.get("beside") else (),
+        options=("--once", *(("--beside",) if begun.get("beside") else ())),
     )
 
 

@@ -11,7 +11,7 @@ queue = "batch"                   # a partition
 options = ["--qos=health"]
 
 [ssh]
-options = ["-o", "BatchMode=yes"]
+options = ["-F", "/shared/ssh_config"]
 
 [racks]
 r1 = "n[1-64]"
@@ -59,12 +59,10 @@ class BatchSite(Input):
 @dataclass(frozen=True, slots=True)
 class SshSite(Input):
     """Attributes:
-    options: Of ssh.
-    fan_out: Connections at once.
+    options: Of ssh, before ours.
     """
 
     options: Words = ()
-    fan_out: Annotated[int, Field(ge=1, le=1024)] = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +116,7 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
         return _BATCH[kind](of.queue, of.account, of.options)
     names = tuple(expand(nodes or site.nodes)) if nodes or site.nodes else ()
     if kind == "ssh":
-        return Ssh(names, site.ssh.options, site.ssh.fan_out)
+        return Ssh(names, site.ssh.options)
     if kind != "local":
         raise UsageError(f"--engine: found '{quoted(kind)}'; allowed: {', '.join(ENGINES)}", near(kind, ENGINES))
     return Local(names)

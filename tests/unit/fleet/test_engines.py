@@ -11,7 +11,7 @@ import pytest
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.fleet.engines import engine as common
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer, last_words
 from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
@@ -252,14 +252,35 @@ def test_local_nodes_measure_one_after_the_other(tmp_path: Path) -> None:
 
 def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
     fake("ssh")
-    engine = Ssh(["n1", "n2"], ("-p", "2222"), 8)
-    engine.submit("mm-1", ["n1", "n2"], Work(Path("/fleet/node"), Path("/plan"), Path("/inbox"), tmp_path, 5.0))
+    (tmp_path / "100%n logs").mkdir()
+    engine = Ssh(["n1", "n2"], ("-oProxyCommand=nc %h 22", "-oBatchMode=no"))
+    work = Work(Path("/fleet/node"), Path("/a plan"), Path("/100%n"), tmp_path / "100%n logs", 5.0, ("--once",))
+    assert engine.submit("mm-1", ["n1", "n2"], work) == "mm-1"
     assert until(lambda: not engine.jobs({"mm-1"}))
-    *options, node, command = arguments(tmp_path / "ssh")
-    assert options == ["-oConnectTimeout=10", "-p", "2222"] and node in {"n1", "n2"}
-    assert command == f"/fleet/node /plan --out /inbox --name {node}"
+    *options, last, node, command = arguments(tmp_path / "ssh")
+    assert options[:2] == ["-oProxyCommand=nc %h 22", "-oBatchMode=no"]  # a site's own count
+    assert "-oBatchMode=yes" in options and last == "--" and node in {"n1", "n2"}
+    assert command == f"exec /fleet/node '/a plan' --out /100%n --once --name {node}"
     with pytest.raises(UsageError, match="ssh knows no nodes"):
         Ssh([])
+
+
+def test_what_a_node_said_last_is_its_reason(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert last_words(log, {"n1"}) == {}
+    log.write_bytes(b"n1: first\nn1: No route to host\nn2:\nclush: n3: exited\nn11: other\n")
+    assert last_words(log, {"n1", "n2", "n3"}) == {"n1": ["No route to host"]}
+
+
+def test_processes_of_jobs_are_found_by_other_processes(tmp_path: Path) -> None:
+    engine, other = Local(["n1"]), Local(["n1"])
+    runner = tmp_path / "runner"
+    runner.write_text("#!/bin/sh\nexec sleep 60\n")
+    runner.chmod(0o755)
+    engine.submit("mm-1", ["n1"], Work(runner, tmp_path, tmp_path, tmp_path, 5.0))
+    assert [job.id for job in other.jobs({"mm-1", "mm-2"})] == ["mm-1"] and not other.jobs({"mm-2"})
+    other.cancel(["mm-1"])
+    assert until(lambda: not engine.jobs({"mm-1"}))
 
 
 def test_a_site_names_its_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ measured: the file in the inbox does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import subprocess
@@ -183,6 +184,17 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
             lines = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
             raise EngineError(f"{argv[0]}: {quoted(lines[-1])}")
     raise AssertionError("unreachable")
+
+
+def last_words(log: Path, nodes: Collection[str]) -> dict[str, list[str]]:
+    """The last line in the output of a job that begins with a node's name, for nodes that have one."""
+    found = {}
+    with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines if nodes else ():
+            node, _, text = line.partition(": ")
+            if node in nodes and text.strip():
+                found[node] = [quoted(text.strip())]
+    return found
 
 
 def parsed(argv: Sequence[str], text: str) -> Any:

@@ -1,4 +1,8 @@
-"""Jobs that are processes of this host, for engines without a scheduler. They end with the campaign."""
+"""Jobs that are processes of this host, for engines without a scheduler.
+
+A variable in the environment of each process names its job. Jobs of a campaign that was killed are therefore found
+again, and a process with a reused id is never mistaken for one.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,23 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from meshmark.fleet.engines.engine import EngineError, Job
 
+MARK: Final = "MESHMARK_JOB"
+
 
 class Processes:
-    """Processes by the names of their jobs."""
+    """Processes by the names of their jobs, which are also the ids of the jobs."""
 
     def __init__(self) -> None:
-        self._running: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}  # by id: name, process
+        self._children: list[subprocess.Popen[bytes]] = []
 
     def start(self, name: str, argv: Sequence[str], log: Path) -> str:
-        """Start a process in a group of its own, with its output in a file. Returns an id.
+        """Start a process in a session of its own, with its output in a file. Returns an id.
 
         Raises:
             EngineError: It cannot be started.
@@ -27,23 +34,36 @@ class Processes:
         try:
             with log.open("ab") as out:
                 process = subprocess.Popen(
-                    argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env={**os.environ, MARK: name},
                 )
         except OSError as why:
             raise EngineError(f"cannot start {argv[0]}: {why.strerror}") from why
-        self._running[str(process.pid)] = name, process
-        return str(process.pid)
+        self._children.append(process)
+        return name
 
     def jobs(self, names: Collection[str]) -> list[Job]:
-        ended = [id_ for id_, (_, process) in self._running.items() if process.poll() is not None]
-        for id_ in ended:
-            del self._running[id_]
-        return [Job(id_, name, waits=False) for id_, (name, _) in self._running.items() if name in names]
+        self._children = [child for child in self._children if child.poll() is None]
+        return [Job(name, name, waits=False) for name in sorted({name for name, _ in marked(names)})]
 
     def cancel(self, ids: Sequence[str]) -> None:
-        for id_ in ids:
-            if id_ in self._running:
-                _, process = self._running.pop(id_)
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
+        for _, process in list(marked(ids)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+
+
+def marked(names: Collection[str]) -> Iterator[tuple[str, int]]:
+    """The processes of jobs: name and process id."""
+    wanted = {f"{MARK}={name}".encode(): name for name in names}
+    for path in Path("/proc").glob("[0-9]*/environ") if wanted else ():
+        try:
+            variables = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended, or is not ours
+            continue
+        for variable in variables:
+            if variable in wanted:
+                yield wanted[variable], int(path.parent.name)

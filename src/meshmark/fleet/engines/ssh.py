@@ -1,4 +1,8 @@
-"""Nodes without a scheduler, reached by ssh with the fan-out of ClusterShell. They share the folder of the fleet."""
+"""Nodes without a scheduler, reached by ssh with ClusterShell. They share the folder of the fleet.
+
+A connection lasts as long as its node measures. A runner whose connection breaks goes on, and a second one on the same
+node waits for it (native/node/turn.hpp).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,19 @@ from meshmark.fleet.engines.engine import Job, Node, Work
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.nodesets import fold
 
-_CONNECT_S: Final = 10
+_CONNECT_S: Final = 30  # with hundreds of other connections at once
+_GRACE_S: Final = 15.0  # beyond the limit of the plan; less than that of campaigns, which would end the whole job
+# A site's own come first, since ssh takes the first value of an option. Nobody answers questions. A master connection
+# would outlive its job, and keep its output open. Nodes that stop answering are given up after 45 s.
+_OPTIONS: Final = (
+    "-nTx",
+    "-oBatchMode=yes",
+    f"-oConnectTimeout={_CONNECT_S}",
+    "-oControlMaster=no",
+    "-oLogLevel=ERROR",
+    "-oServerAliveInterval=15",
+    "-oServerAliveCountMax=3",
+)
 
 
 class Ssh:
@@ -20,10 +36,10 @@ class Ssh:
 
     name: ClassVar[str] = "ssh"
 
-    def __init__(self, names: Sequence[str], options: Sequence[str] = (), fan_out: int = 32) -> None:
+    def __init__(self, names: Sequence[str], options: Sequence[str] = ()) -> None:
         if not names:
             raise UsageError("nodes: found none; allowed: a set such as n[1-16], since ssh knows no nodes", "--nodes")
-        self._names, self._options, self._fan_out = tuple(names), tuple(options), fan_out
+        self._names, self._options = tuple(names), tuple(options)
         self._processes = Processes()
 
     def nodes(self) -> list[Node]:
@@ -31,7 +47,7 @@ class Ssh:
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         # ClusterShell replaces %host in commands that run here, not in those that it runs by ssh itself.
-        on_node = work.command("%host")
+        before, on_node = (text.replace("%", "%%") for text in (shlex.join(self._options), work.command("")))
         argv = [
             sys.executable,
             "-m",
@@ -39,14 +55,13 @@ class Ssh:
             "-R",
             "exec",
             "-S",
-            "-b",
             "-f",
-            str(self._fan_out),
+            str(len(nodes)),  # all at once: the time of a job is that of one node
             "-u",
-            str(int(work.limit_s) + _CONNECT_S + 30),
+            str(int(work.limit_s + _GRACE_S)),
             "-w",
             fold(nodes),
-            shlex.join(["ssh", f"-oConnectTimeout={_CONNECT_S}", *self._options, "%host", on_node]),
+            f"exec ssh {before} {shlex.join(_OPTIONS)} -- %host {shlex.quote(f'exec {on_node}%host')}",
         ]
         return self._processes.start(name, argv, work.logs / f"{name}.log")
 

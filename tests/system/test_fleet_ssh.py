@@ -1,0 +1,84 @@
+"""A fleet behind ssh, of which every node has a network, a host name and an sshd of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cli import meshmark, start
+from support.ssh_nodes import CannotStart, SshNodes, ssh_nodes
+from support.waiting import until
+
+pytestmark = pytest.mark.slow
+STEP = """[[step]]
+instrument = "peak"
+options = { type = "fp64", threads = "1", budget = "200ms" }
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshNodes]:
+    try:
+        with ssh_nodes(tmp_path_factory.mktemp("ssh"), 5) as found:
+            yield found
+    except CannotStart as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def folder(nodes: SshNodes, tmp_path: Path) -> Path:
+    """Of a fleet of these nodes."""
+    found = tmp_path / "a 100% fleet"
+    found.mkdir()
+    (tmp_path / "tiny.toml").write_text('name = "tiny"\n' + STEP * 8, encoding="utf-8")
+    options = ["-F", str(nodes.config), "-oServerAliveInterval=1", "-oServerAliveCountMax=2", "-oConnectTimeout=3"]
+    site = f'engine = "ssh"\nnodes = "n[1-5]"\n[ssh]\noptions = {json.dumps(options)}\n'
+    (found / "fleet.toml").write_text(site, encoding="utf-8")
+    return found
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    spec = folder.parent / "tiny.toml"
+    return ["fleet", "check", str(folder), "--spec", str(spec), "--beside", "--json", *more]
+
+
+def states(text: str) -> dict[str, dict[str, Any]]:
+    return {line["node"]: line for line in map(json.loads, text.splitlines()) if line["type"] == "node"}
+
+
+def measuring(folder: Path) -> set[str]:
+    """Nodes that measure now."""
+    return {path.name.split(".")[1] for path in folder.glob("campaigns/*/inbox/.n*")}
+
+
+def test_nodes_that_cannot_be_reached_are_named_and_do_not_keep_the_others(nodes: SshNodes, folder: Path) -> None:
+    nodes.kill("n3")
+    nodes.forget_key("n4")
+    run = start(*words(folder))
+    assert until(lambda: any(folder.glob("campaigns/*/inbox/.n5.*")), 60)
+    nodes.silence("n5")
+    out, error = run.communicate(timeout=120)
+    assert run.returncode == 0, error
+    found = states(out)
+    assert [found[n]["status"] for n in nodes.names] == ["done", "done", "failed", "failed", "failed"]
+    assert "Connection refused" in found["n3"]["why"]
+    assert "Host key verification failed" in found["n4"]["why"]
+    assert any(word in found["n5"]["why"] for word in ("No route", "timed out", "timeout")), found["n5"]
+    assert all(found[n]["tries"] == 2 for n in ("n3", "n4", "n5"))
+
+
+def test_a_killed_campaign_finds_its_connections_again(nodes: SshNodes, folder: Path) -> None:
+    first = start(*words(folder))
+    assert until(lambda: len(measuring(folder)) == 5, 60)
+    first.kill()
+    first.wait()
+    done = meshmark(*words(folder, "--resume"))
+    assert done.returncode == 0, done.stderr
+    assert {n: (s["status"], s["tries"]) for n, s in states(done.stdout).items()} == dict.fromkeys(
+        nodes.names, ("done", 1)
+    )
+    assert [nodes.logins(n) for n in nodes.names] == [1] * 5
