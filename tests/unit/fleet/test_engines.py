@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.fleet.engines import engine as common
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer, last_words
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Node, Work, answer, last_words, own_name
 from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
@@ -153,6 +154,14 @@ def test_pbs(fake: Fake) -> None:
     assert Pbs().jobs({"mm-1"}) == []
 
 
+@pytest.mark.parametrize("node", ["node-7", "node-7.cluster.example"])
+@pytest.mark.parametrize("host", ["node-7", "node-7.example"])
+def test_a_node_finds_its_name_among_those_of_the_job(fake: Fake, node: str, host: str) -> None:
+    fake("hostname", f"{host}\n")
+    words = ["sh", "-c", f"echo {own_name(['node-6', node, 'node-77'])}"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == node
+
+
 def test_lsf(fake: Fake) -> None:
     hosts = [
         {"HOST_NAME": "n1", "STATUS": "ok", "NJOBS": "0"},
@@ -174,13 +183,15 @@ def test_lsf(fake: Fake) -> None:
 
 
 def test_flux(fake: Fake) -> None:
-    fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n5\n")
-    assert [(n.name, n.state) for n in Flux().nodes()] == [
-        ("n1", "idle"),
-        ("n2", "idle"),
-        ("n3", "busy"),
-        ("n4", "busy"),
-        ("n5", "out"),
+    listed = fake("flux", "free n[1-3]\nallocated n[3-4]\ndown n[5-6]\n")
+    listed.write_text(f'#!/bin/sh\n[ "$2" = drain ] && echo "n6 bad fan" || cat {listed}.out\n')
+    assert Flux().nodes() == [
+        Node("n1", "idle"),
+        Node("n2", "idle"),
+        Node("n3", "busy", "allocated"),
+        Node("n4", "busy", "allocated"),
+        Node("n5", "out", "down"),
+        Node("n6", "out", "drained: bad fan"),
     ]
     flux = fake("flux", "f123\n")
     assert Flux("debug").submit("mm-1", ["n1", "n2"], WORK) == "f123"

@@ -78,6 +78,15 @@ class Work:
         return " ".join([*(shlex.quote(str(word)) for word in words), "--name", node])
 
 
+def own_name(nodes: Sequence[str]) -> str:
+    """An expression of the shell that gives the name of the node on which it runs, of these nodes.
+
+    Batch systems name nodes with or without the domain, and so do hosts name themselves.
+    """
+    names = " ".join(shlex.quote(node) for node in nodes)
+    return f'"$(h=$(hostname); for n in {names}; do [ "${{n%%.*}}" = "${{h%%.*}}" ] && echo "$n"; done)"'
+
+
 class Engine(Protocol):
     """An engine."""
 

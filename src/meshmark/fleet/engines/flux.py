@@ -1,7 +1,7 @@
 """Nodes and jobs of a Flux instance, of the system or within an allocation, by its commands.
 
 Source:
-    flux-resource(1), flux-submit(1) and flux-jobs(1) of flux-core 0.50 and later.
+    flux-resource(1), flux-submit(1) and flux-jobs(1) of flux-core 0.50 and later; tried with 0.88.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
+_HERE: Final = '"$(flux getattr hostname)"'  # the node's name in this instance
 _WAITING: Final = frozenset({"D", "P", "S"})
 
 
@@ -29,6 +30,12 @@ class Flux(Batch):
                 state = _STATES.get(word, "out")
                 if name not in found or state != "idle":  # a node whose cores are partly allocated is in two lines
                     found[name] = Node(name, state, "" if state == "idle" else word)
+        if any(node.why == "down" for node in found.values()):  # as those are that are drained
+            for line in answer(["flux", "resource", "drain", "-n", "-o", "{nodelist} {reason}"]).splitlines():
+                nodes, _, reason = line.strip().partition(" ")
+                for name in expand(nodes) if nodes else []:
+                    if name in found and found[name].why == "down":
+                        found[name] = Node(name, "out", f"drained: {reason}" if reason else "drained")
         return list(found.values())
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
@@ -47,7 +54,7 @@ class Flux(Batch):
             *self.options,
             "/bin/sh",
             "-c",
-            f"exec {work.command('$(hostname -s)')}",
+            f"exec {work.command(_HERE)}",
         ]
         return answer(argv, tries=1).strip()
 
@@ -55,7 +62,9 @@ class Flux(Batch):
         if not names:
             return []
         found = []
-        for line in answer(["flux", "jobs", "-n", "-o", "{id.f58plain} {name} {state_single}"]).splitlines():
+        for line in answer(
+            ["flux", "jobs", "-n", "--count=0", "-o", "{id.f58plain} {name} {state_single}"]
+        ).splitlines():
             id_, name, state = (*line.split(), "", "", "")[:3]
             if name in names:
                 found.append(Job(id_, name, state in _WAITING, "it is queued" if state in _WAITING else ""))

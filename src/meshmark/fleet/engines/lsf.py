@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, parsed, records
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, own_name, parsed, records
 
 _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
 
@@ -47,8 +47,7 @@ class Lsf(Batch):
             *(["-P", self.account] if self.account else []),
             *self.options,
         ]
-        here = '"$(hostname -s)"'
-        task = shlex.quote(f"exec {work.command(here)}")
+        task = shlex.quote(f"exec {work.command(own_name(nodes))}")
         text = answer(argv, f"#!/bin/sh\nexec blaunch -z {shlex.quote(' '.join(nodes))} /bin/sh -c {task}\n", tries=1)
         return text.partition("<")[2].partition(">")[0] or text.strip()  # "Job <123> is submitted to queue <normal>."
 

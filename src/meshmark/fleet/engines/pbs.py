@@ -11,10 +11,9 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, parsed, table
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, own_name, parsed, table
 
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
-_HERE: Final = '"$(hostname -s)"'
 
 
 class Pbs(Batch):
@@ -49,7 +48,7 @@ class Pbs(Batch):
             *(["-A", self.account] if self.account else []),
             *self.options,
         ]
-        task = shlex.quote(f"exec {work.command(_HERE)}")
+        task = shlex.quote(f"exec {work.command(own_name(nodes))}")
         return answer(argv, f"#!/bin/sh\nexec pbsdsh -- /bin/sh -c {task}\n", tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
