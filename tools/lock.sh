@@ -8,4 +8,6 @@ lock() { .venv/bin/uv pip compile -q --universal --python-version 3.11 --generat
 build=$(.venv/bin/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]))')
 lock "$@" --extra dev --extra docs -o requirements/locked.txt pyproject.toml - <<<"$build"
 lock "$@" -o requirements/installers.txt - <<<$'pip\nuv'
+# Apart, since it needs older versions of what the rest has; only tests use it.
+lock "$@" -o requirements/psij.txt - <<<psij-python
 lock "$@" -c requirements/locked.txt -o requirements/mutants.txt - <<<'mutmut'

@@ -188,6 +188,10 @@ if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; 
   fi
 fi
 .venv/bin/python -m compileall -q src >/dev/null || true
+if [ "$tests" = yes ] && ! cmp -s requirements/psij.txt build/psij/requirements.txt && [ -x .venv/bin/uv ]; then
+  .venv/bin/uv pip install -q --python .venv/bin/python --target build/psij --require-hashes -r requirements/psij.txt >&2 &&
+    cp requirements/psij.txt build/psij/requirements.txt
+fi
 
 # --- The page ------------------------------------------------------------------------------------
 # Node comes with the development packages of Python; what the page needs comes from the registry, by the lock file.

@@ -46,7 +46,7 @@ EngineOption = Annotated[
     str,
     typer.Option(
         "--engine",
-        help="slurm, pbs, lsf, flux, ssh or local [the one that is found]",
+        help="slurm, pbs, lsf, flux, ssh, psij or local [the one that is found]",
         show_default=False,
         autocompletion=completion.engines,
     ),

@@ -156,6 +156,7 @@ class Campaign:
     taken: frozenset[str] = frozenset()
     left: dict[str, str] = field(default_factory=dict)
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
+    _ids: dict[str, str] = field(default_factory=dict)  # names of jobs → their ids
     _since: dict[str, float] = field(default_factory=dict)  # names of jobs → when they were first seen running
     # Names of live jobs that may not exist, since their submission failed or was interrupted → when that was.
     _unsure: dict[str, float] = field(default_factory=dict)
@@ -188,6 +189,7 @@ class Campaign:
                     made.nodes[node].job = str(event["job"])
             elif event.get("event") == "submitted":
                 made._unsure.pop(str(event["job"]), None)
+                made._ids[str(event["job"])] = str(event["id"])
             elif event.get("event") == "end":
                 made.left = {str(node): str(why or status) for node, (status, why) in event["left"].items()}
             elif event.get("event") == "ended":
@@ -255,7 +257,9 @@ class Campaign:
         cancels jobs once.
         """
         before = [(s.status, s.tries) for s in self.nodes.values()]
-        jobs = {job.name: job for job in engine.jobs({*self._live, *self._void})}
+        jobs = {
+            job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
+        }
         finished = self._finished(work.inbox)
         self._settle(jobs, finished)
         known = {node.name: node for node in engine.nodes()}
@@ -383,6 +387,7 @@ class Campaign:
                 state.refused, state.status, state.why = state.refused + 1, "waiting", f"not submitted: {quoted(why)}"
             return False
         journal.write({"event": "submitted", "job": job, "id": id_})
+        self._ids[job] = id_
         return True
 
     def _forget(self, job: str, why: str) -> None:

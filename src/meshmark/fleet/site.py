@@ -13,6 +13,10 @@ options = ["--qos=health"]
 [ssh]
 options = ["-F", "/shared/ssh_config"]
 
+[psij]
+executor = "slurm"                # as PSI/J names it
+pin = "slurm.nodelist={node}"     # the attribute of a job by which it gets a node; known for slurm and lsf
+
 [racks]
 r1 = "n[1-64]"
 """
@@ -32,13 +36,14 @@ from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
 from meshmark.fleet.engines.pbs import Pbs
+from meshmark.fleet.engines.psij import Psij, PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
 from meshmark.fleet.nodesets import expand
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, Input, OneOf, checked
 
-ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "local")
+ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
 # Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
 _COMMANDS: Final = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bhosts"}
 _BATCH: Final[Mapping[str, type[Slurm | Pbs | Lsf | Flux]]] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "flux": Flux}
@@ -79,6 +84,7 @@ class Site(Input):
     lsf: BatchSite = field(default_factory=BatchSite)
     flux: BatchSite = field(default_factory=BatchSite)
     ssh: SshSite = field(default_factory=SshSite)
+    psij: PsijSite = field(default_factory=PsijSite)
     racks: dict[str, str] = field(default_factory=dict)
 
 
@@ -117,6 +123,8 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     names = tuple(expand(nodes or site.nodes)) if nodes or site.nodes else ()
     if kind == "ssh":
         return Ssh(names, site.ssh.options)
+    if kind == "psij":
+        return Psij(site.psij, names)
     if kind != "local":
         raise UsageError(f"--engine: found '{quoted(kind)}'; allowed: {', '.join(ENGINES)}", near(kind, ENGINES))
     return Local(names)

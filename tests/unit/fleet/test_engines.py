@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
 from meshmark.fleet.engines.pbs import Pbs
+from meshmark.fleet.engines.psij import PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
 from meshmark.fleet.policy import Draining
@@ -292,6 +294,20 @@ def test_processes_of_jobs_are_found_by_other_processes(tmp_path: Path) -> None:
     assert [job.id for job in other.jobs({"mm-1", "mm-2"})] == ["mm-1"] and not other.jobs({"mm-2"})
     other.cancel(["mm-1"])
     assert until(lambda: not engine.jobs({"mm-1"}))
+
+
+@pytest.mark.parametrize(
+    ("site", "nodes", "why"),
+    [
+        (PsijSite("slurm"), "", "nodes: found none; allowed: a set such as"),
+        (PsijSite("local"), "n[1-2]", "nodes: found 2; allowed for psij.executor local: this host"),
+        (PsijSite("pbs"), "n1", "psij.pin: found ''; allowed for pbs: an attribute of its jobs"),
+        (PsijSite("slurm", "slurm.nodelist"), "n1", "psij.pin: found 'slurm.nodelist'; allowed"),
+    ],
+)
+def test_psij_needs_to_know_how_jobs_get_their_nodes(site: PsijSite, nodes: str, why: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(why)):
+        engine_of(Site(psij=site), "psij", nodes)
 
 
 def test_a_site_names_its_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,9 @@ def locked(file: str) -> dict[str, set[str]]:
 
 def test_every_dependency_is_pinned_by_version_and_hash() -> None:
     project = PROJECT["project"]
-    asked = [*project["dependencies"], *(word for extra in project["optional-dependencies"].values() for word in extra)]
+    extras = dict(project["optional-dependencies"])
+    assert {name(word) for word in extras.pop("psij")} <= locked("psij.txt").keys()
+    asked = [*project["dependencies"], *(word for extra in extras.values() for word in extra)]
     assert {name(word) for word in asked} <= locked("locked.txt").keys()
     assert locked("installers.txt").keys() == {"pip", "uv"}
 

@@ -10,7 +10,7 @@ import contextlib
 import json
 import shlex
 import subprocess
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, runtime_checkable
@@ -112,8 +112,11 @@ class Engine(Protocol):
         """
         ...
 
-    def jobs(self, names: Collection[str]) -> list[Job]:
+    def jobs(self, names: Mapping[str, str]) -> list[Job]:
         """Those jobs of these names that wait or run.
+
+        Args:
+            names: And their ids, "" where those are not known.
 
         Raises:
             MeshmarkError: It does not answer.

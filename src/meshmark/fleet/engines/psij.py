@@ -1,0 +1,167 @@
+"""Jobs of any batch system that PSI/J knows, for those without an engine of their own.
+
+PSI/J tells neither which nodes there are nor which are free, and finds jobs of other processes only by their ids. Sites
+therefore name nodes, each node gets a job of its own that waits in the queue, and ids are in the journal.
+
+Source:
+    Hategan-Marandiuc et al.: PSI/J: A Portable Interface for Submitting, Monitoring, and Managing Jobs (2023); tried
+    with psij-python 0.9.11.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar, Final
+
+from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
+from meshmark.fleet.engines.processes import MARK, Processes
+from meshmark.values.inputs import Input
+
+# The attribute of a job by which it gets a certain node, where PSI/J's executors pass one on.
+_PINS: Final = {"slurm": "slurm.nodelist={node}", "lsf": "lsf.m={node}", "local": ""}
+_POLL_S: Final = 10
+_SILENT: Final = 60  # looks without an answer after which PSI/J takes all jobs for failed
+
+
+@dataclass(frozen=True, slots=True)
+class PsijSite(Input):
+    """Attributes:
+    executor: As PSI/J names it.
+    pin: The attribute of a job by which it gets a node, such as "slurm.nodelist={node}"; "": that of the executor.
+    """
+
+    executor: str = "local"
+    pin: str = ""
+    queue: str = ""
+    account: str = ""
+
+
+class Psij:
+    """An executor of PSI/J.
+
+    Args:
+        names: Of nodes; for the executor "local", at most one.
+    """
+
+    name: ClassVar[str] = "psij"
+
+    def __init__(self, site: PsijSite, names: Sequence[str]) -> None:
+        kind = site.executor
+        pin = site.pin or _PINS.get(kind)
+        if pin is None or (pin and "{node}" not in pin.partition("=")[2]):
+            raise UsageError(
+                f"psij.pin: found '{quoted(site.pin)}'; allowed for {quoted(kind)}: an attribute of its jobs by which "
+                'they get a node, such as "slurm.nodelist={node}"'
+            )
+        if pin and not names:
+            raise UsageError("nodes: found none; allowed: a set such as n[1-16], since PSI/J knows no nodes", "--nodes")
+        if not pin and len(names) > 1:
+            raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
+        self._site, self._pin, self._names = site, pin, tuple(names) or _this_host()
+        self._processes = Processes()
+        self._jobs: dict[str, Any] = {}  # by name
+        self._executor = _opened(kind)
+
+    def nodes(self) -> list[Node]:
+        if not self._pin:
+            return [Node(name, "idle") for name in self._names]
+        return [Node(name, "busy", "PSI/J does not tell whether it is free") for name in self._names]
+
+    def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
+        import psij
+
+        (node,) = nodes
+        key, _, value = self._pin.partition("=")
+        # A local job is a process of this host, which outlives this one and is found by its mark.
+        own = "" if self._pin else "setsid "
+        log = shlex.quote(str(work.logs / f"{name}.log"))
+        job = psij.Job(
+            psij.JobSpec(
+                name=name,
+                executable="/bin/sh",
+                arguments=["-c", f"exec >>{log} 2>&1; exec {own}{work.command(shlex.quote(node))}"],
+                environment={} if self._pin else {MARK: name},
+                resources=psij.ResourceSpecV1(node_count=1, process_count=1, exclusive_node_use=bool(self._pin)),
+                attributes=psij.JobAttributes(
+                    duration=timedelta(seconds=int(work.limit_s) + 60),
+                    queue_name=self._site.queue or None,
+                    account=self._site.account or None,
+                    custom_attributes={key: value.replace("{node}", node)} if self._pin else None,
+                ),
+            )
+        )
+        try:
+            self._executor.submit(job)
+        except (psij.SubmitException, psij.InvalidJobException, OSError, subprocess.SubprocessError) as why:
+            raise EngineError(f"PSI/J: {quoted(why)}") from why
+        self._jobs[name] = job
+        return str(job.native_id) if self._pin else name
+
+    def jobs(self, names: Mapping[str, str]) -> list[Job]:
+        if not self._pin:
+            return self._processes.jobs(names)
+        found = []
+        for name, id_ in names.items():
+            job = self._jobs.get(name) or self._attached(name, id_)
+            if job is not None and not job.status.final:
+                waits = job.status.state.name in {"NEW", "QUEUED"}
+                found.append(
+                    Job(str(job.native_id), name, waits, job.status.message or "it is queued" if waits else "")
+                )
+        return found
+
+    def cancel(self, ids: Sequence[str]) -> None:
+        if not self._pin:
+            return self._processes.cancel(ids)
+        for job in [job for job in self._jobs.values() if str(job.native_id) in ids]:
+            try:
+                self._executor.cancel(job)
+            except Exception as why:  # of many kinds, also if the job has ended
+                raise EngineError(f"PSI/J: {quoted(why)}") from why
+        return None
+
+    def _attached(self, name: str, id_: str) -> Any:
+        """A job that another process submitted; None if its id is not known."""
+        if not id_:
+            return None
+        import psij
+
+        job = psij.Job(psij.JobSpec(name=name))
+        self._executor.attach(job, id_)
+        self._jobs[name] = job
+        return job
+
+
+def _opened(kind: str) -> Any:
+    """An executor of PSI/J.
+
+    Raises:
+        AbsentError: PSI/J, or what the executor needs, is not installed.
+        UsageError: PSI/J does not know it.
+    """
+    try:
+        import psij
+    except ImportError as why:
+        raise AbsentError("PSI/J is not installed", "pip install 'meshmark[psij]'") from why
+    known = sorted(psij.JobExecutor.get_executor_names())
+    if kind not in known:
+        raise UsageError(f"psij.executor: found '{quoted(kind)}'; allowed: {', '.join(known)}", near(kind, known))
+    try:
+        executor = psij.JobExecutor.get_instance(kind)
+    except Exception as why:  # of many kinds
+        raise AbsentError(f"PSI/J's executor {kind} cannot be used: {quoted(why)}") from why
+    if hasattr(executor.config, "queue_polling_interval"):
+        executor.config.queue_polling_interval = _POLL_S
+        executor.config.queue_polling_error_threshold = _SILENT
+    return executor
+
+
+def _this_host() -> tuple[str, ...]:
+    import socket
+
+    return (socket.gethostname().partition(".")[0],)
