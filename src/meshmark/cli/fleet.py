@@ -310,6 +310,8 @@ def _say_drained(drained: Drained) -> None:
         say(f"meshmark: drained {node}: {why}")
     for node, why in drained.failed.items():
         say(f"warning: {node} could not be drained: {why}")
+    for node, why in drained.out.items():
+        say(f"meshmark: {node} is out of service already: {why}")
     if drained.beyond:
         say(f"warning: not drained, since policy.toml allows no more: {', '.join(drained.beyond)}")
 

@@ -9,7 +9,7 @@ most = 2           # nodes after one judgement
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, Protocol, runtime_checkable
 
 from pydantic import Field
@@ -55,11 +55,13 @@ class Drained:
         done: Nodes that were drained, and the reason that was given.
         beyond: Nodes beyond the most that the policy allows.
         failed: Nodes that could not be drained, and why; they are tried again after the next judgement.
+        out: Nodes that were out of service already, drained by hand for example, and what the engine says.
     """
 
-    done: dict[str, str]
-    beyond: list[str]
-    failed: dict[str, str]
+    done: dict[str, str] = field(default_factory=dict)
+    beyond: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    out: dict[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -91,13 +93,14 @@ def load_policy(fleet: Fleet) -> Policy:
 
 
 def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str, Named]) -> Drained:
-    """Take open cases out of service, as far as the policy allows, and never twice.
+    """Take open cases out of service, as far as the policy allows, and never twice. Those that are out already are left
+    alone, with the reason that they have.
 
     Raises:
         UsageError: The engine cannot drain nodes.
         MeshmarkError: The folder cannot be written.
     """
-    found = Drained({}, [], {})
+    found = Drained()
     if policy.drain is None:
         return found
     if not isinstance(engine, Draining):
@@ -105,6 +108,13 @@ def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
     before = {(e.get("node"), e.get("case")) for e in journal.read() if e.get("event") == "drained"}
     chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in before and _allowed(policy.drain, c)]
+    try:
+        out = {node.name: node.why for node in engine.nodes() if node.state == "out"} if chosen else {}
+    except EngineError as why:
+        found.failed = {case.node: str(why) for case in chosen}
+        return found
+    found.out = {case.node: out[case.node] for case in chosen if case.node in out}
+    chosen = [case for case in chosen if case.node not in out]
     for case in chosen[: policy.drain.most]:
         event = {"node": case.node, "case": case.campaign, "reason": reason(case)}
         journal.write({"event": "draining", **event})

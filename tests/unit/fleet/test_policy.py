@@ -9,7 +9,7 @@ import pytest
 
 from meshmark.errors import UsageError
 from meshmark.fleet.cases import Named, Worse
-from meshmark.fleet.engines.engine import EngineError
+from meshmark.fleet.engines.engine import EngineError, Node
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.policy import drain_cases, load_policy, reason
 from support.made_fleet import MadeEngine
@@ -47,6 +47,13 @@ def test_without_a_policy_nothing_is_done(tmp_path: Path) -> None:
     assert load_policy(fleet(tmp_path)).drain is None
     drain_cases(Fleet(tmp_path), load_policy(Fleet(tmp_path)), engine, CASES)
     assert engine.drained == [] and list(tmp_path.iterdir()) == []
+
+
+def test_nodes_that_are_out_already_are_left_alone_and_do_not_count(tmp_path: Path) -> None:
+    made = fleet(tmp_path, "[drain]\nwrong = true\nworse_by = 0.1\nmost = 1\n")
+    engine = Drainable({"n4": Node("n4", "out", "drain: bad fan"), "n3": Node("n3", "busy")}, lambda *_: None)
+    done = drain_cases(made, load_policy(made), engine, CASES)
+    assert done.out == {"n4": "drain: bad fan"} and [node for node, _ in engine.drained] == ["n3"]
 
 
 def test_as_many_nodes_as_allowed_are_drained_the_wrong_ones_first_and_each_once(tmp_path: Path) -> None:
