@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import secrets
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,9 +28,11 @@ from meshmark.store.files import held, write_file
 JOURNAL: Final = "journal.jsonl"
 Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
+_FULL: Final = 1 << 20  # bytes that are free on a disk that is full
 GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
 _POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
 SILENT_S: Final = 600.0  # an engine that does not answer, or refuses all that is left, for so long ends the campaign
+BACK_S: Final = 60.0  # after an engine was away, until its nodes are all back
 DOUBT_S: Final = 30.0  # so long after its submission failed, a job may yet come to exist
 
 
@@ -226,6 +229,7 @@ class Campaign:
                 drives the campaign, or the disk is full. Jobs go on, and a resume finds them.
         """
         begun = answered = time.monotonic()
+        away = -BACK_S  # when the engine last did not answer
         pause = _POLL_S[0]
         with held(self.fleet.campaign(self.name), resumed=True):
             while True:
@@ -234,6 +238,7 @@ class Campaign:
                     stuck = bool(trouble) and len(self._live) == len(self._unsure)
                 except EngineError as why:
                     changed, trouble, stuck = False, str(why), True
+                    away = time.monotonic()
                 now = time.monotonic()
                 answered = answered if stuck else now
                 progress = Progress(self.name, self.nodes, now - begun, trouble)
@@ -242,7 +247,7 @@ class Campaign:
                 hopeless = now - answered > SILENT_S
                 if hopeless and not (self._refusal and counts["done"]):
                     raise MeshmarkError(f"{trouble}; the campaign can be resumed")
-                waits = counts["waiting"] and now - begun <= wait_s
+                waits = (counts["waiting"] and now - begun <= wait_s) or (counts["out"] and now - away < BACK_S)
                 if hopeless or not (counts["running"] or waits or self._unsure):
                     left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
                     self._journal().write({"event": "end", "left": left})
@@ -257,12 +262,13 @@ class Campaign:
         cancels jobs once.
         """
         before = [(s.status, s.tries) for s in self.nodes.values()]
+        # Nodes first: those of a job that starts between the two questions would seem to be busy while it waits.
+        known = {node.name: node for node in engine.nodes()}
         jobs = {
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
         }
         finished = self._finished(work.inbox)
         self._settle(jobs, finished)
-        known = {node.name: node for node in engine.nodes()}
         self._update(known, jobs, finished)
         self._withdraw(known, jobs)
         self._cancel(engine, jobs, work.limit_s + GRACE_S)
@@ -323,10 +329,11 @@ class Campaign:
         self._unsure.pop(job, None)
         self._journal().write({"event": "ended", "job": job})
         said = last_words(self.fleet.campaign(self.name) / "logs" / f"{job}.log", set(nodes) - finished)
+        full = "; the disk is full" if shutil.disk_usage(self.fleet.root).free < _FULL else ""
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
-                state.why = ": ".join([f"job {job} ended without its result", *said.get(node, ())])
+                state.why = ": ".join([f"job {job} ended without its result{full}", *said.get(node, ())])
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
-from meshmark.fleet.engines.engine import Node, Work
+from meshmark.fleet.engines.engine import EngineError, Node, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.plan import load_plan, node_plan
@@ -220,6 +220,21 @@ def test_a_limit_on_the_number_of_jobs_is_waited_for(tmp_path: Path) -> None:
     assert progress.counts()["done"] == 8
 
 
+def test_nodes_that_are_out_after_the_engine_was_away_may_come_back(tmp_path: Path) -> None:
+    class Restarted(MadeEngine):
+        looks = 0
+
+        def nodes(self) -> list[Node]:
+            self.looks += 1
+            if self.looks == 3:
+                raise EngineError("sinfo: Unable to contact slurm controller")
+            out = 3 < self.looks < 7
+            return [Node(n, "out", "idle*") for n in NAMES] if out else super().nodes()
+
+    engine = Restarted({n: Node(n, "idle") for n in NAMES}, measure)
+    assert drive(tmp_path, begun(tmp_path, engine), engine, max_nodes=1).counts()["done"] == 8
+
+
 def test_idle_nodes_do_not_wait_behind_busy_ones(tmp_path: Path) -> None:
     busy = {name: Node(name, "busy") for name in NAMES}
     engine = MadeEngine.of(NAMES, measure, **busy)
@@ -249,7 +264,7 @@ def test_a_look_asks_the_engine_once_however_many_nodes_there_are(tmp_path: Path
     engine.calls.clear()
     with pytest.raises(KeyboardInterrupt):
         drive(tmp_path, name, engine, show=look, max_jobs=50, max_nodes=8)
-    assert calls[:2] == [["jobs", "nodes"], ["jobs", "nodes", "cancel"]] and len(engine.cancelled) == 50
+    assert calls[:2] == [["nodes", "jobs"], ["nodes", "jobs", "cancel"]] and len(engine.cancelled) == 50
 
 
 def test_an_engine_that_stops_answering_ends_the_campaign(tmp_path: Path) -> None:
