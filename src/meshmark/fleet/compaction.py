@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.fleet.folder import CAMPAIGN, JOINED, REPLACES, Fleet
+from meshmark.fleet.folder import CAMPAIGN, JOINED, REPLACES, Fleet, replaced
 from meshmark.fleet.values import keep_after_joining
 from meshmark.store.files import lock, open_regular, unlink, written
 
@@ -114,10 +114,13 @@ def _compact(fleet: Fleet, campaign: str, cluster: str) -> int:
 
 
 def _remove_replaced(fleet: Fleet, campaign: str, cluster: str) -> None:
+    """Remove what joined files replace, and what a killed compaction left. Nothing is joined before, so that no removed
+    file replaces one that is still there."""
     for kind in ("results", "nodes"):
-        live = fleet.files_of(kind, campaign, cluster)
-        if any(path.name.startswith(f"{campaign}-{JOINED}") for path in live):
-            unlink(set(fleet.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet")) - {*live})
+        folder = fleet.table(kind, campaign, cluster)
+        unlink(folder.glob(f".{campaign}-{JOINED}*"))
+        for joined in folder.glob(f"{campaign}-{JOINED}*.parquet"):
+            unlink(folder / name for name in sorted(replaced(joined)))
 
 
 def _join(files: Sequence[Path], campaign: str) -> Path:

@@ -174,8 +174,9 @@ def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[tuple[str
 
 
 def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
-    """Remove the results of a claim whose nodes are missing."""
+    """Remove the results of a claim whose nodes are missing, and files that are half written."""
     results, nodes = (fleet.table(kind, campaign, cluster) for kind in ("results", "nodes"))
+    unlink(path for folder in (results, nodes) for path in folder.glob(f".{campaign}-{token}-*"))
     found = sorted(results.glob(f"{campaign}-{token}-*.parquet"))
     unlink(path for path in found if not (nodes / path.name).exists())
 

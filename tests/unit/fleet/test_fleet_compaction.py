@@ -136,29 +136,53 @@ def test_results_of_an_unfinished_ingestion_are_not_joined(fleet: Fleet) -> None
     assert counts(fleet) == once(*FIVE["nodes"], "n6")
 
 
-def test_readers_find_each_row_once_while_files_are_joined(fleet: Fleet) -> None:
-    expected, wrong, over = ["n1", "n2", "n3", "n4", "n5"], list[object](), threading.Event()
+def test_nodes_that_arrive_between_any_two_steps_stay(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    late = [f"m{i}" for i in range(6)]
+    real, waiting = Fleet.files_of, iter(late)
+
+    def then_one_arrives(self: Fleet, kind: str, campaign: str, cluster: str) -> list[Path]:
+        found = real(self, kind, campaign, cluster)
+        if not arriving:
+            arriving.append(next(waiting, None))
+            if arriving[0]:
+                arrive(fleet, arriving[0])
+            arriving.clear()
+        return found
+
+    arriving = list[str | None]()
+    monkeypatch.setattr(Fleet, "files_of", then_one_arrives)
+    for _ in range(3):
+        compact(fleet)
+    assert counts(fleet) == once(*FIVE["nodes"], *late)
+
+
+def test_readers_and_ingestions_are_not_disturbed(fleet: Fleet) -> None:
+    wrong, over = list[object](), threading.Event()
 
     def read() -> None:
+        found = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
+        assert found is not None
+        rows = Counter(found["node"].to_pylist())
+        if any(rows[node] != len(KERNELS) for node in FIVE["nodes"]) or len(node_rows(fleet, [NAME], CLUSTER)) < 5:
+            wrong.append(rows)
+
+    def repeat(work: Callable[[], object]) -> None:
         while not over.is_set():
             try:
-                found = query(fleet, "results", [NAME], CLUSTER, "SELECT node FROM read_parquet(?)")
-                assert found is not None
-                rows = Counter(found["node"].to_pylist())
-                if any(rows[node] != len(KERNELS) for node in expected) or len(node_rows(fleet, [NAME], CLUSTER)) < 5:
-                    wrong.append(rows)
+                work()
             except Exception as why:
                 wrong.append(why)
 
-    reader = threading.Thread(target=read)
-    reader.start()
-    for i in range(10):
+    threads = [threading.Thread(target=repeat, args=[work]) for work in (read, lambda: compact(fleet))]
+    for thread in threads:
+        thread.start()
+    for i in range(12):
         arrive(fleet, f"m{i}")
-        compact(fleet)
     over.set()
-    reader.join()
+    for thread in threads:
+        thread.join()
     assert wrong == []
-    assert sum(counts(fleet)["nodes"].values()) == 15
+    assert counts(fleet) == once(*FIVE["nodes"], *(f"m{i}" for i in range(12)))
 
 
 def test_what_cannot_be_read_is_named_and_left(fleet: Fleet) -> None:
