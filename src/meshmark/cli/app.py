@@ -22,6 +22,7 @@ from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.experiment import register as register_experiment
 from meshmark.cli.export import register as register_export
 from meshmark.cli.fleet import register as register_fleet
+from meshmark.cli.fleet_network import register as register_fleet_network
 from meshmark.cli.history import register as register_history
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
@@ -98,6 +99,7 @@ register_survey(app)
 register_compare(app)
 register_history(app)
 register_fleet(app)
+register_fleet_network()
 register_export(app)
 register_experiment(app)
 register_claims(app)

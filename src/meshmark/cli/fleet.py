@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -132,7 +131,7 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
     if as_json:
         print(json.dumps(_ingested(name, found)))
     else:
-        _say_ingested(found)
+        say_ingested(found)
 
 
 def _measure(
@@ -153,7 +152,7 @@ def _measure(
     from meshmark.fleet.site import engine_of
     from meshmark.measure.spec import load_spec
 
-    fleet, site = _opened(folder)
+    fleet, site = opened(folder)
     if resume:
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
@@ -173,7 +172,7 @@ def _measure(
         raise nothing_measured(fleet, name)
 
 
-def _opened(folder: Path) -> tuple[Fleet, Site]:
+def opened(folder: Path) -> tuple[Fleet, Site]:
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.site import load_site
 
@@ -196,26 +195,18 @@ def _campaign(fleet: Fleet, name: str) -> str:
 
 
 def _runner(fleet: Fleet) -> Path:
-    """A copy of the native runner in the folder of the fleet, which nodes can read."""
+    from meshmark.fleet.carry_out import shared_copy
     from meshmark.native import find_native
-    from meshmark.store.files import written
 
-    program = find_native("meshmark-node")
-    stat = program.stat()
-    copy = fleet.root / "bin" / f"meshmark-node-{stat.st_size:x}-{int(stat.st_mtime):x}"
-    if not copy.exists():
-        with written(copy) as out, program.open("rb") as source:
-            shutil.copyfileobj(source, out)
-        copy.chmod(0o755)
-    return copy
+    return shared_copy(fleet, find_native("meshmark-node"))
 
 
 def _ingested(name: str, found: Ingested) -> dict[str, Any]:
     return {"type": "ingested", "campaign": name, **dataclasses.asdict(found)}
 
 
-def _say_ingested(found: Ingested) -> None:
-    say(f"meshmark: took in the results of {len(found.nodes)} nodes")
+def say_ingested(found: Ingested, what: str = "nodes") -> None:
+    say(f"meshmark: took in the results of {len(found.nodes)} {what}")
     for name, why in found.skipped.items():
         say(f"warning: {name} was skipped: {why}")
     for name, why in found.doubts.items():
@@ -228,7 +219,7 @@ def _report(progress: Progress, found: Ingested, as_json: bool) -> None:
             print(json.dumps({"type": "node", "node": name, **dataclasses.asdict(state)}))
         print(json.dumps(_ingested(progress.campaign, found)))
         return
-    _say_ingested(found)
+    say_ingested(found)
     rows = [
         {"node": name, "status": state.status, "why": state.why}
         for name, state in progress.nodes.items()
@@ -262,7 +253,7 @@ def judge(
     from meshmark.fleet.policy import drain_cases, load_policy
     from meshmark.fleet.site import ENGINES, engine_of
 
-    fleet, site = _opened(folder)
+    fleet, site = opened(folder)
     policy, drained = load_policy(fleet), None
     seen = look(fleet, site.cluster)
     for one in seen.classes:
@@ -287,14 +278,18 @@ def judge(
         print_rows([{"suspect": name} for name in suspects], as_json=False)
         return
     for node in named:
-        _print_named(node)
+        print_named(node)
     if drained:
         _say_drained(drained)
     say(f"meshmark: {len(named)} nodes are worse than their class")
 
 
-def _print_named(node: Named) -> None:
-    print(node.node + (f": computes wrongly: {'; '.join(node.wrong)}" if node.wrong else ":"))
+def print_named(node: Named) -> None:
+    """A node, or a switch, and in what it is worse."""
+    print(
+        node.node.replace("switch:", "switch ")
+        + (f": computes wrongly: {'; '.join(node.wrong)}" if node.wrong else ":")
+    )
     for m in node.metrics:
         where = " ".join(f"{k}={v}" for k, v in m.conditions.items())
         interval = f"{100 * m.low:.1f} to {100 * m.high:.1f}"
@@ -332,7 +327,7 @@ def close(
     from meshmark.fleet.cases import close_cases
     from meshmark.fleet.nodesets import expand
 
-    fleet, site = _opened(folder)
+    fleet, site = opened(folder)
     names = expand(nodes)
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {len(names)} cases")
@@ -355,7 +350,7 @@ def report(
     """
     from meshmark.fleet.overview import overview
 
-    fleet, site = _opened(folder)
+    fleet, site = opened(folder)
     until = "" if campaign == "latest" else _campaign(fleet, campaign)
     found = overview(fleet, site, until, days)
     if as_json:
@@ -385,7 +380,7 @@ def limits(
     from meshmark.fleet.limits import with_limits
     from meshmark.store.files import write_file
 
-    fleet, site = _opened(folder)
+    fleet, site = opened(folder)
     plan = with_limits(fleet, site.cluster, look(fleet, site.cluster))
     write_file(out, plan.to_bytes())
     say(f"meshmark: {out}: limits for {len(plan.limits)} kinds of hardware")
@@ -420,7 +415,7 @@ def manifests(
     from meshmark.measure.spec import load_spec
     from meshmark.store.files import write_file
 
-    (fleet, site), at = _opened(folder), Volume(image, claim, path)
+    (fleet, site), at = opened(folder), Volume(image, claim, path)
     if health is not None:
         plan = load_plan(health)
         kept = fleet.plans / f"{plan.id}.json"

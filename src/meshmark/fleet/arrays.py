@@ -9,5 +9,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[np.float64]
+    Ints = NDArray[np.int_]
 else:
-    Array = Any
+    Array = Ints = Any

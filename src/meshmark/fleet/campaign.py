@@ -1,4 +1,5 @@
-"""A campaign: every node of a set carries out one plan, however long that takes and whatever happens meanwhile.
+"""A campaign: every node of a set, or every pair of nodes, carries out one plan, however long that takes and whatever
+happens meanwhile.
 
 What was decided is in a journal before it is done, and what a node measured is in its own file. A campaign that was
 killed therefore continues where it was, and measures nothing twice.
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, Work, last_words
+from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, State, Work, last_words
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
@@ -30,6 +31,7 @@ Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
 _FULL: Final = 1 << 20  # bytes that are free on a disk that is full
 GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
+_STATES: Final[tuple[State, ...]] = ("idle", "busy", "out")  # from best to worst
 _POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
 SILENT_S: Final = 600.0  # an engine that does not answer, or refuses all that is left, for so long ends the campaign
 BACK_S: Final = 60.0  # after an engine was away, until its nodes are all back
@@ -38,7 +40,7 @@ DOUBT_S: Final = 30.0  # so long after its submission failed, a job may yet come
 
 @dataclass
 class NodeState:
-    """A node of a campaign.
+    """A node of a campaign, or a pair of nodes.
 
     Attributes:
         why: Why it waits, failed or is out; "" otherwise.
@@ -59,6 +61,7 @@ class Progress:
     """The state of a campaign, for views.
 
     Attributes:
+        nodes: By the names of nodes or of groups.
         trouble: Why the engine does not answer, or refuses jobs; "" otherwise.
     """
 
@@ -104,8 +107,19 @@ class Known(Protocol):
     def nodes(self) -> list[Node]: ...
 
 
-def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted, settings: Mapping[str, Any]) -> None:
+def begin(
+    fleet: Fleet,
+    name: str,
+    plan: NodePlan,
+    engine: Known,
+    wanted: Wanted,
+    settings: Mapping[str, Any],
+    groups: Callable[[list[str]], Mapping[str, Sequence[str]]] | None = None,
+) -> None:
     """Choose the nodes of a campaign and write its journal.
+
+    Args:
+        groups: Of nodes that measure together, by name; None: each node measures alone.
 
     Raises:
         UsageError: A node does not exist, or the plan takes longer than the engine allows.
@@ -125,6 +139,7 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted
         raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
     if isinstance(engine, Limited):
         plan = plan.within(engine.longest_s())
+    grouped = {"groups": groups(names)} if groups else {}
     folder = fleet.campaign(name)
     write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes())
     for sub in ("inbox", "logs"):
@@ -138,6 +153,7 @@ def begin(fleet: Fleet, name: str, plan: NodePlan, engine: Known, wanted: Wanted
             "limit_s": plan.limit_s,
             "engine": engine.name,
             "nodes": fold(names),
+            **grouped,
             **settings,
         }
     )
@@ -149,6 +165,8 @@ class Campaign:
 
     Attributes:
         begun: The first event of its journal.
+        nodes: The states of nodes, or of groups of nodes that measure together.
+        groups: The nodes of each of them.
         left: Nodes that had not measured when it was last driven, and why.
     """
 
@@ -156,6 +174,7 @@ class Campaign:
     name: str
     begun: Mapping[str, Any]
     nodes: dict[str, NodeState]
+    groups: dict[str, tuple[str, ...]]
     taken: frozenset[str] = frozenset()
     left: dict[str, str] = field(default_factory=dict)
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
@@ -180,10 +199,13 @@ class Campaign:
         events = Journal(fleet.campaign(name) / JOURNAL).read()
         if not events or events[0].get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
-        made = Campaign(fleet, name, events[0], {n: NodeState() for n in expand(events[0]["nodes"])}, frozenset(taken))
+        grouped: dict[str, list[str]] = events[0].get("groups") or {n: [n] for n in expand(events[0]["nodes"])}
+        groups = {n: tuple(of) for n, of in grouped.items()}
+        made = Campaign(fleet, name, events[0], {n: NodeState() for n in groups}, groups, frozenset(taken))
         for event in events[1:]:
             if event.get("event") == "submitting":
-                nodes = [n for n in expand(str(event["nodes"])) if n in made.nodes]
+                of = event["nodes"]
+                nodes = [n for n in (expand(of) if isinstance(of, str) else of) if n in made.nodes]
                 made._live[str(event["job"])] = nodes
                 made._unsure[str(event["job"])] = time.monotonic()
                 made._count += 1
@@ -263,7 +285,7 @@ class Campaign:
         """
         before = [(s.status, s.tries) for s in self.nodes.values()]
         # Nodes first: those of a job that starts between the two questions would seem to be busy while it waits.
-        known = {node.name: node for node in engine.nodes()}
+        known = self._states(engine)
         jobs = {
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
         }
@@ -299,8 +321,8 @@ class Campaign:
         Args:
             room_to_wait: For jobs of busy nodes; the rest of the room is kept for nodes that become idle.
         """
-        queued = {node for nodes in self._live.values() for node in nodes}
-        free = [n for n, s in self.nodes.items() if s.status == "waiting" and n not in queued]
+        free = self._free()
+        at_once = max(1, max_nodes // max(map(len, self.groups.values())))
         # A job that is refused because of one of its nodes is halved, after those that were not refused.
         idle: dict[int, list[str]] = {}
         for name in free:
@@ -308,11 +330,32 @@ class Campaign:
                 idle.setdefault(self.nodes[name].refused, []).append(name)
         found = []
         for refused, names in sorted(idle.items()):
-            size = max(1, max_nodes >> refused)
+            size = max(1, at_once >> refused)
             found += [names[at : at + size] for at in range(0, len(names), size)]
         # Busy nodes get jobs of their own, which wait in the queue of the engine.
         busy = [[n] for n in free if known[n].state == "busy"]
         return [*found, *busy[: max(0, room_to_wait)]][: max(0, room)]
+
+    def _states(self, engine: Engine) -> dict[str, Node]:
+        """The states of groups: the worst of their nodes'."""
+        known = {node.name: node for node in engine.nodes()}
+        found = {}
+        for name, of in self.groups.items():
+            nodes = [known.get(n, Node(n, "out", "the engine does not know it any more")) for n in of]
+            worst = max(nodes, key=lambda node: _STATES.index(node.state))
+            why = f"{worst.name}: {worst.why}" if worst.why and len(of) > 1 else worst.why
+            found[name] = Node(name, worst.state, why)
+        return found
+
+    def _free(self) -> list[str]:
+        """Those that wait and are in no job, each node at most once."""
+        used = {node for live in self._live.values() for name in live for node in self.groups[name]}
+        found = []
+        for name, state in self.nodes.items():
+            if state.status == "waiting" and used.isdisjoint(self.groups[name]):
+                found.append(name)
+                used.update(self.groups[name])
+        return found
 
     def _finished(self, inbox: Path) -> frozenset[str]:
         """Nodes whose files are there, or were taken in."""
@@ -339,17 +382,17 @@ class Campaign:
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
         running = {node: jobs[name] for name, nodes in self._live.items() for node in nodes if name in jobs}
         for name, state in self.nodes.items():
-            at = known.get(name)
+            at = known[name]
             if name in finished:
                 state.status, state.why = "done", ""
             elif name in running:
                 state.status = "waiting" if running[name].waits else "running"
                 state.why = f"job {running[name].id} waits: {running[name].why}" if running[name].waits else ""
-            elif at is None or at.state == "out":
-                state.status, state.why = "out", at.why if at else "the engine does not know it any more"
+            elif at.state == "out":
+                state.status, state.why = "out", at.why
             elif state.status in {"running", "out"}:
                 state.status = "waiting"
-            if state.status == "waiting" and at is not None and at.state == "busy" and name not in running:
+            if state.status == "waiting" and at.state == "busy" and name not in running:
                 state.why = at.why
 
     def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
@@ -357,7 +400,7 @@ class Campaign:
         nodes of such a job would not measure."""
         for name, job in jobs.items():
             nodes = self._live.get(name, [])
-            states = {known[n].state for n in nodes if n in known}
+            states = {known[n].state for n in nodes}
             if job.waits and ("out" in states or (len(nodes) > 1 and states != {"idle"})):
                 self._forget(name, "a node of it was busy or out")
 
@@ -379,14 +422,15 @@ class Campaign:
         journal = self._journal()
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
-        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes)})
+        alone = all(self.groups[n] == (n,) for n in nodes)
+        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes) if alone else list(nodes)})
         self._live[job] = list(nodes)
         for node in nodes:
             state = self.nodes[node]
             state.tries += 1
             state.job, state.status = job, "running"
         try:
-            id_ = engine.submit(job, nodes, work)
+            id_ = engine.submit(job, [node for n in nodes for node in self.groups[n]], work.of(nodes))
         except EngineError as why:
             self._refusal, self._unsure[job] = str(why), time.monotonic()
             for node in nodes:

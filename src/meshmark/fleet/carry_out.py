@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from meshmark.fleet.engines.engine import Engine, Work
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.ingest import Ingested, ingest, taken
 from meshmark.fleet.site import Site
+from meshmark.store.files import written
 
 
 def carry_out(
@@ -31,10 +33,39 @@ def carry_out(
     Raises:
         MeshmarkError: As `Campaign.drive` and `ingest`.
     """
+    limits = site.max_jobs, site.max_nodes
+    return measured(fleet, site, engine, name, lambda campaign: work_of(campaign, runner), limits, show, wait_s)
+
+
+def measured(
+    fleet: Fleet,
+    site: Site,
+    engine: Engine,
+    name: str,
+    work: Callable[[Campaign], Work],
+    limits: tuple[int, int],
+    show: Callable[[Progress], None],
+    wait_s: float,
+) -> tuple[Progress, Ingested]:
+    """As `carry_out`, for any work.
+
+    Args:
+        limits: Jobs at once, and nodes in a job.
+    """
     campaign = Campaign.load(fleet, name, taken(fleet, name, site.cluster, "node"))
-    work = work_of(campaign, runner)
-    progress = campaign.drive(engine, work, site.max_jobs, site.max_nodes, show, wait_s)
+    progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)
     return progress, ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+
+
+def shared_copy(fleet: Fleet, program: Path) -> Path:
+    """A copy of a native program in the folder of the fleet, which nodes can read."""
+    stat = program.stat()
+    copy = fleet.root / "bin" / f"{program.name}-{stat.st_size:x}-{int(stat.st_mtime):x}"
+    if not copy.exists():
+        with written(copy) as out, program.open("rb") as source:
+            shutil.copyfileobj(source, out)
+        copy.chmod(0o755)
+    return copy
 
 
 def work_of(campaign: Campaign, runner: Path) -> Work:

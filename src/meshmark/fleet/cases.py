@@ -1,6 +1,7 @@
 """Nodes that were named, and what is remembered of them from day to day.
 
-    judgements/CLUSTER.state.json    the discoveries so far and the open cases
+    judgements/CLUSTER.state.json            the discoveries so far and the open cases
+    judgements/CLUSTER.network.state.json    the same of messages between nodes
 
 A node that is named is an open case until it has recovered, or until a person closes the case; it is not suspected
 meanwhile. A node that computed a wrong result does not recover by itself.
@@ -19,6 +20,7 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.folder import Fleet
 from meshmark.store.files import held, read_json, write_file
 
+NETWORK: Final = ".network"
 RECOVERED_AFTER: Final = 3  # campaigns in a row
 
 
@@ -95,17 +97,20 @@ class State:
     judged: list[str] = field(default_factory=list)
 
     @staticmethod
-    def path(fleet: Fleet, cluster: str) -> Path:
-        return fleet.root / "judgements" / f"{cluster}.state.json"
+    def path(fleet: Fleet, cluster: str, of: str = "") -> Path:
+        """Args:
+        of: What was measured: `NETWORK`, or "" for nodes alone.
+        """
+        return fleet.root / "judgements" / f"{cluster}{of}.state.json"
 
     @staticmethod
-    def load(fleet: Fleet, cluster: str) -> State:
+    def load(fleet: Fleet, cluster: str, of: str = "") -> State:
         """The state, which is empty at first.
 
         Raises:
             MeshmarkError: The file is damaged: deciding without it would forget what was decided.
         """
-        path = State.path(fleet, cluster)
+        path = State.path(fleet, cluster, of)
         if not path.exists():
             return State()
         raw = read_json(path)
@@ -117,8 +122,8 @@ class State:
         except (KeyError, TypeError, ValueError, AttributeError) as why:
             raise MeshmarkError(f"{path}: not the state of a fleet") from why
 
-    def save(self, fleet: Fleet, cluster: str) -> None:
-        write_file(State.path(fleet, cluster), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
+    def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
+        write_file(State.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
 
     def close(self, node: str, campaign: str) -> None:
         """Close a case, so that the node is judged like any other."""
@@ -133,13 +138,17 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
         MeshmarkError: Another process judges the fleet.
     """
     with held(State.path(fleet, cluster).parent):
-        state = State.load(fleet, cluster)
-        if unknown := [n for n in nodes if n not in state.open]:
-            allowed = ", ".join(sorted(state.open)) or "none, since no case is open"
+        states = {of: State.load(fleet, cluster, of) for of in ("", NETWORK)}
+        known = {node for state in states.values() for node in state.open}
+        if unknown := [n for n in nodes if n not in known]:
+            allowed = ", ".join(sorted(known)) or "none, since no case is open"
             raise UsageError(f"nodes: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
-        for node in nodes:
-            state.close(node, state.judged[-1] if state.judged else "")
-        state.save(fleet, cluster)
+        for of, state in states.items():
+            mine = [node for node in nodes if node in state.open]
+            for node in mine:
+                state.close(node, state.judged[-1] if state.judged else "")
+            if mine:
+                state.save(fleet, cluster, of)
 
 
 def follow(state: State, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:

@@ -25,12 +25,13 @@ from meshmark.fleet.trends import worse_since
 from meshmark.fleet.values import Point, node_rows
 from meshmark.store.files import held, write_file
 
+_OTHERS: Final = ("confirm", "pairs")  # kinds of campaigns that are not judged here
 WINDOW: Final = 7  # campaigns that suspects are chosen by
 _VALUES: Final = 28  # of a node at most, that a baseline is made of and that confirm a suspect
 _CONFIRM_S: Final = 900.0  # time of a node for its confirmation, if more than the fewest values take so long
 _SINCE: Final = 90  # campaigns in which the beginning of a fault is looked for
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
-_SMALLEST: Final = 0.01  # relative difference that is worth a name
+SMALLEST: Final = 0.01  # relative difference that is worth a name
 _CLEAREST: Final = 5  # metrics
 _Z: Final = 1.959963984540054
 
@@ -103,7 +104,7 @@ def _open_wrong(state: State, node: str) -> bool:
 
 def campaigns_of(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> list[str]:
     """The campaigns of a kind that have results, oldest first. The arguments are those of `look`."""
-    done = [n for n in fleet.campaigns() if not n.startswith("confirm") and fleet.files_of("nodes", n, cluster)]
+    done = [n for n in fleet.campaigns() if not n.startswith(_OTHERS) and fleet.files_of("nodes", n, cluster)]
     if until:
         done = [name for name in done if name.partition("-")[2] <= until.partition("-")[2]]
     kind = kind or (done[-1].partition("-")[0] if done else "")
@@ -209,7 +210,7 @@ def _named(
     fleet: Fleet, cluster: str, seen: Look, positive: Sequence[_Test], wrong: Mapping[str, list[str]]
 ) -> list[Named]:
     """The nodes that compute wrongly, and those that are worse by an amount that matters."""
-    big = {t.node: [m for m in t.metrics if m.by >= _SMALLEST] for t in positive}
+    big = {t.node: [m for m in t.metrics if m.by >= SMALLEST] for t in positive}
     p = {t.node: t.p for t in positive if big[t.node]}
     class_of = {seen.panel.nodes[m]: one.of for one in seen.classes for m in one.of.members}
     facts = dict(zip(seen.panel.nodes, seen.panel.facts, strict=True))
@@ -283,13 +284,13 @@ def _tests(seen: Look, one: Suspects, confirmation: Confirmation | None) -> list
     rows = [members.index(n) for n in controls]
     found = fresh_evidence(baseline, _of(fresh, suspects, points), _of(fresh, controls, points), rows)
     return [
-        _Test(name, float(found.node[i]), _clear(points, found.shift[i], baseline, found.metrics[i]))
+        _Test(name, float(found.node[i]), clear_metrics(points, found.shift[i], baseline, found.metrics[i]))
         for i, name in enumerate(suspects)
     ]
 
 
-def _clear(points: Sequence[Point], shift: Array, baseline: Baseline, p: Array) -> list[Worse]:
-    """The metrics that are worse, the clearest first; of a node of which none is significant alone, the clearest."""
+def clear_metrics(points: Sequence[Point], shift: Array, baseline: Baseline, p: Array) -> list[Worse]:
+    """The metrics in which a node is worse, the clearest first; if none is significant alone, the clearest."""
     import numpy as np
 
     found = [_worse(points[k], float(shift[k]), float(baseline.scale[k]), float(p[k])) for k in np.argsort(p)]

@@ -19,7 +19,7 @@ from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
 from meshmark.values.units import duration
 
-Kind = Literal["survey", "check"]
+Kind = Literal["survey", "check", "pairs"]
 FORMAT: Final = "meshmark node plan"
 _SLACK: Final = 3.0  # a step may take so many times its budget: preparation and the last sample count, too
 _START_S: Final = 5.0

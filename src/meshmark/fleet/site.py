@@ -5,6 +5,7 @@ engine = "slurm"                  # by default the first that is found, see `ENG
 nodes = "n[1-512]"                # by default all that the engine knows
 max_jobs = 20                     # of ours that wait or run at once
 max_nodes = 64                    # in one job
+topology = "topology.conf"        # the switches, see `fleet.topology`; by default what Slurm knows
 
 [slurm]
 queue = "batch"                   # a partition
@@ -16,6 +17,11 @@ options = ["-F", "/shared/ssh_config"]
 [psij]
 executor = "slurm"                # as PSI/J names it
 pin = "slurm.nodelist={node}"     # the attribute of a job by which it gets a node; known for slurm and lsf
+
+[pairs]
+mpi = "openmpi"                   # by default the first library that is found
+srun = "pmix"                     # start ranks by srun, with this of its kinds of MPI, instead of mpirun
+options = ["--mca", "btl", "self,tcp"]
 
 [racks]
 r1 = "n[1-64]"
@@ -30,6 +36,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from meshmark.describe import KINDS
 from meshmark.errors import UsageError, near, quoted
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.engines.flux import Flux
@@ -70,6 +77,21 @@ class SshSite(Input):
     options: Words = ()
 
 
+@dataclass(frozen=True, slots=True)
+class PairSite(Input):
+    """How messages between nodes are measured.
+
+    Attributes:
+        mpi: The library; "": the first that is found.
+        srun: The kind of MPI of srun, by which Slurm starts the ranks; "": the launcher of the library does.
+        options: Of the launcher.
+    """
+
+    mpi: Annotated[str, OneOf(("", *KINDS))] = ""
+    srun: Annotated[str, Field(pattern=r"^[A-Za-z0-9_]*$", description="a name that srun --mpi=list lists")] = ""
+    options: Words = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(Input):
     """A site."""
@@ -79,6 +101,8 @@ class Site(Input):
     nodes: str = ""
     max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 64
+    topology: str = ""
+    pairs: PairSite = field(default_factory=PairSite)
     slurm: BatchSite = field(default_factory=BatchSite)
     pbs: BatchSite = field(default_factory=BatchSite)
     lsf: BatchSite = field(default_factory=BatchSite)

@@ -10,8 +10,8 @@ import contextlib
 import json
 import shlex
 import subprocess
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
@@ -59,6 +59,9 @@ class Work:
     Attributes:
         limit_s: Time after which the engine may end it.
         logs: Folder of its output.
+        together: Makes a script of the shell, which a job of groups of nodes runs on its first node; None: each node
+            works alone.
+        script: That of this job; "": none.
     """
 
     runner: Path
@@ -67,6 +70,12 @@ class Work:
     logs: Path
     limit_s: float
     options: tuple[str, ...] = ()
+    together: Callable[[Sequence[str]], str] | None = None
+    script: str = ""
+
+    def of(self, groups: Sequence[str]) -> Work:
+        """The work of a job for these groups."""
+        return replace(self, script=self.together(groups)) if self.together else self
 
     def command(self, node: str) -> str:
         """For a shell.

@@ -41,10 +41,10 @@ class Flux(Batch):
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         argv = [
             "flux",
-            "submit",
+            "batch" if work.script else "submit",
             f"--job-name={name}",
             f"--nodes={len(nodes)}",
-            f"--ntasks={len(nodes)}",
+            *([] if work.script else [f"--ntasks={len(nodes)}"]),
             "--exclusive",
             f"--requires=host:{fold(nodes)}",
             f"--time-limit={math.ceil(work.limit_s) + 60}s",
@@ -52,11 +52,10 @@ class Flux(Batch):
             *([f"--queue={self.queue}"] if self.queue else []),
             *([f"--bank={self.account}"] if self.account else []),
             *self.options,
-            "/bin/sh",
-            "-c",
-            f"exec {work.command(_HERE)}",
         ]
-        return answer(argv, tries=1).strip()
+        if work.script:
+            return answer(argv, work.script, tries=1).strip()
+        return answer([*argv, "/bin/sh", "-c", f"exec {work.command(_HERE)}"], tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:

@@ -27,7 +27,7 @@ class Local:
         return [Node(name, "idle") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        script = "\n".join(work.command(node) for node in nodes)
+        script = work.script or "\n".join(work.command(node) for node in nodes)
         return self._processes.start(name, ["/bin/sh", "-c", script], work.logs / f"{name}.log")
 
     def jobs(self, names: Collection[str]) -> list[Job]:

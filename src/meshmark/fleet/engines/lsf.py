@@ -48,7 +48,8 @@ class Lsf(Batch):
             *self.options,
         ]
         task = shlex.quote(f"exec {work.command(own_name(nodes))}")
-        text = answer(argv, f"#!/bin/sh\nexec blaunch -z {shlex.quote(' '.join(nodes))} /bin/sh -c {task}\n", tries=1)
+        script = f"#!/bin/sh\nexec blaunch -z {shlex.quote(' '.join(nodes))} /bin/sh -c {task}\n"
+        text = answer(argv, work.script or script, tries=1)
         return text.partition("<")[2].partition(">")[0] or text.strip()  # "Job <123> is submitted to queue <normal>."
 
     def jobs(self, names: Collection[str]) -> list[Job]:

@@ -49,7 +49,8 @@ class Pbs(Batch):
             *self.options,
         ]
         task = shlex.quote(f"exec {work.command(own_name(nodes))}")
-        return answer(argv, f"#!/bin/sh\nexec pbsdsh -- /bin/sh -c {task}\n", tries=1).strip()
+        script = work.script or f"#!/bin/sh\nexec pbsdsh -- /bin/sh -c {task}\n"
+        return answer(argv, script, tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:

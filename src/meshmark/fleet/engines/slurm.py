@@ -71,7 +71,7 @@ class Slurm(Batch):
             *self.options,
         ]
         # Not repeated if it fails: the job may exist, which the campaign finds out by its name.
-        return answer(argv, _script(work), tries=1).strip().partition(";")[0]
+        return answer(argv, work.script or _script(work), tries=1).strip().partition(";")[0]
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:

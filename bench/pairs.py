@@ -1,0 +1,66 @@
+"""How well slow nodes and switches of a network are found by messages between random pairs.
+
+    bench/pairs.py [FLEETS]    simulated fleets of each kind
+
+Nodes differ by 1 %, times of a pair by 2 %, and one in 20 pairs is disturbed by about 20 %; every node has eight
+partners.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from meshmark.fleet.judgements import SMALLEST
+from meshmark.fleet.judging import Discoveries
+from meshmark.fleet.topology import Tree
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from support.made_network import MadeNetwork, leaves  # type: ignore[import-not-found]
+
+
+def campaign(
+    nodes: int, tree: Tree, seed: int, slow: Mapping[str, float], uplinks: Mapping[str, float]
+) -> tuple[set[str], set[str]]:
+    """Suspects and names."""
+    network = MadeNetwork(nodes, tree, seed, slow, uplinks)
+    seen = network.look()
+    suspects = seen.suspects()
+    found = network.confirmed(seen) if suspects else []
+    decisions = Discoveries().decide([t.p for t in found], nodes + len(tree.switches))
+    named = {
+        t.name for t, yes in zip(found, decisions, strict=True) if yes and any(m.by >= SMALLEST for m in t.metrics)
+    }
+    return set(suspects), named
+
+
+def main() -> None:
+    fleets = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    for nodes, each in ((16, 16), (64, 8), (512, 32)):
+        tree = leaves(nodes // each, each) if each < nodes else Tree()
+        cases: dict[str, tuple[dict[str, float], dict[str, float]]] = {"healthy": ({}, {})}
+        cases |= {f"node {by:.0%} slow": ({"n3": by}, {}) for by in (0.05, 0.10, 0.20)}
+        if tree.switches:
+            cases |= {f"uplink {by:.0%} slow": ({}, {"s1": by}) for by in (0.05, 0.10)}
+        for what, (slow, uplinks) in cases.items():
+            begun, found, false, suspected, named = time.time(), 0, 0, 0, 0
+            true = {*slow, *(f"switch:{s}" for s in uplinks)}
+            for seed in range(fleets):
+                suspects, names = campaign(nodes, tree, seed, slow, uplinks)
+                suspected += true <= suspects
+                found += true <= names
+                false += bool(names - true)
+                named += len(names - true)
+            print(
+                f"{nodes} nodes, {len(tree.switches)} switches, {what}: "
+                + (f"suspected {suspected / fleets:.3f}, found {found / fleets:.3f}, " if true else "")
+                + f"fleets with false names {false / fleets:.3f} ({named} names), "
+                f"{(time.time() - begun) / fleets:.2f} s each",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""`meshmark fleet pairs`: messages between nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshmark.cli.console import interruptible, print_rows, say
+from meshmark.cli.fleet import (
+    EngineOption,
+    FolderArgument,
+    IdleOption,
+    NodesOption,
+    RandomOption,
+    ResumeOption,
+    SeedOption,
+    WaitOption,
+    fleet_app,
+    opened,
+    print_named,
+    say_ingested,
+)
+from meshmark.cli.fleet_progress import fleet_progress
+from meshmark.cli.options import JsonOption, time_option
+from meshmark.errors import AbsentError
+
+if TYPE_CHECKING:
+    from meshmark.fleet.engines.engine import Engine
+    from meshmark.fleet.folder import Fleet
+    from meshmark.fleet.network import NetworkLook
+    from meshmark.fleet.site import Site
+    from meshmark.fleet.topology import Tree
+
+
+def register() -> None:
+    """Add the commands to `meshmark fleet`."""
+    fleet_app.command("pairs")(pairs)
+
+
+def pairs(
+    folder: FolderArgument,
+    rounds: Annotated[int, typer.Option("--rounds", help="partners of each node", min=1, max=64)] = 8,
+    sizes: Annotated[str, typer.Option("--bytes", help="sizes of messages, such as 8,4MiB")] = "8,4MiB",
+    budget_s: Annotated[float, time_option("--budget", "time for each pair", default="2s")] = 2.0,
+    nodes: NodesOption = "",
+    random: RandomOption = 0,
+    seed: SeedOption = 0,
+    idle: IdleOption = False,
+    confirm: Annotated[
+        bool, typer.Option("--confirm/--suspects", help="measure suspects again and name nodes, or only list suspects")
+    ] = True,
+    wait_s: WaitOption = float("inf"),
+    engine: EngineOption = "",
+    resume: ResumeOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure messages between nodes, and name nodes and switches that are slow with any partner.
+
+    In each round, every node exchanges messages with one other, chosen at random: never all pairs measure.
+    Suspects measure again with other partners before they are named.
+
+    example: meshmark fleet pairs /shared/fleet --nodes n[1-16]
+    """
+    from meshmark.fleet.campaign import Campaign, Wanted
+    from meshmark.fleet.network import look_at_network
+    from meshmark.fleet.pairs import KIND, Messages, begin_pairs, measure_pairs, tree_of
+    from meshmark.fleet.rounds import draw_rounds
+    from meshmark.fleet.site import engine_of
+    from meshmark.fleet.topology import Places
+
+    fleet, site = opened(folder)
+    if resume:
+        name = _newest(fleet)
+        begun = Campaign.load(fleet, name).begun
+        used = engine_of(site, engine or str(begun["engine"]), str(begun["nodes"]))
+        tree = tree_of(fleet, site, used)
+    else:
+        used = engine_of(site, engine, nodes)
+        tree = tree_of(fleet, site, used)
+        wanted = Wanted(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
+        plan = Messages(sizes=sizes, budget_s=budget_s).plan()
+
+        def draw(names: list[str]) -> Any:
+            if missing := tree.missing(names):
+                say(f"warning: the switches have no {missing[0]}, and {len(missing) - 1} more nodes of the fleet")
+            return draw_rounds(Places.of(tree, names), rounds, seed)
+
+        name = begin_pairs(fleet, site, used, wanted, plan, draw, KIND)
+    with interruptible(f"jobs go on; meshmark fleet pairs {folder} --resume"):
+        with fleet_progress("pairs") as show:
+            _, found = measure_pairs(fleet, site, used, name, show, wait_s)
+        say_ingested(found, "pairs")
+        for pair, why in Campaign.load(fleet, name).left.items():
+            say(f"warning: {pair} was not measured: {why}")
+        seen = look_at_network(fleet, site.cluster, name, tree)
+        _report(fleet, site, used, tree, seen, confirm=confirm, as_json=as_json)
+
+
+def _newest(fleet: Fleet) -> str:
+    from meshmark.fleet.pairs import KIND
+
+    names = [name for name in fleet.campaigns() if name.startswith(f"{KIND}-")]
+    if not names:
+        raise AbsentError(f"{fleet.root}: has no campaign of pairs", f"meshmark fleet pairs {fleet.root}")
+    return names[-1]
+
+
+def _report(
+    fleet: Fleet, site: Site, used: Engine, tree: Tree, seen: NetworkLook, *, confirm: bool, as_json: bool
+) -> None:
+    from meshmark.fleet.network import SWITCH, decide_network, summary
+    from meshmark.fleet.network_confirm import confirm_network
+
+    named = []
+    suspects = seen.suspects()
+    if confirm and seen.screening:
+        with fleet_progress("confirmation") as show:
+            tests = confirm_network(fleet, site, used, seen, show) if suspects else []
+        named = decide_network(fleet, site.cluster, seen, tests)
+    if as_json:
+        print(json.dumps(summary(seen, named)))
+        return
+    print_rows(_levels(seen), as_json=False)
+    if seen.screening is None:
+        say(f"meshmark: {len(seen.seen.nodes)} nodes are too few to compare")
+    elif not confirm:
+        print_rows([{"suspect": name.removeprefix(SWITCH)} for name in suspects], as_json=False)
+    else:
+        for node in named:
+            print_named(node)
+        say(f"meshmark: {len(named)} of {len(seen.seen.nodes)} nodes and {len(tree.switches)} switches are slow")
+
+
+def _levels(seen: NetworkLook) -> list[dict[str, Any]]:
+    from meshmark.fleet.network import levels
+
+    rows = []
+    for row in levels(seen):
+        texts = {f"{size} B": f"{time * 1e6:.4g} µs" for size, time in row["times"].items()}
+        rows.append({"level": row["level"], "pairs": row["pairs"], **texts})
+    return rows

@@ -1,0 +1,53 @@
+"""Measures suspected nodes and switches again, with other partners, in a campaign of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from meshmark.fleet.campaign import Campaign, Progress, Wanted
+from meshmark.fleet.engines.engine import Engine
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.network import NetworkLook, Test, draw_fresh, read_exchange, roles, tests
+from meshmark.fleet.nodesets import fold
+from meshmark.fleet.pairs import CONFIRMING, begin_pairs, measure_pairs
+from meshmark.fleet.plan import load_plan
+from meshmark.fleet.site import Site
+
+
+def confirm_network(
+    fleet: Fleet,
+    site: Site,
+    engine: Engine,
+    seen: NetworkLook,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> list[Test]:
+    """What fresh values of the suspects say; a confirmation of this campaign that was begun before is resumed.
+
+    Raises:
+        MeshmarkError: The engine does not answer, or no pair has measured.
+    """
+    who = roles(seen)
+    name = _begun(fleet, seen.seen.campaign)
+    if not name:
+        plan = load_plan(fleet.plans / f"{Campaign.load(fleet, seen.seen.campaign).begun['plan']}.json")
+        nodes = [seen.seen.nodes[i] for i in (*who.judged, *who.healthy)]
+        name = begin_pairs(
+            fleet,
+            site,
+            engine,
+            Wanted(nodes=fold(nodes)),
+            plan,
+            lambda names: draw_fresh(seen, who, names, seed=1),
+            CONFIRMING,
+            confirms=seen.seen.campaign,
+        )
+    measure_pairs(fleet, site, engine, name, show)
+    return tests(seen, who, read_exchange(fleet, name, site.cluster))
+
+
+def _begun(fleet: Fleet, campaign: str) -> str:
+    """The confirmation of a campaign; "" if there is none."""
+    for name in reversed(fleet.campaigns()):
+        if name.startswith(CONFIRMING) and Campaign.load(fleet, name).begun.get("confirms") == campaign:
+            return name
+    return ""

@@ -1,0 +1,171 @@
+"""The tree of switches of a network, as distances between nodes.
+
+Source:
+    topology.conf(5) and `scontrol show topology` of Slurm (topology/tree and topology/block).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import UsageError, quoted
+from meshmark.fleet.arrays import Ints
+from meshmark.fleet.nodesets import expand, fold
+from meshmark.store.files import read_text
+
+_LINE: Final = "lines such as SwitchName=s1 Nodes=n[1-16], or SwitchName=top Switches=s[1-4]"
+_KEY: Final = re.compile(r"(\w+)=(\S*)")
+_NAMES: Final = ("switchname", "blockname")
+_ALONE: Final = ("blocksizes",)  # keys of lines that name no switch
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A switch, or a block of nodes.
+
+    Attributes:
+        height: 1 if only nodes are below it, otherwise one more than the highest switch below.
+        nodes: All nodes below it.
+    """
+
+    name: str
+    height: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """Switches, the lowest first; () if none are known, and all nodes are as far from one another."""
+
+    switches: Sequence[Switch] = ()
+
+    @property
+    def height(self) -> int:
+        return max((s.height for s in self.switches), default=0)
+
+    def missing(self, nodes: Sequence[str]) -> list[str]:
+        """Nodes that are below no switch, though switches are known."""
+        known = {node for switch in self.switches for node in switch.nodes}
+        return [node for node in nodes if known and node not in known]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where nodes are in a tree.
+
+    Attributes:
+        nodes: Names.
+        above: What each node is below, up to each height from 0 to that of the tree and one more: a number of a
+            switch, or of the node itself, or at last of the whole; shape (nodes, heights), integer.
+    """
+
+    nodes: Sequence[str]
+    above: Ints
+    switches: Mapping[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(tree: Tree, nodes: Sequence[str]) -> Places:
+        import numpy as np
+
+        n, index = len(nodes), {name: i for i, name in enumerate(nodes)}
+        above = np.tile(np.arange(n)[:, None], (1, tree.height + 2))
+        above[:, -1] = -1
+        for number, switch in enumerate(tree.switches, n):
+            rows = [index[name] for name in switch.nodes if name in index]
+            above[rows, switch.height : -1] = number
+        return Places(nodes, above, {switch.name: n + i for i, switch in enumerate(tree.switches)})
+
+    def levels(self, a: Ints | int, b: Ints | int) -> Ints:
+        """Distances of nodes given by their indices: the height of the lowest switch above both, at least 1; one more
+        than that of the tree if there is none."""
+        import numpy as np
+
+        return np.asarray((self.above[a] != self.above[b]).sum(axis=-1))
+
+    def below(self, name: str) -> Ints:
+        """Indices of the nodes below a switch."""
+        import numpy as np
+
+        return np.flatnonzero((self.above == self.switches[name]).any(axis=1))
+
+
+def load_tree(path: Path) -> Tree:
+    """The tree that a file describes.
+
+    Raises:
+        UsageError: It is not such a file; the message names the line, what was found and what is allowed.
+        MeshmarkError: It cannot be read.
+    """
+    return read_tree(read_text(path), path.name)
+
+
+def read_tree(text: str, where: str) -> Tree:
+    """The tree of the lines of a topology.conf, or of what `scontrol show topology` prints.
+
+    Args:
+        where: Name in errors.
+
+    Raises:
+        UsageError: As `load_tree`.
+    """
+    nodes: dict[str, list[str]] = {}
+    children: dict[str, list[str]] = {}
+    text = re.sub(r"\\\n", " ", text)
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.partition("#")[0].strip()
+        if not line:
+            continue
+        keys = {key.lower(): value for key, value in _KEY.findall(line)}
+        if any(key in keys for key in _ALONE):
+            continue
+        at = f"{where}: line {number}"
+        name = next((keys[key] for key in _NAMES if keys.get(key)), "")
+        if not name:
+            raise UsageError(f"{at}: found '{quoted(line[:80])}'; allowed: {_LINE}")
+        if name in nodes:
+            raise UsageError(f"{at}: found a second {quoted(name)}; allowed: one line for each switch")
+        if not keys.get("nodes") and not keys.get("switches"):
+            raise UsageError(f"{at}: found {quoted(name)} without Nodes and Switches; allowed: {_LINE}")
+        nodes[name] = expand(keys.get("nodes", ""), f"{at}: Nodes")
+        children[name] = expand(keys.get("switches", ""), f"{at}: Switches")
+    return _tree(nodes, children, where)
+
+
+def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[str]], where: str) -> Tree:
+    parents: dict[str, str] = {}
+    for name, below in children.items():
+        for child in below:
+            if child not in nodes:
+                known = fold(nodes)[:200]
+                raise UsageError(f"{where}: {name}: found Switches={quoted(child)}; allowed: its switches, {known}")
+            if child in parents:
+                raise UsageError(f"{where}: found {child} below {parents[child]} and below {name}; allowed: a tree")
+            parents[child] = name
+    done: dict[str, Switch] = {}
+    waiting = dict(nodes)
+    while waiting:
+        ready = [name for name in waiting if all(child in done for child in children[name])]
+        if not ready:
+            raise UsageError(f"{where}: found a loop of switches, {', '.join(sorted(waiting)[:8])}; allowed: a tree")
+        for name in ready:
+            lower = [done[child] for child in children[name]]
+            own = dict.fromkeys(node for switch in lower for node in switch.nodes)
+            own.update(dict.fromkeys(waiting.pop(name)))  # scontrol repeats the nodes of the switches below
+            done[name] = Switch(name, 1 + max((s.height for s in lower), default=0), tuple(own))
+    _check_disjoint(done, parents, where)
+    return Tree(sorted(done.values(), key=lambda switch: switch.height))
+
+
+def _check_disjoint(switches: Mapping[str, Switch], parents: Mapping[str, str], where: str) -> None:
+    """Raises UsageError if a node is below two switches of which none is below the other."""
+    lowest: dict[str, str] = {}
+    for switch in sorted(switches.values(), key=lambda switch: switch.height):
+        for node in switch.nodes:
+            if node in lowest and parents.get(lowest[node]) != switch.name:
+                other = lowest[node]
+                raise UsageError(f"{where}: found {node} below {other} and below {switch.name}; allowed: a tree")
+            lowest[node] = switch.name

@@ -1,0 +1,79 @@
+"""Networks made up for tests: nodes below leaf switches, and what messages between them take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from meshmark.fleet.links import Meetings
+from meshmark.fleet.network import Exchange, NetworkLook, Test, draw_fresh, judge_exchange, roles, tests
+from meshmark.fleet.rounds import Pair, draw_rounds
+from meshmark.fleet.topology import Places, Tree, read_tree
+from meshmark.fleet.values import Point
+
+POINTS = [
+    Point(f'["pingpong", "message_latency", {{"message_bytes": {size}}}]', "pingpong", "message_latency", "s", "lower")
+    for size in (8, 4 << 20)
+]
+_AT = (0.0, 1.0, 1.4, 1.7)  # logarithms of times in µs of the smallest message, by level
+
+
+def leaves(count: int, each: int) -> Tree:
+    """So many leaf switches with nodes n1, n2 …, below one switch."""
+    lines = [f"SwitchName=s{i} Nodes=n[{i * each + 1}-{(i + 1) * each}]" for i in range(count)]
+    return read_tree("\n".join([*lines, f"SwitchName=top Switches=s[0-{count - 1}]"]), "made-up")
+
+
+@dataclass
+class MadeNetwork:
+    """Nodes n1 to nN whose logarithms of times differ by `BETWEEN`, with noise, and disturbances of a few pairs.
+
+    Attributes:
+        slow: What a message of a node takes more, in logarithms, by name.
+        uplinks: What a message across the boundary of a switch takes more.
+    """
+
+    count: int
+    tree: Tree
+    seed: int
+    slow: Mapping[str, float] = field(default_factory=dict)
+    uplinks: Mapping[str, float] = field(default_factory=dict)
+    between: float = 0.01
+    noise: float = 0.02
+    disturbed: float = 0.05
+
+    def __post_init__(self) -> None:
+        self.nodes = [f"n{i + 1}" for i in range(self.count)]
+        self.dice = np.random.default_rng(self.seed)
+        own = self.dice.normal(0, self.between, (self.count, len(POINTS)))
+        self.own = {name: own[i] + self.slow.get(name, 0.0) for i, name in enumerate(self.nodes)}
+
+    def measure(self, campaign: str, names: Sequence[str], rounds: Sequence[Sequence[Pair]]) -> Exchange:
+        places = Places.of(self.tree, names)
+        below = {s: {names[i] for i in places.below(s)} for s in self.uplinks}
+        met = []
+        for r, pairs in enumerate(rounds):
+            for a, b in pairs:
+                level = int(places.levels(np.array(a), np.array(b)))
+                time = self.own[names[a]] + self.own[names[b]] + [math.log(1e-6) + _AT[level], math.log(4e-4)]
+                time = time + sum(
+                    by for s, by in self.uplinks.items() if (names[a] in below[s]) != (names[b] in below[s])
+                )
+                time = time + self.dice.normal(0, self.noise, len(POINTS))
+                if self.dice.random() < self.disturbed:
+                    time = time + abs(self.dice.normal(0, 0.2, len(POINTS)))
+                met.append((r, a, b, time.tolist()))
+        return Exchange(campaign, list(names), POINTS, Meetings.of(len(names), len(rounds), len(POINTS), met), len(met))
+
+    def look(self, rounds: int = 8) -> NetworkLook:
+        drawn = draw_rounds(Places.of(self.tree, self.nodes), rounds, self.seed)
+        return judge_exchange(self.measure("pairs", self.nodes, drawn), self.tree, set())
+
+    def confirmed(self, seen: NetworkLook) -> list[Test]:
+        """Suspects after fresh measurements."""
+        who = roles(seen)
+        names = sorted(seen.seen.nodes[i] for i in (*who.judged, *who.healthy))
+        return tests(seen, who, self.measure("confirmpairs", names, draw_fresh(seen, who, names, self.seed + 1)))

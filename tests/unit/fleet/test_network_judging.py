@@ -1,0 +1,62 @@
+"""A slow node, and a slow uplink of a switch, are told from noise and from each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.judging import Discoveries
+from meshmark.fleet.network import decide_network, levels, shifts
+from meshmark.fleet.topology import Tree
+from support.made_network import MadeNetwork, leaves
+
+
+def test_a_slow_node_is_named_and_its_partners_are_not(tmp_path: Path) -> None:
+    network = MadeNetwork(64, leaves(8, 8), 2, slow={"n20": 0.2})
+    seen = network.look()
+    assert seen.suspects()[0] == "n20"
+    found = network.confirmed(seen)
+    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, found)
+    assert (named.node, named.kind) == ("n20", "network")
+    assert all(m.low < np.expm1(0.2) < m.high for m in named.metrics)
+    with pytest.raises(MeshmarkError, match="was judged before"):
+        decide_network(Fleet(tmp_path), "hawk", seen, found)
+
+
+def test_a_slow_uplink_is_the_switch_and_not_its_nodes(tmp_path: Path) -> None:
+    network = MadeNetwork(64, leaves(8, 8), 3, uplinks={"s2": 0.15})
+    seen = network.look()
+    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    assert (named.node, named.kind) == ("switch:s2", "switch")
+    assert named.metrics[0].low < np.expm1(0.15) < named.metrics[0].high
+
+
+def test_a_slow_node_below_a_slow_switch_is_named_too(tmp_path: Path) -> None:
+    network = MadeNetwork(64, leaves(8, 8), 4, slow={"n20": 0.3}, uplinks={"s2": 0.2})
+    seen = network.look()
+    named = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    assert {n.node for n in named} == {"n20", "switch:s2"}
+
+
+def test_a_healthy_network_has_no_names() -> None:
+    for seed in range(3):
+        network = MadeNetwork(24, Tree(), seed)
+        seen = network.look()
+        found = network.confirmed(seen)
+        assert not any(Discoveries().decide([t.p for t in found], 24))
+
+
+def test_few_nodes_are_measured_but_not_judged() -> None:
+    seen = MadeNetwork(6, Tree(), 1).look()
+    assert seen.screening is None and not seen.suspects()
+    assert set(shifts(seen)) == set(seen.seen.nodes)
+
+
+def test_times_by_distance() -> None:
+    near, far = levels(MadeNetwork(64, leaves(8, 8), 1).look())
+    assert near["level"] == 1 and far["level"] == 2
+    assert near["times"][8] == pytest.approx(2.72e-6, rel=0.1) and far["times"][8] == pytest.approx(4.06e-6, rel=0.1)

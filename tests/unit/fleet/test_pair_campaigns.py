@@ -1,0 +1,117 @@
+"""Campaigns of pairs, with a launcher that only prints what two ranks would."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from meshmark.cli.app import app
+from meshmark.fleet.engines.engine import Work
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.pairs import Messages, script_maker
+from meshmark.fleet.site import PairSite, Site, SshSite
+from meshmark.measure.launch import Launcher
+from support.made_fleet import lines_of, write_result
+from support.made_run import record
+
+TOML = 'engine = "local"\nnodes = "n[1-9]"\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fleet whose ranks exchange nothing."""
+    lines = [json.dumps({"type": "header", "schema": 1, "instrument": "pingpong", "machine": "m"})]
+    for size, value in ((8, 2e-6), (4 << 20, 1e-3)):
+        one = record("pingpong", "message_latency", value, (), message_bytes=size, protocol="send")
+        lines.append(json.dumps({"type": "result", "schema": 1, **one.to_json(), "machine": "m"}))
+    lines.append(json.dumps({"type": "end", "status": "ok"}))
+    program = tmp_path / "mpirun"
+    program.write_text(
+        f"#!/bin/sh\ntest -e {tmp_path}/broken && echo no network >&2 && exit 3\nprintf '%s\\n' {shlex.join(lines)}\n"
+    )
+    program.chmod(0o755)
+    fake = Launcher("mpi", program, program)
+    sleep = time.sleep
+    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: sleep(0.02))
+    monkeypatch.setattr("meshmark.fleet.pairs.chosen", lambda _: ["mpi"])
+    monkeypatch.setattr("meshmark.fleet.pairs.launcher", lambda _: fake)
+    fleet = tmp_path / "fleet"
+    fleet.mkdir()
+    (fleet / "fleet.toml").write_text(TOML)
+    return fleet
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["fleet", *words], catch_exceptions=True)
+
+
+def test_pairs_are_measured_and_summarized(folder: Path) -> None:
+    done = run("pairs", str(folder), "--rounds", "2", "--nodes", "n[1-6]", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["nodes"], found["pairs"], found["judged"]) == (6, 6, False)
+    (level,) = found["levels"]
+    assert level["times"] == {"8": pytest.approx(2e-6, rel=0.02), str(4 << 20): pytest.approx(1e-3, rel=0.02)}
+
+
+def test_what_the_launcher_says_is_the_reason(folder: Path) -> None:
+    (folder.parent / "broken").touch()
+    done = run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-2]")
+    assert str(done.exception).endswith(": no pair has measured: no network")
+
+
+def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -> None:
+    (folder.parent / "broken").touch()
+    run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-6]")
+    (folder.parent / "broken").unlink()
+    fleet = Fleet(folder)
+    (name,) = fleet.campaigns()
+    journal = fleet.campaign(name) / "journal.jsonl"
+    begin, *_ = journal.read_text().splitlines(keepends=True)
+    journal.write_text(begin)  # as if it had been killed at once
+    pair = next(iter(json.loads(begin)["groups"]))
+    write_result(fleet.campaign(name) / "inbox", pair, lines_of(pair))
+    done = run("pairs", str(folder), "--resume", "--json")
+    assert done.exit_code == 0, done.output
+    assert pair not in "".join(journal.read_text().splitlines()[1:])
+    assert json.loads(done.stdout.splitlines()[-1])["nodes"] == 4  # what the other two left is not of messages
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--nodes", "n1"), "--nodes: found one node, n1; allowed: at least two"),
+        (("--nodes", "n[8"), "found 'n[8'; allowed: a set"),
+        (("--resume",), "has no campaign of pairs"),
+        (("--rounds", "0"), ""),
+    ],
+)
+def test_bad_requests_are_refused(folder: Path, words: tuple[str, ...], message: str) -> None:
+    done = run("pairs", str(folder), *words)
+    assert done.exit_code != 0 and message in str(done.exception)
+    assert not list(folder.glob("campaigns/*/journal.jsonl"))
+
+
+def test_each_batch_system_starts_two_ranks_on_two_nodes() -> None:
+    plan = Messages().plan()
+    work = Work(Path("/f/comm"), Path("/f/plan"), Path("/f/in box"), Path("/f/logs"), plan.limit_s)
+    known = Launcher("openmpi", Path("/usr/bin/mpirun"), Path("/f/comm"))
+
+    def lines(site: Site, engine: str, kind: str = "openmpi") -> list[str]:
+        made = script_maker(plan, work, replace(known, kind=kind), site, engine)(["r1+n1+n2", "r1+n3+n4"])
+        return [line for line in made.splitlines() if line.startswith("pair r1")]
+
+    first, second = lines(Site(pairs=PairSite(options=("--tune", "x"))), "slurm")
+    assert first.startswith("pair r1+n1+n2 /usr/bin/mpirun -n 2 -H n1:1,n2:1 ") and first.endswith("--tune x /f/comm &")
+    assert "n3:1,n4:1" in second
+    assert "srun --mpi=pmix --nodes=2" in lines(Site(pairs=PairSite(srun="pmix")), "slurm")[0]
+    assert "flux run --nodes=2 --ntasks=2 --requires=host:n1,n2" in lines(Site(), "flux")[0]
+    assert "-hosts n1,n2 -ppn 1" in lines(Site(), "pbs", "mpich")[0]
+    assert "plm_rsh_args '-oConnectTimeout=10 -p 2222'" in lines(Site(ssh=SshSite(("-p", "2222"))), "ssh")[0]
