@@ -1,4 +1,4 @@
-"""`meshmark fleet pairs`: messages between nodes."""
+"""`meshmark fleet pairs` and `fleet place`: messages between nodes, and nodes near one another."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 def register() -> None:
     """Add the commands to `meshmark fleet`."""
     fleet_app.command("pairs")(pairs)
+    fleet_app.command("place")(place)
 
 
 def pairs(
@@ -141,3 +142,37 @@ def _levels(seen: NetworkLook) -> list[dict[str, Any]]:
         texts = {f"{size} B": f"{time * 1e6:.4g} µs" for size, time in row["times"].items()}
         rows.append({"level": row["level"], "pairs": row["pairs"], **texts})
     return rows
+
+
+def place(
+    folder: FolderArgument,
+    count: Annotated[int, typer.Option("--nodes", help="how many", metavar="N", min=1, show_default=False)],
+    among: Annotated[str, typer.Option("--among", help="set of nodes to choose from [all]", metavar="SET")] = "",
+    idle: IdleOption = False,
+    size: Annotated[str, typer.Option("--bytes", help="size of messages that is to be fast [the smallest]")] = "",
+    engine: EngineOption = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Choose nodes near one another, and print the options that ask a batch system for them.
+
+    Near is what the last `fleet pairs` measured, or else by the switches. Nodes with an open case are avoided.
+
+    example: meshmark fleet place /shared/fleet --nodes 16
+    """
+    from meshmark.fleet.choice import choose_nodes
+    from meshmark.fleet.pairs import tree_of
+    from meshmark.fleet.site import engine_of
+    from meshmark.values.grammar import size as size_of
+
+    fleet, site = opened(folder)
+    used = engine_of(site, engine, among)
+    wanted = size_of("bytes", size) if size else None
+    found = choose_nodes(fleet, site, used, tree_of(fleet, site, used), count, among or site.nodes, idle, wanted)
+    if as_json:
+        print(json.dumps(found.to_json()))
+        return
+    for batch, options in found.options.items():
+        print(f"{batch}: {options}")
+    print()
+    print_rows(found.rows(), as_json=False)
+    say(f"meshmark: {found.source}")

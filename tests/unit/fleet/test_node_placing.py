@@ -1,0 +1,110 @@
+"""Nodes near one another: as good as the best of all sets, and better than the first by name."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from meshmark.cli.app import app
+from meshmark.fleet.cases import NETWORK, Named, State
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.links import Terms
+from meshmark.fleet.placing import Distances, choose, exported, random_spread
+from meshmark.fleet.topology import Tree, read_tree
+from support.made_network import MadeNetwork, leaves
+
+TOPOLOGY = "SwitchName=s0 Nodes=n[1-4]\nSwitchName=s1 Nodes=n[5-12]\nSwitchName=top Switches=s[0-1]\n"
+
+
+def made(seed: int, count: int = 11) -> Distances:
+    """Nodes at random below switches of different sizes, with an uplink that is slow."""
+    dice = np.random.default_rng(seed)
+    at = np.sort(dice.integers(0, 4, count))
+    lines = [
+        f"SwitchName=s{s} Nodes={','.join(f'n{i}' for i in np.flatnonzero(at == s))}" for s in np.unique(at).tolist()
+    ]
+    text = "\n".join([*lines, f"SwitchName=top Switches={','.join(f's{s}' for s in np.unique(at).tolist())}"])
+    names = [f"n{i}" for i in range(count)]
+    terms = Terms(
+        np.array([[0.0], [0.1], [0.1 + dice.uniform(0, 0.6)]]),
+        dice.normal(0, 0.15, (count, 1)),
+        {f"s{at[0]}": np.array([0.3])},
+    )
+    return Distances(read_tree(text, "made-up"), names, terms, names)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_small_sets_are_as_good_as_the_best(count: int) -> None:
+    for seed in range(12):
+        distances = made(seed)
+        best = min(distances.spread(np.array(of)).mean for of in combinations(range(11), count))
+        found = choose(distances, np.arange(11), count)
+        assert len(set(found.tolist())) == count
+        assert distances.spread(found).mean <= best * 1.01
+
+
+def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
+    network = MadeNetwork(64, leaves(8, 8), 5, slow={"n3": 0.4})
+    seen = network.look()
+    distances = Distances(network.tree, network.nodes, seen.terms, network.nodes)
+    chosen = choose(distances, np.arange(64), 7)
+    assert len({i // 8 for i in chosen.tolist()}) == 1 and 2 not in chosen
+    assert distances.spread(chosen).mean < random_spread(distances, np.arange(64), 7).mean
+
+
+def test_options_of_batch_systems() -> None:
+    tree = read_tree(TOPOLOGY, "made-up")
+    options = exported(tree, ["n1", "n2", "n7"])
+    assert options["slurm"] == "--nodes=3 --nodelist=n[1-2,7]"
+    assert options["pbs"] == "-l select=1:host=n1+1:host=n2+1:host=n7 -l place=scatter"
+    assert options["lsf"] == '-n 3 -R "span[ptile=1]" -m "n1 n2 n7"'
+    assert options["flux"] == "--nodes=3 --requires=hosts:n1,n2,n7"
+    assert options["mpirun"] == "-H n1:1,n2:1,n7:1"
+    assert options["slurm, any nodes as near"] == "--nodes=3 --switches=2"
+    assert "slurm, any nodes as near" not in exported(Tree(), ["n1"])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "topology.conf").write_text(TOPOLOGY)
+    (tmp_path / "fleet.toml").write_text('engine = "local"\nnodes = "n[1-12]"\ntopology = "topology.conf"\n')
+    return tmp_path
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["fleet", "place", *words])
+
+
+def test_without_measurements_switches_decide(folder: Path) -> None:
+    found = json.loads(run(str(folder), "--nodes", "6", "--json").stdout)
+    assert set(found["nodes"]) <= {f"n{i}" for i in range(5, 13)} and found["unit"] == "levels"
+    assert found["spreads"]["chosen"]["worst"] == 1.0 and found["spreads"]["first by name"]["worst"] == 2.0
+
+
+def test_nodes_with_an_open_case_are_avoided(folder: Path) -> None:
+    state = State()
+    for name in ("n6", "switch:s0"):
+        state.open[name] = Named(name, "network", 0.0, [], [], {}, "pairs-20261126T120000-aaaaaa", "")
+    (folder / "judgements").mkdir()
+    state.save(Fleet(folder), "cluster", NETWORK)
+    found = json.loads(run(str(folder), "--nodes", "7", "--json").stdout)
+    assert found["nodes"] == ["n5", *(f"n{i}" for i in range(7, 13))] and found["avoided"] == ["n6"]
+    assert "allowed: 1 to 11 of 12, of which 1 have an open case" in str(run(str(folder), "--nodes", "12").exception)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--nodes", "13"), "--nodes: found 13; allowed: 1 to 12"),
+        (("--nodes", "2", "--among", "n["), "nodes: found 'n['; allowed: a set"),
+        (("--nodes", "2", "--bytes", "8"), "--bytes: found 8, but no messages were measured"),
+    ],
+)
+def test_what_cannot_be_chosen_is_named(folder: Path, words: tuple[str, ...], message: str) -> None:
+    assert str(run(str(folder), *words).exception).startswith(message)
