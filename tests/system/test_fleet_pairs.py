@@ -1,0 +1,90 @@
+"""A node whose network is slow is found among hosts that are network namespaces, by real MPI messages between pairs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meshmark.fleet.folder import Fleet
+from support.cli import command
+from support.mpi_here import needed
+from support.net_hosts import Cluster
+from support.waiting import until
+
+pytestmark = pytest.mark.slow
+COUNT, SLOW = 10, 3
+SHAPED = ["tbf", "rate", "100mbit", "burst", "32k", "latency", "500ms"]  # a message then takes many times as long
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
+    """The hosts, one of them slow, and the folder of their fleet."""
+    needed("openmpi")
+    for tool in ("ip", "tc", "unshare"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    made = Cluster(tmp_path, COUNT)
+    try:
+        made.open()
+        shape = ["ip", "netns", "exec", f"{made.name}h{SLOW}", "tc", "qdisc", "add", "dev", "eth0", "root"]
+        subprocess.run([*shape, *SHAPED], check=True, capture_output=True, timeout=30)
+        folder = tmp_path / "fleet"
+        folder.mkdir()
+        (folder / "fleet.toml").write_text(site(made), encoding="utf-8")
+        yield made, folder
+    except (OSError, subprocess.CalledProcessError) as why:
+        pytest.skip(f"slow network namespaces may not be made here: {why}")
+    finally:
+        made.close()
+
+
+def site(made: Cluster) -> str:
+    net = f"{made.net}.0/24"
+    words = {"plm_rsh_agent": str(made.agent), "oob_tcp_if_include": net, "btl_tcp_if_include": net}
+    words |= {"pml": "ob1", "btl": "tcp,self", "mpi_yield_when_idle": "1"}
+    options = ["--bind-to", "none", *(word for key, value in words.items() for word in ("--mca", key, value))]
+    return (
+        f'engine = "ssh"\nnodes = "{made.net}.[1-{COUNT}]"\n[ssh]\nfan_out = 2\n'
+        f'[pairs]\nmpi = "openmpi"\noptions = {json.dumps(options)}\n'
+    )
+
+
+def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster, Path]) -> None:
+    made, folder = hosts
+    words = command("fleet", "pairs", str(folder), "--rounds", "5", "--bytes", "8,256KiB", "--budget", "300ms")
+    first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
+    try:
+        assert until(lambda: len([*folder.glob("campaigns/*/inbox/*.gz")]) > 2, 120)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("campaigns/*/inbox/*.gz")}
+    done = subprocess.run(
+        [*words, "--resume", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert kept and (found["nodes"], found["pairs"]) == (COUNT, 5 * COUNT // 2)
+    assert [n["node"] for n in found["named"]] == [f"{made.net}.{SLOW}"]
+    assert len([name for name in Fleet(folder).campaigns() if name.startswith("pairs-")]) == 1
+    place = subprocess.run(
+        command("fleet", "place", str(folder), "--nodes", "4", "--bytes", "256KiB", "--json"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    chosen = json.loads(place.stdout)
+    assert f"{made.net}.{SLOW}" not in chosen["nodes"]
+    assert chosen["spreads"]["chosen"]["worst"] < chosen["spreads"]["first by name"]["worst"]
