@@ -12,7 +12,7 @@ from meshmark.errors import UsageError
 from meshmark.fleet.cases import NETWORK, State
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.links import fit_terms
+from meshmark.fleet.links import fit_terms, without_noise
 from meshmark.fleet.network import newest_exchange, read_exchange
 from meshmark.fleet.nodesets import expand, fold, in_order
 from meshmark.fleet.placing import Distances, Spread, choose, exported, random_spread
@@ -116,7 +116,8 @@ def _distances(
     if size is not None and size not in sizes:
         raise UsageError(f"--bytes: found {size}; allowed: {', '.join(map(str, sizes))}, which were measured")
     metric = sizes.index(size) if size is not None else 0
-    terms = fit_terms(seen.met, Places.of(tree, seen.nodes), tree)
+    places = Places.of(tree, seen.nodes)
+    terms = without_noise(seen.met, places, fit_terms(seen.met, places, tree))
     unknown = len({*names} - {*seen.nodes})
     source = f"expected times of messages of {sizes[metric]} bytes, from {seen.pairs} pairs of {campaign}"
     if unknown:

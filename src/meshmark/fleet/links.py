@@ -19,6 +19,8 @@ _TURNS: Final = 24  # of the fit, each halfway
 MIN_BELOW: Final = 3  # nodes below a switch that is judged
 MIN_SWITCHES: Final = 4  # of a height: with fewer, what is slow cannot be told from what is fast
 _MOST: Final = 5  # switches with a term
+_TRIMMED: Final = 1.3  # variance of a trimmed mean of a few values, relative to that of the mean
+_FAR: Final = 4.0  # standard deviations from which the term of a node is no noise
 _CLEAR: Final = 4.0  # standard deviations from which a switch has a term
 
 
@@ -105,6 +107,22 @@ def own_times(met: Meetings, places: Places, terms: Terms, *, without: str = "")
         if name != without:
             left -= crossings(met, places, name)[:, :, None] * term
     return np.asarray(left)
+
+
+def without_noise(met: Meetings, places: Places, terms: Terms) -> Terms:
+    """Terms whose nodes differ by as much as other times are expected to: less than these, whose noise they contain.
+
+    Each is multiplied by the share of the variance between nodes that is not noise, but not those of nodes far away.
+    """
+    import numpy as np
+
+    left = own_times(met, places, terms) - terms.nodes[:, None]
+    count = np.maximum((~np.isnan(left)).sum(axis=1), 1)
+    noise = _TRIMMED * deviation(left.reshape(-1, left.shape[2])) ** 2 / count
+    total = deviation(terms.nodes) ** 2
+    share = np.maximum(0.0, 1 - noise / np.maximum(total, 1e-18))
+    far = np.abs(terms.nodes) > _FAR * np.sqrt(total)
+    return Terms(terms.levels, np.where(far, 1.0, share) * terms.nodes, terms.switches)
 
 
 def crossings(met: Meetings, places: Places, switch: str) -> Array:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.fleet.cases import NETWORK, Named, State
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.links import Terms
+from meshmark.fleet.links import Terms, without_noise
 from meshmark.fleet.placing import Distances, choose, exported, random_spread
 from meshmark.fleet.topology import Tree, read_tree
 from support.made_network import MadeNetwork, leaves
@@ -56,6 +56,21 @@ def test_a_slow_node_is_left_out_and_the_set_is_below_one_switch() -> None:
     chosen = choose(distances, np.arange(64), 7)
     assert len({i // 8 for i in chosen.tolist()}) == 1 and 2 not in chosen
     assert distances.spread(chosen).mean < random_spread(distances, np.arange(64), 7).mean
+
+
+def test_expected_times_are_as_far_apart_as_those_of_other_messages() -> None:
+    """What a choice promises holds: the noise of what was measured is no difference between nodes."""
+    for between in (0.0, 0.05):
+        network = MadeNetwork(200, Tree(), 7, between=between)
+        seen = network.look()
+        terms = without_noise(seen.seen.met, seen.places, seen.terms)
+        distances = Distances(network.tree, network.nodes, terms, network.nodes)
+        chosen = choose(distances, np.arange(200), 20)
+        true = np.mean([network.own[f"n{i + 1}"][0] for i in chosen.tolist()]) - np.median(
+            [own[0] for own in network.own.values()]
+        )
+        promised = np.log(distances.spread(chosen).mean / distances.spread(np.arange(200)).median) / 2
+        assert promised == pytest.approx(true, abs=0.008)
 
 
 def test_options_of_batch_systems() -> None:
