@@ -14,13 +14,14 @@ import pytest
 
 from meshmark.fleet.folder import Fleet
 from support.cli import command
+from support.mini_slurm import CannotStart, mini_slurm
 from support.mpi_here import needed
 from support.net_hosts import Cluster
 from support.waiting import until
 
 pytestmark = pytest.mark.slow
-COUNT, SLOW = 10, 3
-SHAPED = ["tbf", "rate", "100mbit", "burst", "32k", "latency", "500ms"]  # a message then takes many times as long
+COUNT, SLOW, ROUNDS = 12, 3, 6
+SHAPED = ["tbf", "rate", "20mbit", "burst", "4k", "latency", "500ms"]  # a message then takes many times as long
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def site(made: Cluster) -> str:
 
 def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster, Path]) -> None:
     made, folder = hosts
-    words = command("fleet", "pairs", str(folder), "--rounds", "5", "--bytes", "8,256KiB", "--budget", "300ms")
+    words = command("fleet", "pairs", str(folder), "--rounds", str(ROUNDS), "--bytes", "8,64KiB", "--budget", "300ms")
     first = subprocess.Popen(words, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True)
     try:
         assert until(lambda: len([*folder.glob("campaigns/*/inbox/*.gz")]) > 2, 120)
@@ -76,11 +77,11 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert kept and (found["nodes"], found["pairs"]) == (COUNT, 5 * COUNT // 2)
+    assert kept and (found["nodes"], found["pairs"]) == (COUNT, ROUNDS * COUNT // 2)
     assert [n["node"] for n in found["named"]] == [f"{made.net}.{SLOW}"]
     assert len([name for name in Fleet(folder).campaigns() if name.startswith("pairs-")]) == 1
     place = subprocess.run(
-        command("fleet", "place", str(folder), "--nodes", "4", "--bytes", "256KiB", "--json"),
+        command("fleet", "place", str(folder), "--nodes", "4", "--bytes", "64KiB", "--json"),
         capture_output=True,
         text=True,
         check=True,
@@ -88,3 +89,43 @@ def test_a_slow_node_is_named_after_the_campaign_was_killed(hosts: tuple[Cluster
     chosen = json.loads(place.stdout)
     assert f"{made.net}.{SLOW}" not in chosen["nodes"]
     assert chosen["spreads"]["chosen"]["worst"] < chosen["spreads"]["first by name"]["worst"]
+
+
+def test_slurm_starts_pairs_and_takes_the_options_of_a_choice(tmp_path: Path) -> None:
+    needed("openmpi")
+    try:
+        with mini_slurm(nodes=5) as (names, found):
+            (tmp_path / "switches").write_text(
+                f"SwitchName=a Nodes={','.join(names[:2])}\nSwitchName=b Nodes={','.join(names[2:])}\n"
+                "SwitchName=top Switches=a,b\n",
+                encoding="utf-8",
+            )
+            options = '["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]'
+            (tmp_path / "fleet.toml").write_text(
+                f'engine = "slurm"\ntopology = "switches"\n[pairs]\nmpi = "openmpi"\noptions = {options}\n',
+                encoding="utf-8",
+            )
+
+            def run(*words: str) -> str:
+                done = subprocess.run(
+                    words,
+                    env={**os.environ, **found},
+                    capture_output=True,
+                    text=True,
+                    timeout=200,
+                    check=False,
+                    stdin=subprocess.DEVNULL,
+                )
+                assert done.returncode == 0, done.stderr
+                return done.stdout + done.stderr
+
+            ask = ("--rounds", "2", "--budget", "300ms", "--bytes", "8", "--json")
+            seen = json.loads(run(*command("fleet", "pairs", str(tmp_path), *ask)).partition("\n")[0])
+            assert (seen["nodes"], seen["pairs"], seen["judged"]) == (5, 4, False)
+            assert [level["pairs"] for level in seen["levels"]] == [2, 2]
+            place = run(*command("fleet", "place", str(tmp_path), "--nodes", "2", "--json"))
+            chosen = json.loads(place.partition("\n")[0])
+            job = ["srun", *chosen["options"]["slurm"].split(), "sh", "-c", 'echo "$SLURMD_NODENAME"']
+            assert sorted(run(*job).split()) == sorted(chosen["nodes"])
+    except CannotStart as why:
+        pytest.skip(str(why))
