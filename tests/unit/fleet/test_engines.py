@@ -146,6 +146,7 @@ def test_pbs(fake: Fake) -> None:
         "7.server": {"Job_Name": "mm-1", "job_state": "Q", "comment": "Not enough nodes"},
         "8.server": {"Job_Name": "mm-2", "job_state": "R"},
         "9.server": {"Job_Name": "mm-3", "job_state": "F"},
+        "10.server": {"Job_Name": "mm-3", "job_state": "E"},
     }
     fake("qstat", json.dumps({"Jobs": jobs}))
     assert Pbs().jobs({"mm-1", "mm-2", "mm-3"}) == [
@@ -164,6 +165,18 @@ def test_a_node_finds_its_name_among_those_of_the_job(fake: Fake, node: str, hos
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip() == node
 
 
+@pytest.mark.parametrize(
+    ("engine", "command", "text"),
+    [(Pbs(), "qdel", "qdel: Job has finished 4.head"), (Lsf(), "bkill", "Job <4>: Job has already finished")],
+)
+def test_jobs_that_have_ended_need_not_be_cancelled(fake: Fake, engine: Engine, command: str, text: str) -> None:
+    fake(command, status=35, error=text)
+    engine.cancel(["4"])
+    fake(command, status=159, error="Unauthorized Request")
+    with pytest.raises(EngineError, match="Unauthorized Request"):
+        engine.cancel(["4"])
+
+
 def test_lsf(fake: Fake) -> None:
     hosts = [
         {"HOST_NAME": "n1", "STATUS": "ok", "NJOBS": "0"},
@@ -171,9 +184,11 @@ def test_lsf(fake: Fake) -> None:
         {"HOST_NAME": "n3", "STATUS": "closed_Full", "NJOBS": "64"},
         {"HOST_NAME": "n4", "STATUS": "closed_Adm", "NJOBS": "0"},
         {"HOST_NAME": "n5", "STATUS": "unavail", "NJOBS": "0"},
+        {"HOST_NAME": "n6", "STATUS": "closed", "NJOBS": "16"},
+        {"HOST_NAME": "n7", "STATUS": "closed", "NJOBS": "0"},
     ]
     fake("bhosts", json.dumps({"COMMAND": "bhosts", "HOSTS": 5, "RECORDS": hosts}))
-    assert [n.state for n in Lsf().nodes()] == ["idle", "busy", "busy", "out", "out"]
+    assert [n.state for n in Lsf().nodes()] == ["idle", "busy", "busy", "out", "out", "busy", "out"]
     bsub = fake("bsub", "Job <123> is submitted to queue <normal>.\n")
     assert Lsf("normal", "p1").submit("mm-1", ["n1", "n2"], WORK) == "123"
     words = arguments(bsub)

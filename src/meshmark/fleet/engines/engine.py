@@ -207,6 +207,16 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
     raise AssertionError("unreachable")
 
 
+def cancel_by(argv: Sequence[str], ids: Sequence[str], ended: Sequence[str]) -> None:
+    """End jobs by a command that fails if one of them has ended, with one of these texts."""
+    try:
+        if ids:
+            answer([*argv, *ids], tries=1)
+    except EngineError as why:
+        if not any(text in str(why) for text in ended):
+            raise
+
+
 def last_words(log: Path, nodes: Collection[str]) -> dict[str, list[str]]:
     """The last line in the output of a job that begins with a node's name, for nodes that have one."""
     found = {}

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, own_name, parsed, records
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, cancel_by, own_name, parsed, records
 
 _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
 
@@ -65,8 +65,7 @@ class Lsf(Batch):
         return found
 
     def cancel(self, ids: Sequence[str]) -> None:
-        if ids:
-            answer(["bkill", *ids])
+        cancel_by(["bkill"], ids, ["already finished", "No matching job found"])
 
     def drain(self, node: str, reason: str) -> None:
         answer(["badmin", "hclose", "-C", reason, node])
@@ -74,8 +73,9 @@ class Lsf(Batch):
 
 def _node(name: str, status: str, jobs: str) -> Node:
     state: State = "out"
+    used = jobs not in {"0", "-"}
     if status == "ok":
-        state = "idle" if jobs in {"0", "-"} else "busy"
-    elif status in _BUSY:
+        state = "busy" if used else "idle"
+    elif status in _BUSY or (status == "closed" and used):  # closed: without its reason, as bhosts prints it by default
         state = "busy"
     return Node(name, state, "" if state == "idle" else status if status != "ok" else f"{jobs} jobs")

@@ -1,7 +1,7 @@
 """Nodes and jobs of OpenPBS and PBS Professional, by their commands.
 
 Source:
-    Output of `pbsnodes -a -F json` and `qstat -f -F json`, and qsub(1B), of OpenPBS 20 and later.
+    Output of `pbsnodes -a -F json` and `qstat -f -F json`, and qsub(1B), of OpenPBS 20 and later; tried with 23.06.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, own_name, parsed, table
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, cancel_by, own_name, parsed, table
 
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
 
@@ -43,14 +43,18 @@ class Pbs(Batch):
             "-j",
             "oe",
             "-o",
-            f"{work.logs / name}.log",
+            "/dev/null",  # its delivery would keep the job for minutes where hosts cannot copy files
             *(["-q", self.queue] if self.queue else []),
             *(["-A", self.account] if self.account else []),
             *self.options,
         ]
-        task = shlex.quote(f"exec {work.command(own_name(nodes))}")
-        script = work.script or f"#!/bin/sh\nexec pbsdsh -- /bin/sh -c {task}\n"
-        return answer(argv, script, tries=1).strip()
+        log = shlex.quote(f"{work.logs / name}.log")
+        task = shlex.quote(f"exec >>{log} 2>&1; exec {work.command(own_name(nodes))}")
+        script = work.script or f"exec pbsdsh -- /bin/sh -c {task}
+"
+        return answer(argv, f"#!/bin/sh
+exec >>{log} 2>&1
+{script}", tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
@@ -58,14 +62,13 @@ class Pbs(Batch):
         argv = ["qstat", "-f", "-F", "json"]
         found = []
         for id_, of in table(parsed(argv, answer(argv)), "Jobs").items():
-            if str(of.get("Job_Name", "")) in names and of.get("job_state") not in {"F", "X"}:
+            if str(of.get("Job_Name", "")) in names and of.get("job_state") not in {"E", "F", "X"}:
                 waits = of.get("job_state") in {"Q", "H", "W"}
                 found.append(Job(id_, str(of["Job_Name"]), waits, str(of.get("comment", "")) if waits else ""))
         return found
 
     def cancel(self, ids: Sequence[str]) -> None:
-        if ids:
-            answer(["qdel", *ids])
+        cancel_by(["qdel"], ids, ["Job has finished", "Unknown Job Id"])
 
     def drain(self, node: str, reason: str) -> None:
         answer(["pbsnodes", "-C", reason, "-o", node])

@@ -75,6 +75,8 @@ class Psij:
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         import psij
 
+        if len(nodes) > 1:
+            raise UsageError("--engine: found psij, whose jobs have one node; allowed here: any other engine")
         (node,) = nodes
         key, _, value = self._pin.partition("=")
         # A local job is a process of this host, which outlives this one and is found by its mark.
