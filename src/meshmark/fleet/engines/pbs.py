@@ -50,11 +50,8 @@ class Pbs(Batch):
         ]
         log = shlex.quote(f"{work.logs / name}.log")
         task = shlex.quote(f"exec >>{log} 2>&1; exec {work.command(own_name(nodes))}")
-        script = work.script or f"exec pbsdsh -- /bin/sh -c {task}
-"
-        return answer(argv, f"#!/bin/sh
-exec >>{log} 2>&1
-{script}", tries=1).strip()
+        script = work.script or f"exec pbsdsh -- /bin/sh -c {task}\n"
+        return answer(argv, f"#!/bin/sh\nexec >>{log} 2>&1\n{script}", tries=1).strip()
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
