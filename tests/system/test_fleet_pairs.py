@@ -52,7 +52,7 @@ def site(made: Cluster) -> str:
     words |= {"pml": "ob1", "btl": "tcp,self", "mpi_yield_when_idle": "1"}
     options = ["--bind-to", "none", *(word for key, value in words.items() for word in ("--mca", key, value))]
     return (
-        f'engine = "ssh"\nnodes = "{made.net}.[1-{COUNT}]"\n[ssh]\nfan_out = 2\n'
+        f'engine = "ssh"\nnodes = "{made.net}.[1-{COUNT}]"\nmax_nodes = 4\nmax_jobs = 1\n'
         f'[pairs]\nmpi = "openmpi"\noptions = {json.dumps(options)}\n'
     )
 

@@ -193,7 +193,7 @@ def _nodes(fleet: Fleet) -> Iterable[str]:
     from meshmark.fleet.campaign import Campaign
 
     names = fleet.campaigns()
-    return Campaign.load(fleet, names[-1]).nodes if names else []
+    return Campaign.load(fleet, names[-1]).members() if names else []
 
 
 def _cases(fleet: Fleet) -> Mapping[str, str]:

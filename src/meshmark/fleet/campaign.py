@@ -226,6 +226,10 @@ class Campaign:
                     made.nodes[node].tries -= job in made._void
         return made
 
+    def members(self) -> list[str]:
+        """The names of all nodes that take part."""
+        return list(dict.fromkeys(node for of in self.groups.values() for node in of))
+
     def _journal(self) -> Journal:
         return Journal(self.fleet.campaign(self.name) / JOURNAL)
 

@@ -27,7 +27,7 @@ def nodes_of(fleet: Fleet, site: Site) -> list[str]:
     found = {name for names in racks_of(site).values() for name in names}
     found |= set(expand(site.nodes)) if site.nodes else set()
     for name in fleet.campaigns()[-CAMPAIGNS:]:
-        found |= {node for of in Campaign.load(fleet, name).groups.values() for node in of}
+        found |= set(Campaign.load(fleet, name).members())
     return in_order(found)
 
 

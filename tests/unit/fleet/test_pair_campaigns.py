@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.fleet.engines.engine import Work
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.known import nodes_of
 from meshmark.fleet.pairs import Messages, script_maker
 from meshmark.fleet.site import PairSite, Site, SshSite
 from meshmark.measure.launch import Launcher
@@ -57,6 +58,7 @@ def test_pairs_are_measured_and_summarized(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["nodes"], found["pairs"], found["judged"]) == (6, 6, False)
+    assert nodes_of(Fleet(folder), Site()) == [f"n{i}" for i in range(1, 7)]
     (level,) = found["levels"]
     assert level["times"] == {"8": pytest.approx(2e-6, rel=0.02), str(4 << 20): pytest.approx(1e-3, rel=0.02)}
 
