@@ -214,7 +214,7 @@ def _launch(known: Launcher, a: str, b: str, site: Site, engine: str) -> list[st
     if known.kind == "openmpi":
         own = ["-H", f"{a}:1,{b}:1", "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
         if engine == "ssh":
-            agent = shlex.join([f"-oConnectTimeout={CONNECT_S}", *site.ssh.options])
+            agent = shlex.join([*site.ssh.options, "-oBatchMode=yes", f"-oConnectTimeout={CONNECT_S}"])
             own += ["--mca", "plm_rsh_args", agent]
     else:
         own = ["-hosts", f"{a},{b}", *(["-ppn", "1", "-bind-to", "core"] if known.kind == "mpich" else [])]

@@ -116,4 +116,7 @@ def test_each_batch_system_starts_two_ranks_on_two_nodes() -> None:
     assert "srun --mpi=pmix --nodes=2" in lines(Site(pairs=PairSite(srun="pmix")), "slurm")[0]
     assert "flux run --nodes=2 --ntasks=2 --requires=host:n1,n2" in lines(Site(), "flux")[0]
     assert "-hosts n1,n2 -ppn 1" in lines(Site(), "pbs", "mpich")[0]
-    assert "plm_rsh_args '-oConnectTimeout=10 -p 2222'" in lines(Site(ssh=SshSite(("-p", "2222"))), "ssh")[0]
+    assert (
+        "plm_rsh_args '-p 2222 -oBatchMode=yes -oConnectTimeout=30'"
+        in lines(Site(ssh=SshSite(("-p", "2222"))), "ssh")[0]
+    )
