@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     program.chmod(0o755)
     fake = Launcher("mpi", program, program)
-    sleep = time.sleep
-    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: sleep(0.02))
+    monkeypatch.setattr("meshmark.fleet.campaign.time.sleep", lambda _: threading.Event().wait(0.02))
     monkeypatch.setattr("meshmark.fleet.pairs.chosen", lambda _: ["mpi"])
     monkeypatch.setattr("meshmark.fleet.pairs.launcher", lambda _: fake)
     fleet = tmp_path / "fleet"
