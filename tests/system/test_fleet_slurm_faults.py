@@ -31,13 +31,19 @@ repetitions = {repetitions}
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """One for all tests; they use different nodes, since nodes may be completing for half a minute after a fault."""
+def started() -> Iterator[Cluster]:
     try:
         with slurm_cluster(COUNT) as found:
             yield found
     except CannotStart as why:
         pytest.skip(str(why))
+
+
+@pytest.fixture
+def cluster(started: Cluster) -> Cluster:
+    """One for all tests. After a fault, its nodes may be away or completing for half a minute."""
+    assert until(lambda: {*started.ask("sinfo", "-h", "-o", "%t").split()} == {"idle"}, 180, step_s=0.5)
+    return started
 
 
 class Campaign:
