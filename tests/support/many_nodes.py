@@ -95,7 +95,6 @@ class ManyNodes:
         n = len(self.nodes)
         text = json.dumps(facts)
         columns: dict[str, pa.Array] = {
-            "cluster": pa.array([self.cluster] * n),
             "campaign": pa.array([name] * n),
             "node": pa.array(self.nodes),
             "attempt": pa.array([f"{name} {i}" for i in range(n)]),

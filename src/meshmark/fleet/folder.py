@@ -12,7 +12,7 @@
     judgements/…                          see `fleet.judgements`
 
 The date is that on which the campaign began, in UTC, by the clock of the host that submitted it: clocks of nodes may be
-wrong.
+wrong. Date and cluster are not in the files: readers of such folders take them from the path, and some refuse both.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 JOINED: Final = "joined-"  # names of files that `fleet.compaction` has made have it after the campaign
 REPLACES: Final = b"meshmark replaces"  # the key of their metadata
-MORE: Final = ("cluster", "campaign", "node", "attempt", "point")  # columns of results beside those of a store
+MORE: Final = ("campaign", "node", "attempt", "point")  # columns of results beside those of a store
 NODE_TEXTS: Final = (
-    "cluster",
     "campaign",
     "node",
     "attempt",

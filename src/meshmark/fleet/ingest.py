@@ -267,7 +267,7 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
         except ResultError as why:
             part.refused[path] = str(why)
             continue
-        of = {"cluster": work.cluster, "campaign": work.campaign, "node": name, "attempt": attempt}
+        of = {"campaign": work.campaign, "node": name, "attempt": attempt}
         results += _rows(result, of)
         part.nodes.append(_node_row(result, of))
         part.done.append(path)

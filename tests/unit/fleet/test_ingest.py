@@ -40,7 +40,7 @@ def test_results_become_rows_of_the_store_with_their_node(tmp_path: Path, name: 
     assert sorted(found.nodes) == ["n1", "n2"] and not found.skipped and not found.doubts
     got = rows(fleet, "results")
     assert {(r["node"], r["kernel"]) for r in got} == {(n, k) for n in ("n1", "n2") for k in KERNELS}
-    assert {(r["cluster"], r["campaign"], r["run"]) for r in got} == {("hawk", name, name)}
+    assert {(r["campaign"], r["run"]) for r in got} == {(name, name)}
     assert sorted(p.name for p in fleet.campaign(name).rglob("*.gz")) == []
 
 
