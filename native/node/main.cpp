@@ -138,6 +138,7 @@ int run_plan(const Request& request) {
   }
   const double begun_s = wall_s();
   const std::string other = plan.alone && !request.beside ? other_work() : "";
+  Interrupts interrupts;  // from before the file exists until it is complete
   ResultFile out(request.out, name);
   LimitCheck check(plan.limits);
   out.line(first_line_of(plan, name, machine));
@@ -150,7 +151,6 @@ int run_plan(const Request& request) {
   record_files(plan.files, "", out);
   topology();  // read once, and inherited by the process of each step
   out.flush();
-  Interrupts interrupts;  // until the file is complete
   const std::string status = run_steps(plan, begun_s, interrupts, out, check);
   out.line(last_line(status, wall_s() - begun_s, check));
   out.finish();
