@@ -4,7 +4,7 @@
     bench/fleets.py judge [FILE]      false names and faults found over days, in simulated fleets
     bench/fleets.py peers [FILE]      the same faults by single limits, Mahalanobis distances and MCD
     bench/fleets.py year FOLDER       reports of a day and of a year of 10,000 nodes
-    bench/fleets.py ingest FOLDER     ingestion of what 10,000 nodes of 128 CPUs left: checks of this host, as theirs
+    bench/fleets.py ingest FOLDER     what 10,000 nodes of 128 CPUs left, ingested and compacted: checks of this host
 
 Nodes differ by 0.5 %, correlated by 0.5. The noise of a value is that of FILE, one whole check drawn at random for each
 value, so that its tails and correlations are those of this host; without FILE, it is 1 % with the tails of Student's t
@@ -316,6 +316,7 @@ def ingestion(folder: Path, nodes: int) -> None:
         head = {**json.loads(first), "name": node, "hostname": node, "boot": node, "started": ""}
         (inbox / f"{node}{SUFFIX}").write_bytes(gzip.compress("\n".join([json.dumps(head), *rest, ""]).encode(), 1))
     _timed(f"ingestion of {nodes} nodes", "ingest", str(folder))
+    _timed("compaction", "compact", str(folder))
 
 
 def _check_of_many_cpus(folder: Path, cpus: int = 128) -> list[str]:

@@ -361,8 +361,8 @@ def _doubts(nodes: Sequence[dict[str, Any]], found: Ingested) -> None:
         if row.get("build", "") != builds.most_common(1)[0][0]:
             texts.append(f"its runner is of another build, {row.get('build', 'unknown')}")
         row["doubt"] = "; ".join(texts)
-        if texts:
-            found.doubts[row["node"]] = row["doubt"]
+        if said := "; ".join(filter(None, (*texts, row["damage"]))):
+            found.doubts[row["node"]] = said
 
 
 def _ahead(started: str, campaign: str, now: datetime) -> float | None:

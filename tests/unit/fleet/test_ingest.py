@@ -109,6 +109,15 @@ def test_half_written_files_are_named_and_left(tmp_path: Path, name: str) -> Non
     assert half.exists()
 
 
+def test_a_file_that_ends_in_the_middle_is_taken_in_until_there_and_named(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    path = write_result(inbox(fleet, name), "n1", lines_of("n1", repetitions=20))
+    path.write_bytes(path.read_bytes()[:-300])
+    found = ingest(fleet, name, "hawk")
+    assert found.nodes == ["n1"] and "in the middle" in found.doubts["n1"]
+    assert rows(fleet, "results") and {r["status"] for r in rows(fleet, "nodes")} == {"damaged"}
+
+
 def test_what_is_strange_about_a_node_is_said(tmp_path: Path, name: str) -> None:
     fleet = Fleet(tmp_path)
     strange = {
