@@ -52,9 +52,12 @@ def measured(
     Args:
         limits: Jobs at once, and nodes in a job.
     """
+    known = frozenset(Campaign.load(fleet, name).nodes)
+    # What an ingestion had claimed that was killed, or found the disk full, has been measured, too.
+    found = ingest(fleet, name, site.cluster, known)
     campaign = Campaign.load(fleet, name, taken(fleet, name, site.cluster, "node"))
     progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)
-    return progress, ingest(fleet, name, site.cluster, frozenset(campaign.nodes))
+    return progress, found.joined(ingest(fleet, name, site.cluster, known))
 
 
 def shared_copy(fleet: Fleet, program: Path) -> Path:

@@ -54,6 +54,15 @@ class Ingested:
     skipped: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
 
+    def joined(self, other: Ingested) -> Ingested:
+        """What became of the files of two ingestions."""
+        return Ingested(
+            [*self.nodes, *other.nodes],
+            [*self.again, *other.again],
+            {**self.skipped, **other.skipped},
+            {**self.doubts, **other.doubts},
+        )
+
 
 def ingest(
     fleet: Fleet,

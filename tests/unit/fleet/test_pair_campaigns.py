@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,20 @@ def test_a_killed_campaign_measures_only_the_pairs_that_it_lacks(folder: Path) -
     assert done.exit_code == 0, done.output
     assert pair not in "".join(journal.read_text().splitlines()[1:])
     assert json.loads(done.stdout.splitlines()[-1])["nodes"] == 4  # what the other two left is not of messages
+
+
+def test_what_a_killed_ingestion_had_claimed_is_not_measured_again(folder: Path) -> None:
+    run("pairs", str(folder), "--rounds", "1", "--nodes", "n[1-4]", "--suspects")
+    fleet = Fleet(folder)
+    (name,) = fleet.campaigns()
+    shutil.rmtree(folder / "results")
+    shutil.rmtree(folder / "nodes")
+    for pair in json.loads((fleet.campaign(name) / "journal.jsonl").read_text().splitlines()[0])["groups"]:
+        write_result(fleet.campaign(name) / "taken" / "abandoned", pair, lines_of(pair))
+    (fleet.campaign(name) / "taken" / "abandoned" / ".lock").touch()
+    run("pairs", str(folder), "--resume")
+    events = [json.loads(line) for line in (fleet.campaign(name) / "journal.jsonl").read_text().splitlines()]
+    assert sum(event["event"] == "submitting" for event in events) == 1
 
 
 @pytest.mark.parametrize(
