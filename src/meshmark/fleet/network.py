@@ -62,6 +62,7 @@ class NetworkLook:
 
     Attributes:
         values: Of each node in each round, see the module, shape (nodes, rounds, points).
+        offsets: What was subtracted from the values of all nodes below a slow switch.
         screening: None if there are too few nodes.
         slow: Suspected switches.
     """
@@ -71,6 +72,7 @@ class NetworkLook:
     places: Places
     terms: Terms
     values: Array
+    offsets: dict[str, Array]
     screening: Screening | None
     slow: list[SlowSwitch]
 
@@ -138,19 +140,23 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
     Args:
         known: Nodes and switches with an open case, which are not suspected again.
     """
+    import numpy as np
+
     places = Places.of(tree, seen.nodes)
     terms = fit_terms(seen.met, places, tree)
     values = own_times(seen.met, places, terms)
+    offsets = {}
     for name in terms.switches:  # its nodes are compared with one another
         below = places.below(name)
-        values[below] -= nan_median(location(values[below]), axis=0)
+        offsets[name] = np.nan_to_num(nan_median(location(values[below]), axis=0))
+        values[below] -= offsets[name]
     screening = None
     if len(seen.nodes) >= MIN_NODES:
         skip = {i for i, node in enumerate(seen.nodes) if node in known}
         screening = screen(values, values.shape[1], known=skip)
     slow = [s for s in slow_switches(seen.met, places, tree, terms) if s.z.max() >= _SUSPECT_Z]
     return NetworkLook(
-        seen, tree, places, terms, values, screening, [s for s in slow if SWITCH + s.name not in known][:3]
+        seen, tree, places, terms, values, offsets, screening, [s for s in slow if SWITCH + s.name not in known][:3]
     )
 
 
@@ -226,48 +232,53 @@ def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
     """Suspects with their p-values from fresh values."""
     import numpy as np
 
-    rows = {node: i for i, node in enumerate(seen.seen.nodes)}
-    place = [rows[node] for node in fresh.nodes]
-    known = {p.key: i for i, p in enumerate(fresh.points)}
-    columns = [known.get(p.key, -1) for p in seen.seen.points]
-    times = np.where(np.array(columns) >= 0, fresh.met.times[:, :, columns], np.nan)
-    met = Meetings(fresh.met.partner, times)
+    place, met = _as_before(seen, fresh)
     places = Places.of(seen.tree, fresh.nodes)
-    slow = {SWITCH + s.name for s in seen.slow}
-    terms = Terms(
-        seen.terms.levels,
-        seen.terms.nodes[place],
-        {name: of for name, of in seen.terms.switches.items() if SWITCH + name not in slow},
-    )
-    own = own_times(met, places, terms)
     at = {i: k for k, i in enumerate(place)}
-    judged = {at[i] for i in who.judged if i in at}
-    partners = met.partner
-    met_judged = np.isin(partners, list(judged)) & (partners >= 0)
-    healthy = [
-        i
-        for i in who.healthy
-        if i in at and not np.isnan(np.where(met_judged[at[i], :, None], np.nan, own[at[i]])).all()
-    ]
-    controls = np.where(met_judged[:, :, None], np.nan, own)[[at[i] for i in healthy]]
-    baseline = fit(seen.values)
     suspects = [i for i in who.suspects if i in at]
+    members = {name: [at[i] for i in of if i in at] for name, of in who.members.items()}
+    switches = {name: term for name, term in seen.terms.switches.items() if name not in members}
+    own = own_times(met, places, Terms(seen.terms.levels, seen.terms.nodes[place], switches))
+    met_judged = np.isin(met.partner, [at[i] for i in who.judged if i in at]) & (met.partner >= 0)
+    left = np.where(met_judged[:, :, None], np.nan, own)
+    healthy = [i for i in who.healthy if i in at and not np.isnan(left[at[i]]).all()]
+    controls = left[[at[i] for i in healthy]]
+    baseline = fit(seen.values)
+    drift = nan_median(location(controls) - baseline.own[healthy], axis=0) if healthy else baseline.level
+    found = [
+        _switch_test(seen, switch, location(own[members[switch.name]]) - drift, baseline)
+        for switch in seen.slow
+        if members[switch.name]
+    ]
+    for name, of in members.items():  # a node below a suspected switch is compared with others there
+        if of:
+            own[places.below(name)] -= nan_median(location(own[of]), axis=0) - drift - baseline.centre
+    for name in switches:
+        own[places.below(name)] -= seen.offsets[name]
     evidence = fresh_evidence(baseline, own[[at[i] for i in suspects]], controls, healthy)
     points = seen.seen.points
-    found = [
-        Test(
-            seen.seen.nodes[i],
-            float(evidence.node[k]),
-            clear_metrics(points, evidence.shift[k], baseline, evidence.metrics[k]),
-        )
-        for k, i in enumerate(suspects)
+    return [
+        *(
+            Test(
+                seen.seen.nodes[i],
+                float(evidence.node[k]),
+                clear_metrics(points, evidence.shift[k], baseline, evidence.metrics[k]),
+            )
+            for k, i in enumerate(suspects)
+        ),
+        *found,
     ]
-    drift = nan_median(location(controls) - baseline.own[healthy], axis=0) if healthy else baseline.level
-    for switch in seen.slow:
-        mine = [at[i] for i in who.members[switch.name] if i in at]
-        if mine:
-            found.append(_switch_test(seen, switch, location(own[mine]) - drift, baseline))
-    return found
+
+
+def _as_before(seen: NetworkLook, fresh: Exchange) -> tuple[list[int], Meetings]:
+    """The indices of the nodes that measured again, and their times of the points that are judged."""
+    import numpy as np
+
+    rows = {node: i for i, node in enumerate(seen.seen.nodes)}
+    known = {p.key: i for i, p in enumerate(fresh.points)}
+    columns = np.array([known.get(p.key, -1) for p in seen.seen.points])
+    times = np.where(columns >= 0, fresh.met.times[:, :, columns], np.nan)
+    return [rows[node] for node in fresh.nodes], Meetings(fresh.met.partner, times)
 
 
 def _switch_test(seen: NetworkLook, switch: SlowSwitch, own: Array, baseline: Baseline) -> Test:

@@ -35,6 +35,14 @@ def test_a_slow_uplink_is_the_switch_and_not_its_nodes(tmp_path: Path) -> None:
     assert named.metrics[0].low < np.expm1(0.15) < named.metrics[0].high
 
 
+def test_no_suspect_below_a_slow_switch_is_named_for_what_the_switch_takes(tmp_path: Path) -> None:
+    network = MadeNetwork(512, leaves(16, 32), 3, uplinks={"s1": 0.1})
+    seen = network.look()
+    assert {int(name[1:]) for name in seen.suspects() if name.startswith("n")} & {*range(33, 65)}
+    (named,) = decide_network(Fleet(tmp_path), "hawk", seen, network.confirmed(seen))
+    assert named.node == "switch:s1"
+
+
 def test_a_slow_node_below_a_slow_switch_is_named_too(tmp_path: Path) -> None:
     network = MadeNetwork(64, leaves(8, 8), 4, slow={"n20": 0.3}, uplinks={"s2": 0.2})
     seen = network.look()
