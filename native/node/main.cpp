@@ -153,7 +153,7 @@ int run_plan(const Request& request) {
   out.flush();
   const std::string status = run_steps(plan, begun_s, interrupts, out, check);
   out.line(last_line(status, wall_s() - begun_s, check));
-  out.finish();
+  out.finish(status == "interrupted");
   if (request.health) return report_health(check, machine.hash);
   for (const std::string& problem : check.problems())
     std::fprintf(stderr, "%s: problem: %s\n", kProgram, problem.c_str());

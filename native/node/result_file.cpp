@@ -24,7 +24,11 @@ std::string token() {
   return text.data();
 }
 
-std::string path_of(const std::string& folder, const std::string& name) { return folder + "/" + name + ".jsonl.gz"; }
+constexpr std::string_view kSuffix = ".jsonl.gz";
+
+std::string path_of(const std::string& folder, const std::string& name) {
+  return folder + "/" + name + std::string(kSuffix);
+}
 
 }  // namespace
 
@@ -40,7 +44,7 @@ ResultFile::ResultFile(const std::string& folder, const std::string& name) : fol
     return;
   }
   path_ = path_of(folder, name);
-  aside_ = folder + "/." + name + ".jsonl.gz." + token();
+  aside_ = folder + "/." + name + std::string(kSuffix) + "." + token();
   file_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file_ < 0) {
     aside_.clear();
@@ -92,8 +96,10 @@ void ResultFile::flush() {
   if (compressed_) deflate_all("", Z_SYNC_FLUSH);
 }
 
-void ResultFile::finish() {
+void ResultFile::finish(bool interrupted) {
   if (!compressed_) return;
+  // No node has a "+" in its name: the campaign, which reads names only, sees that this one is to be tried again.
+  if (interrupted) path_.insert(path_.size() - kSuffix.size(), "+interrupted");
   deflate_all("", Z_FINISH);
   if (::fsync(file_) != 0 || ::rename(aside_.c_str(), path_.c_str()) != 0) fail();
   aside_.clear();

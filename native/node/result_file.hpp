@@ -24,8 +24,8 @@ class ResultFile {
   void text_line(std::string_view text);
   /// Makes everything so far readable, even if the runner is killed.
   void flush();
-  /// Writes it to disk and gives it its name.
-  void finish();
+  /// Writes it to disk and gives it its name: NAME.jsonl.gz, or NAME+interrupted.jsonl.gz if steps did not run.
+  void finish(bool interrupted = false);
 
   std::size_t bytes() const { return bytes_; }
 

@@ -1,10 +1,11 @@
-"""Locates the native programs, calls the native library, and ends programs when their parent process ends."""
+"""Locates the native programs, calls the native library, and says how programs are started and end."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
+import resource
 import signal
 from functools import cache
 from pathlib import Path
@@ -94,3 +95,15 @@ def end_with_parent() -> None:
 
 def _signal_with_parent(number: int) -> None:
     ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+
+
+def within(limit: int, wanted: int) -> tuple[int, int]:
+    """Soft and hard value for `resource.setrlimit`: what is wanted, or less if this process may not have as much."""
+    hard = resource.getrlimit(limit)[1]
+    least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    return least, least
+
+
+def openmpi_as_root() -> dict[str, str]:
+    """Variables without which Open MPI does not run as root; the user who started Meshmark as root has decided that."""
+    return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}

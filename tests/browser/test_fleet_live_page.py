@@ -70,6 +70,7 @@ def test_the_map_the_extremes_and_one_node(browser: Any, address: str, screen: S
     page.locator("#state", has_text="56 of 60 nodes report, 1 no longer, 3 have not reported, 2 with open").wait_for()
     for name, state in (("n1", "live"), ("n4", "silent"), ("n7", "wrong"), ("n9", "named"), ("n60", "never")):
         assert colour_of(page, *place(name)) == COLOURS[state], name
+    page.locator("#list button", has_text="n7").wait_for()  # the list follows within a second
     assert page.locator("#list button").all_inner_texts() == ["n7", "n9", "n4", "n58", "n59", "n60"]
 
     page.locator("#racks").focus()  # the first node of the first rack, at its bottom

@@ -93,7 +93,8 @@ def lines_of(
 def write_result(folder: Path, node: str, lines: Sequence[Mapping[str, Any]]) -> Path:
     """A node's file, as the native runner leaves it."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{node}.jsonl.gz"
+    interrupted = "+interrupted" if lines[-1].get("status") == "interrupted" else ""
+    path = folder / f"{node}{interrupted}.jsonl.gz"
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path

@@ -227,7 +227,7 @@ def test_the_command_says_who_reports_and_ends_cleanly(tmp_path: Path) -> None:
     address = child.stdout.readline().strip()
     assert address.endswith("/?token=t")
     lines = [child.stderr.readline() for _ in range(2)]
-    assert "0 of 3 nodes report, 0 silent, 3 never seen, 0 with open cases" in lines[1]
+    assert "0 of 3 nodes report (0 with open cases), 0 silent, 3 never seen" in lines[1]
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=30)
     assert child.returncode in {0, 130} and "Traceback" not in errors

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 COUNT = 16
 STEP = """[[step]]
 instrument = "peak"
-options = {{ type = "fp64", threads = "1", budget = "{budget}" }}
+options = {{ type = "fp64", threads = "1", budget = "{budget}", interval = "{interval}" }}
 repetitions = {repetitions}
 """
 
@@ -71,10 +71,25 @@ class Campaign:
         lines = self.cluster.ask("squeue", "-h", "-o", "%j %A", "--states=R").splitlines()
         return [line.split()[1] for line in lines if line.startswith(of)]
 
+    def measuring(self) -> bool:
+        """Whether each node has its process and that of an instrument."""
+        return len(started_from(self.fleet.root / "bin")) >= 2 * len(self.nodes)
 
-def spec(folder: Path, budget: str = "100ms", repetitions: int = 1) -> Path:
+
+def started_from(folder: Path) -> list[int]:
+    """The processes whose program is in this folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (process / "exe").readlink().parent == folder:
+                found.append(int(process.name))
+    return found
+
+
+def spec(folder: Path, budget: str = "100ms", repetitions: int = 1, interval: str = "2") -> Path:
     path = folder / "tiny.toml"
-    path.write_text('name = "tiny"\n' + STEP.format(budget=budget, repetitions=repetitions), encoding="utf-8")
+    step = STEP.format(budget=budget, repetitions=repetitions, interval=interval)
+    path.write_text('name = "tiny"\n' + step, encoding="utf-8")
     return path
 
 
@@ -124,12 +139,12 @@ def test_a_controller_that_does_not_answer_creates_no_job_twice(cluster: Cluster
 
 
 def test_a_job_that_is_killed_is_tried_again(cluster: Cluster, tmp_path: Path) -> None:
-    campaign = Campaign(
-        cluster, tmp_path / "fleet", cluster.names[8:10], spec(tmp_path, budget="400ms", repetitions=100)
-    )
+    # No interval becomes that narrow: the instrument takes its whole budget.
+    long = spec(tmp_path, budget="10s", interval="0.01")
+    campaign = Campaign(cluster, tmp_path / "fleet", cluster.names[8:10], long)
     process = campaign.start(None)
     try:
-        assert until(campaign.running, 60)
+        assert until(campaign.measuring, 60)  # Slurm says that a job runs before it has processes to be killed
         cluster.ask("scancel", "--signal=KILL", *campaign.running())
         states, ingested = results(process)
     finally:
@@ -177,6 +192,7 @@ def test_a_node_that_has_another_name_is_refused_and_measured_on_resume(cluster:
     _, second = results(campaign.start(subprocess.DEVNULL, "--resume"))
     assert second["skipped"] == {f"{liar}.jsonl.gz": f"{liar}.jsonl.gz: the node says that it is other"}
     cluster.ask("scontrol", "update", f"nodename={liar}", "state=resume")
+    assert until(lambda: cluster.ask("sinfo", "-h", "-n", liar, "-o", "%t").strip() == "idle", 60, step_s=0.2)
     states, third = results(campaign.start(subprocess.DEVNULL, "--resume"))
     assert {s["status"] for s in states.values()} == {"done"} and third["nodes"] == [liar]
 

@@ -64,8 +64,8 @@ export class ExtremesList {
 
   private byState(): [number, string][] {
     const { state } = this;
-    const order = (n: number) => WORST.indexOf(state.stateOf(n));
-    const found = [...state.names.keys()].filter((n) => order(n) >= 0);
+    const order = (n: number) => WORST.indexOf(state.stateOf(n)) - (state.cases.has(n) ? WORST.length : 0);
+    const found = [...state.names.keys()].filter((n) => state.cases.has(n) || WORST.includes(state.stateOf(n)));
     found.sort((a, b) => order(a) - order(b));
     return found.map((n) => [n, state.textOf(n)]);
   }

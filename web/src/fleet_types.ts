@@ -17,6 +17,7 @@ export interface Change {
   values: (number | null)[]; // of the metric of the stream; none without one
   counts: Record<string, number>;
   refused: Record<string, string>;
+  cases: Record<string, string>; // what is wrong, by number
 }
 
 const COUNTS = new Set(["cpu.ipc", "host.running", "host.blocked"]); // of unit 1, but no shares
@@ -30,6 +31,7 @@ export class FleetState {
   states = new Uint8Array(0);
   values = new Float64Array(0);
   bounds: [number, number] = [0, 1];
+  cases = new Map<number, string>();
 
   lay(layout: Layout): void {
     this.names = layout.names;
@@ -46,6 +48,7 @@ export class FleetState {
   /** Take in what changed; `all`: the rest is no longer known. */
   take(change: Change, all: boolean): void {
     if (all) this.values.fill(NaN);
+    this.cases = new Map(Object.entries(change.cases).map(([number, what]) => [Number(number), what]));
     change.nodes.forEach((number, i) => {
       this.states[number] = change.states.charCodeAt(i) - 48;
       this.values[number] = change.values[i] ?? NaN;
@@ -57,8 +60,11 @@ export class FleetState {
     return this.stateNames[this.states[number]!] ?? "";
   }
 
+  /** The state as text, with what is wrong. */
   textOf(number: number): string {
-    return this.stateTexts[this.states[number]!] ?? "";
+    const what = this.cases.get(number);
+    const text = this.stateTexts[this.states[number]!] ?? "";
+    return what ? `${text}; open case: ${what}` : text;
   }
 
   isLive(number: number): boolean {

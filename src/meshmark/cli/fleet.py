@@ -14,6 +14,7 @@ from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option
 from meshmark.errors import AbsentError, UsageError
+from meshmark.values.units import counted
 
 if TYPE_CHECKING:
     from meshmark.fleet.campaign import Progress, Wanted
@@ -127,7 +128,8 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
     fleet = Fleet(folder.absolute())
     name = _campaign(fleet, campaign)
     known = Campaign.load(fleet, name)
-    found = ingest(fleet, name, str(known.begun["cluster"]), frozenset(known.nodes))
+    with fleet_progress("ingestion") as show:
+        found = ingest(fleet, name, str(known.begun["cluster"]), frozenset(known.nodes), show.took_in)
     if as_json:
         print(json.dumps(_ingested(name, found)))
     else:
@@ -149,7 +151,7 @@ def _measure(
     from meshmark.fleet.campaign import Campaign, begin, new_campaign
     from meshmark.fleet.carry_out import carry_out, nothing_measured
     from meshmark.fleet.plan import node_plan
-    from meshmark.fleet.site import engine_of
+    from meshmark.fleet.site import ENGINES, engine_of
     from meshmark.measure.spec import load_spec
 
     fleet, site = opened(folder)
@@ -157,7 +159,10 @@ def _measure(
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
         if begun["kind"] != kind:
-            raise UsageError(f"--resume: the last campaign is a {begun['kind']}", _again(folder, begun["kind"]))
+            raise UsageError(f"--resume: the last campaign is of kind {begun['kind']}", _again(folder, begun["kind"]))
+        if not named and begun["engine"] not in ENGINES:
+            what = f"--resume: the last campaign is one of {begun['engine']}, whose jobs are not started from here"
+            raise UsageError(what, f"meshmark fleet ingest {folder}")
         engine = engine_of(site, named or str(begun["engine"]), str(begun["nodes"]))
     else:
         name = new_campaign(kind)
@@ -168,7 +173,7 @@ def _measure(
     with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
         progress, found = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
     _report(progress, found, as_json)
-    if not progress.counts()["done"]:
+    if progress.counts()["done"] == len(found.refusals):
         raise nothing_measured(fleet, name)
 
 
@@ -205,8 +210,13 @@ def _ingested(name: str, found: Ingested) -> dict[str, Any]:
     return {"type": "ingested", "campaign": name, **dataclasses.asdict(found)}
 
 
-def say_ingested(found: Ingested, what: str = "nodes") -> None:
-    say(f"meshmark: took in the results of {len(found.nodes)} {what}")
+def say_ingested(found: Ingested, what: str = "node") -> None:
+    from meshmark.fleet.nodesets import fold
+
+    say(f"meshmark: took in the results of {counted(len(found.nodes) - len(found.refusals), what)}")
+    if found.refusals:
+        nodes, why = counted(len(found.refusals), "node"), next(iter(found.refusals.values()))
+        say(f"warning: {nodes} refused to measure beside other work without --beside ({why}): {fold(found.refusals)}")
     for name, why in found.skipped.items():
         say(f"warning: {name} was skipped: {why}")
     for name, why in found.doubts.items():
@@ -250,7 +260,7 @@ def judge(
     from meshmark.fleet.confirm import confirm_suspects
     from meshmark.fleet.judgements import decide, look, summary
     from meshmark.fleet.nodesets import fold
-    from meshmark.fleet.policy import drain_cases, load_policy
+    from meshmark.fleet.policy import check_policy, drain_cases, load_policy
     from meshmark.fleet.site import ENGINES, engine_of
 
     fleet, site = opened(folder)
@@ -258,21 +268,27 @@ def judge(
     seen = look(fleet, site.cluster)
     for one in seen.classes:
         if one.screening is None:
-            say(f"meshmark: {len(one.of.members)} nodes of {one.of.name} are too few to compare")
+            why = "no metric that most of them have" if one.of.judged else "too few to compare"
+            say(f"meshmark: {counted(len(one.of.members), 'node')} of {one.of.name}: {why}")
     suspects = seen.suspects()
-    say(f"meshmark: {seen.campaign}: {len(seen.panel.nodes)} nodes, {len(suspects)} suspects")
+    say(f"meshmark: {seen.campaign}: {counted(len(seen.panel.nodes), 'node')}, {counted(len(suspects), 'suspect')}")
     named = []
     if confirm:
         before = str(Campaign.load(fleet, seen.campaign).begun["engine"])
         engine = engine or site.engine or (before if before in ENGINES else "")
         chosen, fresh = engine_of(site, engine, fold(seen.panel.nodes)), None
+        check_policy(policy, chosen)  # before nodes measure and are named
         if suspects:
-            with interruptible(f"meshmark fleet judge {folder} --resume"), fleet_progress("confirmation") as show:
+            with (
+                interruptible(f"jobs go on; meshmark fleet judge {folder} --resume"),
+                fleet_progress("confirmation") as show,
+            ):
                 fresh = confirm_suspects(fleet, site, chosen, seen, _runner(fleet), show, resume)
         named = decide(fleet, site.cluster, seen, fresh)
         drained = drain_cases(fleet, policy, chosen, State.load(fleet, site.cluster).open)
     if as_json:
-        print(json.dumps({**summary(seen, named), "drained": drained.done if drained else {}}))
+        of_policy = dataclasses.asdict(drained) if drained else {}
+        print(json.dumps({"type": "judgement", **summary(seen, named), "drained": of_policy}))
         return
     if not confirm:
         print_rows([{"suspect": name} for name in suspects], as_json=False)
@@ -281,7 +297,7 @@ def judge(
         print_named(node)
     if drained:
         _say_drained(drained)
-    say(f"meshmark: {len(named)} nodes are worse than their class")
+    say(f"meshmark: {counted(len(named), 'node is worse than its class', 'nodes are worse than their class')}")
 
 
 def print_named(node: Named) -> None:
@@ -328,9 +344,9 @@ def close(
     from meshmark.fleet.nodesets import expand
 
     fleet, site = opened(folder)
-    names = expand(nodes)
+    names = expand(nodes, "SET")
     close_cases(fleet, site.cluster, names)
-    say(f"meshmark: closed {len(names)} cases")
+    say(f"meshmark: closed {counted(len(names), 'case')}")
 
 
 @fleet_app.command("report")
@@ -383,7 +399,7 @@ def limits(
     fleet, site = opened(folder)
     plan = with_limits(fleet, site.cluster, look(fleet, site.cluster))
     write_file(out, plan.to_bytes())
-    say(f"meshmark: {out}: limits for {len(plan.limits)} kinds of hardware")
+    say(f"meshmark: {out}: limits for {counted(len(plan.limits), 'kind')} of hardware")
 
 
 @fleet_app.command("manifests")

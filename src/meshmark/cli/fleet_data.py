@@ -11,6 +11,8 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import JsonOption
+from meshmark.errors import AbsentError
+from meshmark.values.units import counted
 
 
 def compact(
@@ -29,6 +31,8 @@ def compact(
     from meshmark.fleet.folder import Fleet
 
     fleet = Fleet(folder.absolute())
+    if not folder.exists():
+        raise AbsentError(f"{fleet.root}: has no campaign", f"meshmark fleet check {fleet.root}")
     if campaign:
         fleet.campaign(campaign)
     found = compact(fleet, campaign)
@@ -37,4 +41,5 @@ def compact(
         return
     for name, why in found.skipped.items():
         say(f"warning: {name} was skipped: {why}")
-    say(f"meshmark: joined {sum(found.files.values())} files of {len(found.files)} campaigns")
+    files, campaigns = counted(sum(found.files.values()), "file"), counted(len(found.files), "campaign")
+    say(f"meshmark: joined {files} of {campaigns}")

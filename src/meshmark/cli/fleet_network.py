@@ -25,6 +25,8 @@ from meshmark.cli.fleet import (
 from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option
 from meshmark.errors import AbsentError
+from meshmark.values.units import counted, plain
+from meshmark.values.units import size as sized
 
 if TYPE_CHECKING:
     from meshmark.fleet.engines.engine import Engine
@@ -66,10 +68,12 @@ def pairs(
     """
     from meshmark.fleet.campaign import Campaign, Wanted
     from meshmark.fleet.network import look_at_network
+    from meshmark.fleet.nodesets import fold
     from meshmark.fleet.pairs import KIND, Messages, begin_pairs, measure_pairs, tree_of
     from meshmark.fleet.rounds import draw_rounds
     from meshmark.fleet.site import engine_of
     from meshmark.fleet.topology import Places
+    from meshmark.values.grammar import sizes as sizes_of
 
     fleet, site = opened(folder)
     if resume:
@@ -81,18 +85,19 @@ def pairs(
         used = engine_of(site, engine, nodes)
         tree = tree_of(fleet, site, used)
         wanted = Wanted(nodes=nodes or site.nodes, random=random, seed=seed, idle_only=idle)
+        sizes_of("--bytes", sizes)  # nodes would refuse it, each twice
         plan = Messages(sizes=sizes, budget_s=budget_s).plan()
 
         def draw(names: list[str]) -> Any:
             if missing := tree.missing(names):
-                say(f"warning: the switches have no {missing[0]}, and {len(missing) - 1} more nodes of the fleet")
+                say(f"warning: the switches have no {fold(missing)}")
             return draw_rounds(Places.of(tree, names), rounds, seed)
 
         name = begin_pairs(fleet, site, used, wanted, plan, draw, KIND)
     with interruptible(f"jobs go on; meshmark fleet pairs {folder} --resume"):
         with fleet_progress("pairs") as show:
             _, found = measure_pairs(fleet, site, used, name, show, wait_s)
-        say_ingested(found, "pairs")
+        say_ingested(found, "pair")
         for pair, why in Campaign.load(fleet, name).left.items():
             say(f"warning: {pair} was not measured: {why}")
         seen = look_at_network(fleet, site.cluster, name, tree)
@@ -125,7 +130,7 @@ def _report(
         return
     print_rows(_levels(seen), as_json=False)
     if seen.screening is None:
-        say(f"meshmark: {len(seen.seen.nodes)} nodes are too few to compare")
+        say(f"meshmark: {counted(len(seen.seen.nodes), 'node')}: too few to compare")
     elif not confirm:
         print_rows([{"suspect": name.removeprefix(SWITCH)} for name in suspects], as_json=False)
     else:
@@ -139,7 +144,7 @@ def _levels(seen: NetworkLook) -> list[dict[str, Any]]:
 
     rows = []
     for row in levels(seen):
-        texts = {f"{size} B": f"{time * 1e6:.4g} µs" for size, time in row["times"].items()}
+        texts = {sized(size): plain(time, "s") for size, time in row["times"].items()}
         rows.append({"level": row["level"], "pairs": row["pairs"], **texts})
     return rows
 
@@ -160,13 +165,16 @@ def place(
     example: meshmark fleet place /shared/fleet --nodes 16
     """
     from meshmark.fleet.choice import choose_nodes
+    from meshmark.fleet.nodesets import expand
     from meshmark.fleet.pairs import tree_of
     from meshmark.fleet.site import engine_of
     from meshmark.values.grammar import size as size_of
 
     fleet, site = opened(folder)
+    if among:
+        expand(among, "--among")
     used = engine_of(site, engine, among)
-    wanted = size_of("bytes", size) if size else None
+    wanted = size_of("--bytes", size) if size else None
     found = choose_nodes(fleet, site, used, tree_of(fleet, site, used), count, among or site.nodes, idle, wanted)
     if as_json:
         print(json.dumps(found.to_json()))

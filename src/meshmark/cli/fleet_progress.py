@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,6 +33,7 @@ class fleet_progress:  # noqa: N801 (used like a function)
         self.unsaid = ""  # the line of the last look, if it was not printed
         self.said_s = -_LINE_S
         self.trouble = ""
+        self.taking_s = time.monotonic()
 
     def __enter__(self) -> fleet_progress:
         if sys.stderr.isatty():
@@ -70,10 +72,22 @@ class fleet_progress:  # noqa: N801 (used like a function)
         times = ", ".join(filter(None, (_time(progress.elapsed_s), left)))
         self.unsaid = f"{progress.campaign}: {text} ({times})"
         if self.bar is not None:
-            self.bar.update(self.task, completed=ended, total=len(progress.nodes), counts=text, left=left)
+            self.bar.update(
+                self.task, description=self.label, completed=ended, total=len(progress.nodes), counts=text, left=left
+            )
         elif progress.elapsed_s - self.said_s >= _LINE_S:
             self.said_s = progress.elapsed_s
             self._say_last()
+
+    def took_in(self, read: int, of: int) -> None:
+        """Show how many files of nodes were read."""
+        text = f"{read} of {of} files read"
+        if self.bar is not None:
+            self.bar.update(self.task, description="ingestion", completed=read, total=of, counts=text, left="")
+        elif time.monotonic() - self.taking_s >= _LINE_S:
+            self.taking_s = time.monotonic()
+            self._say_last()
+            say(text)
 
     def _left_s(self, progress: Progress, ended: int) -> float | None:
         """At the rate since the first look."""

@@ -150,8 +150,8 @@ def _lines() -> Callable[[Mapping[str, int]], None]:
         cases = counts["named"] + counts["wrong"]
         with contextlib.suppress(OSError, ValueError):  # standard error may be closed
             say(
-                f"meshmark: {reports} of {sum(counts.values())} nodes report, {counts['silent']} silent, "
-                f"{counts['never']} never seen, {cases} with open cases"
+                f"meshmark: {reports} of {sum(counts.values())} nodes report ({cases} with open cases), "
+                f"{counts['silent']} silent, {counts['never']} never seen"
             )
 
     return show

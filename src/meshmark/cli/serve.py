@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FRAMES: Final = 200
 WINDOW_S: Final = 500e-9
 MAX_LOADS: Final = 200  # listed, the newest first
-KINDS: Final = ("measure", "load", "study", "advise", "model", "sweep")  # first words of names of runs
+KINDS: Final = ("measure", "app", "load", "study", "advise", "model", "sweep")  # first words of names of runs
 NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
 
 
@@ -153,7 +153,7 @@ class Runs:
         from meshmark.report.build import report_page
 
         folder = self._folder(name)
-        found = load_run(folder) if folder is not None else self._stored(name)
+        found = load_run(folder) if folder is not None else self.stored(name)
         return report_page(*found).encode(errors="replace")  # imported text may contain lone surrogates
 
     def compared(self, a: str, b: str) -> bytes:
@@ -175,7 +175,12 @@ class Runs:
             raise NotFound(str(why), why.hint) from why
         return page.encode(errors="replace")
 
-    def _stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
+    def stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
+        """Records, absences and metadata of a run of the store.
+
+        Raises:
+            MeshmarkError: It has no records.
+        """
         from meshmark.report.build import command_of
         from meshmark.store.run import RunInfo
         from meshmark.store.store import Store

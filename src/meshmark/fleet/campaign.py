@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Engine, EngineError, Job, Limited, Node, State, Work, last_words
+from meshmark.fleet.engines.engine import Batch, Engine, EngineError, Job, Limited, Node, State, Work, last_words
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
@@ -126,7 +126,9 @@ def begin(
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
     known = {node.name: node for node in engine.nodes()}
-    names = expand(wanted.nodes) if wanted.nodes else sorted(known)
+    names = expand(wanted.nodes, "--nodes") if wanted.nodes else sorted(known)
+    if not known and isinstance(engine, Batch):
+        raise UsageError(f"{engine.name}: found no node", "is the queue or partition in fleet.toml right?")
     if unknown := [n for n in names if n not in known]:
         raise UsageError(
             f"--nodes: found {fold(unknown)}, which {engine.name} does not know", f"it knows {fold(known)[:200]}"
@@ -362,7 +364,7 @@ class Campaign:
         return found
 
     def _finished(self, inbox: Path) -> frozenset[str]:
-        """Nodes whose files are there, or were taken in."""
+        """Nodes whose files are there, or were taken in. The file of an interrupted one has a name that no node has."""
         try:
             with os.scandir(inbox) as entries:
                 here = [e.name for e in entries if e.name.endswith(SUFFIX) and not e.name.startswith(".")]

@@ -5,14 +5,38 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final, Protocol
 
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.campaign import Campaign, Progress
 from meshmark.fleet.engines.engine import Engine, Work
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import Ingested, ingest, taken
+from meshmark.fleet.ingest import Ingested, ingest, measured_nodes
 from meshmark.fleet.site import Site
 from meshmark.store.files import written
+
+
+class Shown(Protocol):
+    """Shows how far a campaign is."""
+
+    def __call__(self, progress: Progress) -> None:
+        """A look at the engine."""
+
+    def took_in(self, read: int, of: int) -> None:
+        """So many files of nodes were read."""
+
+
+class Unseen:
+    """Shows nothing."""
+
+    def __call__(self, progress: Progress) -> None:
+        pass
+
+    def took_in(self, read: int, of: int) -> None:
+        pass
+
+
+UNSEEN: Final = Unseen()
 
 
 def carry_out(
@@ -21,14 +45,14 @@ def carry_out(
     engine: Engine,
     name: str,
     runner: Path,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Shown = UNSEEN,
     wait_s: float = float("inf"),
 ) -> tuple[Progress, Ingested]:
     """Drive a campaign to its end, or go on with it; no node whose results were taken in measures again.
 
     Args:
         runner: The native program, where nodes can read it.
-        show, wait_s: As of `Campaign.drive`.
+        wait_s: As of `Campaign.drive`.
 
     Raises:
         MeshmarkError: As `Campaign.drive` and `ingest`.
@@ -44,7 +68,7 @@ def measured(
     name: str,
     work: Callable[[Campaign], Work],
     limits: tuple[int, int],
-    show: Callable[[Progress], None],
+    show: Shown,
     wait_s: float,
 ) -> tuple[Progress, Ingested]:
     """As `carry_out`, for any work.
@@ -54,10 +78,10 @@ def measured(
     """
     known = frozenset(Campaign.load(fleet, name).nodes)
     # What an ingestion had claimed that was killed, or found the disk full, has been measured, too.
-    found = ingest(fleet, name, site.cluster, known)
-    campaign = Campaign.load(fleet, name, taken(fleet, name, site.cluster, "node"))
+    found = ingest(fleet, name, site.cluster, known, show.took_in)
+    campaign = Campaign.load(fleet, name, measured_nodes(fleet, name, site.cluster))
     progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)
-    return progress, found.joined(ingest(fleet, name, site.cluster, known))
+    return progress, found.joined(ingest(fleet, name, site.cluster, known, show.took_in))
 
 
 def shared_copy(fleet: Fleet, program: Path) -> Path:
@@ -90,5 +114,6 @@ def logs(fleet: Fleet, name: str) -> Path:
 
 
 def nothing_measured(fleet: Fleet, name: str) -> MeshmarkError:
-    """The error of a campaign without a result."""
-    return MeshmarkError(f"{name}: no node has measured", f"see {logs(fleet, name)}")
+    """The error of a campaign without a result, with the reason of its first node."""
+    node, why = next(iter(Campaign.load(fleet, name).left.items()), ("", ""))
+    return MeshmarkError(f"{name}: no node has measured" + (why and f": {node}: {why}"), f"see {logs(fleet, name)}")

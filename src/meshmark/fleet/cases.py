@@ -113,14 +113,16 @@ class State:
         path = State.path(fleet, cluster, of)
         if not path.exists():
             return State()
-        raw = read_json(path)
         try:
+            raw = read_json(path)
             cases = {node: Named.of(of) for node, of in raw["open"].items()}
             return State(
                 raw["discoveries"], cases, [(Named.of(of), at) for of, at in raw["closed"]], list(raw["judged"])
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as why:
-            raise MeshmarkError(f"{path}: not the state of a fleet") from why
+        except (UsageError, KeyError, TypeError, ValueError, AttributeError) as why:
+            what = f": {why}" if isinstance(why, UsageError) else ""
+            hint = "restore it; moved away, open cases and earlier decisions are forgotten"
+            raise MeshmarkError(f"{path}: not the state of a fleet{what}", hint) from why
 
     def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
         write_file(State.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
@@ -142,7 +144,7 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
         known = {node for state in states.values() for node in state.open}
         if unknown := [n for n in nodes if n not in known]:
             allowed = ", ".join(sorted(known)) or "none, since no case is open"
-            raise UsageError(f"nodes: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
+            raise UsageError(f"SET: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
         for of, state in states.items():
             mine = [node for node in nodes if node in state.open]
             for node in mine:

@@ -18,6 +18,7 @@ from meshmark.fleet.nodesets import expand, fold, in_order
 from meshmark.fleet.placing import Distances, Spread, choose, exported, random_spread
 from meshmark.fleet.site import Site
 from meshmark.fleet.topology import Places, Tree
+from meshmark.values.units import counted, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,15 @@ class Choice:
 
     def rows(self) -> list[dict[str, Any]]:
         """A table for people."""
-        scale, unit = (1e6, " µs") if self.unit == "s" else (1.0, "")
+
+        def text(value: float) -> str:
+            return plain(value, "s") if self.unit == "s" else f"{value:.4g}"
+
         return [
-            {"nodes": name, **{k: f"{v * scale:.4g}{unit}" for k, v in dataclasses.asdict(of).items()}}
+            {
+                "nodes": name if self.unit == "s" else f"{name}, levels",
+                **{k: text(v) for k, v in dataclasses.asdict(of).items()},
+            }
             for name, of in self.spreads.items()
         ]
 
@@ -82,10 +89,12 @@ def choose_nodes(
     healthy = [name for name in usable if name not in cases]
     if count > len(healthy):
         left = Counter(states[n] for n in names if n not in usable)
-        why = [f"{k} are {state}" for state, k in sorted(left.items())]
-        why += [f"{len(usable) - len(healthy)} have an open case"] if len(usable) > len(healthy) else []
-        of = f" of {len(names)}, of which {' and '.join(why)}" if why else ""
-        raise UsageError(f"--nodes: found {count}; allowed: 1 to {len(healthy)}{of}")
+        why = [f"{k} {state}" for state, k in sorted(left.items())]
+        why += [f"{len(usable) - len(healthy)} with an open case"] if len(usable) > len(healthy) else []
+        of = f" of {counted(len(names), 'node')}" + (
+            f" ({', '.join(why)})" if why else f", all that {engine.name} knows"
+        )
+        raise UsageError(f"--nodes: found {count}; allowed: at most {len(healthy)}{of}")
     distances, unit, source = _distances(fleet, site, tree, usable, size)
     at = {name: i for i, name in enumerate(usable)}
     able, everyone = np.array([at[name] for name in healthy]), np.arange(len(usable))
@@ -119,7 +128,7 @@ def _distances(
     places = Places.of(tree, seen.nodes)
     terms = without_noise(seen.met, places, fit_terms(seen.met, places, tree))
     unknown = len({*names} - {*seen.nodes})
-    source = f"expected times of messages of {sizes[metric]} bytes, from {seen.pairs} pairs of {campaign}"
+    source = f"expected times of messages of {sizes[metric]} bytes, from {counted(seen.pairs, 'pair')} of {campaign}"
     if unknown:
-        source += f"; {unknown} nodes were not measured, and count as average"
+        source += f"; messages of {counted(unknown, 'node')} were not measured, and are taken as average"
     return Distances(tree, names, terms, seen.nodes, metric), "s", source

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
-from meshmark.fleet.carry_out import carry_out, nothing_measured
+from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
+from meshmark.fleet.carry_out import UNSEEN, Shown, carry_out, nothing_measured
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judgements import Confirmation, Look, controls, fresh_values, reference
@@ -24,7 +23,7 @@ def confirm_suspects(
     engine: Engine,
     seen: Look,
     runner: Path,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Shown = UNSEEN,
     resume: bool = False,
 ) -> Confirmation:
     """Fresh values of the suspects and of healthy nodes of their classes.

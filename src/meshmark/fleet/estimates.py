@@ -52,6 +52,8 @@ def nan_median(values: Array, axis: int) -> Array:
 
     import numpy as np
 
+    if not values.size:
+        return np.full(np.delete(values.shape, axis), np.nan)
     if not np.isnan(values).any():  # which takes less than half of the time
         return np.asarray(np.median(values, axis=axis))
     with warnings.catch_warnings():

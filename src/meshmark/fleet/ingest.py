@@ -25,7 +25,16 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.facts import node_facts
 from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schema
-from meshmark.fleet.results import SUFFIX, NodeResult, ResultError, parse_result, read_packed, read_result
+from meshmark.fleet.results import (
+    INTERRUPTED,
+    REFUSED,
+    SUFFIX,
+    NodeResult,
+    ResultError,
+    parse_result,
+    read_packed,
+    read_result,
+)
 from meshmark.measure.repetitions import point_key
 from meshmark.native import die_with_parent
 from meshmark.store.columns import row_of, row_of_absence
@@ -43,24 +52,28 @@ class Ingested:
     """What became of the files of a campaign.
 
     Attributes:
-        nodes: That were taken in.
+        nodes: That were taken in, each once, however many files it left.
         again: That had been taken in before.
         skipped: Why files were not, by the name of the file.
         doubts: What is strange about nodes that were taken in, by name.
+        refusals: Nodes that were taken in, but did not measure, since they do other work, and which.
     """
 
     nodes: list[str] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, str] = field(default_factory=dict)
 
     def joined(self, other: Ingested) -> Ingested:
-        """What became of the files of two ingestions."""
+        """What became of the files of two ingestions; what was half-written at the first may be complete now."""
+        skipped = {name: why for name, why in self.skipped.items() if not ASIDE.fullmatch(name)}
         return Ingested(
-            [*self.nodes, *other.nodes],
+            list(dict.fromkeys([*self.nodes, *other.nodes])),
             [*self.again, *other.again],
-            {**self.skipped, **other.skipped},
+            {**skipped, **other.skipped},
             {**self.doubts, **other.doubts},
+            {**self.refusals, **other.refusals},
         )
 
 
@@ -69,25 +82,27 @@ def ingest(
     campaign: str,
     cluster: str,
     known: frozenset[str] = frozenset(),
-    tick: Callable[[int], None] = lambda _: None,
+    tick: Callable[[int, int], None] = lambda read, of: None,
     at_once: int = 250,
 ) -> Ingested:
     """Take in what the nodes of a campaign left.
 
     Args:
         known: The nodes of the campaign; files of others are skipped. Empty: all are known.
-        tick: Called with the number of files that were read.
+        tick: Called with the number of files that were read so far, and how many there are.
         at_once: How many nodes are in one Parquet file; more are read by several processes.
 
     Raises:
         MeshmarkError: The folder cannot be written; nothing is lost then.
     """
     folder = fleet.campaign(campaign)
-    found = Ingested()
+    found, read, of = Ingested(), 0, 0
     for claim in (*_abandoned(folder), _claim(folder)):
         with claim as (token, files):
             if not files:
                 continue
+            of += len(files)
+            tick(read, of)
             _remove_incomplete(fleet, campaign, cluster, token)
             work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
             chunks = [
@@ -97,11 +112,30 @@ def ingest(
             ]
             for stem, part in _interpreted(work, chunks):
                 _complete(work, stem, part, found)
-                tick(len(part.done) + len(part.refused))
+                read += len(part.done) + len(part.refused)
+                tick(read, of)
     for path in _inbox(folder).glob(".*"):
         if ASIDE.fullmatch(path.name):
             found.skipped.setdefault(path.name, _half(path))
     return found
+
+
+def measured_nodes(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
+    """Nodes of a campaign whose results were taken in; not those that refused or were interrupted, which a resumed
+    campaign tries again."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    def read(files: Sequence[Path]) -> set[str]:
+        found: set[str] = set()
+        for path in files:
+            with open_regular(path) as file:
+                rows = pq.ParquetFile(file).read(columns=["node", "status"])
+                again = pc.or_(pc.starts_with(rows["status"], REFUSED), pc.equal(rows["status"], "interrupted"))
+                found.update(rows.filter(pc.invert(again))["node"].to_pylist())
+        return found
+
+    return fleet.of_files("nodes", [campaign], cluster, read)
 
 
 def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
@@ -263,7 +297,7 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
     stem, files = chunk
     part, results = _Part(), list[dict[str, Any]]()
     for path in files:
-        name = path.name.removesuffix(SUFFIX)
+        name = path.name.removesuffix(INTERRUPTED).removesuffix(SUFFIX)
         try:
             packed = read_packed(path)
             attempt = hashlib.sha256(packed).hexdigest()[:16]
@@ -297,7 +331,10 @@ def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
         path = work.fleet.table("nodes", work.campaign, work.cluster) / f"{stem}.parquet"
         write_parquet(path, pa.Table.from_pylist(part.nodes, schema=nodes_schema()))
     unlink(part.done)
-    found.nodes += [row["node"] for row in part.nodes]
+    found.nodes = list(dict.fromkeys([*found.nodes, *(row["node"] for row in part.nodes)]))
+    found.refusals |= {
+        row["node"]: row["status"].removeprefix(REFUSED) for row in part.nodes if row["status"].startswith(REFUSED)
+    }
     found.again += part.again
     for path, why in part.refused.items():
         found.skipped[path.name] = why

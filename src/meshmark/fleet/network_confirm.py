@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from meshmark.fleet.campaign import Campaign, Progress, Wanted
+from meshmark.fleet.campaign import Campaign, Wanted
+from meshmark.fleet.carry_out import UNSEEN, Shown
 from meshmark.fleet.engines.engine import Engine
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.network import NetworkLook, Test, draw_fresh, read_exchange, roles, tests
@@ -19,7 +18,7 @@ def confirm_network(
     site: Site,
     engine: Engine,
     seen: NetworkLook,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Shown = UNSEEN,
 ) -> list[Test]:
     """What fresh values of the suspects say; a confirmation of this campaign that was begun before is resumed.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.campaign import Campaign, Progress, Wanted, begin, new_campaign
-from meshmark.fleet.carry_out import logs, measured, nothing_measured, shared_copy, work_of
+from meshmark.fleet.carry_out import UNSEEN, Shown, logs, measured, nothing_measured, shared_copy, work_of
 from meshmark.fleet.engines.engine import Engine, Work, answer
 from meshmark.fleet.engines.ssh import CONNECT_S
 from meshmark.fleet.folder import Fleet
@@ -134,7 +134,7 @@ def measure_pairs(
     site: Site,
     engine: Engine,
     name: str,
-    show: Callable[[Progress], None] = lambda _: None,
+    show: Shown = UNSEEN,
     wait_s: float = float("inf"),
 ) -> tuple[Progress, Ingested]:
     """Drive a campaign of pairs to its end, or go on with it.

@@ -92,6 +92,12 @@ def load_policy(fleet: Fleet) -> Policy:
     return policy
 
 
+def check_policy(policy: Policy, engine: Engine) -> None:
+    """Raises UsageError if the engine cannot do what the policy says."""
+    if policy.drain is not None and not isinstance(engine, Draining):
+        raise UsageError(f"policy.toml: drain: found with {engine.name}; allowed with: slurm, pbs, lsf, flux")
+
+
 def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str, Named]) -> Drained:
     """Take open cases out of service, as far as the policy allows, and never twice. Those that are out already are left
     alone, with the reason that they have.
@@ -103,8 +109,8 @@ def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str
     found = Drained()
     if policy.drain is None:
         return found
-    if not isinstance(engine, Draining):
-        raise UsageError(f"policy.toml: drain: found with {engine.name}; allowed with: slurm, pbs, lsf, flux")
+    check_policy(policy, engine)
+    assert isinstance(engine, Draining)
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
     before = {(e.get("node"), e.get("case")) for e in journal.read() if e.get("event") == "drained"}
     chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in before and _allowed(policy.drain, c)]

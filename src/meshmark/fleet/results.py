@@ -22,6 +22,8 @@ from meshmark.store.files import read_bytes
 
 FORMAT: Final = "meshmark node result"
 SUFFIX: Final = ".jsonl.gz"
+INTERRUPTED: Final = f"+interrupted{SUFFIX}"  # of a node that a signal stopped before its last step
+REFUSED: Final = "refused: "  # begins the status of a node that did not measure, since it does other work
 _VERSION: Final = 1
 _MAX_FILE: Final = 64 << 20  # compressed
 _MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB

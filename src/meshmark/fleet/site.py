@@ -55,6 +55,7 @@ ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
 _COMMANDS: Final = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bhosts"}
 _BATCH: Final[Mapping[str, type[Slurm | Pbs | Lsf | Flux]]] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "flux": Flux}
 _NAME: Final = "a name of at most 60 letters, digits, _ . -"
+_SET: Final = "a set of nodes, such as n[1-16]"
 _WORDS: Final = "a list of words"
 Words = Annotated[tuple[str, ...], LIST, Field(max_length=100, description=_WORDS)]
 
@@ -98,7 +99,7 @@ class Site(Input):
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description=_NAME)] = "cluster"
     engine: Annotated[str, OneOf(("", *ENGINES))] = ""
-    nodes: str = ""
+    nodes: Annotated[str, Field(description=_SET)] = ""
     max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 64
     topology: str = ""
@@ -109,7 +110,7 @@ class Site(Input):
     flux: BatchSite = field(default_factory=BatchSite)
     ssh: SshSite = field(default_factory=SshSite)
     psij: PsijSite = field(default_factory=PsijSite)
-    racks: dict[str, str] = field(default_factory=dict)
+    racks: dict[str, Annotated[str, Field(description=_SET)]] = field(default_factory=dict)
 
 
 def load_site(path: Path) -> Site:
@@ -144,7 +145,7 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     if kind in _BATCH:
         of: BatchSite = getattr(site, kind)
         return _BATCH[kind](of.queue, of.account, of.options)
-    names = tuple(expand(nodes or site.nodes)) if nodes or site.nodes else ()
+    names = tuple(expand(nodes or site.nodes, "--nodes")) if nodes or site.nodes else ()
     if kind == "ssh":
         return Ssh(names, site.ssh.options)
     if kind == "psij":

@@ -176,7 +176,7 @@ def query(
                     db.register(name, table)
                 return db.sql(text, params=[list(map(str, files)), *values]).to_arrow_table()
             except duckdb.Error as why:
-                reason = quoted(str(why).splitlines()[0])
+                reason = quoted(str(why).splitlines()[0], 400)  # with the path
                 raise MeshmarkError(f"the results of the fleet cannot be read: {reason}") from why
 
     return fleet.of_files(kind, campaigns, cluster, ask)

@@ -362,7 +362,9 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     scale = alt.Scale(domain=names, range=colours(len(names)))
     colour = alt.Color("metric:N", title=None, scale=scale, legend=legend)
-    base = chart_of(rows).encode(x=alt.X("at:T", title=None), color=colour)
+    base = chart_of(rows).encode(
+        x=alt.X("at:T", title=None, axis=alt.Axis(format="%b %d", labelOverlap=True)), color=colour
+    )
     y = alt.Y("value:Q", title="change since the beginning (%)")
     tips = [
         alt.Tooltip(f"{k}:N", title=title) for k, title in (("at", "day"), ("metric", "metric"), ("text", "median"))

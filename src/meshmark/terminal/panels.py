@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshmark.terminal.map import percent
-from meshmark.values.units import show
+from meshmark.values.units import counted, show
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.rates import rates
 
@@ -66,7 +66,7 @@ def activity(header: Header, frames: Sequence[Frame]) -> Table:
             return fmean(known) if known else None
 
         metric = next((m for m in header.metrics if m.name == cpu), None)
-        add(f"{count} CPU{'s' if count != 1 else ''}", mean, metric.what if metric else "")
+        add(counted(count, "CPU"), mean, metric.what if metric else "")
     for kind in _CLASSES:
         use = header.use[kind]
         mark = "~" if any(m.name == use and m.estimated for m in header.metrics) else ""

@@ -168,7 +168,7 @@ def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str
 
 
 def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) -> str:
-    choices = node.get("enum", [node["const"]] if "const" in node else [])
+    choices = [c for c in node.get("enum", [node["const"]] if "const" in node else []) if c != ""]
     if choices:
         meant = near(value, choices) if isinstance(value, str) else ""
         return f"allowed: {', '.join(map(str, choices))}" + (meant and f"; {meant}")

@@ -31,6 +31,15 @@ def data_home() -> Path:
     return Path(base or Path.home() / ".local" / "share") / "meshmark"
 
 
+def run_folder(run: str) -> Path:
+    """The folder of a run by its name, or the folder itself if it is a path.
+
+    Raises:
+        MeshmarkError: The user has no home directory.
+    """
+    return Path(run) if "/" in run else data_home() / "runs" / run
+
+
 def cache_home() -> Path | None:
     """The folder of what can be made again; None if the user has no home directory."""
     base = os.environ.get("XDG_CACHE_HOME")

@@ -56,6 +56,11 @@ def scale_for(unit: str, value: float) -> Scale:
     return Scale(1.0, "" if unit == "1" else unit)
 
 
+def counted(number: int, singular: str, plural: str = "") -> str:
+    """A number of things: `1 node`, `2 nodes`."""
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
 def number(value: float, digits: int = 3) -> str:
     """`value` with `digits` significant digits; with an exponent only below 1e-4 and from 1e7.
 

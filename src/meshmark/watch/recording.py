@@ -127,7 +127,7 @@ class Recorder:
             ) from None
         except OSError as why:
             raise RecordingError(f"{out}: {why.strerror}") from why
-        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
+        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
         self._writer = pa.ipc.new_stream(self._file, self._schema, options=options)
         self._sync()
 
@@ -229,6 +229,17 @@ def compact(part: Path, out: Path) -> None:
         raise RecordingError(str(why), f"the recording is intact in {part}") from why
 
 
+def _spoiled() -> tuple[type[Exception], ...]:
+    """What reading a spoiled file raises; a length in it may be larger than the memory."""
+    import pyarrow as pa
+
+    return (OSError, ValueError, TypeError, MemoryError, pa.ArrowException)
+
+
+def _first_line(why: Exception) -> str:
+    return (str(why).splitlines() or [type(why).__name__])[0][:80]
+
+
 def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
     """Reads the header from a recording's schema, and checks its columns.
 
@@ -256,20 +267,24 @@ def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Sch
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_stream(open_regular(path))
+        # Arrow crashes if its second thread cannot be started, and a batch is too small for threads.
+        options = pa.ipc.IpcReadOptions(use_threads=False)
+        reader = pa.ipc.open_stream(open_regular(path), options=options)
         if columns is not None:
-            wanted = pa.ipc.IpcReadOptions(included_fields=[reader.schema.get_field_index(c) for c in columns])
-            reader = pa.ipc.open_stream(open_regular(path), options=wanted)
-    except (OSError, ValueError, pa.ArrowException) as why:
-        raise RecordingError(f"{path}: not a recording: {str(why).splitlines()[0][:80]}") from why
+            options.included_fields = [reader.schema.get_field_index(c) for c in columns]
+            reader = pa.ipc.open_stream(open_regular(path), options=options)
+    except _spoiled() as why:
+        raise RecordingError(f"{path}: not a recording: {_first_line(why)}") from why
 
     def whole() -> Iterator[pa.RecordBatch]:
         while True:
             try:
                 batch = reader.read_next_batch()
                 batch.validate(full=True)  # checks offsets against the size of the file
-            except (StopIteration, OSError, ValueError, pa.ArrowException):
-                return  # the end, or a truncated batch
+            except StopIteration:
+                return
+            except _spoiled():
+                return  # a truncated batch
             yield batch
 
     return reader.schema, whole()
@@ -283,7 +298,6 @@ class Recording:
     """
 
     def __init__(self, path: Path) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         self.path = path
@@ -297,8 +311,8 @@ class Recording:
             try:
                 # Not memory mapped, which would raise SIGBUS if the file shrinks; opened here for non-UTF-8 names.
                 self._parquet = pq.ParquetFile(open_regular(path))
-            except (OSError, ValueError, pa.ArrowException) as why:
-                raise RecordingError(f"{path}: truncated or corrupt: {str(why).splitlines()[0][:80]}") from why
+            except _spoiled() as why:
+                raise RecordingError(f"{path}: truncated or corrupt: {_first_line(why)}") from why
             schema = self._parquet.schema_arrow
         else:
             schema, _ = _open_part(path)
@@ -310,15 +324,14 @@ class Recording:
 
     def extent(self) -> tuple[int, float]:
         """The number of frames and the end of the last, in s, without reading their values."""
-        import pyarrow as pa
 
         rows, last = 0, 0.0
         try:
             for batch in self._batches(["t_s"]):
                 rows += batch.num_rows
                 last = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else last
-        except (OSError, pa.ArrowException, TypeError) as why:
-            raise RecordingError(f"{self.path}: corrupt: {(str(why).splitlines() or [''])[0][:80]}") from why
+        except _spoiled() as why:
+            raise RecordingError(f"{self.path}: corrupt: {_first_line(why)}") from why
         return rows, last
 
     def some(self, begin: int, count: int) -> list[Frame]:
@@ -327,13 +340,12 @@ class Recording:
 
     def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
         """Yields batches with some columns; None: all."""
-        import pyarrow as pa
 
         if self._parquet is not None:
             try:
                 yield from self._parquet.iter_batches(batch_size=600, columns=columns)
-            except (OSError, ValueError, pa.ArrowException) as why:
-                raise RecordingError(f"{self.path}: corrupt: {str(why).splitlines()[0][:80]}") from why
+            except _spoiled() as why:
+                raise RecordingError(f"{self.path}: corrupt: {_first_line(why)}") from why
         else:
             yield from _open_part(self.path, columns)[1]
 

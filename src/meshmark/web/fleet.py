@@ -144,6 +144,7 @@ class Feed:
                 "counts": live.counts(),
                 "reports": live.reports,
                 "refused": live.refused,
+                "cases": live.cases(),
             }
             text = self._made[since, metric] = event_text("change", change)
         return text

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import anyio.to_thread
 from starlette.requests import Request
 
+from meshmark.values.units import counted
 from meshmark.watch.frames import Frame, Header
 from meshmark.web.hub import Hub, Past
 
@@ -54,8 +55,7 @@ class LiveMachine:
         """The state as text for the front page."""
         if self._hub is None or self._hub.ended:
             return "idle: the sampler starts with the first reader"
-        readers = "1 reader" if self._readers == 1 else f"{self._readers} readers"
-        return f"sampled every {self._hub.header.period_s:g} s, {readers}"
+        return f"sampled every {self._hub.header.period_s:g} s, {counted(self._readers, 'reader')}"
 
     @property
     def is_idle(self) -> bool:

@@ -215,6 +215,10 @@ class LiveFleet:
         found = np.bincount(self.state[: len(self.names)], minlength=len(STATES))
         return dict(zip(STATES, found.tolist(), strict=True))
 
+    def cases(self) -> dict[int, str]:
+        """What is wrong with nodes that have an open case, by number; also of those that do not report."""
+        return {self._number[name]: what for name, (_, what) in self._cases.items() if name in self._number}
+
     def since(self, tick: int) -> NDArray[np.intp]:
         """Numbers of the nodes that changed after a tick."""
         return np.flatnonzero(self.changed[: len(self.names)] > tick)

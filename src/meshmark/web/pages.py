@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
 from meshmark.report.render import render
-from meshmark.values.units import duration
+from meshmark.values.units import counted, duration
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported
@@ -181,15 +181,11 @@ def _loads(parts: Parts) -> Mapping[str, str] | None:
     def counts() -> str:
         rows, more = of.rows()
         runs = sum(r.kind == "run" for r in rows)
-        text = f"{_count(runs, 'scenario run')}, {_count(len(rows) - runs, 'study', 'studies')}"
+        text = f"{counted(runs, 'scenario run')}, {counted(len(rows) - runs, 'study', 'studies')}"
         return text + (f", and {more} older" if more else "")
 
     text, why = _made(counts)
     return {"counts": text or "", "why": why}
-
-
-def _count(number: int, singular: str, plural: str = "") -> str:
-    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,23 @@ def look(elapsed_s: float, done: int, out: int = 0, trouble: str = "") -> Progre
     statuses: list[Status] = ["done"] * done + ["out"] * out + ["running"] * (10 - done - out)
     states = {name: NodeState(status) for name, status in zip(NAMES, statuses, strict=True)}
     return Progress("check-1", states, elapsed_s, trouble)
+
+
+def on_terminal(words: list[str]) -> str:
+    """What a command writes to a terminal that is its standard error."""
+    near, far = pty.openpty()
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=far)
+    os.close(far)
+    found = b""
+    try:
+        while part := os.read(near, 1 << 16):
+            found += part
+    except OSError:
+        pass  # the terminal has no other end any more
+    finally:
+        os.close(near)
+    assert process.wait(60) == 0
+    return found.decode()
 
 
 def test_a_line_now_and_then_has_the_counts_and_the_time_left(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,18 +77,14 @@ def test_a_terminal_gets_a_bar_and_keeps_the_last_counts(tmp_path: Path) -> None
         'name = "tiny"\n[[step]]\ninstrument = "peak"\noptions = { type = "fp64", budget = "100ms" }\n',
         encoding="utf-8",
     )
-    near, far = pty.openpty()
-    words = command("fleet", "check", tmp_path / "fleet", "--engine", "local", "--spec", spec, "--beside")
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=far)
-    os.close(far)
-    found = b""
-    try:
-        while part := os.read(near, 1 << 16):
-            found += part
-    except OSError:
-        pass  # the terminal has no other end any more
-    finally:
-        os.close(near)
-    assert process.wait(60) == 0
-    text = found.decode()
+    text = on_terminal(command("fleet", "check", tmp_path / "fleet", "--engine", "local", "--spec", spec, "--beside"))
     assert "━" in text and "1 done (" in text.splitlines()[-2] + text.splitlines()[-1], text
+
+
+def test_a_bar_also_shows_what_is_taken_in() -> None:
+    script = (
+        "from meshmark.cli.fleet_progress import fleet_progress\n"
+        "with fleet_progress('check') as show:\n"
+        "    for read in (0, 250, 500): show.took_in(read, 500); show.bar.refresh()\n"
+    )
+    assert "500 of 500 files read" in on_terminal([sys.executable, "-c", script])

@@ -13,6 +13,7 @@ import pytest
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.campaign import JOURNAL, Campaign, Progress, Wanted, begin, new_campaign
 from meshmark.fleet.engines.engine import EngineError, Node, Work
+from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.plan import load_plan, node_plan
@@ -81,6 +82,20 @@ def test_a_node_that_dies_is_tried_twice_and_named(tmp_path: Path) -> None:
     assert progress.counts()["done"] == 7
     assert progress.nodes["n5"].status == "failed" and "without its result" in progress.nodes["n5"].why
     assert sum("n5" in nodes for _, nodes in engine.submitted) == 2
+
+
+def test_a_node_that_a_signal_interrupted_is_tried_again(tmp_path: Path) -> None:
+    tried: list[str] = []
+
+    def interrupted(node: str, work: Work) -> None:
+        first = node == "n5" and node not in tried
+        tried.append(node)
+        write_result(work.inbox, node, lines_of(node, status="interrupted" if first else "ok"))
+
+    engine = MadeEngine.of(NAMES, interrupted)
+    progress = drive(tmp_path, begun(tmp_path, engine), engine)
+    assert progress.counts()["done"] == 8
+    assert {name: s.tries for name, s in progress.nodes.items()} == {name: 1 + (name == "n5") for name in NAMES}
 
 
 def test_a_job_that_a_dead_node_keeps_alive_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,6 +331,13 @@ def test_unknown_nodes_are_refused(tmp_path: Path, wanted: dict[str, Any], why: 
     engine = MadeEngine.of(NAMES, measure, n1=Node("n1", "busy"))
     with pytest.raises(UsageError, match=why):
         begun(tmp_path, engine, **wanted)
+
+
+def test_a_queue_without_nodes_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Slurm, "nodes", lambda _: [])
+    with pytest.raises(UsageError, match="slurm: found no node") as why:
+        begin(Fleet(tmp_path), new_campaign("check"), PLAN, Slurm("nope"), Wanted(nodes="n1"), {})
+    assert "queue" in why.value.hint
 
 
 def test_a_folder_that_is_no_campaign_is_refused(tmp_path: Path) -> None:

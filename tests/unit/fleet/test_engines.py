@@ -18,6 +18,7 @@ from meshmark.fleet.engines.flux import Flux
 from meshmark.fleet.engines.local import Local
 from meshmark.fleet.engines.lsf import Lsf
 from meshmark.fleet.engines.pbs import Pbs
+from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.engines.psij import PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
@@ -261,6 +262,12 @@ def test_a_command_that_hangs_is_named(fake: Fake, tmp_path: Path, monkeypatch: 
         answer([str(script)])
 
 
+def test_the_reason_is_not_the_hint_for_help(fake: Fake) -> None:
+    fake("sbatch", "sbatch: unrecognized option '--x'\nTry \"sbatch --help\" for more information", 1)
+    with pytest.raises(EngineError, match=r"^sbatch: unrecognized option '--x'$"):
+        answer(["sbatch"], tries=1)
+
+
 def test_a_command_that_is_missing_is_absent() -> None:
     with pytest.raises(AbsentError, match="is not installed"):
         answer(["no-such-command-of-an-engine"])
@@ -311,6 +318,16 @@ def test_processes_of_jobs_are_found_by_other_processes(tmp_path: Path) -> None:
     assert until(lambda: not engine.jobs({"mm-1"}))
 
 
+def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: Path) -> None:
+    """As of one that the kernel is just starting."""
+    processes = Processes()
+    processes.start("mm-1", ["env", "-i", "sleep", "60"], tmp_path / "log")
+    assert until(lambda: not Processes().jobs({"mm-1"}))
+    assert [job.id for job in processes.jobs({"mm-1"})] == ["mm-1"] and not processes.jobs({"mm-2"})
+    processes.cancel(["mm-1"])
+    assert until(lambda: not processes.jobs({"mm-1"}))
+
+
 @pytest.mark.parametrize(
     ("site", "nodes", "why"),
     [
@@ -343,7 +360,7 @@ def test_a_site_names_its_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ("text", "why"),
     [
         ("clusters = 'x'", "clusters: unknown key; did you mean cluster"),
-        ("engine = 'slrum'", "engine: found 'slrum'; allowed: .*did you mean slurm"),
+        ("engine = 'slrum'", "engine: found 'slrum'; allowed: slurm, .*did you mean slurm"),
         ("cluster = '../x'", "cluster: found '../x'; allowed: a name"),
         ("max_jobs = 0", "max_jobs: found 0; allowed: an integer from 1"),
         ("[racks]\nr1 = 'n[1-'", "fleet.toml: racks.r1: found"),

@@ -201,6 +201,11 @@ def test_two_at_once_are_refused(fleet: Fleet) -> None:
         compact(fleet)
 
 
+def test_a_folder_that_does_not_exist_has_no_campaign(tmp_path: Path) -> None:
+    done = meshmark("fleet", "compact", str(tmp_path / "none"))
+    assert done.returncode == 77 and "has no campaign" in done.stderr
+
+
 def test_the_command_says_what_it_joined(fleet: Fleet) -> None:
     done = meshmark("fleet", "compact", str(fleet.root))
-    assert done.returncode == 0 and "joined 6 files of 1 campaigns" in done.stderr
+    assert done.returncode == 0 and "joined 6 files of 1 campaign\n" in done.stderr

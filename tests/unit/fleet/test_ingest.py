@@ -10,7 +10,8 @@ import pytest
 
 from meshmark.fleet.campaign import new_campaign
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.ingest import ingest
+from meshmark.fleet.ingest import Ingested, ingest, measured_nodes
+from meshmark.fleet.values import is_sound, node_rows
 from meshmark.store.files import lock
 from support.made_fleet import KERNELS, lines_of, write_result
 
@@ -151,3 +152,36 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, name: str, monkeypatch: pytes
         with pytest.raises(OSError, match="No space"):
             ingest(fleet, name, "hawk")
     assert ingest(fleet, name, "hawk").nodes == ["n1"]
+
+
+def test_nodes_that_refused_are_told_apart(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    write_result(inbox(fleet, name), "n1", lines_of("n1"))
+    write_result(inbox(fleet, name), "n2", lines_of("n2", status="refused: 2.0 CPUs are busy"))
+    found = ingest(fleet, name, "hawk")
+    assert sorted(found.nodes) == ["n1", "n2"] and found.refusals == {"n2": "2.0 CPUs are busy"}
+    assert measured_nodes(fleet, name, "hawk") == {"n1"}  # a resumed campaign tries n2 again
+    write_result(inbox(fleet, name), "n2", lines_of("n2"))
+    ingest(fleet, name, "hawk")
+    assert measured_nodes(fleet, name, "hawk") == {"n1", "n2"}
+
+
+def test_what_an_interrupted_node_measured_counts_until_it_has_measured_all(tmp_path: Path, name: str) -> None:
+    fleet = Fleet(tmp_path)
+    write_result(inbox(fleet, name), "n1", lines_of("n1", status="interrupted"))
+    assert ingest(fleet, name, "hawk").nodes == ["n1"]
+    assert measured_nodes(fleet, name, "hawk") == set()  # a resumed campaign tries n1 again
+    (row,) = node_rows(fleet, [name], "hawk")
+    assert row["status"] == "interrupted" and is_sound(row)
+    write_result(inbox(fleet, name), "n2", lines_of("n2", status="interrupted"))
+    for node in ("n1", "n2"):
+        write_result(inbox(fleet, name), node, lines_of(node, recorded={"etc/hostname": node}))
+    assert sorted(ingest(fleet, name, "hawk").nodes) == ["n1", "n2"]
+    assert measured_nodes(fleet, name, "hawk") == {"n1", "n2"}
+    assert [row["status"] for row in node_rows(fleet, [name], "hawk")] == ["ok", "ok"]
+
+
+def test_a_file_that_was_half_written_and_is_complete_now_is_no_trouble() -> None:
+    first = Ingested(["n1"], skipped={".n2.jsonl.gz.0123456789ab": "half-written by n2", "n3.jsonl.gz": "no name"})
+    both = first.joined(Ingested(["n2"]))
+    assert both.nodes == ["n1", "n2"] and both.skipped == {"n3.jsonl.gz": "no name"}

@@ -130,6 +130,14 @@ def test_nodes_of_a_rare_processor_are_not_judged() -> None:
     assert [(len(c.members), c.judged) for c in found] == [(10, True), (3, False)]
 
 
+@pytest.mark.filterwarnings("error")
+def test_nodes_without_a_common_metric_are_judged_without_a_warning(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    campaign(fleet, "check", 1, OTHERS, 1, **{name: {"status": "refused: 2.0 CPUs are busy"} for name in OTHERS})
+    seen = look(fleet, "cluster")
+    assert seen.newest().size == 0 and decide(fleet, "cluster", seen, None) == []
+
+
 def test_a_wrong_result_that_is_not_repeated_is_named_all_the_same(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path)
     nodes = ["a", "b", "c"]  # too few to compare

@@ -48,6 +48,10 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
     words = line.split()
     assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", "n2"]
     assert Path(words[words.index("--out") + 1]) == fleet.campaign(name) / "inbox"
+    again = subprocess.run(
+        command("fleet", "check", str(tmp_path), "--resume"), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert again.returncode == 2 and "one of kubernetes" in again.stderr and "fleet ingest" in again.stderr
 
 
 def test_a_daemon_checks_health(tmp_path: Path) -> None:

@@ -110,14 +110,14 @@ def test_nodes_with_an_open_case_are_avoided(folder: Path) -> None:
     state.save(Fleet(folder), "cluster", NETWORK)
     found = json.loads(run(str(folder), "--nodes", "7", "--json").stdout)
     assert found["nodes"] == ["n5", *(f"n{i}" for i in range(7, 13))] and found["avoided"] == ["n6"]
-    assert "allowed: 1 to 11 of 12, of which 1 have an open case" in str(run(str(folder), "--nodes", "12").exception)
+    assert "allowed: at most 11 of 12 nodes (1 with an open case)" in str(run(str(folder), "--nodes", "12").exception)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--nodes", "13"), "--nodes: found 13; allowed: 1 to 12"),
-        (("--nodes", "2", "--among", "n["), "nodes: found 'n['; allowed: a set"),
+        (("--nodes", "13"), "--nodes: found 13; allowed: at most 12 of 12 nodes, all that"),
+        (("--nodes", "2", "--among", "n["), "--among: found 'n['; allowed: a set"),
         (("--nodes", "2", "--bytes", "8"), "--bytes: found 8, but no messages were measured"),
     ],
 )

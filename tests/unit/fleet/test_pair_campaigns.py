@@ -104,9 +104,10 @@ def test_what_a_killed_ingestion_had_claimed_is_not_measured_again(folder: Path)
     ("words", "message"),
     [
         (("--nodes", "n1"), "--nodes: found one node, n1; allowed: at least two"),
-        (("--nodes", "n[8"), "found 'n[8'; allowed: a set"),
+        (("--nodes", "n[8"), "--nodes: found 'n[8'; allowed: a set"),
         (("--resume",), "has no campaign of pairs"),
         (("--rounds", "0"), ""),
+        (("--bytes", "4XB"), "--bytes: found '4XB'; allowed: "),
     ],
 )
 def test_bad_requests_are_refused(folder: Path, words: tuple[str, ...], message: str) -> None:

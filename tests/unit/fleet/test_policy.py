@@ -11,7 +11,7 @@ from meshmark.errors import UsageError
 from meshmark.fleet.cases import Named, Worse
 from meshmark.fleet.engines.engine import EngineError, Node
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.policy import drain_cases, load_policy, reason
+from meshmark.fleet.policy import Policy, check_policy, drain_cases, load_policy, reason
 from support.made_fleet import MadeEngine
 
 CAMPAIGN = "check-20261101T120000-0001"
@@ -91,6 +91,9 @@ def test_a_typo_is_named(tmp_path: Path, text: str, wrong: str) -> None:
 
 def test_an_engine_without_queues_cannot_drain(tmp_path: Path) -> None:
     made = fleet(tmp_path, "[drain]\nwrong = true\n")
+    check_policy(Policy(), MadeEngine({}, lambda *_: None))
+    with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):
+        check_policy(load_policy(made), MadeEngine({}, lambda *_: None))
     with pytest.raises(UsageError, match="found with made-up; allowed with: slurm"):
         drain_cases(made, load_policy(made), MadeEngine({}, lambda *_: None), CASES)
 

@@ -10,7 +10,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -182,6 +184,26 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match=path.name) as why:
             Recording(path)
         assert "\n" not in str(why.value)
+
+
+def test_a_length_beyond_the_memory_ends_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.1, None, 0.3, 0.4))
+        recorder.flush()
+        (tmp_path / "s").write_bytes(recorder.part.read_bytes())
+
+    class Reader:
+        def __init__(self, *args: Any, **more: Any) -> None:
+            self.schema = real(*args, **more).schema
+
+        def read_next_batch(self) -> None:
+            raise MemoryError
+
+    real = pa.ipc.open_stream
+    recording = Recording(tmp_path / "s")
+    assert len(list(recording.frames())) == 1
+    monkeypatch.setattr(pa.ipc, "open_stream", Reader)
+    assert list(recording.frames()) == []
 
 
 @settings(max_examples=60, deadline=None)

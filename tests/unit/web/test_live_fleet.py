@@ -55,6 +55,7 @@ def test_open_cases_are_shown_of_nodes_that_report() -> None:
         report(live, name, 0, cpu_busy=0.5)
     assert [state(live, name, 1) for name in ("n1", "n2", "n3")] == ["wrong", "named", "never"]
     assert live.node("n3", 1)["case"] == "x"
+    assert live.cases() == {0: "dgemm", 1: "latency", 2: "x"}  # also of nodes that do not report
     live.open_cases({})
     assert state(live, "n1", 2) == "live"
 

@@ -203,7 +203,11 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
             return done.stdout
         if attempt + 1 == tries:
             lines = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
-            raise EngineError(f"{argv[0]}: {quoted(lines[-1])}")
+            reasons = [line for line in lines if "--help" not in line] or lines
+            raise EngineError(
+                f"{argv[0]}: {quoted(reasons[-1].removeprefix(f'{argv[0]}: '))}",
+                "another engine: --engine, or engine in fleet.toml",
+            )
     raise AssertionError("unreachable")
 
 

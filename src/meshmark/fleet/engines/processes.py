@@ -23,7 +23,7 @@ class Processes:
     """Processes by the names of their jobs, which are also the ids of the jobs."""
 
     def __init__(self) -> None:
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def start(self, name: str, argv: Sequence[str], log: Path) -> str:
         """Start a process in a session of its own, with its output in a file. Returns an id.
@@ -43,17 +43,21 @@ class Processes:
                 )
         except OSError as why:
             raise EngineError(f"cannot start {argv[0]}: {why.strerror}") from why
-        self._children.append(process)
+        self._children.append((name, process))
         return name
 
     def jobs(self, names: Collection[str]) -> list[Job]:
-        self._children = [child for child in self._children if child.poll() is None]
-        return [Job(name, name, waits=False) for name in sorted({name for name, _ in marked(names)})]
+        return [Job(name, name, waits=False) for name in sorted({name for name, _ in self._running(names)})]
 
     def cancel(self, ids: Sequence[str]) -> None:
-        for _, process in list(marked(ids)):
+        for _, process in self._running(ids):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGTERM)
+
+    def _running(self, names: Collection[str]) -> set[tuple[str, int]]:
+        # The kernel shows no environment of a process that it is just starting: our own children are known without.
+        self._children = [(name, child) for name, child in self._children if child.poll() is None]
+        return {(name, child.pid) for name, child in self._children if name in names} | set(marked(names))
 
 
 def marked(names: Collection[str]) -> Iterator[tuple[str, int]]:
