@@ -240,38 +240,63 @@ def hpcc_gups() -> Figure:
     )
 
 
-BARE_DGEMM: Final = """
-import ctypes, statistics, sys, time
+# What a bare loop does with the library of argument 1, for arguments 2 …; it prints the median rate. `timed` is a call.
+_BARE: Final = """
+import ctypes, math, statistics, sys, time
 import numpy as np
-library, n, seconds = ctypes.CDLL(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+library, words = ctypes.CDLL(sys.argv[1]), sys.argv[2:]
+p = lambda x: x.ctypes.data_as(ctypes.c_void_p)
+def timed(call, flops, before=lambda: None):
+    before()
+    call()
+    rates, end = [], time.perf_counter() + 5
+    while len(rates) < 3 or time.perf_counter() < end:
+        before()
+        start = time.perf_counter()
+        call()
+        rates.append(flops / (time.perf_counter() - start))
+    print(statistics.median(rates))
+"""
+_BARE_DGEMM: Final = """
+n = int(words[0])
 a, b, c = np.random.default_rng(1).random((n, n)), np.random.default_rng(2).random((n, n)), np.zeros((n, n))
 one, zero = ctypes.c_double(1), ctypes.c_double(0)
-p = lambda x: x.ctypes.data_as(ctypes.c_void_p)
-def once():
-    start = time.perf_counter()
-    library.cblas_dgemm(102, 111, 111, n, n, n, one, p(a), n, p(b), n, zero, p(c), n)
-    return 2.0 * n**3 / (time.perf_counter() - start)
-once()
-rates, end = [], time.perf_counter() + seconds
-while len(rates) < 3 or time.perf_counter() < end:
-    rates.append(once())
-print(statistics.median(rates))
+timed(lambda: library.cblas_dgemm(102, 111, 111, n, n, n, one, p(a), n, p(b), n, zero, p(c), n), 2.0 * n**3)
+"""
+_BARE_MOD2D: Final = """
+n = int(words[0])
+m = np.random.default_rng(1).random((n, n))
+m += m.T
+a, values, work = m.copy(), np.zeros(n), np.zeros(1 + 6 * n + 2 * n * n)
+integers = np.zeros(3 + 5 * n, np.int32)
+of = lambda x: ctypes.byref(ctypes.c_int(x))
+info = ctypes.c_int()
+def solve():
+    library.dsyevd_(b"V", b"L", of(n), p(a), of(n), p(values), p(work), of(len(work)), p(integers),
+                    of(len(integers)), ctypes.byref(info), 1, 1)
+timed(solve, 10 / 3 * n**3, lambda: np.copyto(a, m))
+"""
+_BARE_FFT: Final = """
+shape = [int(n) for n in words[0].split("x")]
+x, y = np.zeros(shape, complex), np.zeros(shape, complex)
+library.fftw_plan_dft.restype = ctypes.c_void_p
+plan = ctypes.c_void_p(library.fftw_plan_dft(len(shape), (ctypes.c_int * len(shape))(*shape), p(x), p(y), -1, 0))
+timed(lambda: library.fftw_execute(plan), 5.0 * x.size * math.log2(x.size))
 """
 
 
-class Dgemm:
+class SameLibrary:
     """Ours, and a bare loop around the library and kernel that ours chose: what is lost in between."""
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.library = ""
-        self.core = ""
+    def __init__(self, instrument: str, option: str, size: str, threads: int) -> None:
+        self.instrument, self.option, self.size, self.threads = instrument, option, size, threads
+        self.library = self.core = ""
 
     def ours(self) -> Figure:
-        found = records("dgemm", "--n", str(DGEMM_N), "--threads", str(self.threads), "--budget", "8s")
-        record = next((r for r in found if r["metric"] == "flop_rate"), None)
+        words = (self.option, self.size, "--threads", str(self.threads), "--budget", "8s")
+        record = next((r for r in records(self.instrument, *words) if r["metric"] == "flop_rate"), None)
         if record is None:
-            raise Absent("meshmark-probe dgemm gave no flop_rate")
+            raise Absent(f"meshmark-probe {self.instrument} gave no flop_rate")
         conditions = record["conditions"]
         self.library = str(conditions.get("library_path") or conditions.get("library") or "")
         self.core = str(conditions.get("library_kernel") or "")
@@ -282,8 +307,9 @@ class Dgemm:
             raise Absent(f"the record names no library file (it says {self.library!r})")
         threads = str(self.threads)
         chosen = {"OPENBLAS_CORETYPE": self.core} if self.core else {}
+        script = _BARE + {"dgemm": _BARE_DGEMM, "mod2d": _BARE_MOD2D, "fft": _BARE_FFT}[self.instrument]
         text = run(
-            [sys.executable, "-c", BARE_DGEMM, self.library, str(DGEMM_N), "5"],
+            [sys.executable, "-c", script, self.library, self.size],
             set_to={
                 "OPENBLAS_NUM_THREADS": threads,
                 "OMP_NUM_THREADS": threads,

@@ -29,8 +29,8 @@ from peer_tools import (
     TRIAD_BYTES,
     WORK,
     Absent,
-    Dgemm,
     Measure,
+    SameLibrary,
     core_to_core,
     cpu_flags,
     fio_read,
@@ -200,7 +200,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 low=0.98,
             )
         )
-        dgemm = Dgemm(threads)
+        dgemm = SameLibrary("dgemm", "--n", str(DGEMM_N), threads)
         found.append(
             Row(
                 f"dgemm N = {DGEMM_N}, {label}",
@@ -221,6 +221,13 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 low=0.90,
             )
         )
+        eigen = SameLibrary("mod2d", "--n", "1000", threads)
+        bare = {"bare loop, same library": eigen.bare}
+        found.append(Row(f"mod2d N = 1000, {label}", "GFLOP/s", 1e9, eigen.ours, bare, low=0.97))
+    for shape in ("1048576", "1024x1024"):
+        fft = SameLibrary("fft", "--shape", shape, 1)
+        bare = {"bare loop, same library": fft.bare}
+        found.append(Row(f"fft {shape}, 1 thread", "GFLOP/s", 1e9, fft.ours, bare, low=0.97))
     target = WORK / "io.bin"
     io = [
         "io",

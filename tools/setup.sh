@@ -53,6 +53,7 @@ if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
 fi
 blas() { [[ $(/sbin/ldconfig -p) =~ lib(openblas|blis|mkl_rt|flexiblas|lapack) ]]; }  # no pipe: grep -q would break it
+fftw() { [[ $(/sbin/ldconfig -p) =~ libfftw3\.so ]]; }
 mpi() { pkg-config --exists ompi-c || have mpicc; }
 kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
 any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
@@ -69,6 +70,7 @@ need|header zlib.h|zlib1g-dev|zlib-devel|zlib
 need|header gtest/gtest.h|libgtest-dev|gtest-devel|googletest
 use|have ninja|ninja-build|ninja-build|ninja
 use|blas|libopenblas0-pthread|openblas-threads|openblas threads=pthreads
+use|fftw|libfftw3-double3|fftw-libs-double|fftw
 use|have fio|fio|fio|fio
 use|have lstopo-no-graphics|hwloc|hwloc|hwloc
 use|have numactl|numactl|numactl|numactl

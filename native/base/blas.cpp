@@ -24,6 +24,9 @@ using Dgemm = void (*)(const char*, const char*, const int*, const int*, const i
                        const int*, const double*, const int*, const double*, double*, const int*);
 using Dgesv = void (*)(const int*, const int*, double*, const int*, int*, double*, const int*, int*);
 
+using Dsyevd = void (*)(const char*, const char*, const int*, double*, const int*, double*, double*, const int*, int*,
+                        const int*, int*);
+
 constexpr const char* kThreadVariables[] = {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS"};
 
 struct Candidate {
@@ -60,6 +63,22 @@ class Loaded final : public Blas {
     return info;
   }
   bool can_solve() const override { return gesv_ != nullptr; }
+  int eigen(int n, double* a, double* values, EigenWork& work) const override {
+    int info = 0;
+    if (work.numbers.empty()) {  // the library says how much it needs
+      const int ask = -1;
+      double numbers = 0;
+      int integers = 0;
+      syevd_("V", "U", &n, a, &n, values, &numbers, &ask, &integers, &ask, &info);
+      if (info != 0) return info;
+      work.numbers.resize(static_cast<std::size_t>(numbers));
+      work.integers.resize(static_cast<std::size_t>(integers));
+    }
+    const int numbers = static_cast<int>(work.numbers.size()), integers = static_cast<int>(work.integers.size());
+    syevd_("V", "U", &n, a, &n, values, work.numbers.data(), &numbers, work.integers.data(), &integers, &info);
+    return info;
+  }
+  bool can_eigen() const override { return syevd_ != nullptr; }
 
   bool own_lapack = false;
 
@@ -69,9 +88,13 @@ class Loaded final : public Blas {
     gemm_ = symbol<Dgemm>(handle, "dgemm_");
     gesv_ = symbol<Dgesv>(handle, "dgesv_");
     if (gemm_ == nullptr) return false;
+    syevd_ = symbol<Dsyevd>(handle, "dsyevd_");
     own_lapack = gesv_ != nullptr;
     if (gesv_ == nullptr)
-      if (void* lapack = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL)) gesv_ = symbol<Dgesv>(lapack, "dgesv_");
+      if (void* lapack = dlopen("liblapack.so.3", RTLD_NOW | RTLD_LOCAL)) {
+        gesv_ = symbol<Dgesv>(lapack, "dgesv_");
+        syevd_ = symbol<Dsyevd>(lapack, "dsyevd_");
+      }
     Dl_info info{};
     path = dladdr(reinterpret_cast<void*>(gemm_), &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : file;
     if (auto f = symbol<char* (*)()>(handle, "openblas_get_config")) name = "OpenBLAS", version = f();
@@ -92,6 +115,7 @@ class Loaded final : public Blas {
  private:
   Dgemm gemm_ = nullptr;
   Dgesv gesv_ = nullptr;
+  Dsyevd syevd_ = nullptr;
 };
 
 /// Rate of a small product, flop/s; 0 if the product is wrong.

@@ -22,6 +22,14 @@ class Blas {
   /// Solves A x = b in place by LU with partial pivoting: A becomes its factors, b becomes x. Returns LAPACK's info.
   virtual int solve(int n, double* a, int* pivots, double* b) const = 0;
   virtual bool can_solve() const = 0;
+  /// Eigenvalues, ascending, and eigenvectors of a symmetric matrix, by divide and conquer (dsyevd): the columns of A
+  /// become the vectors. `work` keeps its memory between calls. Returns LAPACK's info.
+  struct EigenWork {
+    std::vector<double> numbers;
+    std::vector<int> integers;
+  };
+  virtual int eigen(int n, double* a, double* values, EigenWork& work) const = 0;
+  virtual bool can_eigen() const = 0;
 
   struct Trial {
     std::string name;  ///< of OpenBLAS's kernel, or of the library

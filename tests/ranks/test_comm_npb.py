@@ -1,4 +1,4 @@
-"""The NAS parallel kernels among ranks: verified, alike for any number of ranks, and right by a second way (NumPy)."""
+"""The NAS parallel benchmarks among ranks: verified, alike for any number of ranks, and right by a second way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scipy.sparse import coo_array
 from meshmark.measure import launch
 from support.mpi_here import installed, needed
 
-KERNELS = ("ep", "cg", "is", "ft", "mg")
+KERNELS = ("ep", "cg", "is", "ft", "mg", "lu", "bt", "sp")
 CPUS = len(os.sched_getaffinity(0))
 Floats = NDArray[np.float64]
 
@@ -231,7 +231,18 @@ OPERATIONS = {
     "is": 10 * 65536,
     "ft": 2**18 * (14.8157 + 7.19641 * math.log(2**18) + 6 * (5.23518 + 7.21113 * math.log(2**18))),
     "mg": 58 * 4 * 32**3,
+    "lu": 50 * (1984.77 * 12**3 - 10923.3 * 12**2 + 27770.9 * 12 - 144010),
+    "bt": 60 * (3478.8 * 12**3 - 17655.7 * 12**2 + 28023.7 * 12),
+    "sp": 100 * (881.174 * 12**3 - 4683.91 * 12**2 + 11484.5 * 12 - 19272.4),
 }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_class_w_is_verified(kernel: str) -> None:
+    done, lines = npb(needed().kind, min(2, CPUS), "--kernel", kernel, "--class", "W")
+    assert done.returncode == 0, done.stderr
+    assert results(lines)[kernel, "elapsed"]["conditions"]["class"] == "W"
 
 
 @pytest.mark.slow
@@ -246,6 +257,19 @@ def test_the_number_of_ranks_changes_no_digit_that_counts(ranks: int) -> None:
         named = ["sum_x", "sum_y", "deviates", "zeta", "checksum_real", "checksum_imaginary"]
         numbers = {name: one[name] for name in named if name in one}
         assert numbers == pytest.approx({name: other[name] for name in numbers}, rel=1e-11)
+    for kernel in ("lu", "bt", "sp"):
+        one, other = alone[kernel, "elapsed"]["conditions"], many[kernel, "elapsed"]["conditions"]
+        norms = {name: n for name, n in one.items() if name.startswith(("residual_", "error_"))}
+        assert len(norms) == 2 * 5  # the residual is a small difference of larger numbers
+        assert norms == pytest.approx({name: other[name] for name in norms}, rel=1e-9)
+
+
+def test_more_ranks_than_pairs_of_planes_are_refused() -> None:
+    kind = needed().kind
+    done, lines = npb(kind, 7, "--kernel", "lu,bt,sp")
+    assert done.returncode != 0
+    errors = [line for line in lines if line["type"] == "error"]
+    assert [e["field"] for e in errors] == ["ranks"] and errors[0]["allowed"] == "1 to 6"
 
 
 def test_what_was_asked_for_and_does_not_fit_is_refused_in_one_line() -> None:
@@ -271,7 +295,7 @@ def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> N
 
 @pytest.mark.parametrize(
     ("words", "field"),
-    [slow(["--kernel", "lu"], "kernel"), (["--class", "D"], "class"), slow(["--fft", "mkl"], "fft")],
+    [slow(["--kernel", "dc"], "kernel"), (["--class", "D"], "class"), slow(["--fft", "mkl"], "fft")],
 )
 def test_a_wrong_word_names_its_field(words: list[str], field: str) -> None:
     _, lines = npb(needed().kind, 1, *words)
@@ -335,3 +359,6 @@ def test_a_wrong_result_is_absent_with_what_was_expected_and_what_came(spoiler: 
     assert "norm of the residual: expected 5.307707005734e-05" in absences["mg"]
     assert "checksum 1, real part" in absences["ft"]
     assert "key" in absences["is"]
+    assert "residual of density: expected 0.0161963432109767" in absences["lu"]
+    assert "residual of density: expected 0.170342837095413" in absences["bt"]
+    assert "residual of density: expected 0.0274703154513395" in absences["sp"]

@@ -145,6 +145,7 @@ def the_rest(threads: int = 2) -> list[Record]:
         record("loaded", "memory_parallelism", 12.0, threads=1, mode="chains", best_chains=16),
         record("linpack", "flop_rate", 4e10, n=1000, threads=threads, library="openblas", library_kernel="Zen"),
         record("dgemm", "flop_rate", 9e10, n=2000, threads=threads, library="openblas", library_kernel="Zen"),
+        *(record("loops", "loop_time", 2e-9 + 1e-10 * n, kernel="axpy", length=n, isa="avx2", cpu=0) for n in (1, 64)),
         record("io", "bandwidth_net", 1e9, target=".", direction="read", block_bytes=2**17, queue_depth=16, jobs=1),
     ]
     for t in (1, threads):
@@ -162,7 +163,34 @@ def the_rest(threads: int = 2) -> list[Record]:
             made.append(record("loaded", "bandwidth_net", 64e7 * chains * t / (1 + chains / 20), chains=chains, **c))
         made.append(record("gups", "update_rate", 8e7 * t, table_bytes=2**29, kernel="plain", threads=t, pages="thp"))
         made.append(record("peak", "flop_rate", 5e10 * t, type="fp64", isa="avx2", threads=t, cpus="0"))
-    return made
+        made.append(record("fft", "flop_rate", 9e9 * t, shape="64x64", plan="measure", threads=t, pages="thp"))
+        made.append(record("mod2d", "flop_rate", 2e10 * t, n=500, threads=t, library="openblas", library_kernel="Zen"))
+        c = {"truncation": "T42", "test_case": "6", "levels": 18, "steps": 4, "pages": "thp", "memory_node": "local"}
+        made += [
+            record("pstswm", "step_time", 4e-2 / t, variant=variant, threads=t, **c)
+            for variant in ("plain", "vector", "fixed")
+        ]
+        c = {"footprint_bytes": 2**29, "pages": "thp", "memory_node": "local", "threads": t}
+        made += [record("prefetch", "access_time", 5e-8 / (1 + d), access="gather", distance=d, **c) for d in (0, 8)]
+        made.append(record("llm", "token_rate", 7.0 * t, weights_bytes=2**30, layers=32, placement="local", threads=t))
+        made.append(application(6.0 * t, threads=t))
+        made += swim_threads(t)
+    of = {"composite": "both", "reference": "old"}
+    made += [application(v, "ratio", "1", member=name, **of) for name, v in (("x", 2.0), ("y", 8.0))]
+    return [*made, application(4.0, "composite", "1", program="both", **of)]
+
+
+def application(figure: float, metric: str = "figure_of_merit", unit: str = "op/s", **conditions: Any) -> Record:
+    """Of a program of the user's, which no instrument describes."""
+    return Record.of(
+        Metric(metric, unit, "higher", ""),
+        [figure * (1 + 0.01 * i) for i in range(7)],
+        source="host",
+        machine="made-up",
+        instrument="app",
+        conditions={"program": "a.out", "command": "a.out", "observed_cpus": "0", **conditions},
+        provenance={"command": "measure app a.toml", "build": "0"},
+    )
 
 
 def kernels(threads: int = 2) -> list[Record]:
@@ -408,6 +436,31 @@ def swim(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> lis
         }
         parts = {"compute_time": 4e-4 / count, "halo_time": LIBRARIES[mpi][1] * start_s}
         made += _stepped("swim", "step_time", parts, **c)
+    return made
+
+
+def swim_threads(threads: int, **more: Any) -> list[Record]:
+    """Threads read rows where they are: with two, faster than ranks with messages. Huge pages are faster."""
+    made = []
+    for (cells, step_s), (pages, factor) in itertools.product(
+        {256: 4e-4, 2048: 4e-2}.items(), {"4KiB": 1.1, "thp": 1.0}.items()
+    ):
+        c: dict[str, Any] = {
+            "paradigm": "threads",
+            "cells": cells,
+            "steps": 50,
+            "threads": threads,
+            "cpus": f"0-{threads - 1}",
+        }
+        c |= {"pages": pages, "memory_node": "local", "triad_store": "streaming", **more}
+        value = factor * step_s / threads
+        rate = 72 * cells**2 / value
+        made += [
+            record("swim_threads", "step_time", value, **c),
+            record("swim_threads", "bandwidth", rate, **c),
+            record("swim_threads", "triad_bandwidth", 1.1 * rate, **c),
+            record("swim_threads", "bandwidth_share", 1 / 1.1, **c),
+        ]
     return made
 
 

@@ -34,9 +34,16 @@ SMALL: dict[str, list[str]] = {
     "lines": ["--cpus", "0,1"],
     "loaded": ["--footprint", "16MiB", "--chains", "1,4", "--threads", "1"],
     "gups": ["--table", "1MiB", "--threads", "1"],
+    "llm": ["--weights", "4MiB", "--threads", "1", "--layers", "2"],
+    "swim_threads": ["--cells", "64", "--threads", "1,all", "--steps", "10"],
     "peak": ["--threads", "1"],
     "dgemm": ["--n", "200", "--threads", "1"],
     "linpack": ["--n", "200", "--threads", "1"],
+    "mod2d": ["--n", "100", "--threads", "1"],
+    "fft": ["--shape", "4096,16x16x16", "--threads", "1"],
+    "prefetch": ["--footprint", "1MiB", "--distance", "0,4", "--threads", "1"],
+    "loops": ["--length", "1,7,64", "--isa", "all"],
+    "pstswm": ["--levels", "1,3", "--threads", "1", "--steps", "1"],
     "io": ["--size", "4MiB"],
 }
 # The same of ranks, two of them.

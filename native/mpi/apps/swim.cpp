@@ -1,166 +1,17 @@
 /// swim: shallow water on a staggered grid, rows over ranks, one halo exchange a step.
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
 #include <map>
-#include <numbers>
 
 #include "base/error.hpp"
+#include "kernels/isa.hpp"
 #include "mpi/apps/apps.hpp"
 #include "mpi/harness/batch.hpp"
+#include "workloads/sea.hpp"
 
 namespace mm::mpi {
 namespace {
 
-using std::numbers::pi;
-
-constexpr double kCell_m = 1e5, kStep_s = 30;
-constexpr double kLevel = 5e4;  // mean of p, the height times gravity, m^2/s^2
-constexpr double kSpeed = 10;   // of the vortices, m/s
-constexpr double kWave = 0.01;  // of p, share of the level
-// Maximum relative drifts in a run. Mass is conserved to roundoff; the scheme conserves energy up to the resolution of
-// the grid, and enstrophy up to that of the step. The limits apply from 256 cells; below, they grow with the third
-// power.
-constexpr double kMassDrift = 1e-12, kEnergyDrift = 1e-6, kEnstrophyDrift = 1e-9;
-constexpr int kResolved = 256;
-
-/// Rows of a doubly periodic sea, with a border of ghost cells, on an Arakawa C grid: p at the centre of a cell, u on
-/// its western and v on its southern side.
-class Sea {
- public:
-  struct State {
-    std::vector<double> p, u, v;
-  };
-
-  Sea(int cells, int first, int rows) : cells_(cells), first_(first), rows_(rows) {
-    const std::size_t n = stride() * static_cast<std::size_t>(rows + 2);
-    for (State* s : {&now_, &old_, &next_})
-      for (std::vector<double>* f : {&s->p, &s->u, &s->v}) f->assign(n, 0.0);
-    for (std::vector<double>* f : {&cu_, &cv_, &z_, &h_}) f->assign(n, 0.0);
-  }
-
-  /// Vortices in balance with their pressure, and a gravity wave that crosses them.
-  void begin() {
-    const double scale = 2 * pi / cells_;
-    const auto stream = [&](int i, int j) {  // at the south-west corner of a cell
-      return kSpeed * kCell_m / scale * std::sin(scale * i) * std::sin(scale * j);
-    };
-    for (int j = 1; j <= rows_; ++j)
-      for (int i = 1; i <= cells_; ++i) {
-        const int x = i - 1, y = first_ + j - 1;
-        now_.u[at(i, j)] = -(stream(x, y + 1) - stream(x, y)) / kCell_m;
-        now_.v[at(i, j)] = (stream(x + 1, y) - stream(x, y)) / kCell_m;
-        now_.p[at(i, j)] = kLevel +
-                           kSpeed * kSpeed / 4 * (std::cos(2 * scale * (x + 0.5)) + std::cos(2 * scale * (y + 0.5))) +
-                           kWave * kLevel * std::cos(3 * scale * (x + 0.5)) * std::cos(2 * scale * (y + 0.5));
-      }
-    old_ = now_;
-    started_ = false;
-  }
-
-  /// One step: a forward step first, leapfrog steps afterwards. Pre: the ghost cells of `now` are filled.
-  void step() {
-    const double dt = started_ ? 2 * kStep_s : kStep_s, over = 1 / kCell_m;
-    const std::size_t s = stride();
-    for (int j = 0; j <= rows_ + 1; ++j) {
-      const std::size_t row = at(0, j), below = j == 0 ? row : row - s, above = j > rows_ ? row : row + s;
-      const double *const p = now_.p.data() + row, *const u = now_.u.data() + row, *const v = now_.v.data() + row;
-      const double *const pb = now_.p.data() + below, *const ub = now_.u.data() + below;
-      const double* const va = now_.v.data() + above;
-      double *const cu = cu_.data() + row, *const cv = cv_.data() + row, *const z = z_.data() + row,
-                    *const h = h_.data() + row;
-      // In the ghost rows, only the values next to own rows are read.
-#pragma omp simd
-      for (std::ptrdiff_t i = 1; i <= cells_ + 1; ++i) {
-        cu[i] = 0.5 * (p[i] + p[i - 1]) * u[i];
-        z[i] = 4 * over * (v[i] - v[i - 1] - u[i] + ub[i]) / (p[i] + p[i - 1] + pb[i] + pb[i - 1]);
-      }
-#pragma omp simd
-      for (std::ptrdiff_t i = 0; i <= cells_; ++i) {
-        cv[i] = 0.5 * (p[i] + pb[i]) * v[i];
-        h[i] = p[i] + 0.25 * (u[i] * u[i] + u[i + 1] * u[i + 1] + v[i] * v[i] + va[i] * va[i]);
-      }
-    }
-    for (int j = 1; j <= rows_; ++j) {
-      const std::size_t row = at(0, j);
-      const double *const cu = cu_.data() + row, *const cv = cv_.data() + row, *const z = z_.data() + row,
-                          *const h = h_.data() + row;
-      const double *const cub = cu - s, *const cva = cv + s, *const za = z + s, *const hb = h - s;
-      const double *const po = old_.p.data() + row, *const uo = old_.u.data() + row, *const vo = old_.v.data() + row;
-      double *const pn = next_.p.data() + row, *const un = next_.u.data() + row, *const vn = next_.v.data() + row;
-#pragma omp simd
-      for (std::ptrdiff_t i = 1; i <= cells_; ++i) {
-        un[i] = uo[i] +
-                dt * (0.125 * (z[i] + za[i]) * (cv[i] + cv[i - 1] + cva[i] + cva[i - 1]) - over * (h[i] - h[i - 1]));
-        vn[i] = vo[i] -
-                dt * (0.125 * (z[i] + z[i + 1]) * (cu[i] + cu[i + 1] + cub[i] + cub[i + 1]) + over * (h[i] - hb[i]));
-        pn[i] = po[i] - dt * over * (cu[i + 1] - cu[i] + cva[i] - cv[i]);
-      }
-    }
-    std::swap(old_, now_);
-    std::swap(now_, next_);
-    started_ = true;
-  }
-
-  /// Periodic boundary from west to east, in all rows.
-  void wrap_east() {
-    for (std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
-      for (int j = 0; j <= rows_ + 1; ++j) {
-        (*f)[at(0, j)] = (*f)[at(cells_, j)];
-        (*f)[at(cells_ + 1, j)] = (*f)[at(1, j)];
-      }
-  }
-  /// Periodic boundary from south to north, if one rank has all rows.
-  void wrap_north() {
-    for (std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
-      for (int i = 1; i <= cells_; ++i) {
-        (*f)[at(i, 0)] = (*f)[at(i, rows_)];
-        (*f)[at(i, rows_ + 1)] = (*f)[at(i, 1)];
-      }
-  }
-
-  /// Mass, energy and potential enstrophy of these rows. Energy is relative to a level sea at rest. Pre: the ghost
-  /// cells are filled.
-  std::vector<double> invariants() const {
-    double mass = 0, energy = 0, enstrophy = 0;
-    for (int j = 1; j <= rows_; ++j)
-      for (int i = 1; i <= cells_; ++i) {
-        const auto& [p, u, v] = now_;
-        const std::size_t c = at(i, j), e = at(i + 1, j), n = at(i, j + 1), w = at(i - 1, j), s = at(i, j - 1);
-        const double around = 0.25 * (p[c] + p[w] + p[s] + p[s - 1]);
-        const double vorticity = (v[c] - v[w] - u[c] + u[s]) / kCell_m;
-        mass += p[c];
-        energy += 0.25 * p[c] * (u[c] * u[c] + u[e] * u[e] + v[c] * v[c] + v[n] * v[n]) +
-                  0.5 * (p[c] - kLevel) * (p[c] - kLevel);
-        enstrophy += vorticity * vorticity / around;
-      }
-    return {mass, energy, enstrophy};
-  }
-
-  /// A hash of all bits and their positions. The hash of the whole sea is the sum over ranks.
-  std::uint64_t digest() const {
-    std::uint64_t sum = 0;
-    for (const std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
-      for (int j = 1; j <= rows_; ++j)
-        for (int i = 1; i <= cells_; ++i) {
-          const auto place = static_cast<std::uint64_t>(first_ + j) * static_cast<std::uint64_t>(cells_ + 1) +
-                             static_cast<std::uint64_t>(i);
-          sum += word_of((*f)[at(i, j)]) * (2 * place + 1);
-        }
-    return sum;
-  }
-
-  std::size_t at(int i, int j) const { return static_cast<std::size_t>(j) * stride() + static_cast<std::size_t>(i); }
-  int rows() const { return rows_; }
-  State& now() { return now_; }
-
- private:
-  std::size_t stride() const { return static_cast<std::size_t>(cells_) + 2; }
-  int cells_, first_, rows_;
-  bool started_ = false;
-  State now_, old_, next_;
-  std::vector<double> cu_, cv_, z_, h_;
-};
+using workloads::Sea;
 
 class Swim : public Program {
  public:
@@ -185,12 +36,11 @@ class Swim : public Program {
 
   void run() override {
     for (int n = 0; n < steps_; ++n) {
-      if (halo_rows_)
+      if (halo_rows_) {
         halo_([&] { exchange(); });
-      else
-        sea_.wrap_north();
-      sea_.wrap_east();
-      sea_.step();
+        wrap_ghosts();
+      }
+      sea_.step(south(), north(), isa_);
     }
     ++runs_;
   }
@@ -204,18 +54,9 @@ class Swim : public Program {
     };
     c.verify = [this] {
       fill_ghosts();
-      const std::vector<double> after = total();
-      constexpr const char* kNames[] = {"mass", "energy", "potential enstrophy"};
-      const double coarser = std::pow(std::max(1.0, static_cast<double>(kResolved) / cells_), 3);
-      const double limits[] = {kMassDrift, kEnergyDrift * coarser, kEnstrophyDrift * coarser};
-      for (std::size_t i = 0; i < after.size(); ++i) {
-        drift_[i] = std::fabs(after[i] / before_[i] - 1);
-        char text[160];
-        const double limit = limits[i] * static_cast<double>(runs_);
-        std::snprintf(text, sizeof text, "wrong: relative change of %s is %.3g, maximum %.3g", kNames[i], drift_[i],
-                      limit);
-        if (!(drift_[i] <= limit)) return std::string(text);
-      }
+      drift_ = workloads::sea_drifts(before_, total());
+      const std::string violation = workloads::sea_violation(drift_, cells_, static_cast<double>(runs_));
+      if (!violation.empty()) return "wrong: " + violation;
       if (runs_ > 1) return std::string();
       std::uint64_t digest = sea_.digest();
       check(MPI_Allreduce(MPI_IN_PLACE, &digest, 1, MPI_UINT64_T, MPI_SUM, World::get().all()), "MPI_Allreduce");
@@ -244,36 +85,38 @@ class Swim : public Program {
 
   /// Exchanges rows of p, u and v, in this order, with south and north.
   void exchange() {
-    Sea::State& now = sea_.now();
-    std::vector<double>* const fields[] = {&now.p, &now.u, &now.v};
     const auto n = static_cast<std::size_t>(cells_);
     for (const int side : {0, 1}) {
       const Row row = halo_rows_->out(side);
-      for (std::size_t f = 0; f < 3; ++f) {
-        const double* const from = fields[f]->data() + sea_.at(1, side == 0 ? 1 : sea_.rows());
-        for (std::size_t i = 0; i < n; ++i) row[f * n + i] = word_of(from[i]);
-      }
+      const Sea::Row own = sea_.row(side == 0 ? 1 : sea_.rows());
+      const double* const from[] = {own.p + 1, own.u + 1, own.v + 1};
+      for (std::size_t f = 0; f < 3; ++f)
+        for (std::size_t i = 0; i < n; ++i) row[f * n + i] = word_of(from[f][i]);
     }
     halo_rows_->exchange();
     for (const int side : {0, 1}) {
       const Row row = halo_rows_->in(side);
-      for (std::size_t f = 0; f < 3; ++f) {
-        double* const to = fields[f]->data() + sea_.at(1, side == 0 ? 0 : sea_.rows() + 1);
-        for (std::size_t i = 0; i < n; ++i) to[i] = number_of(row[f * n + i]);
-      }
+      const auto to = sea_.ghost(side == 0 ? 0 : sea_.rows() + 1);
+      for (std::size_t f = 0; f < 3; ++f)
+        for (std::size_t i = 0; i < n; ++i) to[f][i] = number_of(row[f * n + i]);
     }
   }
-  void fill_ghosts() {
-    if (halo_rows_)
-      exchange();
-    else
-      sea_.wrap_north();
-    sea_.wrap_east();
+  void wrap_ghosts() {
+    sea_.wrap(0);
+    sea_.wrap(sea_.rows() + 1);
   }
+  void fill_ghosts() {
+    if (!halo_rows_) return;
+    exchange();
+    wrap_ghosts();
+  }
+  // A rank that has all rows is its own neighbour.
+  Sea::Row south() const { return sea_.row(halo_rows_ ? 0 : sea_.rows()); }
+  Sea::Row north() const { return sea_.row(halo_rows_ ? sea_.rows() + 1 : 1); }
 
   /// The invariants of the whole sea.
-  std::vector<double> total() const {
-    std::vector<double> all = sea_.invariants();
+  Sea::Invariants total() const {
+    Sea::Invariants all = sea_.invariants(south(), north());
     check(
         MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_DOUBLE, MPI_SUM, World::get().all()),
         "MPI_Allreduce");
@@ -283,17 +126,7 @@ class Swim : public Program {
   /// The hash of a run without messages, computed by rank 0.
   std::uint64_t alone() const {
     World& world = World::get();
-    std::uint64_t found = 0;
-    if (world.rank() == 0) {
-      Sea whole(cells_, 0, cells_);
-      whole.begin();
-      for (int n = 0; n < steps_; ++n) {
-        whole.wrap_north();
-        whole.wrap_east();
-        whole.step();
-      }
-      found = whole.digest();
-    }
+    std::uint64_t found = world.rank() == 0 ? workloads::sea_digest(cells_, steps_) : 0;
     check(MPI_Bcast(&found, 1, MPI_UINT64_T, 0, world.all()), "MPI_Bcast");
     return found;
   }
@@ -305,8 +138,8 @@ class Swim : public Program {
   std::unique_ptr<Halo> halo_rows_;
   Channel halo_;
   std::uint64_t digest_ = 0, runs_ = 0;
-  std::vector<double> before_;
-  double drift_[3] = {0, 0, 0};
+  Sea::Invariants before_{}, drift_{};
+  const std::string_view isa_ = best_isa();
 };
 
 const Description& swim_description() {
@@ -362,7 +195,7 @@ void measure_swim(Run& run) {
                        "at most one per row, here " + std::to_string(cells));
   Batch batch(run, sizes.size());
   for (const int cells : sizes) {
-    const double bytes = 8.0 * 13 * (cells + 2.0) * (static_cast<double>(cells) / world.size() + 3);
+    const double bytes = 8.0 * 6 * (cells + 9.0) * (static_cast<double>(cells) / world.size() + 3);
     for (const HaloProtocol& p : chosen)
       batch.add(planned_case("step_time", p, {{"cells", cells}, {"steps", steps}}), bytes,
                 [&] { return program_case(make_swim(p, cells, steps)); });

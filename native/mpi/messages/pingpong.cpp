@@ -29,9 +29,9 @@ const Description& pingpong_description() {
 }
 
 /// A window and its release.
-struct Window {
+struct MessageWindow {
   /// Whole pages: MPICH 4.0.2 misplaces messages by 8 bytes in a window whose size is not a multiple of 16 bytes.
-  explicit Window(std::size_t min_bytes) {
+  explicit MessageWindow(std::size_t min_bytes) {
     const std::size_t bytes = (min_bytes + 4095) / 4096 * 4096;
     World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(),
                                             static_cast<void*>(&memory), &window),
@@ -39,13 +39,13 @@ struct Window {
     std::memset(memory, 0, bytes);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
   }
-  ~Window() {
+  ~MessageWindow() {
     MPI_Barrier(World::get().all());
     MPI_Win_unlock_all(window);
     MPI_Win_free(&window);
   }
-  Window(const Window&) = delete;
-  Window& operator=(const Window&) = delete;
+  MessageWindow(const MessageWindow&) = delete;
+  MessageWindow& operator=(const MessageWindow&) = delete;
   std::uint8_t* memory = nullptr;
   MPI_Win window = MPI_WIN_NULL;
 };
@@ -89,7 +89,7 @@ Case one_sided_case(bool put, std::size_t bytes, int partner) {
   Case c = base_case(put ? "put" : "get", bytes, partner);
   c.passive = true;
   const int rank = World::get().rank();
-  const auto window = std::make_shared<Window>(bytes + 8);
+  const auto window = std::make_shared<MessageWindow>(bytes + 8);
   const auto store = std::make_shared<Store>(bytes + 8);
   const Message here(store->memory.get(), bytes), there(window->memory, bytes);
   if (rank != 0 && rank != partner) {

@@ -14,11 +14,15 @@ namespace {
 struct Class {
   const char* name;
   int rows, nonzeros;  ///< of the random vectors that make the matrix
+  int iterations;
   double shift, zeta;  ///< from the report
 };
-constexpr Class kClasses[] = {
-    {"S", 1400, 7, 10, 8.5971775078648}, {"W", 7000, 8, 12, 10.362595087124}, {"A", 14000, 11, 20, 17.130235054029}};
-constexpr int kOuter = 15, kInner = 25;
+constexpr Class kClasses[] = {{"S", 1400, 7, 15, 10, 8.5971775078648},
+                              {"W", 7000, 8, 15, 12, 10.362595087124},
+                              {"A", 14000, 11, 15, 20, 17.130235054029},
+                              {"B", 75000, 13, 75, 60, 22.712745482631},
+                              {"C", 150000, 15, 75, 110, 28.973605592845}};
+constexpr int kInner = 25;
 constexpr double kCondition = 0.1, kTolerance = 1e-10;
 
 struct Entry {
@@ -124,7 +128,7 @@ class Gradients final : public Kernel {
   void reset() override { std::fill(x_.begin(), x_.end(), 1.0); }
 
   void solve() override {
-    for (int i = 0; i < kOuter; ++i) {
+    for (int i = 0; i < problem_.iterations; ++i) {
       approximate();
       double products[2] = {dot(x_, z_), dot(z_, z_)};
       sum(products, 2, row_of_ranks_.get());
@@ -227,7 +231,7 @@ std::vector<Problem> cg_problems() {
         {.kernel = "cg",
          .class_name = c.name,
          .size = std::to_string(c.rows) + " rows",
-         .operations = 2.0 * kOuter * c.rows * (3 + products + kInner * (5 + products) + 3),
+         .operations = 2.0 * c.iterations * c.rows * (3 + products + kInner * (5 + products) + 3),
          .bytes = 28.0 * c.rows * (products + c.nonzeros + 1),  // two formats of the matrix during construction
          .max_ranks = c.rows / 10,
          .make = [&c](bool) { return std::make_shared<Gradients>(c); }});

@@ -16,7 +16,9 @@ struct Class {
 };
 constexpr Class kClasses[] = {{"S", 24, -3.247834652034740e3, -6.958407078382297e3},
                               {"W", 25, -2.863319731645753e3, -6.320053679109499e3},
-                              {"A", 28, -4.295875165629892e3, -1.580732573678431e4}};
+                              {"A", 28, -4.295875165629892e3, -1.580732573678431e4},
+                              {"B", 30, 4.033815542441498e4, -2.660669192809235e4},
+                              {"C", 32, 4.764367927995374e4, -8.084072988043731e4}};
 constexpr std::uint64_t kSeedOfPairs = 271828183;
 constexpr std::size_t kBlock = 1 << 16;  // pairs per jump of the random generator
 constexpr double kTolerance = 1e-8;

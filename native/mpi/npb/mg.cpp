@@ -13,17 +13,20 @@ namespace {
 struct Class {
   const char* name;
   int log_points, cycles;  ///< along each edge
+  const double* smoother;  ///< by distance, as kOperator; the last coefficient is zero
   double norm;             ///< from the report
 };
-constexpr Class kClasses[] = {
-    {"S", 5, 4, 0.5307707005734e-4}, {"W", 7, 4, 0.6467329375339e-5}, {"A", 8, 4, 0.2433365309069e-5}};
+constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64}, kSmootherOfLarge[] = {-3.0 / 17, 1.0 / 33, -1.0 / 61};
+constexpr Class kClasses[] = {{"S", 5, 4, kSmoother, 0.5307707005734e-4},
+                              {"W", 7, 4, kSmoother, 0.6467329375339e-5},
+                              {"A", 8, 4, kSmoother, 0.2433365309069e-5},
+                              {"B", 8, 20, kSmootherOfLarge, 0.1800564401355e-5},
+                              {"C", 9, 20, kSmootherOfLarge, 0.5706732285740e-6}};
 constexpr double kTolerance = 1e-8;
 constexpr std::size_t kCharges = 10;  // of each sign
 constexpr std::size_t kWhole = 8;     // points along an edge of a grid that every rank holds whole
-// By distance: the point itself, its neighbours across faces, edges and corners. The operator's second and the
-// smoother's last coefficient are zero.
+// By distance: the point itself, its neighbours across faces, edges and corners. The second coefficient is zero.
 constexpr double kOperator[] = {-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
-constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64};
 
 /// This rank's part of a grid of `points` along each edge, with a layer of ghost points.
 struct Level {
@@ -183,6 +186,7 @@ class Multigrid final : public Kernel {
   /// u += S r, including ghost points.
   void smooth(Level& level) {
     const std::size_t nx = level.extent[0];
+    const double at = problem_.smoother[0], across = problem_.smoother[1], edge = problem_.smoother[2];
     for (std::size_t z = 1; z <= level.extent[2]; ++z)
       for (std::size_t y = 1; y <= level.extent[1]; ++y) {
         const std::size_t row = level.at(0, y, z);
@@ -192,8 +196,7 @@ class Multigrid final : public Kernel {
         add_rows(level, r, near_.data(), far_.data(), nx + 2);
 #pragma GCC ivdep
         for (std::size_t x = 1; x <= nx; ++x)
-          u[x] += kSmoother[0] * r[x] + kSmoother[1] * (r[x - 1] + r[x + 1] + near[x]) +
-                  kSmoother[2] * (far[x] + near[x - 1] + near[x + 1]);
+          u[x] += at * r[x] + across * (r[x - 1] + r[x + 1] + near[x]) + edge * (far[x] + near[x - 1] + near[x + 1]);
       }
     swap_faces(level, level.u);
   }

@@ -1,4 +1,4 @@
-/// npb: five of the NAS parallel kernels, verified by the numbers of their report.
+/// npb: the eight NAS parallel benchmarks, verified by the numbers of their report.
 #include "mpi/npb/npb.hpp"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ using npb::Problem;
 const std::vector<Problem>& problems() {
   static const std::vector<Problem> all = [] {
     std::vector<Problem> found;
-    for (const auto& some :
-         {npb::ep_problems(), npb::cg_problems(), npb::is_problems(), npb::ft_problems(), npb::mg_problems()})
+    for (const auto& some : {npb::ep_problems(), npb::cg_problems(), npb::is_problems(), npb::ft_problems(),
+                             npb::mg_problems(), npb::lu_problems(), npb::bt_problems(), npb::sp_problems()})
       found.insert(found.end(), some.begin(), some.end());
     return found;
   }();
@@ -40,22 +40,42 @@ const std::vector<Problem>& problems() {
 const Description& npb_description() {
   static const Description d{
       .name = "npb",
-      .summary = "five of the NAS parallel kernels among ranks, verified: time, rate, and the share of communication",
+      .summary = "the eight NAS parallel benchmarks among ranks, verified: time, rate, and the share of communication",
       .detail =
-          "New implementations of the report's kernels. ep: pairs of normal deviates, reduced at the end. cg: inverse "
+          "New implementations of the report's five kernels and three applications. ep: pairs of normal deviates, "
+          "reduced at the end. cg: inverse "
           "iteration with a random sparse matrix; reductions along rows of ranks, swaps across the diagonal. is: "
           "ranking of integers by a bucket sort; a reduction of counts, and an all-to-all exchange of keys. ft: the "
           "heat equation by three-dimensional Fourier transforms; the box is transposed. mg: Poisson's equation by "
-          "V-cycles; halo exchanges with six neighbours on grids of all sizes.\n"
+          "V-cycles; halo exchanges with six neighbours on grids of all sizes. lu, bt, sp: compressible flow in slabs; "
+          "lu "
+          "by over-relaxation, in sweeps that pass from slab to slab row by row; bt by block tridiagonal and sp by "
+          "pentadiagonal systems along each direction; the cube is transposed twice in each step.\n"
           "A result that fails verification is reported absent, with the expected and the actual value. Operations are "
           "counted as in the report's programs.\n"
           "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W",
       .source =
-          "Bailey, Barszcz, Barton and others, The NAS Parallel Benchmarks, RNR-94-007 (1994); class W: later programs",
+          "Bailey, Barszcz, Barton and others, The NAS Parallel Benchmarks, RNR-94-007 (1994); classes W and C: later "
+          "programs",
       .spoils = {"another process on a rank's CPU", "more ranks than CPUs", "ranks bound to one CPU"},
-      .needs = {"an MPI library", "for mg a number of ranks that is a power of two"},
-      .parameters = {{"kernel", "NPB kernels", "", Kind::choices, "all", {}, {}, {"all", "ep", "cg", "is", "ft", "mg"}},
-                     {"class", "problem sizes: small, workstation, A", "", Kind::choices, "S", {}, {}, {"S", "W", "A"}},
+      .needs = {"an MPI library", "for mg a number of ranks that is a power of two",
+                "for lu, bt and sp two planes of the cube for each rank"},
+      .parameters = {{"kernel",
+                      "NPB kernels and applications",
+                      "",
+                      Kind::choices,
+                      "all",
+                      {},
+                      {},
+                      {"all", "ep", "cg", "is", "ft", "mg", "lu", "bt", "sp"}},
+                     {"class",
+                      "problem sizes: small, workstation, A, B, C",
+                      "",
+                      Kind::choices,
+                      "S",
+                      {},
+                      {},
+                      {"S", "W", "A", "B", "C"}},
                      {"fft",
                       "transforms of ft; auto: FFTW if every rank finds its library, otherwise Meshmark's own",
                       "",

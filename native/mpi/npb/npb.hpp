@@ -119,6 +119,9 @@ std::vector<Problem> cg_problems();
 std::vector<Problem> is_problems();
 std::vector<Problem> ft_problems();
 std::vector<Problem> mg_problems();
+std::vector<Problem> lu_problems();
+std::vector<Problem> bt_problems();
+std::vector<Problem> sp_problems();
 
 /// Version of FFTW, or "" if its library is not installed.
 std::string fftw_version();

@@ -62,6 +62,8 @@ def general_help(instruments: Iterable[str]) -> str:
             made,
             "Run one instrument. For its options: meshmark measure INSTRUMENT --help",
             f"Instruments: {', '.join(instruments)}",
+            "A program of your own: meshmark measure app --help",
+            "A set of programs against a reference machine: meshmark measure composite --help",
             "example: meshmark measure latency --footprint 4KiB..1GiB --pages thp",
         )
     )

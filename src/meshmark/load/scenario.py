@@ -35,13 +35,14 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 from meshmark.errors import UsageError, quoted
 from meshmark.load.metrics import RESERVED, Metrics, MetricTables, all_metrics, metrics_of
 from meshmark.load.profile import TargetProfile, Threads, parse_profile
+from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, found, unknown_key
 
-PRIORITIES: Final = ("other", "batch", "idle", "fifo")
-WAIT_POLICIES: Final = ("active", "passive")
+PRIORITIES: Final = SCHEDULERS
+WAIT_POLICIES: Final = WAITS
 SLOTS: Final = ("procs", "cores", "threads")
 MAX_PROCESSES: Final = 4096
 _MAX_BYTES: Final = 1 << 20

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.native import openmpi_as_root
 from meshmark.values import grammar
 
 # Names of each launcher, and text in the output of its --version.
@@ -190,8 +191,4 @@ def signal_name(number: int) -> str:
 
 def environment(kind: str) -> Mapping[str, str]:
     """Environment variables for a launcher of this kind."""
-    found = dict(os.environ)
-    if kind == "openmpi" and os.geteuid() == 0:
-        # Open MPI runs as root only if both variables are set. The user who started Meshmark as root has decided that.
-        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    return found
+    return {**os.environ, **(openmpi_as_root() if kind == "openmpi" else {})}

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field
 
 from meshmark.describe import description
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, near, quoted
 from meshmark.measure.probe import arguments, check
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, Input, checked
@@ -75,4 +75,8 @@ def load_spec(name_or_path: str) -> Spec:
     if name_or_path in SHIPPED:
         text = (resources.files("meshmark.measure") / "specs" / f"{name_or_path}.toml").read_text(encoding="utf-8")
         return parse_spec(text, f"{name_or_path}.toml")
-    return parse_spec(read_text(Path(name_or_path), MAX_BYTES), name_or_path)
+    path = Path(name_or_path)
+    if not path.suffix and not path.exists():
+        found = f"--spec: found '{quoted(name_or_path)}'; allowed: {', '.join(SHIPPED)}, or a file"
+        raise UsageError(found, near(name_or_path, SHIPPED))
+    return parse_spec(read_text(path, MAX_BYTES), name_or_path)

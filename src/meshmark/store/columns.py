@@ -106,6 +106,17 @@ POINT: Final[dict[str, type]] = {
     "distance": int,
     "cells": int,
     "steps": int,
+    "shape": str,
+    "plan": str,
+    "weights_bytes": int,
+    "layers": int,
+    "placement": str,
+    "truncation": str,
+    "test_case": str,
+    "levels": int,
+    "variant": str,
+    "access": str,
+    "length": int,
 }
 
 

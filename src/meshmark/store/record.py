@@ -33,6 +33,7 @@ BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
 MODE: Final = "_mode"  # suffix of the metric of one of several levels that runs of a point were found at
 # Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
+_OF_FLOWS: Final = ("density", "momentum_x", "momentum_y", "momentum_z", "energy")  # unknowns of lu, bt and sp
 OBSERVED: Final = frozenset(
     {
         "huge_share",
@@ -51,6 +52,9 @@ OBSERVED: Final = frozenset(
         "run_high",
         "run_modes",
         "mode_runs",
+        "profile_samples",
+        "share_low",
+        "share_high",
         # Conditions of MPI instruments: where and how the ranks ran, and the results of the applications.
         "clock_offset_uncertainty",
         "fastest_rank",
@@ -63,6 +67,7 @@ OBSERVED: Final = frozenset(
         "zeta",
         "residual_norm",
         "first_norm",
+        *(f"{of}_{unknown}" for of in ("residual", "error") for unknown in _OF_FLOWS),
         "sum_x",
         "sum_y",
         "deviates",

@@ -74,6 +74,14 @@ INSTRUMENTS: Final = (
     "reduce",
     "swap",
     "swim",
+    "fft",
+    "llm",
+    "mod2d",
+    "pstswm",
+    "prefetch",
+    "loops",
+    "swim_threads",
+    "app",
 )
 SMALL: Final[Mapping[str, Mapping[str, str]]] = {
     "latency": {"footprint": "4KiB..64KiB"},

@@ -1,0 +1,180 @@
+/// prefetch: reading lines in order or at random, by the distance of a software prefetch.
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "base/clock.hpp"
+#include "base/instrument.hpp"
+#include "base/options.hpp"
+#include "base/topology/topology.hpp"
+
+namespace {
+
+using mm::json;
+
+const mm::Description kPrefetch{
+    .name = "prefetch",
+    .summary = "time to read a cache line in order or at random, by the distance of a software prefetch",
+    .detail =
+        "Each access reads a whole line of 64 B. sequence: one line after the other; gather: in a random order that is "
+        "known in advance, as of an index array, which is read too (4 B an access). Before each access the line of "
+        "`distance` accesses later is prefetched into all caches; 0: none. Addresses do not depend on data, so the "
+        "processor already overlaps accesses as far as it sees ahead: the best distance shows what a prefetch adds to "
+        "that. Every thread reads its own part of the memory.\n"
+        "example: meshmark-probe prefetch --access gather --distance 0,4,16,64 --threads 1,all",
+    .source = "Lee, Kim, Vuduc, When Prefetching Works, When It Doesn't, and Why, ACM TACO 9 (2012)",
+    .spoils = {"other traffic on the memory controller",
+               "pages: with 4 KiB pages most accesses at random miss the TLB"},
+    .needs = {},
+    .parameters = {{"footprint_bytes",
+                    "memory of all threads; memory: four times all last-level caches, at least 512 MiB",
+                    "B",
+                    mm::Kind::sizes,
+                    "memory",
+                    65536,
+                    {}},
+                   mm::choices("access", "order of the lines", "sequence,gather", {"sequence", "gather"}),
+                   {"distance", "accesses from a prefetch to its use, a list; 0: no prefetch", "", mm::Kind::integers,
+                    "0,1,2,4,8,16,32,64", 0, 1024},
+                   {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
+    .metrics = {{"access_time", "time per access and thread", "s", mm::Better::lower},
+                {"bandwidth", "bytes of lines over time, of all threads", "B/s", mm::Better::higher}},
+    .identity = {"footprint_bytes", "access", "distance", "threads", "pages", "memory_node"},
+    .bytes_per_iteration = 64,
+};
+
+constexpr std::size_t kWords = 8, kFarthest = 1024;  // words of a line
+
+/// Adds the words of `count` lines from place `first` of an order.
+template <bool kGather, bool kAhead>
+[[gnu::noinline]] std::uint64_t sum(const std::uint64_t* words, const std::uint32_t* order, std::size_t first,
+                                    std::size_t count, std::size_t distance) {
+  const auto line = [=](std::size_t i) { return words + kWords * (kGather ? order[i] : i); };
+  std::uint64_t total = 0;
+  for (std::size_t i = first; i < first + count; ++i) {
+    if (kAhead) __builtin_prefetch(line(i + distance));
+    const std::uint64_t* const w = line(i);
+    for (std::size_t k = 0; k < kWords; ++k) total += w[k];
+  }
+  return total;
+}
+
+/// The memory of one footprint, pages and node: word i is i.
+struct Lines {
+  std::shared_ptr<mm::Arena> arena;
+  std::uint64_t* words;
+  std::size_t lines;
+};
+
+/// A random order of the lines of each of some threads, one after the other. Those after the last repeat the first.
+using Order = std::vector<std::uint32_t>;
+
+Order random_order(std::size_t lines, std::size_t threads, std::uint64_t seed) {
+  Order order(lines + kFarthest);
+  std::iota(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(lines), 0);
+  std::mt19937_64 dice(seed);
+  for (std::size_t t = 0; t < threads; ++t)
+    std::shuffle(order.begin() + static_cast<std::ptrdiff_t>(lines * t / threads),
+                 order.begin() + static_cast<std::ptrdiff_t>(lines * (t + 1) / threads), dice);
+  for (std::size_t i = 0; i < kFarthest; ++i) order[lines + i] = order[i % lines];
+  return order;
+}
+
+struct Setup {
+  std::string access;
+  std::size_t distance;
+  std::vector<int> cpus;
+};
+
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const Lines& of, const std::shared_ptr<const Order>& order,
+               const Setup& s, const json& memory_node) {
+  const auto team = run.team(s.cpus);
+  const std::size_t threads = s.cpus.size();
+  const bool gather = s.access == "gather", ahead = s.distance > 0;
+  const auto f = gather ? (ahead ? sum<true, true> : sum<true, false>) : (ahead ? sum<false, true> : sum<false, false>);
+  struct State {
+    std::size_t each = 0, cursor = 0;
+    bool wrong = false;
+  };
+  const auto state = std::make_shared<State>();
+  const std::uint32_t* const indices = order->data();
+  const std::uint64_t* const words = of.words;
+  const std::size_t lines = of.lines, least = lines / threads;
+  // `each` accesses by every thread, from where the last ones ended.
+  const auto work = [=](std::size_t each) {
+    team->run([&](int rank) {
+      const std::size_t part = lines * static_cast<std::size_t>(rank) / threads;
+      for (std::size_t left = each, at = state->cursor; left > 0; at = 0) {
+        const std::size_t n = std::min(left, least - at);
+        mm::keep(f(words, indices, part + at, n, s.distance));
+        left -= n;
+      }
+    });
+    state->cursor = (state->cursor + each) % least;
+    return team->elapsed_s();
+  };
+  mm::Point p;
+  p.conditions = {{"footprint_bytes", lines * kWords * 8},
+                  {"access", s.access},
+                  {"distance", s.distance},
+                  {"threads", threads},
+                  {"pages", mm::name(of.arena->request().pages)},
+                  {"page_bytes", mm::page_bytes(of.arena->request().pages)},
+                  {"memory_node", memory_node}};
+  p.metrics = {"access_time", "bandwidth"};
+  p.team = team;
+  p.arenas = {of.arena};
+  p.width_of_first_only = true;
+  p.prepare = [=] {
+    if (state->each == 0) state->each = mm::iterations_for(8e-3, [=](std::uint64_t n) { return work(n); }, 64);
+  };
+  p.burst = [=] {
+    const double each_s = work(state->each) / static_cast<double>(state->each);
+    return mm::Values{each_s, 8.0 * kWords * static_cast<double>(threads) / each_s};
+  };
+  p.check = [=, keep = order]() -> std::vector<std::string> {
+    std::vector<std::uint64_t> sums(threads);
+    team->run([&](int rank) {
+      const auto t = static_cast<std::size_t>(rank);
+      const std::size_t first = lines * t / threads;
+      sums[t] = f(words, keep->data(), first, lines * (t + 1) / threads - first, s.distance);
+    });
+    const std::uint64_t count = lines * kWords;
+    const bool right = std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}) == count * (count - 1) / 2;
+    return right ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
+  };
+  points.push_back(std::move(p));
+}
+
+void measure(mm::Run& run) {
+  const std::vector<int> fill = mm::fill_order("cores", run.cpus());
+  const auto threads = run.team_sizes("threads", fill);
+  const auto distances = run.integers("distance", 1024);
+  std::vector<int> nodes = run.memory_nodes();
+  if (nodes.empty()) nodes = {-1};
+  std::vector<mm::Point> points;
+  for (const std::size_t bytes : run.sizes("footprint_bytes"))
+    for (const mm::Pages pages : run.pages())
+      for (const int node : nodes) {
+        const std::size_t lines = bytes / (8 * kWords);
+        const json memory_node = node >= 0 ? json(node) : json("local");
+        const auto arena = run.arena((lines + kFarthest) * 8 * kWords, pages, node, fill[0], "access_time",
+                                     {{"footprint_bytes", bytes}, {"pages", mm::name(pages)}});
+        if (!arena) continue;
+        const Lines of{arena, arena->as<std::uint64_t>().data(), lines};
+        for (std::size_t i = 0; i < (lines + kFarthest) * kWords; ++i) of.words[i] = i;
+        for (const int t : threads) {
+          const auto order = std::make_shared<const Order>(
+              random_order(lines, static_cast<std::size_t>(t), static_cast<std::uint64_t>(run.integer("seed"))));
+          for (const std::string& access : run.choices("access"))
+            for (const int distance : distances)
+              add_point(run, points, of, order,
+                        {access, static_cast<std::size_t>(distance), {fill.begin(), fill.begin() + t}}, memory_node);
+        }
+      }
+  run.measure(std::move(points));
+}
+
+const mm::Instrument prefetch{kPrefetch, measure};
+
+}  // namespace

@@ -1,0 +1,153 @@
+#pragma once
+/// What lu, bt and sp have in common: compressible flow in a cube, forced so that polynomials are its steady state.
+///
+/// The five unknowns are density, three momenta and energy. Ranks divide the cube into slabs along z.
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+
+// The report's constants. Each of its coefficients of artificial diffusion is equal for all five unknowns.
+constexpr double kC1 = 1.4, kC2 = 0.4, kViscosity = 0.1, kHeat = 1.4 * 1.4 * kViscosity;
+constexpr double kDiffusion[] = {0.75, 0.75, 1.0};  ///< along x, y, z
+constexpr double kDissipation = 0.25;               ///< of fourth order
+constexpr double kHeatRatio = kHeat / kViscosity;
+constexpr std::size_t kUnknowns = 5;
+constexpr double kFlowTolerance = 1e-8;
+
+/// A problem of lu, bt or sp, with the root mean squares that the report's programs expect.
+struct FlowClass {
+  const char* name;
+  std::size_t points;  ///< along each edge
+  int steps;
+  double step;  ///< of pseudo-time
+  double residual[kUnknowns], error[kUnknowns];
+  double surface = 0;  ///< pressure over the surface, of lu only
+};
+
+/// State at a point, divided by the density. T: a number, or several.
+template <class T>
+struct Point {
+  T velocity[3], energy, kinetic, inverse;
+
+  /// From the five unknowns and 1/density.
+  void set(const T& mx, const T& my, const T& mz, const T& total, const T& r) {
+    inverse = r;
+    velocity[0] = mx * r, velocity[1] = my * r, velocity[2] = mz * r;
+    energy = total * r;
+    kinetic = 0.5 * (velocity[0] * velocity[0] + velocity[1] * velocity[1] + velocity[2] * velocity[2]);
+  }
+};
+
+/// out += a A v, where A is the Jacobian of the flux along D at `p`.
+template <int D, class T>
+[[gnu::always_inline]] inline void add_convection(const Point<T>& p, double a, const T* v, T* out) {
+  const T& w = p.velocity[D];
+  const T& along = v[1 + D];
+  const T momentum = p.velocity[0] * v[1] + p.velocity[1] * v[2] + p.velocity[2] * v[3];
+  out[0] += a * along;
+  for (int j = 0; j < 3; ++j) out[1 + j] += a * (w * (v[1 + j] - p.velocity[j] * v[0]) + p.velocity[j] * along);
+  out[1 + D] += (a * kC2) * (p.kinetic * v[0] - momentum + v[4]);
+  out[4] += a * (w * (kC1 * (v[4] - p.energy * v[0]) + kC2 * (2.0 * p.kinetic * v[0] - momentum)) +
+                 (kC1 * p.energy - kC2 * p.kinetic) * along);
+}
+
+/// out += b (N + d) v, where N is the Jacobian of viscosity and heat conduction along D, and d artificial diffusion.
+template <int D, class T>
+[[gnu::always_inline]] inline void add_diffusion(const Point<T>& p, double b, const T* v, T* out) {
+  const T stress = (b * kViscosity) * p.inverse;
+  T work = kHeatRatio * (v[4] - p.energy * v[0]);
+  for (int j = 0; j < 3; ++j) {
+    const T relative = v[1 + j] - p.velocity[j] * v[0];
+    const double factor = j == D ? 4.0 / 3 : 1;
+    out[1 + j] += (factor * stress) * relative;
+    work += (factor - kHeatRatio) * (p.velocity[j] * relative);
+  }
+  out[4] += stress * work;
+  for (int m = 0; m < 5; ++m) out[m] += (b * kDiffusion[D]) * v[m];
+}
+
+/// Weights of the dissipation's five points at a place along an edge of n points.
+inline void dissipation(std::size_t place, std::size_t n, double* weights) {
+  const bool low = place == 1, high = place == n - 2;
+  weights[0] = place <= 2 ? 0 : 1;
+  weights[1] = low ? 0 : -4;
+  weights[2] = low || high ? 5 : 6;
+  weights[3] = high ? 0 : -4;
+  weights[4] = place >= n - 3 ? 0 : 1;
+}
+
+class Flow : public Kernel {
+ public:
+  explicit Flow(const FlowClass& problem);
+  ~Flow() override;
+  Flow(const Flow&) = delete;
+  Flow& operator=(const Flow&) = delete;
+  void prepare() override;
+  void reset() override;
+  std::string verify() override;
+  json observed() const override;
+
+ protected:
+  /// Five fields of this slab with two ghost planes on each side, one after the other.
+  struct Fields {
+    std::vector<double> all;
+    double* at[kUnknowns] = {};
+    void resize(std::size_t points);
+  };
+
+  /// Index of a point of this slab; z from -2.
+  std::size_t at(std::ptrdiff_t z, std::size_t y, std::size_t x) const {
+    return (static_cast<std::size_t>(z + 2) * n_ + y) * n_ + x;
+  }
+  /// First and last + 1 of the inner planes of this slab.
+  std::ptrdiff_t begin() const { return first_ == 0 ? 1 : 0; }
+  std::ptrdiff_t end() const { return static_cast<std::ptrdiff_t>(first_ + planes_ == n_ ? planes_ - 1 : planes_); }
+
+  /// rhs = scale (forcing + everything that changes u): of the inner points. Collective.
+  void compute_rhs(double scale);
+  /// u += factor rhs: of the inner points.
+  void add_rhs(double factor);
+  /// Root mean squares over the inner points of the cube. Collective.
+  void norms(const double* const* fields, double* found);
+  /// Hook of lu: what else is expected of the solution.
+  virtual std::string verify_more() { return ""; }
+  /// Hook: the residual's norms, if the solution left none.
+  virtual void find_residual() = 0;
+
+  const FlowClass& problem_;
+  const std::size_t n_, first_, planes_;  ///< points along an edge; this slab's planes
+  const double per_length_;               ///< 1 / distance of points
+  Fields u_, rhs_, forcing_;
+  std::vector<double> inverse_, kinetic_;  ///< 1 / density; kinetic energy
+  double residual_[kUnknowns] = {}, error_[kUnknowns] = {};
+
+ private:
+  void exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* found) const;
+  void exchange();
+  void find_inverse();
+  template <int D>
+  void add_fluxes(std::size_t row, std::size_t place, std::size_t stride);
+  template <int D>
+  void add_flux_range(std::size_t first, std::size_t last, std::size_t stride, const double* weights);
+
+  MPI_Datatype halo_ = MPI_DATATYPE_NULL;
+};
+
+/// The problem of a class; `operations` for each of its steps.
+template <class Solver>
+Problem flow_problem(const char* kernel, const FlowClass& c, double operations) {
+  const double points = static_cast<double>(c.points);
+  return {.kernel = kernel,
+          .class_name = c.name,
+          .size = std::to_string(c.points) + "^3 points, " + std::to_string(c.steps) + " steps",
+          .operations = operations * c.steps,
+          .bytes = 17 * 8 * points * points * points,
+          .max_ranks = static_cast<int>(c.points / 2),
+          .make = [&c](bool) { return std::make_shared<Solver>(c); }};
+}
+
+}  // namespace mm::mpi::npb
