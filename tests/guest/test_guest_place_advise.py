@@ -21,6 +21,7 @@ PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin"
 
 pytestmark = [
     pytest.mark.guest,
+    pytest.mark.slow,  # a guest that runs an advice takes a minute and a half
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of set_mempolicy is that of x86_64"),
 ]
 
@@ -90,7 +91,6 @@ def test_a_provoked_spill_goes_to_the_other_node_and_nobody_is_killed() -> None:
     assert "node 1 spills to 0 (distance 21) after" in check["found"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["ring-4", "cxl-2+1"])
 def test_the_order_of_all_nodes_is_found_without_filling_any(machine: str) -> None:
     answers = gathered_orders(machine)

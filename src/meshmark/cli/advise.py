@@ -23,6 +23,22 @@ from meshmark.values.units import plain
 if TYPE_CHECKING:
     from meshmark.place.advice import Advice
     from meshmark.place.candidates import Plan, Resources
+    from meshmark.place.trial import Runner
+
+
+ApplicationOption = Annotated[
+    str,
+    typer.Option("--app", help="application file instead of a command", metavar="FILE", show_default=False),
+]
+FomOption = Annotated[
+    str,
+    typer.Option(
+        "--fom",
+        help="figure of merit: the last match of this regular expression in the output, or its first group "
+        "[elapsed time]",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,16 +47,9 @@ def register(app: typer.Typer) -> None:
 
 def advise(
     command: Annotated[list[str] | None, typer.Argument(help="command and its arguments, after --")] = None,
+    application: ApplicationOption = "",
     budget: Annotated[str, typer.Option("--budget", help="time limit [10m]", show_default=False)] = "",
-    fom: Annotated[
-        str,
-        typer.Option(
-            "--fom",
-            help="figure of merit: the last match of this regular expression in the output, or its first group "
-            "[elapsed time]",
-            show_default=False,
-        ),
-    ] = "",
+    fom: FomOption = "",
     higher: Annotated[bool, typer.Option("--higher/--lower", help="whether higher figures are better")] = True,
     policies: Annotated[
         str,
@@ -84,7 +93,6 @@ def advise(
     from meshmark.place.advise import make_plan
     from meshmark.place.candidates import WAIT_POLICIES, Plan, SearchSpace
     from meshmark.place.native import vocabulary
-    from meshmark.place.trial import Runner
     from meshmark.store.files import held
     from meshmark.store.store import run_name
 
@@ -96,14 +104,14 @@ def advise(
     plan = Plan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         _same_command(command, plan, folder)
-        command, fom, higher = plan.command, plan.figure, plan.higher
-    elif not command:
-        raise UsageError("COMMAND: found none; allowed: a command after --", "meshmark advise -- ./a.out")
+        command, fom, higher = plan.command, "" if plan.application else plan.figure, plan.higher
+        application = plan.application
     else:
         _no_advice_in(folder)
     _check_advice(fom, folder)
     resources, node_of = _resources()
-    runner = Runner(folder, command, fom, higher, node_of)
+    runner, command = _runner(folder, application, command or [], fom, higher, node_of)
+    fom, higher = runner.figure.pattern if runner.figure else "", runner.higher
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     with held(folder, resumed=resume is not None):
         if plan is None:
@@ -118,7 +126,7 @@ def advise(
             )
             _announce(command, resources)
             plan = make_plan(command, space, resources, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
-            plan.run = run
+            plan.run, plan.application = run, application
             _save_new(plan, folder)
         elif budget:
             plan.budget_s = budget_s
@@ -128,6 +136,29 @@ def advise(
             advice = run_advice(plan, folder, runner, say)
     answer = _keep_advice(advice, plan.run or folder.resolve().name, started, folder, as_json, store, no_store)
     say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+
+
+def _runner(
+    folder: Path, application: str, command: list[str], fom: str, higher: bool, node_of: dict[int, int]
+) -> tuple[Runner, list[str]]:
+    """What runs the command, or the first configuration of an application, and the command."""
+    from meshmark.place.app.application import application_file, read_application
+    from meshmark.place.app.single import single
+    from meshmark.place.trial import Runner
+
+    if not application:
+        if not command:
+            raise UsageError("COMMAND: found none; allowed: a command after --, or --app", "meshmark advise -- ./a.out")
+        return Runner(folder, command, fom, higher, node_of), command
+    app = read_application(application_file(application))
+    if fom:
+        raise UsageError("--fom: found with --app, whose file has the figure of merit")
+    made = single(app, folder / "application", say)
+    better = app.figure.better == "higher"
+    pattern = app.figure.pattern
+    return Runner(
+        folder, made.command, pattern, better, node_of, made.folder, made.environment, made.wrong
+    ), made.command
 
 
 def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:

@@ -17,6 +17,7 @@ from meshmark.cli.advise import register as register_advise
 from meshmark.cli.claims import register as register_claims
 from meshmark.cli.compare import register as register_compare
 from meshmark.cli.completion import register as register_completion
+from meshmark.cli.composite import register as register_composite
 from meshmark.cli.console import print_rows, say
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.experiment import register as register_experiment
@@ -41,7 +42,7 @@ from meshmark.values.paths import find_home
 _MEMORY_BYTES: Final = 1 << 30
 _CLOSED_PIPE: Final = 128 + signal.SIGPIPE  # as of a program that head ends
 
-LISTS: Final = ("instruments", "kernels", "machines", "policies", "metrics")
+LISTS: Final = ("instruments", "applications", "composites", "kernels", "machines", "policies", "metrics")
 # The commands in the order of the help. `run`, `record` and the like stand beside what they belong to.
 SECTIONS: Final = {
     "Measure": (
@@ -49,6 +50,7 @@ SECTIONS: Final = {
         "measure",
         "report",
         "compare",
+        "composite",
         "history",
         "experiment",
         "claims",
@@ -97,6 +99,7 @@ app.add_typer(load_app, name="load")
 register_measure(app)
 register_survey(app)
 register_compare(app)
+register_composite(app)
 register_history(app)
 register_fleet(app)
 register_fleet_network()
@@ -266,7 +269,7 @@ def list_(
     what: Annotated[str, typer.Argument(help=", ".join(LISTS), autocompletion=lambda: list(LISTS))] = "instruments",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """List instruments, kernels, machines, policies or metrics.
+    """List instruments, applications, composites, kernels, machines, policies or metrics.
 
     example: meshmark list metrics
     """
@@ -275,6 +278,26 @@ def list_(
     rows: list[dict[str, Any]]
     if what == "instruments":
         rows = [{"instrument": d.name, "summary": d.summary} for d in descriptions().values()]
+    elif what == "applications":
+        import shutil
+
+        from meshmark.place.app.application import read_application, shipped
+
+        found = {name: read_application(path) for name, path in shipped().items()}
+        rows = [
+            {
+                "application": name,
+                "installed": "yes" if shutil.which(a.command[0]) else "no",
+                "package": a.package,
+                "about": a.about,
+            }
+            for name, a in found.items()
+        ]
+    elif what == "composites":
+        from meshmark.place.app.composite import read_composite, shipped
+
+        sets = {name: read_composite(name) for name in shipped()}
+        rows = [{"composite": name, "members": len(c.members), "about": c.about} for name, c in sets.items()]
     elif what == "metrics":
         from meshmark.load.records import METRICS as OF_LOAD
         from meshmark.place.native import vocabulary

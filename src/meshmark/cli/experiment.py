@@ -19,7 +19,7 @@ from meshmark.cli.console import say
 from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.values.paths import data_home
+from meshmark.values.paths import data_home, run_folder
 
 if TYPE_CHECKING:
     from meshmark.place.experiment import Experiment, Plan
@@ -155,14 +155,14 @@ def _new(words: list[str], **more: Any) -> tuple[Plan, Path]:
 
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     plan = Plan(**_asked(words), **more, run=run_name("experiment"), started=started)
-    return plan, data_home() / "runs" / plan.run
+    return plan, run_folder(plan.run)
 
 
 def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) -> tuple[Plan, Path]:
     """The plan of a run, with the budget and the margin that were given now, and its folder."""
     from meshmark.place.experiment import Plan
 
-    folder = Path(run) if "/" in run else data_home() / "runs" / run
+    folder = run_folder(run)
     plan = Plan.load(folder)
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(

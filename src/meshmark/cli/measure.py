@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,9 +22,24 @@ if TYPE_CHECKING:
     from meshmark.measure.unfinished import Unfinished
 
 
+class _Measure(OfInstrument):
+    """`meshmark measure`; `measure app` and `measure composite` are commands with options of their own."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args[:1] == ["app"]:
+            from meshmark.cli.measure_app import command
+
+            return command().make_context(f"{info_name} app", args[1:], parent, **extra)
+        if args[:1] == ["composite"]:
+            from meshmark.cli.measure_composite import command as composite
+
+            return composite().make_context(f"{info_name} composite", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 def register(app: typer.Typer) -> None:
     app.command(
-        cls=OfInstrument,
+        cls=_Measure,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     )(measure)
 

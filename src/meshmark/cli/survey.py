@@ -99,14 +99,22 @@ def report(
         Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,
 ) -> None:
-    """Write the report of a survey again.
+    """Write the report of a survey again, or of any run of the store.
 
     example: meshmark report latest --out report
     """
+    from meshmark.cli.serve import Runs
     from meshmark.measure.survey import find_run, load_run
     from meshmark.report.build import write_report
+    from meshmark.store.store import Store
 
-    folder = find_run(run, data_home() / "runs")
-    records, absences, info = load_run(folder)
-    paths = write_report(records, absences, info, out or folder)
+    runs_ = data_home() / "runs"
+    try:
+        folder = find_run(run, runs_)
+        found = load_run(folder)
+    except UsageError:
+        if "/" in run or not (data_home() / "store").is_dir() or not Store(data_home() / "store").query(run=run):
+            raise
+        folder, found = runs_ / run, Runs(data_home() / "store", runs_).stored(run)
+    paths = write_report(*found, out or folder)
     print(paths.html)

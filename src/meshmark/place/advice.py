@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError
 from meshmark.machine.tree import format_list
 from meshmark.place import native
 from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
 from meshmark.place.halving import Race, Verdict
 from meshmark.place.trial import Outcome
-from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import FLAGS, Better, Metric, Record, median
 
 # ------------------------------------------------------------------ the advice
@@ -55,22 +52,6 @@ def best_values(race: Race) -> str:
 
 def duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
-
-
-def runs_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Runs in a journal. An incomplete last line never counted and is removed.
-
-    Raises:
-        MeshmarkError: A line is not a run.
-    """
-    cut_torn_end(path)
-    for number, raw in enumerate(whole_lines(path), 1):
-        try:
-            line = json.loads(raw)
-            Outcome.from_json(line)
-        except (ValueError, TypeError, AttributeError) as why:
-            raise MeshmarkError(f"{path}: line {number} is not a run: {why}") from why
-        yield line
 
 
 # ------------------------------------------------------------------ results

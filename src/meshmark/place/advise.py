@@ -7,19 +7,17 @@ statistics are in `halving`; the native program places.
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.place import native
-from meshmark.place.advice import Advice, best_values, duration, runs_of, usual_time
+from meshmark.place.advice import Advice, best_values, duration, usual_time
 from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan, Resources, SearchSpace, candidates
 from meshmark.place.halving import Race
+from meshmark.place.journal import BUDGET, appending, runs_in
 from meshmark.place.trial import MAX_SLOWDOWN, MIN_LIMIT_S, Outcome, Runner
 
 Notify = Callable[[str], None]
@@ -53,8 +51,8 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
             )
 
     journal = folder / "journal.jsonl"
-    for line in runs_of(journal):
-        count(Outcome.from_json(line))
+    for outcome in runs_in(journal, Outcome.from_json):
+        count(outcome)
     reported = -1
     with appending(journal) as write:
         while (name := race.next()) is not None:
@@ -67,7 +65,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
                 )
             usual_s = usual_time(race, name, outcomes, plan.pilot_s)
             if spent_s + usual_s > plan.budget_s:
-                race.stop("the budget ended")
+                race.stop(BUDGET)
                 break
             baseline_s = usual_time(race, BASELINE, outcomes, plan.pilot_s)
             limit_s = max(MIN_LIMIT_S, MAX_SLOWDOWN * baseline_s)
@@ -77,18 +75,6 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
     if race.failures.get(BASELINE, 0) > 1:
         raise MeshmarkError(f"advise: the baseline failed twice: {failed[BASELINE]}")
     return Advice(plan, race.verdict(), outcomes, failed, spent_s)
-
-
-@contextlib.contextmanager
-def appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that appends a line to a journal, and returns when it is on the disk."""
-    with path.open("ab", buffering=0) as file:
-
-        def write(line: Mapping[str, Any]) -> None:
-            file.write(json.dumps(line).encode() + b"\n")
-            os.fsync(file.fileno())
-
-        yield write
 
 
 def make_plan(

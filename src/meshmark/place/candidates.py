@@ -17,7 +17,9 @@ from meshmark.store.files import read_json, write_file
 
 BASELINE: Final = "as it is"
 POLICIES: Final = ("none", "balance", "pack", "compact", "scatter")
-WAIT_POLICIES: Final = ("default", "active", "passive")
+WAITS: Final = ("active", "passive")  # values of OMP_WAIT_POLICY
+WAIT_POLICIES: Final = ("default", *WAITS)
+SCHEDULERS: Final = ("other", "batch", "idle", "fifo")  # scheduling classes
 LAUNCHERS: Final = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "srun", "flux", "jsrun", "aprun"}
 )
@@ -134,6 +136,7 @@ class Plan:
 
     Attributes:
         left_out: Skipped candidates: the equivalent one, or why this machine does not support it.
+        application: File of an application, or a name; "" for a command.
         run: Name of the run in the store; "" in plans of older versions, which used the name of the folder.
     """
 
@@ -147,6 +150,7 @@ class Plan:
     pilot_s: float = 0.0
     inherited: Inherited = Inherited()
     run: str = ""
+    application: str = ""
 
     def save(self, path: Path) -> None:
         write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.place.advise import appending
 from meshmark.place.figure import Figure
+from meshmark.place.journal import BUDGET, appending, runs_in
 from meshmark.place.setting import Setting, both
 from meshmark.store.files import read_json, write_file
-from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import FLAGS, Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
 from meshmark.values.verdicts import Interval, Word, alike, judge
@@ -229,7 +228,7 @@ class Experiment:
         if len(self.pairs) >= self.plan.max_pairs:
             return "--max-pairs was reached"
         usual_s = median(self._times[-USUAL:]) if self._times else 0.0
-        return "the budget ended" if self.spent_s + usual_s > self.plan.budget_s else ""
+        return BUDGET if self.spent_s + usual_s > self.plan.budget_s else ""
 
     # -------------------------------------------------------------- results
 
@@ -295,17 +294,8 @@ def conduct(plan: Plan, folder: Path, run: Runs, notify: Callable[[Experiment], 
 
 
 def outcomes(path: Path) -> Iterator[Outcome]:
-    """Runs in a journal. An incomplete last line never counted and is removed.
-
-    Raises:
-        MeshmarkError: A line is not a run.
-    """
-    cut_torn_end(path)
-    for number, raw in enumerate(whole_lines(path), 1):
-        try:
-            yield Outcome.from_json(json.loads(raw))
-        except (ValueError, TypeError, AttributeError) as why:
-            raise MeshmarkError(f"{path}: line {number} is not a run: {why}") from why
+    """Runs in a journal, as of `journal.runs_in`."""
+    return runs_in(path, Outcome.from_json)
 
 
 # ------------------------------------------------------------------ records

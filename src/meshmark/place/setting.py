@@ -29,7 +29,9 @@ KINDS: Final = (*_OPTIONS, "run", "ssh", "shell")
 FORMS: Final = f"{SAME}, NAME=VALUE, {', '.join(f'{kind}:…' for kind in KINDS)}"
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_VARIABLE: Final = re.compile(r",(?=[A-Z_][A-Z0-9_]*=)")
-_AS_IT_IS: Final = ("--bind", "none", "--memory", "default", "--pages", "default")
+# Options of `meshmark run`, with the values that change nothing.
+AS_IT_IS: Final = {"bind": "none", "memory": "default", "pages": "default"}
+_AS_IT_IS: Final = tuple(word for name, usual in AS_IT_IS.items() for word in (f"--{name}", usual))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -56,14 +56,26 @@ class Runner:
         figure: Regular expression of the figure of merit; "" for the elapsed time.
         higher: Whether higher figures are better.
         node_of: NUMA node of each CPU, which determines the remote pages of unbound runs.
+        cwd: In which it runs; by default that of this process.
+        env: Variables besides those of this process.
+        wrong: Why an output is wrong; "" if it is right.
     """
 
     def __init__(
-        self, folder: Path, command: Sequence[str], figure: str, higher: bool, node_of: Mapping[int, int]
+        self,
+        folder: Path,
+        command: Sequence[str],
+        figure: str,
+        higher: bool,
+        node_of: Mapping[int, int],
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        wrong: Callable[[str], str] = lambda _: "",
     ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
         self.figure = re.compile(figure, re.M) if figure else None
         self.higher = higher
+        self.cwd, self.env, self.wrong = cwd, env or {}, wrong
         self.program = native.find_place()
 
     def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
@@ -83,10 +95,11 @@ class Runner:
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
                 argv,
+                cwd=self.cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **one.environment()},
+                env={**os.environ, **self.env, **one.environment()},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
@@ -102,13 +115,14 @@ class Runner:
         # The last lines of standard error are the placer's verdict, not output of the command.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         if status != 0:
-            last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "no output")
+            last = last_line(text.splitlines())
             how = f"signal {-status}" if status < 0 else f"status {status}"
             outcome.reason = f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
+            outcome.reason = outcome.reason or self.wrong(text)
         if outcome.reason:
-            self._check_space()
+            check_space(self.runs)
             return outcome
         outcome.elapsed_s = outcome.times["elapsed"]
         outcome.cost = outcome.elapsed_s
@@ -124,12 +138,6 @@ class Runner:
         out.unlink()
         err.unlink()
         return outcome
-
-    def _check_space(self) -> None:
-        """Raise MeshmarkError if the disk is full, which must not count as a failure of the candidate."""
-        probe = self.runs / "space"
-        write_file(probe, bytes(_SPACE_BYTES))
-        probe.unlink()
 
     def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
         try:
@@ -154,6 +162,13 @@ class Runner:
             outcome.reason = "the record has no elapsed time"
 
 
+def check_space(folder: Path) -> None:
+    """Raise MeshmarkError if the disk of a folder is full, which must not count as a failure of what ran there."""
+    probe = folder / "space"
+    write_file(probe, bytes(_SPACE_BYTES))
+    probe.unlink()
+
+
 def end(child: subprocess.Popen[bytes]) -> None:
     """End the run and all processes that it started."""
     for number, grace_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
@@ -175,6 +190,11 @@ def tail(path: Path) -> str:
 def printable(text: str) -> str:
     """At most 200 characters, without control characters."""
     return "".join(c if c.isprintable() else " " for c in text)[:200]
+
+
+def last_line(lines: Sequence[str]) -> str:
+    """The last of these lines that is not blank, without the blanks around it."""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
 def positive(text: str | None) -> float | None:

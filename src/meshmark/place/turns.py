@@ -11,15 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.native import end_with_parent
 from meshmark.place.experiment import Outcome, Plan, Side
-from meshmark.place.trial import end, printable, tail
-from meshmark.store.files import write_file
-
-_SPACE_BYTES: Final = 1 << 16  # more than Meshmark writes per run
+from meshmark.place.trial import check_space, end, last_line, printable, tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +72,7 @@ class Turns:
                 outcome.value, outcome.unit, outcome.better = read.value, read.unit, read.better
                 outcome.points, outcome.flags = read.points, list(read.flags)
         if outcome.value is None:
-            self._check_space()
+            check_space(self.folder)
             for file in (out, err):
                 file.replace(file.with_stem("failed"))
         outcome.spent_s = time.monotonic() - began
@@ -113,14 +109,15 @@ class Turns:
     def _files(self, stem: str) -> tuple[Path, Path]:
         return self.folder / f"{stem}.out", self.folder / f"{stem}.err"
 
-    def _check_space(self) -> None:
-        """Raise MeshmarkError if the disk is full, which must not count as a failure of a setting."""
-        probe = self.folder / "space"
-        write_file(probe, bytes(_SPACE_BYTES))
-        probe.unlink()
 
-
-def run_to_end(argv: Sequence[str], environment: Mapping[str, str], out: Path, err: Path, limit_s: float) -> Ended:
+def run_to_end(
+    argv: Sequence[str],
+    environment: Mapping[str, str],
+    out: Path,
+    err: Path,
+    limit_s: float,
+    folder: Path | None = None,
+) -> Ended:
     """Run a command in a session of its own, and end all its processes if it takes longer than allowed.
 
     Args:
@@ -129,6 +126,7 @@ def run_to_end(argv: Sequence[str], environment: Mapping[str, str], out: Path, e
         out: File for its standard output.
         err: File for its standard error.
         limit_s: Maximum time, in s.
+        folder: In which it runs; by default that of this process.
 
     Raises:
         UsageError: The program does not exist or cannot be executed.
@@ -143,6 +141,7 @@ def run_to_end(argv: Sequence[str], environment: Mapping[str, str], out: Path, e
         try:
             child = subprocess.Popen(
                 argv,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -183,7 +182,8 @@ def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
     if ended.status == 0:
         return ""
     lines = (tail(out) + "\n" + tail(err)).splitlines()
-    last = next((x.strip() for x in reversed(lines) if x.strip() and not x.startswith("hint: ")), "no output")
+    own = ("hint: ", "placement held: ", "placement did not hold: ")  # of meshmark run, not of the command
+    last = last_line([line for line in lines if not line.startswith(own)])
     how = signal_text(-ended.status) if ended.status < 0 else f"status {ended.status}"
     return f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
 

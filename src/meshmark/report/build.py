@@ -54,7 +54,7 @@ from meshmark.report.topology_svg import topology_svg
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
-from meshmark.values.units import NBSP, number, percent, scale_for, seconds, show, size
+from meshmark.values.units import NBSP, counted, number, percent, scale_for, seconds, show, size
 
 MAX_ROWS = 2000  # per section, so that the page opens quickly even for hundreds of CPUs
 
@@ -189,10 +189,10 @@ def _about(run: RunInfo) -> str:
 def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     errors = sum(1 for a in absences if a.kind == "error")
     of = len({r.instrument for r in records})
-    parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
+    parts = [f"{counted(len(records), 'result')} from {counted(of, 'instrument')}."]
     parts.append(trust(records) or f"{quality(records)}.")
     if errors:
-        parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see the absent results.")
+        parts.append(f"{counted(errors, 'step')} failed; see the absent results.")
     return " ".join(parts)
 
 

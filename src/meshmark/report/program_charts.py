@@ -15,6 +15,7 @@ from meshmark.report.programs import (
     ANATOMY,
     GYRO,
     KERNEL_HEAD,
+    MODEL_HEAD,
     POP,
     SWIM,
     Program,
@@ -23,9 +24,11 @@ from meshmark.report.programs import (
     grids,
     head_of,
     kernels,
+    model_rows,
     order_of,
     prediction,
     prediction_lines,
+    programming_models,
     row_of,
     shown,
     steps,
@@ -81,6 +84,15 @@ def kernel_tables(records: Sequence[Record]) -> str:
     parts = [
         (", ".join(map(str, (key[1], key[5], key[4]))), _table(KERNEL_HEAD, rows, False), None)
         for key, rows in kernels(records).items()
+    ]
+    return render("parts/programs.html", parts=parts) if parts else ""
+
+
+def model_tables(records: Sequence[Record]) -> str:
+    """Renders the programming models of swim on each grid."""
+    parts = [
+        (grid, _table(MODEL_HEAD, model_rows(models), False), None)
+        for grid, models in programming_models(records).items()
     ]
     return render("parts/programs.html", parts=parts) if parts else ""
 
@@ -183,6 +195,22 @@ def gyro(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _program_chart(records, SWIM)
+
+
+@drawing
+def swim_models(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Step time of swim by number of threads or ranks: a panel per grid, a line per programming model."""
+    panels = []
+    for grid, models in programming_models(records).items():
+        rows: list[Row] = [row(m.step, workers=str(m.workers), series=m.name, how=m.how) for m in models]
+        order = sorted({m.workers for m in models})
+        x = alt.X("workers:N", title="threads or ranks", sort=[str(n) for n in order], axis=alt.Axis(labelAngle=0))
+        chart = layered(rows, x, log_axis(rows, "time per step", TIME), "series", ["series", "workers", "how"], False)
+        panels.append(chart.properties(title=grid, width=385, height=300))
+    if not panels:
+        return None
+    chart_: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
+    return chart_
 
 
 @drawing

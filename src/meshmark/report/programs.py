@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from meshmark.report.ranking import clearest, half_percent, letters, print_columns, ranks_of, transport_of
-from meshmark.report.selection import UNKNOWN, selected, text_of, value_of
+from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import NBSP, percent, show
 
@@ -248,6 +248,101 @@ def shown(records: Sequence[Record], program: Program) -> list[Steps]:
         )
         made.append(replace(best, where=best.where + how))
     return made
+
+
+# ------------------------------------------------------------------ swim, by threads and by ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The fastest step of swim by a programming model with a number of threads or ranks.
+
+    Attributes:
+        name: `threads`, or the paradigm and the library.
+        how: pages and memory of threads, or the protocol of ranks.
+        share: the bandwidth over that of triad; only for threads.
+    """
+
+    name: str
+    workers: int
+    how: str
+    step: Record
+    share: Record | None
+
+
+def programming_models(records: Sequence[Record]) -> dict[str, list[Model]]:
+    """The programming models on each grid that threads stepped, by number of workers, the fastest first.
+
+    Returns:
+        By machine and grid as text; empty without results of `swim_threads`.
+    """
+    points: dict[tuple[object, ...], dict[tuple[str, int, str], list[Record]]] = {}
+    for r in selected(records, ("swim_threads", "swim"), "step_time", positive=("cells", "steps"), above_zero=True):
+        c = r.conditions
+        own = r.instrument == "swim_threads"
+        workers = value_of(r, "threads" if own else "ranks")
+        if workers < 1:
+            continue
+        name = "threads" if own else ", ".join([text_of(r, "paradigm"), text_of(r, "library", "mpi"), *_hosts(r)])
+        how = (
+            listed(f"{text_of(r, 'pages')} pages", f"memory {text_of(r, 'memory_node')}")
+            if own
+            else text_of(r, "protocol")
+        )
+        key = (name, int(workers), how)
+        points.setdefault((r.machine, c["cells"], c["steps"]), {}).setdefault(key, []).append(r)
+    found = {}
+    for (machine, cells, steps_), of in points.items():
+        if not any(name == "threads" for name, *_ in of):
+            continue
+        fastest: dict[tuple[str, int], Model] = {}
+        for (name, count, how), same in of.items():
+            step = clearest(same)
+            one = Model(name, count, how, step, _share(records, step))
+            best = fastest.setdefault((one.name, one.workers), one)
+            if step.value < best.step.value:
+                fastest[one.name, one.workers] = one
+        grid = ", ".join([str(machine), _condition_text("cells", cells), _condition_text("steps", steps_)])
+        found[grid] = sorted(fastest.values(), key=lambda m: (m.workers, m.step.value))
+    return found
+
+
+def _hosts(record: Record) -> list[str]:
+    hosts = record.conditions.get("hosts", 1)
+    return [] if hosts == 1 else [f"{hosts} hosts"]
+
+
+def _share(records: Sequence[Record], step: Record) -> Record | None:
+    same = [
+        r
+        for r in records
+        if (r.machine, r.instrument, r.metric) == (step.machine, "swim_threads", "bandwidth_share")
+        and all(r.conditions.get(k) == step.conditions.get(k) for k in ("cells", "steps", "threads", "pages", "cpus"))
+        and r.conditions.get("memory_node") == step.conditions.get("memory_node")
+    ]
+    return _same_run(step, same) if same and step.instrument == "swim_threads" else None
+
+
+MODEL_HEAD: Final = ["programming model", "threads or ranks", "how", "a step", "vs. best", "of triad's bandwidth"]
+
+
+def model_rows(models: Sequence[Model]) -> list[tuple[list[str], frozenset[str]]]:
+    """The rows of a table and their flags; a step is compared with the best of as many workers."""
+    best = {m.workers: min(o.step.value for o in models if o.workers == m.workers) for m in models}
+    return [
+        (
+            [
+                m.name,
+                str(m.workers),
+                m.how,
+                f"{show(m.step.value, 's')} {half_percent(m.step)}",
+                f"{m.step.value / best[m.workers]:.2f}",
+                percent(m.share.value) if m.share else "–",
+            ],
+            m.step.flags | (m.share.flags if m.share else frozenset()),
+        )
+        for m in models
+    ]
 
 
 # ------------------------------------------------------------------ anatomy

@@ -17,7 +17,7 @@ from meshmark.measure.repetitions import measured
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values import verdicts
-from meshmark.values.units import Scale, number, scale_for
+from meshmark.values.units import Scale, counted, number, scale_for
 from meshmark.values.units import size as format_bytes
 from meshmark.values.verdicts import Ranked, Ratio
 
@@ -52,7 +52,7 @@ class Subject:
     over: str  # a condition
 
     def size_text(self, at: int) -> str:
-        return f"{at} word{'s' if at != 1 else ''}" if self.over == "words" else format_bytes(at)
+        return counted(at, "word") if self.over == "words" else format_bytes(at)
 
 
 HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")

@@ -6,7 +6,17 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal
 
-from meshmark.report import charts, comm, compute_charts, experiments, program_charts, programs, ranking, swaps
+from meshmark.report import (
+    applications,
+    charts,
+    comm,
+    compute_charts,
+    experiments,
+    program_charts,
+    programs,
+    ranking,
+    swaps,
+)
 from meshmark.report.drawing import Drawn
 
 
@@ -135,6 +145,25 @@ SECTIONS = (
         "T(1) / (n × T(n)) for the same units of work. Kernels that contend for cache lines by design are on the left; "
         "values above 1 are possible because more threads have more cache.",
         compute_charts.kernel_efficiency,
+    ),
+    Section(
+        "app",
+        "Applications",
+        "app",
+        "What was varied, and the figure of merit or the elapsed time: the median and its 95 % interval. With several "
+        "numbers of threads, copies or ranks, dotted lines continue from the fewest in proportion. Hollow: flagged.",
+        applications.configurations,
+        details=applications.hottest,
+        shown="drawn",
+    ),
+    Section(
+        "composite",
+        "Composite",
+        "app",
+        "Ratios of the members of a composite to its reference machine, above 1 if better: the median and its 95 % "
+        "interval. Dashed: the reference and the geometric mean. Hollow: flagged.",
+        applications.composites,
+        shown="drawn",
     ),
     Section(
         "experiment",
@@ -277,8 +306,18 @@ SECTIONS = (
         details=lambda r: program_charts.tables(r, programs.SWIM),
     ),
     Section(
+        "swim_models",
+        "Shallow water by programming model",
+        "swim_threads",
+        "Time per step of swim on the same grid, divided over threads of one process, or over ranks: the fastest pages "
+        "or protocol of each. Threads read the rows of their neighbours where they are; ranks exchange them. "
+        "Hollow: flagged.",
+        program_charts.swim_models,
+        details=program_charts.model_tables,
+    ),
+    Section(
         "npb",
-        "Communication: NAS kernels",
+        "Communication: NAS benchmarks",
         "npb",
         "Time to solution, and the largest share of it that a rank spends in the MPI library.",
         program_charts.npb,

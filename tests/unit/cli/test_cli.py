@@ -16,6 +16,7 @@ import pytest
 import typer
 
 from meshmark.cli.app import SECTIONS, app
+from meshmark.cli.instrument_help import instrument_help
 from meshmark.describe import descriptions, find_probe
 from support.cli import meshmark, start
 
@@ -251,10 +252,13 @@ def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str
         ["store", "export"],
         ["store", "import"],
         ["machine", "show"],
-        *(["measure", name] for name in descriptions()),
+        ["measure", "latency"],
+        ["measure", "app"],
     ):
         done = meshmark(*words, "--help", env=home)
         assert done.returncode == 0 and "example: " in done.stdout.lower(), words
+    for d in descriptions().values():
+        assert "example: " in instrument_help(d).lower(), d.name
 
 
 def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -> None:
@@ -306,6 +310,11 @@ def test_the_version_is_printed(home: dict[str, str], words: list[str]) -> None:
 def test_help_is_a_command_too(home: dict[str, str], words: list[str]) -> None:
     done = meshmark("help", *words, env=home)
     assert done.returncode == 0 and done.stdout == meshmark(*words, "--help", env=home).stdout
+
+
+def test_composites_are_listed_with_their_members(home: dict[str, str]) -> None:
+    rows = [json.loads(line) for line in meshmark("list", "composites", "--json", env=home).stdout.splitlines()]
+    assert ("open13", 13) in [(row["composite"], row["members"]) for row in rows]
 
 
 def test_every_command_is_in_one_section_of_the_help() -> None:

@@ -20,6 +20,7 @@ from meshmark.report.programs import (
     prediction,
     prediction_lines,
     print_programs,
+    programming_models,
     shown,
     steps,
 )
@@ -89,6 +90,34 @@ def test_parts_are_of_the_run_of_their_step() -> None:
         (one,) = steps(records, SWIM)
         for s in one.splits:
             assert not s.flags and {r.provenance["start"] for r in s.parts.values()} == {"2026-11-21T08:00:00Z"}
+
+
+def test_programming_models_stand_side_by_side_on_the_same_grid() -> None:
+    ranks = [r for n in (2, 4) for r in made_run.swim(made_run.LIBRARIES, n)]
+    records = [*ranks, *made_run.swim_threads(2), *made_run.swim_threads(1)]
+    small, large = programming_models(records).values()
+    assert [(m.name, m.workers, m.how) for m in small] == [
+        ("threads", 1, "thp pages, memory local"),
+        ("threads", 2, "thp pages, memory local"),
+        ("mpi, Open MPI 4.1.4", 2, "shared"),
+        ("mpi, MPICH 4.0.2", 2, "shared"),
+        ("mpi, Open MPI 4.1.4", 4, "shared"),
+        ("mpi, MPICH 4.0.2", 4, "shared"),
+    ]
+    assert [m.name for m in large] == ["threads", "threads"], "ranks were not measured on this grid"
+    assert small[0].share and small[0].share.conditions["pages"] == "thp" and small[2].share is None
+    points = [r for r in rows_of(program_charts.swim_models(records)) if r["workers"] == "2" and r["how"] == "shared"]
+    assert {r["series"] for r in points} == {"mpi, Open MPI 4.1.4", "mpi, MPICH 4.0.2"}
+    table = flat(program_charts.model_tables(records))
+    assert "made-up, 256 x 256 cells, 50 steps per run" in table and "made-up, 2048 x 2048 cells" in table
+    assert programming_models(ranks) == {} and program_charts.swim_models(ranks) is None
+    assert program_charts.model_tables(ranks) == "", "ranks alone have their own section"
+
+
+def test_of_several_machines_each_has_its_models() -> None:
+    other = [dataclasses.replace(r, machine="other") for r in made_run.swim()]
+    (grid, _) = programming_models([*other, *made_run.swim_threads(2)])
+    assert grid.startswith("made-up, 256"), "a model of another machine is not beside"
 
 
 def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None:

@@ -1,0 +1,51 @@
+"""`meshmark composite`: composites of runs and publications, recomputed from their rows, and compared."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from meshmark.cli.options import JsonOption, StoreOption
+from meshmark.values.paths import data_home
+
+
+def register(app: typer.Typer) -> None:
+    app.command("composite")(composite)
+
+
+def composite(
+    a: Annotated[
+        str,
+        typer.Argument(metavar="A", help="a run, a machine of the store, or paper:NAME", show_default=False),
+    ],
+    b: Annotated[str, typer.Argument(metavar="[B]", help="another, which is divided by A", show_default=False)] = "",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a composite: the ratios of its members, and their geometric mean. With B, compare B with A.
+
+    A printed composite that does not follow from the printed ratios is named. meshmark measure composite measures one.
+
+    example: meshmark composite paper:xeon5400 paper:xeon5500
+    """
+    from meshmark.compare.composites import compared, composites_of
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store
+    from meshmark.terminal.composite import print_comparison, print_table
+
+    sides = Sides(Store(store or data_home() / "store"), data_home() / "runs", host_id())
+    found = [composites_of(sides.find(name)) for name in (a, b) if name]
+    pairs = compared(*found) if b else []
+    if as_json:
+        for one in (c for side in found for c in side):
+            print(json.dumps(one.to_json()))
+        for pair in pairs:
+            print(json.dumps(pair.to_json()))
+        return
+    for side in found:
+        print_table([c.to_json() for c in side])
+    for pair in pairs:
+        print_comparison(pair.to_json())

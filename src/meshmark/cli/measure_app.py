@@ -1,0 +1,358 @@
+"""`meshmark measure app`: a program of the user's own as an instrument."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from meshmark.cli.compare import share
+from meshmark.cli.console import say
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.process import ended
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.values.paths import data_home, run_folder
+
+if TYPE_CHECKING:
+    from meshmark.place.app.application import Application
+    from meshmark.place.app.preparation import Prepared
+    from meshmark.place.app.profile import Profile
+    from meshmark.place.app.trials import Plan, Trials
+
+_BUDGET_S: Final = 600.0
+_LINE_S: Final = 10.0  # between lines of progress where nobody watches
+
+
+@cache
+def command() -> Any:
+    """The command, which is no subcommand of a group: its name is an argument of `meshmark measure`."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command("app", context_settings={"help_option_names": ["-h", "--help"]})(measure_app)
+    return typer.main.get_command(app)
+
+
+def _shipped() -> list[str]:
+    from meshmark.place.app.application import shipped
+
+    return list(shipped())
+
+
+FileArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="[FILE]",
+        help="application file (TOML), or a name of meshmark list applications",
+        autocompletion=_shipped,
+        show_default=False,
+    ),
+]
+CommandOption = Annotated[
+    str, typer.Option("--command", help="command line instead of a file", metavar="TEXT", show_default=False)
+]
+PatternOption = Annotated[
+    str,
+    typer.Option(
+        "--pattern", help="figure of merit in the output: a regular expression", metavar="REGEX", show_default=False
+    ),
+]
+BetterOption = Annotated[
+    str,
+    typer.Option(
+        "--better",
+        help="which figures are better: lower, higher",
+        autocompletion=lambda: ["lower", "higher"],
+        show_default=False,
+    ),
+]
+UnitOption = Annotated[str, typer.Option("--unit", help="unit of the figure", show_default=False)]
+VaryOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--vary",
+        help="values of a dimension, such as threads=1,2,4 or size=100,200; may be repeated",
+        metavar="NAME=VALUES",
+        show_default=False,
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
+]
+ResumeOption = Annotated[
+    str, typer.Option("--resume", help="resume this run, with its budget once more", metavar="RUN", show_default=False)
+]
+ProfileOption = Annotated[
+    bool,
+    typer.Option("--profile", help="then run each once more under perf, and name its hottest functions"),
+]
+ReframeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--reframe",
+        help="write a test of ReFrame to this file, and measure nothing",
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+
+
+def measure_app(
+    file: FileArgument = "",
+    command_line: CommandOption = "",
+    pattern: PatternOption = "",
+    better: BetterOption = "",
+    unit: UnitOption = "",
+    vary: VaryOption = None,
+    repetitions: Annotated[int, typer.Option("--repetitions", help="runs of each configuration", min=1, max=1000)] = 7,
+    warmup: Annotated[int, typer.Option("--warmup", help="runs of each before, which do not count", min=0)] = 1,
+    budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="10m")] = _BUDGET_S,
+    timeout_s: Annotated[float, time_option("--timeout", "limit of one run", low=0.001, default="10m")] = 0.0,
+    margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
+    seed: SeedOption = None,
+    profile: ProfileOption = False,
+    resume: ResumeOption = "",
+    reframe: ReframeOption = None,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a program of your own: its figure of merit or time, CPU time, memory and faults.
+
+    All combinations of the dimensions run in rounds, in random order, each time in fresh processes. Dimensions:
+    threads, copies, ranks, bind, memory, pages, build, wait, scheduler, environment variables in capitals, and any
+    {NAME} in the command.
+
+    example: meshmark measure app --command './a.out {size}' --vary size=100,200 --vary threads=1,2
+    """
+    from meshmark.place.app.application import of_tables
+    from meshmark.place.app.trials import INTERRUPTED, Plan
+    from meshmark.store.store import run_name
+
+    matters = share("--margin", margin)
+    if resume:
+        if file or command_line or vary:
+            raise UsageError("--resume: found with an application; the original one applies")
+        folder = run_folder(resume).absolute()
+        plan = Plan.load(folder)
+        if profile:
+            _add(plan.tables, "application", {"profile": True})
+        app = plan.application
+    else:
+        tables, source = _tables(file, command_line, {"pattern": pattern, "better": better, "unit": unit})
+        _vary(tables, vary or [])
+        if timeout_s:
+            _add(tables, "limits", {"timeout_s": timeout_s})
+        if profile:
+            _add(tables, "application", {"profile": True})
+        plan = Plan(
+            tables=tables,
+            source=str(source),
+            rounds=repetitions,
+            warmup=warmup,
+            budget_s=budget_s,
+            seed=secrets.randbelow(1 << 31) if seed is None else seed,
+            margin=matters,
+            run=run_name("app"),
+            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
+        folder = run_folder(plan.run).absolute()
+        app = of_tables(tables, file or "--command", source)
+    if reframe is not None:
+        from meshmark.place.app.reframe import reframe_test
+        from meshmark.store.files import write_text
+
+        write_text(reframe, reframe_test(app))
+        return
+    found, prepared, profiles = _conducted(plan, app, folder, bool(resume))
+    _keep(found, prepared, profiles, app, store, no_store, as_json)
+    if found.stopped == INTERRUPTED:
+        text, status = ended()
+        say(f"meshmark: {text}; resume with meshmark measure app --resume {plan.run}")
+        raise SystemExit(status)
+    if failed := {**prepared.failed, **found.excluded}:
+        name, why = next(iter(failed.items()))
+        raise MeshmarkError(f"{name}: {why}", f"its output is in {folder / 'failed'}")
+
+
+def _tables(file: str, command_line: str, figure: dict[str, str]) -> tuple[dict[str, Any], Path]:
+    """The tables of the application file, or those of a command line, and the folder that paths are relative to."""
+    from meshmark.place.app.application import application_file
+    from meshmark.store.files import parse_toml, read_text
+
+    if bool(file) == bool(command_line):
+        found = "a file and --command" if file else "no file and no --command"
+        raise UsageError(f"FILE: found {found}; one of them is required", "meshmark measure app --command './a.out'")
+    if file:
+        path = application_file(file)
+        tables, source = parse_toml(read_text(path), str(path)), path.absolute().parent
+        _add(tables, "application", {"name": _plain(path.stem), **_table(tables, "application")})
+    else:
+        name = Path(next(iter(command_line.split()), "")).name
+        tables, source = {"application": {"name": _plain(name), "command": command_line}}, Path.cwd()
+    if given := {key: text for key, text in figure.items() if text}:
+        if "pattern" in given:  # unit and scale of the file belong to its own pattern
+            tables["figure"] = {}
+        _add(tables, "figure", given)
+    return tables, source
+
+
+def _table(tables: dict[str, Any], name: str) -> dict[str, Any]:
+    """A table of the file; empty if it is none, which is refused later."""
+    found = tables.get(name, {})
+    return found if isinstance(found, dict) else {}
+
+
+def _add(tables: dict[str, Any], name: str, more: dict[str, Any]) -> None:
+    if isinstance(tables.get(name, {}), dict):
+        tables[name] = {**tables.get(name, {}), **more}
+
+
+def _plain(name: str) -> str:
+    """A name of an application like that of a program."""
+    found = "".join(c if (c.isascii() and c.isalnum()) or c in "_-" else "_" for c in name.partition(".")[0])[
+        :60
+    ].lstrip("-0123456789")
+    return found or "app"
+
+
+def _vary(tables: dict[str, Any], words: list[str]) -> None:
+    dimensions: dict[str, str] = {}
+    for word in words:
+        name, equals, values = word.partition("=")
+        if not equals or not name or not values:
+            raise UsageError(f"--vary: found '{quoted(word)}'; allowed: NAME=VALUES, such as threads=1,2,4")
+        dimensions[name] = values
+    if dimensions:
+        _add(tables, "dimensions", dimensions)
+
+
+def _conducted(plan: Plan, app: Application, folder: Path, resumed: bool) -> tuple[Trials, Prepared, list[Profile]]:
+    """Prepare and run, with progress; then profile, if that is asked for."""
+    from meshmark.place.app.attempt import attempt, end_earlier
+    from meshmark.place.app.configuration import Folders, configurations
+    from meshmark.place.app.preparation import prepare
+    from meshmark.place.app.profiler import Perf, find_perf, profile_all
+    from meshmark.place.app.trials import conduct
+    from meshmark.store.files import held
+    from meshmark.values.units import counted
+
+    with held(folder, resumed=resumed):
+        if resumed and (count := end_earlier(folder)):
+            say(f"ended {counted(count, 'process', 'processes')} of the run that was interrupted")
+        plan.save(folder)
+        folders = Folders(folder)
+        every = configurations(app)
+        runs = len(every) * (plan.rounds + plan.warmup)
+        perf: Perf | AbsentError | None = None
+        if app.profile:
+            try:
+                perf = find_perf(folder)
+            except AbsentError as why:  # said before the runs, which may take long
+                perf = why
+                say("no profile: " + "; ".join(filter(None, (str(why), why.hint))))
+        size = f"{counted(len(every), 'configuration')}, {counted(runs, 'run')}"
+        if isinstance(perf, Perf):
+            size += f" and {len(every)} under perf"
+        say(f"{plan.run}: {size}, at most {_time(plan.budget_s)}")
+        prepared = prepare(app, folders, say)
+        these = [c for c in every if c.values.get("build", "") not in prepared.failed]
+        with RunProgress(len(these) * (plan.rounds + plan.warmup), plan.budget_s) as show:
+            found = conduct(
+                plan, these, folder, lambda c, n, o, most: attempt(app, c, folders, n, observed=o, most_s=most), show
+            )
+        profiles: list[Profile] = []
+        if perf is not None:
+            extra = plan.rounds + 1
+            profiles = profile_all(
+                found, every, folder, perf, lambda c, words: attempt(app, c, folders, extra, under=words)
+            )
+    return found, prepared, profiles
+
+
+class RunProgress:
+    """A bar on a terminal, otherwise a line every ten seconds."""
+
+    def __init__(self, runs: int, budget_s: float) -> None:
+        self.runs, self.budget_s = runs, budget_s
+        self.bar: Any = None
+        self.task: Any = None
+        self.said_s = time.monotonic()
+
+    def __enter__(self) -> RunProgress:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(),
+            )
+            self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self.task = self.bar.add_task("runs", total=self.runs)
+            self.bar.start()
+        return self
+
+    def __call__(self, found: Trials) -> None:
+        last = found.attempts[-1]
+        if last.value is None:
+            line = f"{last.configuration}: {last.reason}"
+            say(line) if self.bar is None else self.bar.console.print(line, markup=False, highlight=False)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=len(found.attempts), description=last.configuration)
+        elif time.monotonic() - self.said_s >= _LINE_S:
+            self.said_s = time.monotonic()
+            done = len(found.attempts)
+            left = min(self.budget_s - found.spent_s, found.usual_s() * max(0, self.runs - done))
+            say(f"{done} of {self.runs} runs, about {_time(max(0.0, left))} left")
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _time(seconds: float) -> str:
+    from meshmark.values.units import duration
+
+    return duration(seconds)
+
+
+def _keep(
+    found: Trials,
+    prepared: Prepared,
+    profiles: list[Profile],
+    app: Application,
+    store: Path | None,
+    no_store: bool,
+    as_json: bool,
+) -> None:
+    """Store the records, and print them or the tables."""
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.boot import keep
+    from meshmark.machine.facts import host_id
+    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.place.app.answer import answer
+    from meshmark.place.app.records import absences, records
+    from meshmark.store.store import Store
+    from meshmark.terminal.application import print_application
+
+    command_line = shlex.join(["measure", "app", *sys.argv[3:]])
+    made = records(found, app, host_id(), command_line, installed("meshmark"), profiles)
+    if made and not no_store:
+        none = absences(found, prepared.failed, profiles)
+        keep(Store(store or data_home() / "store"), found.plan.run, "app", made, none)
+    judged = answer(found, app, from_sysfs(), profiles)
+    if as_json:
+        for record in made:
+            print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
+        print(json.dumps(judged))
+    else:
+        print_application(judged)

@@ -1,0 +1,201 @@
+"""`meshmark measure composite`: a set of programs against a reference machine."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shlex
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from meshmark.cli.console import say
+from meshmark.cli.measure_app import RunProgress
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.process import ended
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values.geometric import MIN_RUNS
+from meshmark.values.paths import data_home, run_folder
+
+if TYPE_CHECKING:
+    from meshmark.place.app.composite import Composite, Reference
+    from meshmark.place.app.trials import Plan, Trials
+
+_BUDGET_S: Final = 3600.0
+
+
+@cache
+def command() -> Any:
+    """The command, whose name is an argument of `meshmark measure`."""
+    app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
+    app.command("composite", context_settings={"help_option_names": ["-h", "--help"]})(measure_composite)
+    return typer.main.get_command(app)
+
+
+def _shipped() -> list[str]:
+    from meshmark.place.app.composite import shipped
+
+    return list(shipped())
+
+
+def measure_composite(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="[FILE]",
+            help="composite file (TOML), or open13, the suite of Meshmark",
+            autocompletion=_shipped,
+            show_default=False,
+        ),
+    ] = "",
+    runs: Annotated[int, typer.Option("--runs", help="runs of each member", min=MIN_RUNS, max=1000)] = 5,
+    warmup: Annotated[int, typer.Option("--warmup", help="runs of each before, which do not count", min=0)] = 1,
+    against: Annotated[
+        str,
+        typer.Option(
+            "--against",
+            help="reference instead of that of FILE: a file, or a stored run",
+            metavar="FILE|RUN",
+            show_default=False,
+        ),
+    ] = "",
+    save_reference: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-reference", help="write the figures as a reference to this file", dir_okay=False, show_default=False
+        ),
+    ] = None,
+    budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="60m")] = _BUDGET_S,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
+    ] = None,
+    resume: Annotated[
+        str,
+        typer.Option("--resume", help="resume this run, with its budget once more", metavar="RUN", show_default=False),
+    ] = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a set of programs, and the geometric mean of their ratios to a reference machine, with its interval.
+
+    Members run in rounds, in random order, in fresh processes. There is no composite if a member fails, is not
+    verified or has fewer than three runs; the results of the others are kept.
+
+    example: meshmark measure composite open13 --against reference.toml
+    """
+    from meshmark.place.app.composite import against as with_reference
+    from meshmark.place.app.composite import of_plan, read_composite
+    from meshmark.place.app.together import failed
+    from meshmark.place.app.trials import INTERRUPTED, Plan
+    from meshmark.store.store import run_name
+
+    if resume:
+        if file or against:
+            raise UsageError(f"--resume: found with {'a file' if file else '--against'}; the original ones apply")
+        folder = run_folder(resume).absolute()
+        plan = Plan.load(folder)
+        composite = of_plan(plan.tables, str(folder))
+    else:
+        if not file:
+            raise UsageError("FILE: found none; a composite file is required", "meshmark measure composite open13")
+        composite = read_composite(file)
+        if against:
+            composite = with_reference(composite, _reference(against, composite, store), "--against")
+        plan = Plan(
+            tables=composite.tables(),
+            source=str(Path.cwd()),
+            rounds=runs,
+            warmup=warmup,
+            budget_s=budget_s,
+            seed=secrets.randbelow(1 << 31) if seed is None else seed,
+            margin=0.02,
+            run=run_name("composite"),
+            started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
+        folder = run_folder(plan.run).absolute()
+    found = _conducted(plan, composite, folder, bool(resume))
+    _keep(found, composite, store, no_store, as_json)
+    if found.stopped == INTERRUPTED:
+        text, status = ended()
+        say(f"meshmark: {text}; resume with meshmark measure composite --resume {plan.run}")
+        raise SystemExit(status)
+    if why := failed(found, composite):  # without a reference, nothing else is an error
+        raise MeshmarkError(f"{composite.name}: no composite: {why}", f"its runs are in {folder / 'members'}")
+    if save_reference is not None:
+        from meshmark.machine.facts import host_id
+        from meshmark.place.app.together import reference_toml
+        from meshmark.store.files import write_text
+
+        write_text(save_reference, reference_toml(found, composite, host_id()))
+
+
+def _reference(name: str, composite: Composite, store: Path | None) -> Reference:
+    """The reference of a file, or of a run of the store."""
+    from meshmark.place.app.composite import read_reference
+    from meshmark.place.app.together import reference_of
+    from meshmark.store.store import Store
+    from meshmark.values.inputs import checked
+
+    if "/" in name or Path(name).is_file():
+        return read_reference(Path(name))
+    from meshmark.place.app.composite import Reference
+
+    rows = [r for _, _, r in Store(store or data_home() / "store").rows(run=name)]
+    known = {m.name: m for m in composite.members}
+    figures = {}
+    for r in rows:
+        member = known.get(str(r.conditions.get("member", "")))
+        if member and r.metric == ("figure_of_merit" if member.application.figure.pattern else "elapsed"):
+            figures[member.name] = r
+    if not figures:
+        raise UsageError(f"--against: found no file and no run of a composite '{name}'", "meshmark store list")
+    return checked(Reference, reference_of(figures, name), name)
+
+
+def _conducted(plan: Plan, composite: Composite, folder: Path, resumed: bool) -> Trials:
+    """Prepare and run, with progress."""
+    from meshmark.place.app.attempt import end_earlier
+    from meshmark.place.app.together import folders_of, measured
+    from meshmark.store.files import held
+    from meshmark.values.units import counted, duration
+
+    with held(folder, resumed=resumed):
+        if resumed:
+            left = sum(end_earlier(folders_of(m, folder).root) for m in composite.members)
+            if left:
+                say(f"ended {counted(left, 'process', 'processes')} of the run that was interrupted")
+        plan.save(folder)
+        runs = len(composite.members) * (plan.rounds + plan.warmup)
+        size = f"{counted(len(composite.members), 'member')}, {counted(runs, 'run')}"
+        say(f"{plan.run}: {size}, at most {duration(plan.budget_s)}")
+        with RunProgress(runs, plan.budget_s) as show:
+            return measured(plan, composite, folder, say, show)
+
+
+def _keep(found: Trials, composite: Composite, store: Path | None, no_store: bool, as_json: bool) -> None:
+    """Store the records, and print them or the table."""
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.boot import keep
+    from meshmark.machine.facts import host_id
+    from meshmark.place.app.together import composite_absences, composite_answer, composite_records
+    from meshmark.store.store import Store
+    from meshmark.terminal.composite import print_composite
+
+    command_line = shlex.join(["measure", "composite", *sys.argv[3:]])
+    made = composite_records(found, composite, host_id(), command_line, installed("meshmark"))
+    if made and not no_store:
+        missing = composite_absences(found, composite)
+        keep(Store(store or data_home() / "store"), found.plan.run, "composite", made, missing)
+    answer = composite_answer(found, composite)
+    if as_json:
+        for record in made:
+            print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
+        print(json.dumps(answer))
+    else:
+        print_composite(answer)

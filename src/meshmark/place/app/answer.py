@@ -1,0 +1,149 @@
+"""What the runs of an application say: a row of each configuration, comparisons, scaling and exceptions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from meshmark.machine.topology import Topology
+from meshmark.place.app.application import COUNTS, Application
+from meshmark.place.app.attempt import Attempt
+from meshmark.place.app.configuration import Configuration
+from meshmark.place.app.pairs import Pair, compare
+from meshmark.place.app.profile import Profile
+from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
+from meshmark.place.app.records import FIGURE, usual_flags
+from meshmark.place.app.scaling import Point, scaling
+from meshmark.place.app.trials import Trials
+from meshmark.store.record import median, median_interval
+
+ERROR: Final = 0.05  # probability of any false statement among the ratios of values, and among those of spreads
+
+
+def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
+    """What is printed with `--json` after the records. Values have the unit of the metric.
+
+    Args:
+        machine: For caches, cores and CPUs.
+    """
+    ran = [c for c in found.all if found.of(c.label)]
+    return {
+        "type": "application",
+        "name": app.name,
+        "metric": FIGURE if app.figure.pattern else "elapsed",
+        "unit": app.figure.unit if app.figure.pattern else "s",
+        "better": app.figure.better or "lower",
+        "margin": found.plan.margin,
+        "verified": bool(app.verify.pattern or app.verify.command),
+        "stopped": found.stopped,
+        "seed": found.plan.seed,
+        "run": found.plan.run,
+        "configurations": [_row(found, one) for one in ran],
+        "failed": dict(found.excluded),
+        "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
+        "scaling": [s for name in COUNTS if name in app.dimensions for s in _scalings(found, app, ran, name, machine)],
+        "levels": [
+            {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
+        ],
+        "profiles": [asdict(one) for one in profiles],
+    }
+
+
+def _better(app: Application) -> Any:
+    return app.figure.better or "lower"
+
+
+def _row(found: Trials, one: Configuration) -> dict[str, Any]:
+    runs = list(found.of(one.label).values())
+    values = [a.value or 0.0 for a in runs]
+    warm = found.warm(one.label)
+    usual = Usual.of(runs)
+    low_high = sorted(values)
+    return {
+        "configuration": one.label,
+        "values": dict(one.values),
+        "value": median(values),
+        "interval": median_interval(values),
+        "lowest": low_high[0],
+        "highest": low_high[-1],
+        "runs": len(runs),
+        "flags": sorted(usual_flags(runs)),
+        "failed": found.failures.get(one.label, 0),
+        "elapsed_s": usual.elapsed_s,
+        "user_s": usual.cpu_s - usual.system_s,
+        "system_s": usual.system_s,
+        "waiting_share": None if warm is None or "waiting" not in warm.times else waiting_share(warm),
+        "peak_bytes": usual.peak_bytes,
+        "faults": usual.faults,
+        "cpus": "" if warm is None else warm.seen.get("cpus", ""),
+        "node_bytes": {} if warm is None else warm.seen.get("node_bytes", {}),
+        "findings": [] if warm is None else warm.findings,
+    }
+
+
+def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pair]:
+    """Each configuration against the first, so that the probability of any false statement is `ERROR`."""
+    if len(ran) < 2:
+        return []
+    values = {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
+    first = ran[0].label
+    confidence = 1 - ERROR / (len(ran) - 1)
+    return [
+        compare(c.label, first, (values[c.label], values[first]), _better(app), found.plan.margin, confidence)
+        for c in ran[1:]
+    ]
+
+
+def _scalings(
+    found: Trials, app: Application, ran: list[Configuration], name: str, machine: Topology
+) -> list[dict[str, Any]]:
+    """Scaling with a dimension, for each combination of the others."""
+    groups: dict[str, dict[int, Configuration]] = {}
+    for one in ran:
+        others = " ".join(f"{k}={v}" for k, v in one.values.items() if k != name)
+        groups.setdefault(others, {})[one.count(name)] = one
+    made = []
+    for others, members in groups.items():
+        if len(members) < 2:
+            continue
+        runs = {n: found.of(c.label) for n, c in members.items()}
+        fitted = scaling({n: {r: _speed(app, n, name, a) for r, a in of.items()} for n, of in runs.items()})
+        few = min(members)
+        # What each of the workers consists of, such as the threads of a copy.
+        each = math.prod(members[few].count(other) for other in COUNTS if other != name)
+        usual = {n: Usual.of(list(of.values()), found.warm(members[n].label)) for n, of in runs.items()}
+        made.append(
+            {
+                "dimension": name,
+                "others": others,
+                "points": [
+                    asdict(p) | _explained(p, found.plan.margin, few, usual, name, machine, each) for p in fitted.points
+                ],
+                "amdahl": fitted.amdahl and asdict(fitted.amdahl),
+                "universal": fitted.universal and asdict(fitted.universal),
+            }
+        )
+    return made
+
+
+def _speed(app: Application, count: int, name: str, one: Attempt) -> float:
+    """Work per time; of copies, that of all."""
+    value = one.value or 0.0
+    if app.figure.pattern and app.figure.better == "higher":
+        return value
+    return (count if name == "copies" else 1) / value
+
+
+def _explained(
+    point: Point, margin: float, few: int, usual: Mapping[int, Usual], name: str, machine: Topology, each: int
+) -> dict[str, str]:
+    kind = point.kind(margin)
+    if not kind:
+        return {"kind": "", "reason": ""}
+    one, other = usual[few], usual[point.workers]
+    if kind == "sub-linear":
+        return {"kind": kind, "reason": of_sublinear(machine, one, other, point.workers, name, each)}
+    reason = of_superlinear(machine, one, point.workers, few) if name == "threads" else "the reason is not known"
+    return {"kind": kind, "reason": reason}

@@ -1,0 +1,447 @@
+"""Reads applications: programs of the user's own, with what they print, how they are verified, and what is varied.
+
+[application]
+name = "stencil"
+command = "{build}/stencil {size}"      # words as in a shell; or a list. {NAME} is a dimension or a folder
+package = "…"                           # named if the program is not installed
+
+[figure]                                # by default, the elapsed time counts
+pattern = 'rate: (\\S+) GB/s'
+unit = "B/s"
+scale = 1e9
+better = "higher"
+
+[verify]                                # a run counts only if all of this holds
+pattern = 'norm: (\\S+)'
+expected = 0.25
+tolerance = 1e-9                        # relative
+command = "cmp out.dat {source}/expected.dat"
+
+[dimensions]                            # all combinations run; names in capitals are environment variables
+threads = "1,2,4"
+size = [1000, 2000]
+
+[files]                                 # written into the folder of each run
+"input.txt" = "size {size}"
+
+[build.O3]
+commands = ["gcc -O3 -fopenmp {source}/stencil.c -o {build}/stencil"]
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.place.candidates import SCHEDULERS, WAITS
+from meshmark.place.figure import DIRECTIONS, Figure
+from meshmark.place.native import vocabulary
+from meshmark.store.files import parse_toml, read_text
+from meshmark.values import grammar
+from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of
+
+# What each dimension of these names sets; other names are placeholders, or environment variables in capitals.
+DIMENSIONS: Final = {
+    "threads": "OMP_NUM_THREADS, and the slots of bind",
+    "copies": "how many copies run at once",
+    "ranks": "MPI ranks, started by mpirun",
+    "bind": "policy of meshmark run",
+    "memory": "memory policy of meshmark run",
+    "pages": "page size of meshmark run",
+    "build": "one of the builds",
+    "wait": "OMP_WAIT_POLICY",
+    "scheduler": "scheduling class",
+}
+COUNTS: Final = ("threads", "copies", "ranks")
+FOLDERS: Final = {
+    "source": "folder of the application file",
+    "inputs": "folder in which prepare ran",
+    "build": "folder of the build",
+    "copy": "number of the copy, from 0",
+    "meshmark": "the program meshmark",
+}
+MAX_CONFIGURATIONS: Final = 4096
+_MAX_BYTES: Final = 1 << 20
+_MAX_COUNT: Final = 4096
+_MAX_PATH: Final = 1000
+_MAX_PART: Final = 200  # file systems allow 255
+_MAX_MIB: Final = 1e9  # 1 PiB: numbers of bytes stay integers of the kernel
+_PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|(?<!\$)\{(\w+)\}")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
+
+
+def _words(value: object) -> object:
+    """A command of a text, split as a shell does, or of a list of texts."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return shlex.split(value)
+    except ValueError as why:
+        raise ValueError(f"found '{quoted(value, 60)}', which is no command line: {why}") from why
+
+
+def _nonempty(words: tuple[str, ...]) -> tuple[str, ...]:
+    if not words or not words[0] or any("\0" in word for word in words):
+        raise ValueError("allowed: a command and its arguments")
+    return words
+
+
+Command = Annotated[
+    tuple[str, ...],
+    LIST,
+    BeforeValidator(_words),
+    AfterValidator(_nonempty),
+    Field(description="a command line, or a list of texts such as ['./a.out', '100']"),
+]
+Commands = Annotated[tuple[Command, ...], LIST, Field(description="a list of command lines")]
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as why:  # huge repetitions, and deep nesting
+        raise ValueError(f"found '{quoted(text, 60)}', no regular expression: {why}") from why
+    return text
+
+
+Pattern = Annotated[str, Field(max_length=2000, description="a regular expression"), AfterValidator(_pattern)]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        raise ValueError("allowed: text and numbers")
+    return str(value)
+
+
+def is_name(text: str) -> bool:
+    """Whether an application can have this name."""
+    return bool(_NAME.fullmatch(text))
+
+
+def _name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError("allowed: a name of letters, digits, _ and -")
+    return text
+
+
+def _file_name(text: str) -> str:
+    path = PurePosixPath(text)
+    if not text or not text.isprintable() or path.is_absolute() or not path.parts or ".." in path.parts:
+        raise ValueError("allowed: a path below the folder of the run")
+    if len(os.fsencode(text)) > _MAX_PATH or any(len(os.fsencode(part)) > _MAX_PART for part in path.parts):
+        raise ValueError(f"allowed: a path of at most {_MAX_PATH} B, with names of at most {_MAX_PART} B")
+    return text
+
+
+def _variable(text: str) -> str:
+    if not text or not text.isprintable() or "=" in text:
+        raise ValueError("allowed: a name of an environment variable")
+    return text
+
+
+def _list(value: object) -> object:
+    """Values of a dimension: a list, or a text such as `1,2,4` or `1..4`."""
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",")]
+    return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Values = Annotated[
+    tuple[Annotated[str, BeforeValidator(_text)], ...],
+    LIST,
+    BeforeValidator(_list),
+    Field(min_length=1, description="a list of values, or a text such as '1,2,4'"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureTable(Input):
+    """[figure]: `scale` is what a printed number is multiplied by to have the unit."""
+
+    pattern: Pattern = ""
+    unit: Annotated[str, Field(min_length=1, max_length=30), PRINTABLE] = "1"
+    scale: Annotated[float, Field(gt=0)] = 1.0
+    better: Annotated[str, OneOf(DIRECTIONS)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyTable(Input):
+    """[verify]: `expected` is compared with the number of the pattern, within the larger of both tolerances."""
+
+    pattern: Pattern = ""
+    expected: float | None = None
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = 1e-6  # relative
+    absolute: Annotated[float, Field(ge=0)] = 0.0
+    command: Command | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsTable(Input):
+    """[limits] of a run. `memory_mib`: of one process; `output_mib`: of all that it writes."""
+
+    timeout_s: Annotated[float, Field(gt=0, le=1e6)] = 600.0
+    memory_mib: Annotated[float, Field(gt=0, le=_MAX_MIB)] | None = None
+    output_mib: Annotated[float, Field(gt=0, le=_MAX_MIB)] = 1024.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildTable(Input):
+    """[build.NAME]: commands, or a spec of Spack, whose installation is `{build}`."""
+
+    commands: Commands = ()
+    spack: Annotated[str, Field(max_length=500), PRINTABLE] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationTable(Input):
+    """[application].
+
+    Attributes:
+        prepare: Commands that make inputs, once, in the folder `{inputs}`.
+        links: Files of `{inputs}` that are linked into the folder of each run, for programs that read them there.
+        output: File of results that the figure and the verification also search.
+        profile: Whether each configuration runs once more under the system's sampling profiler.
+    """
+
+    name: Annotated[Name, Field(description="a name of letters, digits, _ and -"), AfterValidator(_name)] = "app"
+    about: Annotated[str, Field(max_length=400), PRINTABLE] = ""
+    command: Command
+    package: Annotated[str, Field(max_length=200), PRINTABLE] = ""
+    prepare: Commands = ()
+    links: Annotated[tuple[Annotated[str, AfterValidator(_file_name)], ...], LIST] = ()
+    output: Annotated[str, Field(max_length=200), PRINTABLE] = ""
+    profile: bool = False
+    env: Mapping[Annotated[str, AfterValidator(_variable)], Annotated[str, BeforeValidator(_text)]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationFile(Input):
+    application: ApplicationTable
+    figure: FigureTable = FigureTable()
+    verify: VerifyTable = VerifyTable()
+    limits: LimitsTable = LimitsTable()
+    dimensions: Mapping[Annotated[str, AfterValidator(_name)], Values] = field(default_factory=dict)
+    files: Mapping[Annotated[str, AfterValidator(_file_name)], str] = field(default_factory=dict)
+    build: Mapping[Annotated[str, AfterValidator(_name)], BuildTable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application(ApplicationTable):
+    """An application that was checked.
+
+    Attributes:
+        source: Folder of its file, `{source}`.
+        dimensions: Values by name, in the order of the file.
+    """
+
+    source: Path
+    figure: FigureTable
+    verify: VerifyTable
+    limits: LimitsTable
+    dimensions: Mapping[str, tuple[str, ...]]
+    files: Mapping[str, str]
+    build: Mapping[str, BuildTable]
+
+    @property
+    def judged_by(self) -> Figure:
+        return Figure(self.figure.pattern, "", self.figure.better)
+
+    @property
+    def scratch(self) -> bool:
+        """Whether each run has a folder of its own, rather than that of the file."""
+        return bool(self.files or self.prepare or self.build)
+
+
+def shipped() -> dict[str, Path]:
+    """The application files that belong to Meshmark, by name."""
+    return {path.stem: path for path in sorted((Path(__file__).parent / "files").glob("*.toml"))}
+
+
+def application_file(name: str) -> Path:
+    """The file of a name of `shipped`, or of a path.
+
+    Raises:
+        UsageError: There is none.
+    """
+    known = shipped()
+    if name in known:
+        return known[name]
+    path = Path(name)
+    if not path.is_file():
+        raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(known)}", near(name, known))
+    return path
+
+
+def read_application(path: Path) -> Application:
+    """An application from its file.
+
+    Raises:
+        UsageError: One line that names the file, the key, what was found and what is allowed.
+    """
+    return parse_application(read_text(path, _MAX_BYTES), str(path), path.absolute().parent)
+
+
+def parse_application(toml: str, where: str, source: Path) -> Application:
+    """An application from TOML text.
+
+    Args:
+        where: Name of the text in errors.
+        source: The folder `{source}`.
+
+    Raises:
+        UsageError: As of `read_application`.
+    """
+    return of_tables(parse_toml(toml, where), where, source)
+
+
+def of_tables(tables: Mapping[str, Any], where: str, source: Path) -> Application:
+    """An application of the tables of its file.
+
+    Raises:
+        UsageError: As of `read_application`.
+    """
+    file = checked(ApplicationFile, tables, where)
+    if file.build and "build" not in file.dimensions:
+        file = replace(file, dimensions={**file.dimensions, "build": tuple(file.build)})
+    others = {key: value for key, value in fields_of(file).items() if key != "application"}
+    return _checked(Application(source=source, **fields_of(file.application), **others), where)
+
+
+# ------------------------------------------------------------------ what types cannot express
+
+
+def _checked(app: Application, where: str) -> Application:
+    if app.figure.pattern and not app.figure.better:
+        raise UsageError(f"{where}: figure.better: found none with a pattern; allowed: {', '.join(DIRECTIONS)}")
+    if app.figure.better and not app.figure.pattern:
+        raise UsageError(f"{where}: figure.better: found without a pattern; of elapsed time, less is better")
+    if app.verify.expected is not None and not app.verify.pattern:
+        raise UsageError(f"{where}: verify.expected: found without a pattern that finds the number")
+    if app.links and not app.prepare:
+        raise UsageError(f"{where}: application.links: found without application.prepare, which makes these files")
+    _check_files(app, where)
+    app = replace(app, dimensions={name: _values(name, v, app, where) for name, v in app.dimensions.items()})
+    if (count := math.prod(map(len, app.dimensions.values()))) > MAX_CONFIGURATIONS:
+        raise UsageError(f"{where}: dimensions: found {count} combinations; allowed: {MAX_CONFIGURATIONS}")
+    _check_bind(app, where)
+    used = _placeholders(app, where)
+    for name in app.dimensions:
+        if name not in DIMENSIONS and not name.isupper() and name not in used:
+            raise UsageError(
+                f"{where}: dimensions.{name}: is in no command, file or variable",
+                f"write {{{name}}} where it belongs, or use capitals for an environment variable",
+            )
+    return app
+
+
+def _check_bind(app: Application, where: str) -> None:
+    """Raise UsageError if a policy would confine threads to fewer CPUs than there are of them."""
+    if all(word == "none" or word[:1].isdigit() for word in app.dimensions.get("bind", ())):
+        return
+    threads = app.dimensions.get("threads", ())
+    if "ranks" in app.dimensions and any(count != "1" for count in threads):
+        raise UsageError(f"{where}: dimensions.bind: found with ranks of several threads; a rank gets one CPU")
+    if "ranks" not in app.dimensions and not threads:
+        raise UsageError(
+            f"{where}: dimensions.bind: found without threads, which say how many CPUs a policy chooses",
+            "--vary threads=1 for a program of one thread",
+        )
+
+
+def _check_files(app: Application, where: str) -> None:
+    """Raise UsageError if the files and links of a run cannot all be made, one of them being the folder of another."""
+    made = {PurePosixPath(name): f"files.{quoted(name)}" for name in app.files}
+    for link in app.links:
+        path = PurePosixPath(link)
+        if path in made:
+            raise UsageError(f"{where}: application.links: found '{quoted(link)}', which is also {made[path]}")
+        made[path] = "application.links"
+    for path, key in made.items():
+        if above := next((p for p in path.parents if p in made), None):
+            raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(above)}', which is no folder")
+
+
+def _values(name: str, values: tuple[str, ...], app: Application, where: str) -> tuple[str, ...]:
+    at = f"{where}: dimensions.{name}"
+    if name in FOLDERS and name not in DIMENSIONS:
+        raise UsageError(f"{at}: found the name of a folder; allowed: another name than {', '.join(FOLDERS)}")
+    if name in COUNTS:
+        return tuple(map(str, grammar.integers(at, ",".join(values), _MAX_COUNT)))
+    words = _allowed(name, app)
+    for value in values:
+        word = re.split("[=,]", value)[0]
+        if words is not None and word not in words and not (name == "bind" and word[:1].isdigit()):
+            raise UsageError(f"{at}: found '{quoted(word)}'; allowed: {', '.join(words) or 'none'}", near(word, words))
+    if len(set(values)) < len(values):
+        raise UsageError(f"{at}: found a value twice: {', '.join(values)}")
+    return values
+
+
+def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
+    """Words of a dimension; None: any."""
+    match name:
+        case "bind":
+            return ("none", *vocabulary().policies)
+        case "memory":
+            return vocabulary().memory
+        case "pages":
+            return vocabulary().pages
+        case "build":
+            return tuple(app.build)
+        case "wait":
+            return WAITS
+        case "scheduler":
+            return SCHEDULERS
+    return None
+
+
+def _placeholders(app: Application, where: str) -> set[str]:
+    """The names in braces in all texts.
+
+    Raises:
+        UsageError: A name is unknown.
+    """
+    texts = {
+        "application.command": app.command,
+        "application.prepare": [word for command in app.prepare for word in command],
+        "application.env": app.env.values(),
+        "verify.command": app.verify.command or (),
+        "files": app.files.values(),
+        **{f"build.{n}.commands": [w for c in b.commands for w in c] for n, b in app.build.items()},
+    }
+    known = {*FOLDERS, *app.dimensions, *COUNTS}
+    used: set[str] = set()
+    for key, words in texts.items():
+        for word in words:
+            for match in _PLACEHOLDER.finditer(word):
+                if (name := match[1]) is None:
+                    continue
+                if name not in known:
+                    raise UsageError(
+                        f"{where}: {key}: found {{{name}}}, which is no dimension; allowed: {', '.join(sorted(known))}",
+                        f"write {{{{{name}}}}} for a brace",
+                    )
+                used.add(name)
+    return used
+
+
+def absent(app: Application, program: str) -> AbsentError:
+    """The error for a program that is not installed, with the package that has it."""
+    package = app.package and f"; it is in the package {app.package}"
+    return AbsentError(f"{app.name}: found no program {quoted(program)}{package}")
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """A text with its placeholders replaced, and `{{` and `}}` by single braces."""
+    return _PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]) if m[1] else m[0][0], text)

@@ -1,0 +1,117 @@
+"""Expands the dimensions of an application into configurations, and builds what each of them runs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from meshmark.native import openmpi_as_root
+from meshmark.place import native
+from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
+from meshmark.place.setting import AS_IT_IS
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One combination of values.
+
+    Attributes:
+        values: By dimension, in the order of the file.
+    """
+
+    values: Mapping[str, str]
+
+    @property
+    def label(self) -> str:
+        """Such as `threads=2 build=O3`; "as it is" without dimensions. Different values have different labels."""
+        return " ".join(f"{name}={_word(value)}" for name, value in self.values.items()) or "as it is"
+
+    def count(self, name: str) -> int:
+        """Of `threads`, `copies` or `ranks`; 1 if it is not varied."""
+        return int(self.values.get(name, "1"))
+
+
+def _word(value: str) -> str:
+    """A value on one line; in quotes if it would be several words."""
+    if value.isprintable() and not set(value) & set(' "'):
+        return value
+    return json.dumps(value, ensure_ascii=not value.isprintable())
+
+
+def configurations(app: Application) -> list[Configuration]:
+    """All combinations of the dimensions, the last of which changes fastest."""
+    return [
+        Configuration(dict(zip(app.dimensions, values, strict=True))) for values in product(*app.dimensions.values())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the parts of a measurement are.
+
+    Attributes:
+        root: Of the measurement.
+    """
+
+    root: Path
+
+    @property
+    def inputs(self) -> Path:
+        return self.root / "inputs"
+
+    def build(self, name: str) -> Path:
+        return self.root / "build" / name
+
+    @property
+    def run(self) -> Path:
+        """Of the current run."""
+        return self.root / "run"
+
+
+def placeholders(app: Application, one: Configuration, folders: Folders, copy: int = 0) -> dict[str, str]:
+    """Values of all names in braces."""
+    build = one.values.get("build", "")
+    return {
+        **dict.fromkeys(COUNTS, "1"),
+        **one.values,
+        "source": str(app.source),
+        "inputs": str(folders.inputs),
+        "build": str(folders.build(build)) if build else "",
+        "copy": str(copy),
+        "meshmark": str(Path(sys.executable).with_name("meshmark")),
+    }
+
+
+def environment(app: Application, one: Configuration, values: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a run besides those of this process."""
+    found = openmpi_as_root() if "ranks" in one.values else {}
+    found |= {name: filled(text, values) for name, text in app.env.items()}
+    if "threads" in one.values:
+        found["OMP_NUM_THREADS"] = one.values["threads"]
+    if "wait" in one.values:
+        found["OMP_WAIT_POLICY"] = one.values["wait"]
+    found.update({n: v for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
+    return found
+
+
+def argv(app: Application, one: Configuration, values: Mapping[str, str], record: Path, *, observed: bool) -> list[str]:
+    """The command line of one copy.
+
+    Args:
+        values: Of `placeholders`.
+        record: File for times and what was observed.
+        observed: Also observe where its threads and pages are, which takes some time of another CPU.
+    """
+    options = [w for name, usual in AS_IT_IS.items() for w in (f"--{name}", one.values.get(name, usual))]
+    bind = one.values.get("bind", AS_IT_IS["bind"])
+    if "ranks" in one.values:
+        options += ["--launcher", "openmpi", "-n", one.values["ranks"]]
+    elif bind != AS_IT_IS["bind"] and not bind[:1].isdigit():
+        options += ["-n", one.values.get("threads", "1")]
+    options += ["--verify"] if observed else []
+    command = [filled(word, values) for word in app.command]
+    return [str(native.find_place()), "run", *options, "--record", str(record), "--", *command]

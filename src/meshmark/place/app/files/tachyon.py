@@ -1,0 +1,130 @@
+"""Writes a scene of spheres for Tachyon, and compares its image with rays that are traced here.
+
+tachyon.py make FILE    tachyon.py check IMAGE
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from pathlib import Path
+
+SPHERES = 3000
+WIDTH, HEIGHT = 640, 480
+RAYS = 400  # that are traced for the comparison
+TOLERANCE = 3  # of 255, in each color
+WRONG = 0.02  # share of rays that may differ: at the rim of a sphere, rounding decides what a ray hits
+
+Vector = tuple[float, float, float]
+Sphere = tuple[Vector, float, Vector]  # center, radius, color
+
+EYE: Vector = (0.0, 0.0, -12.0)
+LIGHT: Vector = (-30.0, 40.0, -30.0)
+BACKGROUND: Vector = (0.1, 0.2, 0.4)
+AMBIENT, DIFFUSE, MIRROR, DEPTH = 0.15, 0.6, 0.25, 4
+
+
+def spheres() -> list[Sphere]:
+    """A large sphere, which is the floor, and random ones above it: the same at every call."""
+    draw = random.Random(20260701).random
+    found: list[Sphere] = [((0.0, -1006.0, 0.0), 1000.0, (0.8, 0.8, 0.8))]
+    for _ in range(SPHERES):
+        center = (12 * draw() - 6, 9 * draw() - 4.5, 10 * draw())
+        found.append((center, 0.05 + 0.25 * draw(), (draw(), draw(), draw())))
+    return found
+
+
+def scene() -> str:
+    """The scene in the format of Tachyon."""
+
+    def numbers(values: Vector) -> str:
+        return " ".join(f"{v:.9f}" for v in values)
+
+    lines = [
+        "BEGIN_SCENE",
+        f"RESOLUTION {WIDTH} {HEIGHT}",
+        "CAMERA",
+        f"ZOOM 1.0 ASPECTRATIO 1.0 ANTIALIASING 0 RAYDEPTH {DEPTH} CENTER {numbers(EYE)}",
+        "VIEWDIR 0 0 1 UPDIR 0 1 0",
+        "END_CAMERA",
+        f"BACKGROUND {numbers(BACKGROUND)}",
+        f"LIGHT CENTER {numbers(LIGHT)} RAD 0.1 COLOR 1 1 1",
+    ]
+    for n, (center, radius, color) in enumerate(spheres()):
+        lines.append(f"TEXDEF t{n} AMBIENT {AMBIENT} DIFFUSE {DIFFUSE} SPECULAR {MIRROR} OPACITY 1")
+        lines.append(f"COLOR {numbers(color)} TEXFUNC 0")
+        lines.append(f"SPHERE CENTER {numbers(center)} RAD {radius:.9f} t{n}")
+    return "\n".join([*lines, "END_SCENE", ""])
+
+
+def dot(a: Vector, b: Vector) -> float:
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
+
+
+def along(a: Vector, t: float, b: Vector) -> Vector:
+    """a + t b"""
+    return a[0] + t * b[0], a[1] + t * b[1], a[2] + t * b[2]
+
+
+def unit(a: Vector) -> Vector:
+    return along((0.0, 0.0, 0.0), 1 / math.sqrt(dot(a, a)), a)
+
+
+def first(world: list[Sphere], origin: Vector, way: Vector) -> tuple[float, Sphere | None]:
+    """Distance to the first sphere that a ray hits, and the sphere."""
+    nearest, hit = math.inf, None
+    for sphere in world:
+        (x, y, z), radius, _ = sphere
+        x, y, z = x - origin[0], y - origin[1], z - origin[2]
+        middle = x * way[0] + y * way[1] + z * way[2]
+        square = radius * radius - (x * x + y * y + z * z) + middle * middle
+        if square > 0:
+            half = math.sqrt(square)
+            t = middle - half if middle - half > 1e-5 else middle + half
+            if 1e-5 < t < nearest:
+                nearest, hit = t, sphere
+    return nearest, hit
+
+
+def color(world: list[Sphere], origin: Vector, way: Vector, depth: int = DEPTH) -> Vector:
+    """What is seen from a point in a direction."""
+    t, hit = first(world, origin, way)
+    if hit is None:
+        return BACKGROUND
+    center, _, own = hit
+    point = along(origin, t, way)
+    normal = unit(along(point, -1, center))
+    normal = normal if dot(normal, way) < 0 else along((0, 0, 0), -1, normal)
+    to_light = along(LIGHT, -1, point)
+    light = dot(normal, unit(to_light))
+    if light > 0 and first(world, point, unit(to_light))[0] < math.sqrt(dot(to_light, to_light)):
+        light = 0
+    found = along((0, 0, 0), AMBIENT + DIFFUSE * max(light, 0), own)
+    if depth > 1:
+        found = along(found, MIRROR, color(world, point, along(way, -2 * dot(normal, way), normal), depth - 1))
+    return found
+
+
+def check(image: Path) -> str:
+    """Why an image is wrong; "" if it is right."""
+    head = f"P6\n{WIDTH} {HEIGHT}\n255\n".encode()
+    data = image.read_bytes()
+    if not data.startswith(head) or len(data) != len(head) + 3 * WIDTH * HEIGHT:
+        return f"{image} is no image of {WIDTH} x {HEIGHT}"
+    draw, world, wrong = random.Random(7).randrange, spheres(), 0
+    for _ in range(RAYS):
+        column, row = draw(WIDTH), draw(HEIGHT)
+        way = unit(((column + 1 - WIDTH / 2) / HEIGHT, (HEIGHT / 2 - row) / HEIGHT, 1.0))
+        at = len(head) + 3 * (row * WIDTH + column)
+        seen = [255 * min(1.0, c) for c in color(world, EYE, way)]
+        off = any(abs(s - p) > TOLERANCE for s, p in zip(seen, data[at : at + 3], strict=True))
+        wrong += off
+    return f"{wrong} of {RAYS} rays differ" if wrong > WRONG * RAYS else ""
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "make":
+        Path(sys.argv[2]).write_text(scene(), encoding="ascii")
+    elif why := check(Path(sys.argv[2])):
+        sys.exit(why)

@@ -1,0 +1,51 @@
+"""Measures the CPU time that other work used, and that the hypervisor took, while something ran."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+DISTURBED: Final = 0.05  # share of the CPUs; the limits are those of all instruments, see native/base/conditions.cpp
+STOLEN: Final = 0.02
+_STOLEN_S: Final = 0.015
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Of the time of all CPUs."""
+
+    others: float
+    stolen: float
+    elapsed_s: float
+
+    @property
+    def flags(self) -> list[str]:
+        found = ["disturbed"] if self.others > DISTURBED else []
+        return found + (["stolen"] if self.stolen > STOLEN and self.stolen * self.elapsed_s > _STOLEN_S else [])
+
+
+class Others:
+    """Begins to count as it is made."""
+
+    def __init__(self) -> None:
+        self.began_s = time.monotonic()
+        self.busy, self.steal = _used()
+
+    def shares(self, own_s: float) -> Shares:
+        """Since the beginning, without the CPU time `own_s` of what was measured."""
+        elapsed_s = max(1e-9, time.monotonic() - self.began_s)
+        busy, steal = _used()
+        whole_s = elapsed_s * (os.cpu_count() or 1)
+        # A tick is 10 ms: shorter differences say nothing.
+        others_s = max(0.0, busy - self.busy - own_s - 0.01)
+        return Shares(others_s / whole_s, (steal - self.steal) / whole_s, elapsed_s)
+
+
+def _used() -> tuple[float, float]:
+    """CPU time in use and stolen, of all CPUs, in s."""
+    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
+    user, nice, system, _, _, irq, soft, steal = (int(word) / os.sysconf("SC_CLK_TCK") for word in line[1:9])
+    return user + nice + system + irq + soft, steal

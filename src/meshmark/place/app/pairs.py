@@ -1,0 +1,117 @@
+"""Compares two configurations by their runs within rounds: their values, and how much these vary.
+
+Sources: centre of the log-ratios within rounds: Hodges and Lehmann (1963), by `halving.shift`; interval of the ratio of
+two mean absolute deviations from the median: Bonett, Seier, Statist. Probab. Lett. 63 (2003), 245-254.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+from typing import Final
+
+from meshmark.place.halving import shift
+from meshmark.store.record import Better
+from meshmark.values.verdicts import Interval, Word, alike, judge
+
+_LIGHTEST: Final = 1 / 3  # of a uniform distribution: a few values seem lighter-tailed by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One configuration over another.
+
+    Attributes:
+        ratio: Of their values; above 1 the first is larger. None if no round has both.
+        interval: Of the ratio, at the confidence that was asked for; None with too few rounds.
+        spread: Ratio of their relative spreads; None with too few rounds or without spread.
+        spread_interval: At the same confidence; None like `spread`.
+        rounds: In which both ran.
+        needed: Rounds that an interval needs.
+    """
+
+    of: str
+    to: str
+    ratio: float | None
+    interval: Interval | None
+    spread: float | None
+    spread_interval: Interval | None
+    rounds: int
+    needed: int
+    word: Word
+    best: str
+
+    def text(self, better: Better) -> str:
+        """The verdict in words, from the side of the first."""
+        if self.interval is None or self.ratio is None:
+            return f"too few rounds to tell: {self.rounds}, at least {self.needed} are needed"
+        low, high = self.interval
+        change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
+        if self.word == "tie":
+            return f"equal within the margin: {change}"
+        if self.word == "not distinguishable":
+            return f"not distinguishable: {change}"
+        return f"{'better' if self.word == better else 'worse'}: {change}"
+
+
+def compare(
+    of: str,
+    to: str,
+    values: tuple[Mapping[int, float], Mapping[int, float]],
+    better: Better,
+    margin: float,
+    confidence: float = 0.95,
+) -> Pair:
+    """Compare the values of two configurations, by round.
+
+    Args:
+        margin: Smallest relative difference that matters.
+        confidence: Of the interval of either ratio. With several comparisons, that of each.
+    """
+    rounds = sorted(values[0].keys() & values[1].keys())
+    logs = [math.log(values[0][r] / values[1][r]) for r in rounds]
+    centre, found = shift(logs, confidence) if logs else (None, None)
+    value = None if centre is None else math.exp(centre)
+    interval = None if found is None else (math.exp(found[0]), math.exp(found[1]))
+    word = judge(interval, alike(margin))
+    spread, spread_interval = spreads([values[0][r] for r in rounds], [values[1][r] for r in rounds], confidence)
+    best = "" if word not in ("lower", "higher") else of if word == better else to
+    needed = rounds_needed(confidence)
+    return Pair(of, to, value, interval, spread, spread_interval, len(rounds), needed, word, best)
+
+
+def rounds_needed(confidence: float) -> int:
+    """The fewest rounds whose interval has this confidence."""
+    return math.ceil(1 - math.log2(1 - confidence) - 1e-9)
+
+
+def spreads(
+    one: Sequence[float], other: Sequence[float], confidence: float = 0.95
+) -> tuple[float | None, Interval | None]:
+    """Ratio of the relative mean absolute deviations from the median, and its interval.
+
+    The quantile is that of Student's t, since with the normal one intervals of few values are too narrow.
+    """
+    from scipy.special import stdtrit
+
+    if min(len(one), len(other)) < 5:
+        return None, None
+    logs, variance = [], 0.0
+    for absolute in (one, other):
+        middle = median(absolute)
+        if middle <= 0:
+            return None, None
+        n, values = len(absolute), [v / middle for v in absolute]  # around 1, whatever the unit
+        deviation = math.fsum(abs(v - 1) for v in values) / (n - 1)  # corrected for small samples
+        if deviation <= 0:
+            return None, None
+        mean = fmean(values)
+        shape = math.fsum((v - mean) ** 2 for v in values) / (n - 1) / deviation**2
+        skew = (mean - 1) / deviation
+        variance += max(_LIGHTEST, shape + skew**2 - 1) / n
+        logs.append(math.log(deviation))
+    half = float(stdtrit(min(len(one), len(other)) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
+    centre = logs[0] - logs[1]
+    return math.exp(centre), (math.exp(centre - half), math.exp(centre + half))

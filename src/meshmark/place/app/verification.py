@@ -1,0 +1,88 @@
+"""Decides whether a run of an application computed what it should."""
+
+from __future__ import annotations
+
+import re
+import resource
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import quoted
+from meshmark.native import end_with_parent, within
+from meshmark.place.app.application import VerifyTable, filled
+from meshmark.place.trial import end, last_line, printable
+from meshmark.place.turns import signal_text
+
+_LIMIT_S: Final = 300.0
+_OUTPUT_BYTES: Final = 1 << 30  # of a file that the command writes
+_TAIL_BYTES: Final = 1 << 16
+
+
+def verified(wanted: VerifyTable, text: str, folder: Path, values: Mapping[str, str]) -> str:
+    """Why a run is wrong; "" if it is right.
+
+    Args:
+        text: What it printed.
+        folder: In which it ran.
+        values: Of placeholders.
+    """
+    if wanted.pattern and (wrong := _by_pattern(wanted, text)):
+        return wrong
+    return _by_command(wanted, folder, values) if wanted.command else ""
+
+
+def _by_pattern(wanted: VerifyTable, text: str) -> str:
+    found = list(re.finditer(wanted.pattern, text, re.M))
+    if not found:
+        return "verify.pattern: found no match in the output"
+    if wanted.expected is None:
+        return ""
+    for match in found:
+        word = match.group(match.re.groups and 1)
+        try:
+            number = float(word)
+        except (TypeError, ValueError):
+            return f"verify.pattern: found '{printable(str(word))}', a number is required"
+        reach = max(wanted.tolerance * abs(wanted.expected), wanted.absolute)
+        if not abs(number - wanted.expected) <= reach:
+            return f"verify.expected: found {number!r}; expected {wanted.expected!r}, {reach:.3g} more or less"
+    return ""
+
+
+def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) -> str:
+    assert wanted.command is not None
+    words = [filled(word, values) for word in wanted.command]
+    # A file, not a pipe: a process that it leaves behind may keep a pipe open, and its output may be large.
+    with tempfile.TemporaryFile() as out:
+        try:
+            child = subprocess.Popen(
+                words,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=_limit,
+            )
+        except OSError as why:
+            return f"verify.command: cannot run {quoted(words[0])}: {why.strerror}"
+        try:
+            status = child.wait(_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return f"verify.command: took longer than {_LIMIT_S:g} s"
+        finally:
+            end(child)  # with what it left running
+        if status == 0:
+            return ""
+        out.seek(max(0, out.seek(0, 2) - _TAIL_BYTES))
+        lines = out.read().decode(errors="replace").split("\n")
+    how = signal_text(-status) if status < 0 else f"status {status}"
+    return f"verify.command: ended with {how}: {printable(last_line(lines))}"
+
+
+def _limit() -> None:
+    end_with_parent()
+    resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, _OUTPUT_BYTES))

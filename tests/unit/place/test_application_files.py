@@ -1,0 +1,187 @@
+"""Application files: what is read from them, and how bad ones are refused."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import UsageError
+from meshmark.place.app.application import parse_application
+from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
+from meshmark.place.app.reframe import reframe_test
+
+WHOLE = r"""
+[application]
+name = "stencil"
+about = "all keys"
+command = "{build}/stencil {size} --file 'a b'"
+package = "stencil-tools"
+prepare = ["seq {{1}} 3", ["true"]]
+links = ["input/b.txt"]
+output = "result.txt"
+env = { OMP_PROC_BIND = "close", SIZE = "{size}", N = 3 }
+
+[figure]
+pattern = 'rate: (\S+)'
+unit = "B/s"
+scale = 1e9
+better = "higher"
+
+[verify]
+pattern = 'norm: (\S+)'
+expected = 0.25
+tolerance = 1e-9
+command = ["cmp", "out.dat", "{source}/expected.dat"]
+
+[limits]
+timeout_s = 10
+memory_mib = 512
+output_mib = 1
+
+[dimensions]
+threads = "1..4"
+size = [1000, 2000]
+MALLOC_ARENA_MAX = 1
+wait = ["active", "passive"]
+
+[files]
+"input/a.txt" = "size {size}, threads {threads}, ${size} {{x}}"
+
+[build.O2]
+commands = ["gcc -O2 {source}/stencil.c -o {build}/stencil"]
+[build.spack]
+spack = "stencil@1.2 %gcc"
+"""
+
+
+def test_a_file_with_all_keys_is_read() -> None:
+    app = parse_application(WHOLE, "a.toml", Path("/src"))
+    assert app.command == ("{build}/stencil", "{size}", "--file", "a b")
+    assert app.prepare == (("seq", "{{1}}", "3"), ("true",)) and app.links == ("input/b.txt",)
+    assert list(app.dimensions) == ["threads", "size", "MALLOC_ARENA_MAX", "wait", "build"]
+    assert app.dimensions["threads"] == ("1", "2", "4") and app.dimensions["build"] == ("O2", "spack")
+    every = configurations(app)
+    assert len(every) == 3 * 2 * 2 * 2 and len({c.label for c in every}) == len(every)
+    first = every[0]
+    assert first.label == "threads=1 size=1000 MALLOC_ARENA_MAX=1 wait=active build=O2"
+    values = placeholders(app, first, Folders(Path("/run")))
+    assert values["build"] == "/run/build/O2" and values["source"] == "/src" and values["ranks"] == "1"
+    assert environment(app, first, values) == {
+        "OMP_PROC_BIND": "close",
+        "SIZE": "1000",
+        "N": "3",
+        "OMP_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "active",
+        "MALLOC_ARENA_MAX": "1",
+    }
+
+
+def test_a_command_is_all_that_is_required() -> None:
+    app = parse_application("[application]\ncommand = 'true'", "a.toml", Path())
+    assert [c.label for c in configurations(app)] == ["as it is"]
+    assert not app.scratch and app.judged_by.name == "elapsed"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "command = \"{build}/stencil {size} --file 'a b'\"",
+            "",
+            "application.command: found nothing; allowed: a comm",
+        ),
+        (
+            "{build}/stencil {size}",
+            "{build}/stencil {sise}",
+            "application.command: found {sise}, which is no dimension",
+        ),
+        (
+            "--file 'a b'",
+            "--file 'a b",
+            "application.command: found '{build}/stencil {size} --file 'a b', which is no command line",
+        ),
+        ("[figure]", "[figur]", "figur: unknown key; did you mean figure?"),
+        ("'rate: (\\S+)'", "'rate: ('", "figure.pattern: found 'rate: (', no regular expression"),
+        ('better = "higher"', 'better = "more"', "figure.better: found 'more'; allowed: lower, higher"),
+        ('better = "higher"', "", "figure.better: found none with a pattern; allowed: lower, higher"),
+        ("scale = 1e9", "scale = 0", "figure.scale: found 0; allowed: a number above 0"),
+        ("tolerance = 1e-9", "tolerance = -1", "verify.tolerance: found -1; allowed: a number from 0 below 1"),
+        ("timeout_s = 10", "timeout_s = true", "limits.timeout_s: found True; allowed: a number above 0 to 1e+06"),
+        ('threads = "1..4"', "threads = 0", "dimensions.threads: found '0'; allowed: 1 to 4096"),
+        ('threads = "1..4"', 'threads = "two"', "dimensions.threads: found 'two'"),
+        ('"passive"]', '"pasive"]', "dimensions.wait: found 'pasive'; allowed: active, passive"),
+        ("size = [1000, 2000]", "size = []", "dimensions.size: found []; allowed: a list of values, or a text"),
+        ("size = [1000, 2000]", "size = [7, 7]", "dimensions.size: found a value twice: 7, 7"),
+        ("size = [1000, 2000]", "size = [7, 8]\nbild = 3", "dimensions.bild: is in no command, file or variable"),
+        ("MALLOC_ARENA_MAX = 1", 'pages = ["huge"]', "dimensions.pages: found 'huge'; allowed: default, 4KiB"),
+        ("MALLOC_ARENA_MAX = 1", 'bind = "pack"\nranks = 2', "dimensions.bind: found with ranks of several threads"),
+        ('threads = "1..4"', 'bind = ["none", "pack"]', "dimensions.bind: found without threads, which say how many"),
+        ("MALLOC_ARENA_MAX = 1", 'bind = ["pakc"]', "dimensions.bind: found 'pakc'; allowed: none, "),
+        ("MALLOC_ARENA_MAX = 1", 'build = ["O9"]', "dimensions.build: found 'O9'; allowed: O2, spack"),
+        ("MALLOC_ARENA_MAX = 1", 'inputs = ["a"]', "dimensions.inputs: found the name of a folder"),
+        ('"input/a.txt"', '"../a.txt"', "files: found '../a.txt'; allowed: a path below the folder of the run"),
+        ("'rate: (\\S+)'", "'a{99999999999999999999}'", "figure.pattern: found 'a{99999999999999999999}', no regular"),
+        ("'norm: (\\S+)'", "'" + 900 * "(" + 900 * ")" + "'", "verify.pattern: found '((((((("),
+        ("N = 3", '"A=B" = 3', "application.env: found 'A=B'; allowed: a name of an environment variable"),
+        ("N = 3", '"" = 3', "application.env: found ''; allowed: a name of an environment variable"),
+        (
+            "memory_mib = 512",
+            "memory_mib = 1e300",
+            "limits.memory_mib: found 1e+300; allowed: a number above 0 to 1e+09",
+        ),
+        ('"input/a.txt"', '"."', "files: found '.'; allowed: a path below the folder of the run"),
+        ('"input/a.txt"', '"' + 201 * "a" + '"', "allowed: a path of at most 1000 B, with names of at most 200 B"),
+        ('"input/a.txt"', '"input/b.txt"', "application.links: found 'input/b.txt', which is also files.input/b.txt"),
+        ('"input/a.txt"', '"input/b.txt/c"', "files.input/b.txt/c: found 'input/b.txt/c' below 'input/b.txt'"),
+        ("expected = 0.25", "expected = inf", "verify.expected: found inf; allowed: a number"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(old: str, new: str, message: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(UsageError) as found:
+        parse_application(WHOLE.replace(old, new, 1), "a.toml", Path("/src"))
+    text = str(found.value)
+    assert text.startswith("a.toml: ") and message in text and "\n" not in text, text
+
+
+def test_too_many_combinations_are_refused() -> None:
+    text = "[application]\ncommand='x {a} {b}'\n[dimensions]\na=" + str(list(range(65))) + "\nb=" + str(list(range(64)))
+    with pytest.raises(UsageError, match=re.escape("dimensions: found 4160 combinations; allowed: 4096")):
+        parse_application(text, "a.toml", Path())
+
+
+def test_a_test_of_reframe_has_a_parameter_of_each_dimension() -> None:
+    text = reframe_test(parse_application(WHOLE.split("[build.spack]", maxsplit=1)[0], "a.toml", Path("/src")))
+    compile(text, "test.py", "exec")
+    assert "size = parameter(['1000', '2000'])" in text and "threads = parameter(['1', '2', '4'])" in text
+    assert "self.env_vars['SIZE'] = str(self.size)" in text and "figure_of_merit(self)" in text
+    assert "shlex.join(['gcc', '-O2', '/src/stencil.c', '-o', str(self.stagedir + '/build') + '/stencil'])" in text
+    assert "- 0.25), 2.5e-10)" in text
+    assert """'ln -s "$PWD"/inputs/input/b.txt input/b.txt',""" in text
+    assert "self.postrun_cmds = ['cat result.txt', shlex.join(['cmp', 'out.dat', '/src/expected.dat'])" in text
+
+
+def test_a_test_of_reframe_is_python_whatever_the_texts_and_names(tmp_path: Path) -> None:
+    text = """
+[application]
+name = "class"
+about = '\"\"\"; import os; os.mkdir("made"); \"\"\" \\'
+command = "x {lambda}"
+[dimensions]
+lambda = 1
+"""
+    made = reframe_test(parse_application(text, "a.toml", Path("/a 'b' \"c\"")))
+    tree = ast.parse(made)
+    assert [type(node).__name__ for node in tree.body] == ["Expr", "Import", "Import", "Import", "ClassDef"]
+
+
+@pytest.mark.parametrize(
+    ("new", "message"), [("", "found a spec of Spack in build.spack"), ("copies = 2", "found the dimension copies")]
+)
+def test_what_reframe_has_not_is_refused(new: str, message: str) -> None:
+    app = parse_application(WHOLE.replace("MALLOC_ARENA_MAX = 1", new), "a.toml", Path("/src"))
+    with pytest.raises(UsageError, match=f"--reframe: {message}"):
+        reframe_test(app)

@@ -1,0 +1,232 @@
+"""Measurements of applications in rounds, without programs: order, failures, budget, and how they resume."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.machine.sysfs import from_sysfs
+from meshmark.place.app.answer import answer
+from meshmark.place.app.attempt import Attempt
+from meshmark.place.app.configuration import Configuration, configurations
+from meshmark.place.app.records import absences, records
+from meshmark.place.app.trials import INTERRUPTED, JOURNAL, Plan, Run, Trials, conduct
+from meshmark.place.journal import BUDGET
+from meshmark.store.record import Record
+
+NO_FAILURE: Callable[[str, int], str] = lambda label, round_: ""  # noqa: E731
+
+
+def plan(rounds: int = 6, **more: Any) -> Plan:
+    tables = {"application": {"command": "./a {n}"}, "dimensions": {"n": "1,2,3"}}
+    settings = {"warmup": 1, "budget_s": 1e6, "seed": 7, "margin": 0.02, "run": "app-1", "started": "now"} | more
+    return Plan(tables=tables, source="/src", rounds=rounds, **settings)
+
+
+def machine(fails: Callable[[str, int], str] = NO_FAILURE, ran: list[tuple[str, int]] | None = None) -> Run:
+    """A machine on which a run takes about n seconds."""
+    dice = random.Random(1)
+
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+        if ran is not None:
+            ran.append((one.label, round_))
+        time_s = int(one.values["n"]) * math.exp(dice.gauss(0, 0.01))
+        if time_s > most_s:
+            return Attempt(configuration=one.label, round=round_, reason=BUDGET)
+        made = Attempt(configuration=one.label, round=round_, elapsed_s=time_s, spent_s=time_s)
+        made.reason = fails(one.label, round_)
+        made.value = None if made.reason else time_s
+        made.times, made.peak_bytes = {"user": time_s, "system": 0.0, "waiting": 0.0}, 1e6
+        made.seen = {"cpus": "0", "node_bytes": {"0": 4096.0}} if observed else {}
+        return made
+
+    return run
+
+
+def conducted(folder: Path, asked: Plan, run: Run) -> Trials:
+    return conduct(asked, configurations(asked.application), folder, run, lambda _: None)
+
+
+def test_all_run_once_in_each_round_in_random_order(tmp_path: Path) -> None:
+    ran: list[tuple[str, int]] = []
+    found = conducted(tmp_path, plan(), machine(ran=ran))
+    assert found.stopped == "" and not found.excluded
+    assert Counter(ran) == Counter({(f"n={n}", r): 1 for n in (1, 2, 3) for r in range(7)})
+    orders = [tuple(label for label, r in ran if r == round_) for round_ in range(7)]
+    assert len(set(orders)) > 2
+    assert all(sorted(found.of(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))  # without the warm-up
+    assert found.warm("n=1") is not None
+
+
+def test_a_configuration_that_fails_twice_is_left_out_and_one_that_fails_once_goes_on(tmp_path: Path) -> None:
+    ran: list[tuple[str, int]] = []
+
+    def fails(label: str, round_: int) -> str:
+        once = label == "n=2" and round_ == 3 and ran.count((label, round_)) == 1
+        return "broken" if label == "n=3" or once else ""
+
+    asked = plan()
+    found = conducted(tmp_path, asked, machine(fails, ran))
+    assert found.excluded == {"n=3": "broken"} and found.failures == {"n=3": 2, "n=2": 1}
+    assert sum(label == "n=3" for label, _ in ran) == 2
+    assert sorted(found.of("n=2")) == [1, 2, 3, 4, 5, 6]
+    assert [a.reason for a in absences(found, {"O9": "no such flag"})] == ["build=O9: no such flag", "n=3: broken"]
+
+
+def test_a_measurement_of_which_nothing_runs_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError, match="n=1: broken"):
+        conducted(tmp_path, plan(), machine(lambda *_: "broken"))
+
+
+def test_the_budget_ends_it_before_it_is_exceeded(tmp_path: Path) -> None:
+    found = conducted(tmp_path, plan(budget_s=20.0), machine())
+    assert found.stopped == BUDGET and 15 < found.spent_s < 21  # runs take about as long as those before
+
+
+@pytest.mark.parametrize("after", [1, 5, 12])
+def test_an_interrupted_one_goes_on_without_repeating_a_run(tmp_path: Path, after: int) -> None:
+    whole = conducted(tmp_path / "a" if (tmp_path / "a").mkdir() is None else tmp_path, plan(), machine())
+    ran: list[tuple[str, int]] = []
+    good = machine(ran=ran)
+
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+        if len(ran) == after:
+            raise KeyboardInterrupt
+        return good(one, round_, observed, most_s)
+
+    first = conducted(tmp_path, plan(), run)
+    assert first.stopped == INTERRUPTED and len(first.attempts) == after
+    with (tmp_path / JOURNAL).open("ab") as file:
+        file.write(b'{"type": "attempt", "conf')  # as by a power failure
+    second = conducted(tmp_path, plan(), machine(ran=ran))
+    assert (
+        [(a.configuration, a.round) for a in second.attempts]
+        == [(a.configuration, a.round) for a in whole.attempts]
+        == ran
+    )
+
+
+def test_a_journal_of_another_plan_is_refused(tmp_path: Path) -> None:
+    conducted(tmp_path, plan(), machine())
+    other = plan()
+    other.tables["dimensions"] = {"n": "4,5"}
+    with pytest.raises(MeshmarkError, match="belongs to another plan: found a run of 'n="):
+        conducted(tmp_path, other, machine())
+    (tmp_path / JOURNAL).write_text('{"type": "attempt", "configuration": "n=1", "round": 1, "value": -1}\n')
+    with pytest.raises(MeshmarkError, match="line 1 is not a run: value -1"):
+        conducted(tmp_path, plan(), machine())
+
+
+def test_records_have_all_runs_that_count(tmp_path: Path) -> None:
+    asked = plan()
+    found = conducted(tmp_path, asked, machine())
+    made = records(found, asked.application, "host", "measure app", "1")
+    assert {r.metric for r in made} == {"elapsed", "user", "system", "waiting", "peak_memory", "node_memory"}
+    first = next(r for r in made if r.metric == "elapsed" and r.conditions["n"] == "1")
+    assert len(first.samples) == 6 and first.interval is not None and first.unit == "s"
+    assert first.samples == tuple(a.elapsed_s for a in found.of("n=1").values())
+    assert all(Record.from_json({"type": "result", "schema": 1, **r.to_json()}) == r for r in made)
+
+
+def test_the_answer_compares_with_the_first(tmp_path: Path) -> None:
+    asked = plan(rounds=9)
+    told = answer(conducted(tmp_path, asked, machine()), asked.application, from_sysfs())
+    assert [row["configuration"] for row in told["configurations"]] == ["n=1", "n=2", "n=3"]
+    assert [(p["of"], p["word"], p["best"]) for p in told["pairs"]] == [
+        ("n=2", "higher", "n=1"),
+        ("n=3", "higher", "n=1"),
+    ]
+    assert told["pairs"][0]["text"].startswith("worse: +") and told["levels"] == []
+
+
+def test_one_that_failed_before_an_interruption_is_repeated(tmp_path: Path) -> None:
+    ran: list[tuple[str, int]] = []
+    good, failed = machine(ran=ran), machine(lambda *_: "broken")
+
+    def run(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+        if len(ran) == 5:
+            ran.append((one.label, round_))
+            return failed(one, round_, observed, most_s)
+        if len(ran) == 6:
+            raise KeyboardInterrupt
+        return good(one, round_, observed, most_s)
+
+    assert conducted(tmp_path, plan(), run).stopped == INTERRUPTED
+    second = conducted(tmp_path, plan(), machine())
+    assert not second.excluded
+    assert all(sorted(second.of(f"n={n}")) == [1, 2, 3, 4, 5, 6] for n in (1, 2, 3))
+
+
+def test_a_resumed_one_has_its_budget_once_more(tmp_path: Path) -> None:
+    first = conducted(tmp_path, plan(budget_s=20.0), machine())
+    second = conducted(tmp_path, plan(budget_s=20.0), machine())
+    assert first.stopped == BUDGET == second.stopped and second.spent_s < 21
+    assert len(second.attempts) >= 2 * len(first.attempts) - 3
+    assert conducted(tmp_path, plan(budget_s=20.0), machine()).stopped == ""
+
+
+def test_a_budget_that_ends_before_a_run_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError, match="the budget ended before a run that counts"):
+        conducted(tmp_path, plan(budget_s=1.0), machine())
+
+
+def test_a_run_that_takes_longer_than_the_budget_is_ended_and_no_failure(tmp_path: Path) -> None:
+    usual, allowed = machine(), list[float]()
+
+    def hangs(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+        allowed.append(most_s)
+        if round_ == 2:
+            return Attempt(configuration=one.label, round=round_, reason=BUDGET)
+        return usual(one, round_, observed, most_s)
+
+    found = conducted(tmp_path, plan(budget_s=100.0), hangs)
+    assert found.stopped == BUDGET and not found.failures and not any(a.round == 2 for a in found.attempts)
+    assert allowed == sorted(allowed, reverse=True) and 80 < allowed[-1] < 90, "what is left of the budget"
+    # A run that is expected to end in time may take twice as long.
+    last: list[float] = []
+
+    def watched(one: Configuration, round_: int, observed: bool, most_s: float) -> Attempt:
+        last.append(most_s)
+        return machine()(one, round_, observed, most_s)
+
+    other = tmp_path / "other"
+    other.mkdir()
+    assert conducted(other, plan(budget_s=9.0), watched).stopped == BUDGET
+    assert min(last) >= 2 * 0.9
+
+
+def test_what_was_seen_in_a_run_that_failed_is_not_shown(tmp_path: Path) -> None:
+    first: list[str] = []
+
+    def fails(label: str, round_: int) -> str:
+        first.append(label)
+        return "broken" if first.count(label) == 1 else ""
+
+    found = conducted(tmp_path, plan(), machine(fails))
+    warm = found.warm("n=1")
+    assert warm is not None and warm.reason == ""
+
+
+def test_two_that_share_no_round_have_no_ratio_and_valid_json(tmp_path: Path) -> None:
+    asked = plan(rounds=2, warmup=0)
+    found = Trials(asked, configurations(asked.application))
+    for label, round_ in (("n=1", 1), ("n=2", 2)):
+        found.add(Attempt(configuration=label, round=round_, value=1.0, elapsed_s=1.0))
+    told = answer(found, asked.application, from_sysfs())
+    assert told["pairs"][0]["ratio"] is None and told["pairs"][0]["text"].startswith("too few rounds to tell: 0")
+    json.dumps(told, allow_nan=False)
+
+
+def test_different_values_have_different_labels_of_one_line() -> None:
+    values = [("1 b=2", "3"), ("1", "2 b=3"), ("x\ny", "1"), ('"1', "2")]
+    labels = {Configuration({"a": a, "b": b}).label for a, b in values}
+    assert len(labels) == len(values) and all(label.isprintable() for label in labels)
+    assert Configuration({"size": "1", "dir": "/é"}).label == "size=1 dir=/é"
