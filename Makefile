@@ -46,7 +46,8 @@ test-machines:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest tests/ranks tests/browser $(PYTEST_ARGS)
 
 test-slow:
-	$(MAKE) --no-print-directory MARKED=slow test-python
+	$(MAKE) --no-print-directory MARKED="slow and not alone" test-python
+	$(BIN)/python -m pytest -q -m alone tests/system $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -q -m slow tests/sanitized $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
