@@ -25,7 +25,11 @@ constexpr int kResolved = 256;
 // Fields start at different page offsets, to avoid 4 KiB aliasing.
 constexpr std::size_t kSkew = 21 * 8;
 // Columns that are stepped together: the rows of fluxes and fields that a row needs stay in a second-level cache.
-constexpr std::ptrdiff_t kTile = 1024;
+constexpr std::ptrdiff_t kTile = 2048;
+// Of these, columns between prefetches: all that they need stays in a first-level cache.
+constexpr std::ptrdiff_t kBlock = 256;
+// Fields of a thread that are larger are prefetched, B; smaller ones may be in a cache, where that costs a fifth.
+constexpr std::ptrdiff_t kFar = 8 << 20;
 
 /// A step of all rows: from `now` and the older level to the newer one, in place of the older.
 struct Sweep {
@@ -34,6 +38,7 @@ struct Sweep {
   std::ptrdiff_t stride, cells;
   int rows;
   double dt;
+  bool far;  // the fields are larger than a core's share of the caches
 
   Sea::Row row(int j, std::ptrdiff_t from) const {
     const std::ptrdiff_t at = j * stride + from;
@@ -49,25 +54,34 @@ struct Fluxes {
 
 #define MM_INLINE [[gnu::always_inline]] inline
 
-/// cu and h of row j, in cells 1 … n.
-MM_INLINE void centre_fluxes(const Sea::Row& at, const Sea::Row& above, std::ptrdiff_t n, double* cu, double* h) {
+/// cu on the western side of cells from + 1 … to + 1 of a row, and h in cells from … to.
+MM_INLINE void centre_fluxes(const Sea::Row& at, const Sea::Row& above, std::ptrdiff_t from, std::ptrdiff_t to,
+                             double* cu, double* h) {
   const double *const p = at.p, *const u = at.u, *const v = at.v, *const va = above.v;
 #pragma omp simd
-  for (std::ptrdiff_t i = 1; i <= n + 1; ++i) cu[i] = 0.5 * (p[i] + p[i - 1]) * u[i];
-#pragma omp simd
-  for (std::ptrdiff_t i = 0; i <= n; ++i)
+  for (std::ptrdiff_t i = from; i <= to; ++i) {
+    cu[i + 1] = 0.5 * (p[i + 1] + p[i]) * u[i + 1];
     h[i] = p[i] + 0.25 * (u[i] * u[i] + u[i + 1] * u[i + 1] + v[i] * v[i] + va[i] * va[i]);
+  }
 }
 
-/// cv and z of row j, on the southern side of cells 1 … n.
-MM_INLINE void side_fluxes(const Sea::Row& at, const Sea::Row& below, std::ptrdiff_t n, double* cv, double* z) {
+/// cv on the southern side of cells from … to of a row, and z at the south-western corner of cells from + 1 … to + 1.
+MM_INLINE void side_fluxes(const Sea::Row& at, const Sea::Row& below, std::ptrdiff_t from, std::ptrdiff_t to,
+                           double* cv, double* z) {
   constexpr double over = 1 / kCell_m;
   const double *const p = at.p, *const u = at.u, *const v = at.v, *const pb = below.p, *const ub = below.u;
 #pragma omp simd
-  for (std::ptrdiff_t i = 0; i <= n; ++i) cv[i] = 0.5 * (p[i] + pb[i]) * v[i];
-#pragma omp simd
-  for (std::ptrdiff_t i = 1; i <= n + 1; ++i)
-    z[i] = 4 * over * (v[i] - v[i - 1] - u[i] + ub[i]) / (p[i] + p[i - 1] + pb[i] + pb[i - 1]);
+  for (std::ptrdiff_t i = from; i <= to; ++i) {
+    cv[i] = 0.5 * (p[i] + pb[i]) * v[i];
+    z[i + 1] = 4 * over * (v[i + 1] - v[i] - u[i + 1] + ub[i + 1]) / (p[i + 1] + p[i] + pb[i + 1] + pb[i]);
+  }
+}
+
+/// Has cells from … to - 1 of a row brought into the second-level cache. The hardware does not foresee where a row goes
+/// on below: without this, memory and arithmetic take turns.
+MM_INLINE void prefetch(const double* p, const double* u, const double* v, std::ptrdiff_t from, std::ptrdiff_t to) {
+  for (std::ptrdiff_t i = from; i < to; i += 8)
+    for (const double* const field : {p, u, v}) __builtin_prefetch(field + i, 0, 2);
 }
 
 /// Columns from + 1 … from + n of all rows.
@@ -75,24 +89,30 @@ MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t n) 
   alignas(64) Fluxes f;
   constexpr double over = 1 / kCell_m;
   const double dt = s.dt;
-  Sea::Row at = s.row(0, from), above = s.row(1, from);
-  centre_fluxes(at, above, n, f.cu[0], f.h[0]);
-  side_fluxes(above, at, n, f.cv[1], f.z[1]);
+  Sea::Row at = s.row(0, from), above = s.row(1, from), next = s.row(2, from);
+  centre_fluxes(at, above, 0, n, f.cu[0], f.h[0]);
+  side_fluxes(above, at, 0, n, f.cv[1], f.z[1]);
   for (int j = 1; j <= s.rows; ++j) {
     const int k = j & 1, l = k ^ 1;
     at = above;
-    above = s.row(j + 1, from);
-    centre_fluxes(at, above, n, f.cu[k], f.h[k]);
-    side_fluxes(above, at, n, f.cv[l], f.z[l]);
+    above = next;
+    next = s.row(std::min(j + 2, s.rows + 1), from);
     const double *const cu = f.cu[k], *const cub = f.cu[l], *const h = f.h[k], *const hb = f.h[l];
     const double *const cv = f.cv[k], *const cva = f.cv[l], *const z = f.z[k], *const za = f.z[l];
-    double *const p = s.p + j * s.stride + from, *const u = s.u + j * s.stride + from,
-                  *const v = s.v + j * s.stride + from;
+    const std::ptrdiff_t start = j * s.stride + from;
+    double *const p = s.p + start, *const u = s.u + start, *const v = s.v + start;
+    for (std::ptrdiff_t before = 0; before < n; before += kBlock) {
+      const std::ptrdiff_t first = before == 0 ? 0 : before + 1, last = std::min(before + kBlock, n);
+      if (s.far) prefetch(next.p, next.u, next.v, before, last);
+      centre_fluxes(at, above, first, last, f.cu[k], f.h[k]);
+      if (s.far) prefetch(p + s.stride, u + s.stride, v + s.stride, before, last);
+      side_fluxes(above, at, first, last, f.cv[l], f.z[l]);
 #pragma omp simd
-    for (std::ptrdiff_t i = 1; i <= n; ++i) {
-      u[i] += dt * (0.125 * (z[i] + za[i]) * (cv[i] + cv[i - 1] + cva[i] + cva[i - 1]) - over * (h[i] - h[i - 1]));
-      v[i] -= dt * (0.125 * (z[i] + z[i + 1]) * (cu[i] + cu[i + 1] + cub[i] + cub[i + 1]) + over * (h[i] - hb[i]));
-      p[i] -= dt * over * (cu[i + 1] - cu[i] + cva[i] - cv[i]);
+      for (std::ptrdiff_t i = before + 1; i <= last; ++i) {
+        u[i] += dt * (0.125 * (z[i] + za[i]) * (cv[i] + cv[i - 1] + cva[i] + cva[i - 1]) - over * (h[i] - h[i - 1]));
+        v[i] -= dt * (0.125 * (z[i] + z[i + 1]) * (cu[i] + cu[i + 1] + cub[i] + cub[i + 1]) + over * (h[i] - hb[i]));
+        p[i] -= dt * over * (cu[i + 1] - cu[i] + cva[i] - cv[i]);
+      }
     }
     if (from + n == s.cells)
       for (double* const field : {s.p, s.u, s.v}) {
@@ -177,7 +197,8 @@ void Sea::step(Row south, Row north, [[maybe_unused]] std::string_view isa) {
                     .stride = static_cast<std::ptrdiff_t>(stride()),
                     .cells = cells_,
                     .rows = rows_,
-                    .dt = started_ ? 2 * kStep_s : kStep_s};
+                    .dt = started_ ? 2 * kStep_s : kStep_s,
+                    .far = static_cast<std::ptrdiff_t>(words(cells_, rows_) * sizeof(double)) > kFar};
 #if defined(__x86_64__)
   if (isa == "avx512")
     step_avx512(sweep);
