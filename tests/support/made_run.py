@@ -172,6 +172,7 @@ def the_rest(threads: int = 2) -> list[Record]:
         ]
         c = {"footprint_bytes": 2**29, "pages": "thp", "memory_node": "local", "threads": t}
         made += [record("prefetch", "access_time", 5e-8 / (1 + d), access="gather", distance=d, **c) for d in (0, 8)]
+        made.append(record("lj", "step_time", 2e-2 / t, edge=20, steps=50, threads=t, pages="thp", memory_node="local"))
         made.append(record("llm", "token_rate", 7.0 * t, weights_bytes=2**30, layers=32, placement="local", threads=t))
         made.append(application(6.0 * t, threads=t))
         made += swim_threads(t)

@@ -42,6 +42,7 @@ SMALL: dict[str, list[str]] = {
     "mod2d": ["--n", "100", "--threads", "1"],
     "fft": ["--shape", "4096,16x16x16", "--threads", "1"],
     "prefetch": ["--footprint", "1MiB", "--distance", "0,4", "--threads", "1"],
+    "lj": ["--edge", "6", "--steps", "5", "--threads", "1"],
     "loops": ["--length", "1,7,64", "--isa", "all"],
     "pstswm": ["--levels", "1,3", "--threads", "1", "--steps", "1"],
     "io": ["--size", "4MiB"],

@@ -117,6 +117,7 @@ POINT: Final[dict[str, type]] = {
     "variant": str,
     "access": str,
     "length": int,
+    "edge": int,
 }
 
 

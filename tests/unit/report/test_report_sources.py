@@ -80,6 +80,7 @@ INSTRUMENTS: Final = (
     "pstswm",
     "prefetch",
     "loops",
+    "lj",
     "swim_threads",
     "app",
 )
