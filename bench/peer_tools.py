@@ -265,8 +265,9 @@ timed(lambda: library.cblas_dgemm(102, 111, 111, n, n, n, one, p(a), n, p(b), n,
 """
 _BARE_MOD2D: Final = """
 n = int(words[0])
-m = np.random.default_rng(1).random((n, n))
-m += m.T
+v = np.cos((3.0 * np.arange(1, n + 1)) % 1009)  # the problem of ours: the time depends on the spectrum
+h = np.eye(n) - 2 * np.outer(v, v) / (v @ v)
+m = h @ (2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)) @ h
 a, values, work = m.copy(), np.zeros(n), np.zeros(1 + 6 * n + 2 * n * n)
 integers = np.zeros(3 + 5 * n, np.int32)
 of = lambda x: ctypes.byref(ctypes.c_int(x))

@@ -17,9 +17,9 @@ const mm::Description kFft{
     .summary = "rate of complex Fourier transforms in one to three dimensions by the installed FFTW",
     .detail =
         "Transforms of double precision from one array into another; counted are 5 N log2 N operations for N numbers. "
-        "The library plans by trials (measure), or by rules (estimate), before the clock starts. Transforming a sum of "
-        "three waves gives three peaks, and the backward transform gives it back; both are compared with what they "
-        "should be.\n"
+        "The library plans by trials (measure), or by rules (estimate), before the clock starts; the condition "
+        "planning says whether half of the budget sufficed for all trials. Transforming a sum of three waves gives "
+        "three peaks, and the backward transform gives it back; both are compared with what they should be.\n"
         "example: meshmark-probe fft --shape 1048576,1024x1024,128x128x128 --threads 1,all",
     .source = "Frigo, Johnson: The Design and Implementation of FFTW3, Proc. IEEE 93 (2005); HPC Challenge FFT",
     .spoils = {"arrays that fit into a cache at one size and not at the next",
@@ -57,6 +57,7 @@ struct Transform {
   std::shared_ptr<mm::Arena> arena;
   Complex *in, *out;
   std::unique_ptr<mm::Fftw::Plan> forward, backward;
+  bool cut = false;  // planning by trials ended with its time
 
   /// Wave k of three: its frequencies in each dimension, and its height.
   std::size_t frequency(std::size_t k, std::size_t dimension) const {
@@ -148,8 +149,10 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     if (*batch != 0) return;
     run.beat("planning " + text);
     library->limit_planning(plan_s);
+    const mm::Ticks begun = mm::ticks();
     t->forward = std::make_unique<mm::Fftw::Plan>(*library, t->shape, t->in, t->out, true, measured);
-    t->backward = std::make_unique<mm::Fftw::Plan>(*library, t->shape, t->out, t->in, false, measured);
+    t->cut = measured && mm::seconds(mm::ticks() - begun) >= plan_s;
+    t->backward = std::make_unique<mm::Fftw::Plan>(*library, t->shape, t->out, t->in, false, false);
     if (!t->forward->made() || !t->backward->made()) throw mm::Failure("FFTW made no plan for " + text);
     t->fill();  // planning overwrites the arrays
     *batch = mm::iterations_for(5e-3, work);
@@ -159,6 +162,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     const double took = work(*batch);
     return mm::Values{n * flops / took, n * 2 * bytes / took};
   };
+  p.observe = [=] { return json{{"planning", !measured ? "by rules" : t->cut ? "cut short" : "complete"}}; };
   p.check = [=]() -> std::vector<std::string> {
     return t->error() < 16 ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
   };
@@ -170,8 +174,7 @@ void measure(mm::Run& run) {
   for (const std::string& text : shapes) parse_shape(run, text);
   const std::vector<int> cpus = mm::bind_for_library(run);
   const auto library = mm::Fftw::load(static_cast<int>(cpus.size()));
-  // Two plans of each point, in a third of the budget.
-  const double plan_s = run.budget_s() / (6.0 * static_cast<double>(shapes.size() * run.pages().size()));
+  const double plan_s = run.budget_s() / (2.0 * static_cast<double>(shapes.size() * run.pages().size()));
   std::vector<mm::Point> points;
   for (const mm::Pages pages : run.pages())
     for (const std::string& text : shapes) add_point(run, points, library, text, pages, cpus, plan_s);

@@ -67,6 +67,7 @@ OBSERVED: Final = frozenset(
         "zeta",
         "residual_norm",
         "first_norm",
+        "planning",
         *(f"{of}_{unknown}" for of in ("residual", "error") for unknown in _OF_FLOWS),
         "sum_x",
         "sum_y",
