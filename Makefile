@@ -98,9 +98,10 @@ mutants: setup-tests ## plant faults in the core, and count those that the tests
 	$(BIN)/uv pip install -q --target build/mutants/lib -r requirements/mutants.txt
 	$(BIN)/python tests/mutation/python.py $(ARGS); python=$$?; $(BIN)/python tests/mutation/native.py $(NATIVE_ARGS) && exit $$python
 
-bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER; see bench/README.md
+bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER, NPB=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)
 	$(BIN)/python bench/comm.py bare $(if $(OSU),peers --osu $(OSU))
+	$(if $(NPB),$(BIN)/python bench/npb.py $(NPB))
 
 transcripts: setup ## run the commands of the documentation, write what they print into it; pages in PAGES
 	$(BIN)/python docs/transcripts.py $(PAGES)

@@ -43,13 +43,12 @@ const Description& npb_description() {
       .summary = "the eight NAS parallel benchmarks among ranks, verified: time, rate, and the share of communication",
       .detail =
           "New implementations of the report's five kernels and three applications. ep: pairs of normal deviates, "
-          "reduced at the end. cg: inverse "
-          "iteration with a random sparse matrix; reductions along rows of ranks, swaps across the diagonal. is: "
+          "reduced at the end. cg: inverse iteration with a random sparse matrix; reductions along rows of ranks, "
+          "swaps across the diagonal. is: "
           "ranking of integers by a bucket sort; a reduction of counts, and an all-to-all exchange of keys. ft: the "
           "heat equation by three-dimensional Fourier transforms; the box is transposed. mg: Poisson's equation by "
           "V-cycles; halo exchanges with six neighbours on grids of all sizes. lu, bt, sp: compressible flow in slabs; "
-          "lu "
-          "by over-relaxation, in sweeps that pass from slab to slab row by row; bt by block tridiagonal and sp by "
+          "lu by over-relaxation, in sweeps that pass from slab to slab row by row; bt by block tridiagonal and sp by "
           "pentadiagonal systems along each direction; the cube is transposed twice in each step.\n"
           "A result that fails verification is reported absent, with the expected and the actual value. Operations are "
           "counted as in the report's programs.\n"

@@ -1,0 +1,108 @@
+"""The NAS benchmarks of `npb` against the reference programs, by turns: figures for bench/README.md.
+
+    .venv/bin/python bench/npb.py FOLDER [KERNEL …] [--class A] [--ranks 1] [--turns 2] [--mpi openmpi]
+
+FOLDER is that of the reference programs, KERNEL.CLASS.x (NPB 3.4, MPI), built by you with the compiler and optimisation
+of this build. Both run as many ranks with the same launcher, and both must verify. Nobody else should use the machine:
+the load is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from comm import CPUS, ranks, results
+
+from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.measure import launch
+from meshmark.store.record import median
+
+KERNELS: Final = ("ep", "cg", "mg", "ft", "is", "lu", "bt", "sp")
+
+
+def ours(with_: launch.Launcher, kernel: str, of: str, count: int) -> float:
+    """Seconds of a solution, with Fourier transforms of our own, as the reference has its own.
+
+    Raises:
+        MeshmarkError: it failed.
+        AbsentError: it cannot be had, or is not verified.
+    """
+    words = ["npb", "--kernel", kernel, "--class", of, "--fft", "own", "--budget", "1s"]
+    lines = ranks(with_, count, words, 3600)
+    found = results(lines, "elapsed")
+    if not found:
+        raise AbsentError(next((line["reason"] for line in lines if line["type"] == "absent"), "no result"))
+    return float(found[0]["value"])
+
+
+def reference(with_: launch.Launcher, program: Path, count: int) -> float:
+    """Seconds that the program says it took.
+
+    Raises:
+        MeshmarkError: it failed, or its result is not verified.
+        AbsentError: it is not there.
+    """
+    if not program.exists():
+        raise AbsentError(f"{program} is not there")
+    done = subprocess.run(
+        [*launch.launch_argv(with_, count, len(CPUS))[:-1], str(program)],
+        capture_output=True,
+        text=True,
+        timeout=3600,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=launch.environment(with_.kind),
+    )
+    took = re.search(r"Time in seconds\s*=\s*([\d.]+)", done.stdout)
+    if took is None or not re.search(r"Verification\s*=\s*SUCCESSFUL", done.stdout):
+        raise MeshmarkError(f"{program.name}: status {done.returncode}, and no verified time in seconds")
+    return float(took[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kernels", nargs="*", choices=[[], *KERNELS], metavar="KERNEL")
+    parser.add_argument("--class", dest="of", default="A", choices=list("SWABC"))
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--mpi", default="openmpi")
+    given = parser.parse_args()
+    try:
+        with_ = launch.launcher(given.mpi)
+    except MeshmarkError as why:
+        sys.exit(f"bench/npb.py: {why}")
+    print(f"class {given.of}, {given.ranks} rank(s), {given.mpi} (load {os.getloadavg()[0]:.2f} before)")
+    print(f"{'':4} {'ours, s':24} {'reference, s':24} speed, times the reference: median [range]")
+    failed = False
+    for kernel in given.kernels or KERNELS:
+        a, b = [], []
+        try:
+            for _ in range(given.turns):
+                b.append(reference(with_, given.folder / f"{kernel}.{given.of}.x", given.ranks))
+                a.append(ours(with_, kernel, given.of, given.ranks))
+        except AbsentError as why:
+            print(f"{kernel:4} absent: {why}", flush=True)
+            continue
+        except (MeshmarkError, subprocess.TimeoutExpired) as why:
+            print(f"{kernel:4} failed: {why}", flush=True)
+            failed = True
+            continue
+        ratios = [theirs / mine for mine, theirs in zip(a, b, strict=True)]
+        shown = (", ".join(f"{x:.4g}" for x in of) for of in (a, b))
+        print(
+            f"{kernel:4} " + " ".join(f"{text:24}" for text in shown),
+            f"{median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]",
+            flush=True,
+        )
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()
