@@ -15,7 +15,7 @@ from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.pairs import compare, rounds_needed, spreads
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear
-from meshmark.place.app.scaling import scaling
+from meshmark.place.app.scaling import Scaling, points_of, scaling
 from meshmark.place.halving import shift
 
 
@@ -103,6 +103,22 @@ def test_noise_widens_the_intervals_and_they_cover() -> None:
         assert fit is not None and fit.serial_interval is not None
         covered += fit.serial_interval[0] <= 0.05 <= fit.serial_interval[1]
     assert covered >= 0.8 * 60  # percentile intervals of nine rounds are somewhat too narrow
+
+
+def test_linear_points_are_seldom_called_anything_however_many_there_are() -> None:
+    made = [
+        points_of({n: noisy(n, 9, 0.03, 100 * seed + n) for n in (1, 2, 4, 8, 16, 32)}, 0.95) for seed in range(400)
+    ]
+    false = sum(bool(Scaling(points, None, None).kinds(0)) for points in made)
+    assert false <= 0.05 * 400 + 3 * math.sqrt(0.05 * 0.95 * 400)
+    assert sum(any(p.kind(0) for p in points) for points in made) > 2 * false  # each judged by itself
+
+
+def test_points_are_named_from_the_most_workers_on() -> None:
+    speeds = {n: noisy(n * f, 8, 0.01, n) for n, f in ((1, 1.0), (2, 1.5), (4, 1.0), (8, 0.6), (16, 0.4))}
+    assert scaling(speeds).kinds(0.02) == {16: "sub-linear", 8: "sub-linear"}
+    assert scaling(speeds, confidence=0.999).kinds(0.02) == {}  # eight rounds cannot tell
+    assert scaling(speeds, confidence=0.999).points[4].interval is not None
 
 
 def caches(l2: int, l3: int, cpus: int = 8) -> Topology:

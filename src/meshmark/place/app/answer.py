@@ -19,7 +19,7 @@ from meshmark.place.app.scaling import Point, scaling
 from meshmark.place.app.trials import Trials
 from meshmark.store.record import median, median_interval
 
-ERROR: Final = 0.05  # probability of any false statement among the ratios of values, and among those of spreads
+ERROR: Final = 0.05  # probability of any false statement among ratios of values, those of spreads, and scalings
 
 
 def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "configurations": [_row(found, one) for one in ran],
         "failed": dict(found.excluded),
         "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
-        "scaling": [s for name in COUNTS if name in app.dimensions for s in _scalings(found, app, ran, name, machine)],
+        "scaling": _scalings(found, app, ran, machine),
         "levels": [
             {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
         ],
@@ -96,20 +96,21 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
     ]
 
 
-def _scalings(
-    found: Trials, app: Application, ran: list[Configuration], name: str, machine: Topology
-) -> list[dict[str, Any]]:
-    """Scaling with a dimension, for each combination of the others."""
-    groups: dict[str, dict[int, Configuration]] = {}
-    for one in ran:
-        others = " ".join(f"{k}={v}" for k, v in one.values.items() if k != name)
-        groups.setdefault(others, {})[one.count(name)] = one
+def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
+    """Scaling with each dimension that has numbers of workers, for each combination of the others."""
+    groups: dict[tuple[str, str], dict[int, Configuration]] = {}
+    for name in COUNTS:
+        for one in ran if name in app.dimensions else ():
+            others = " ".join(f"{k}={v}" for k, v in one.values.items() if k != name)
+            groups.setdefault((name, others), {})[one.count(name)] = one
+    groups = {key: members for key, members in groups.items() if len(members) > 1}
+    confidence = 1 - ERROR / max(1, len(groups))
     made = []
-    for others, members in groups.items():
-        if len(members) < 2:
-            continue
+    for (name, others), members in groups.items():
         runs = {n: found.of(c.label) for n, c in members.items()}
-        fitted = scaling({n: {r: _speed(app, n, name, a) for r, a in of.items()} for n, of in runs.items()})
+        speeds = {n: {r: _speed(app, n, name, a) for r, a in of.items()} for n, of in runs.items()}
+        fitted = scaling(speeds, confidence=confidence)
+        kinds = fitted.kinds(found.plan.margin)
         few = min(members)
         # What each of the workers consists of, such as the threads of a copy.
         each = math.prod(members[few].count(other) for other in COUNTS if other != name)
@@ -119,7 +120,8 @@ def _scalings(
                 "dimension": name,
                 "others": others,
                 "points": [
-                    asdict(p) | _explained(p, found.plan.margin, few, usual, name, machine, each) for p in fitted.points
+                    asdict(p) | _explained(p, kinds.get(p.workers, ""), few, usual, name, machine, each)
+                    for p in fitted.points
                 ],
                 "amdahl": fitted.amdahl and asdict(fitted.amdahl),
                 "universal": fitted.universal and asdict(fitted.universal),
@@ -137,9 +139,8 @@ def _speed(app: Application, count: int, name: str, one: Attempt) -> float:
 
 
 def _explained(
-    point: Point, margin: float, few: int, usual: Mapping[int, Usual], name: str, machine: Topology, each: int
+    point: Point, kind: str, few: int, usual: Mapping[int, Usual], name: str, machine: Topology, each: int
 ) -> dict[str, str]:
-    kind = point.kind(margin)
     if not kind:
         return {"kind": "", "reason": ""}
     one, other = usual[few], usual[point.workers]

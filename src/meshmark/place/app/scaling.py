@@ -53,20 +53,22 @@ class Point:
     Attributes:
         efficiency: Speedup over the ratio of the numbers of workers.
         interval: 95 %, by rounds; None with too few.
+        judged: The same, at the confidence of `scaling`.
     """
 
     workers: int
     speedup: float
     efficiency: float
     interval: Interval | None
+    judged: Interval | None
 
     def kind(self, margin: float) -> str:
         """`super-linear`, `sub-linear`, or "" if it is linear within the margin, or not known."""
-        if self.interval is None:
+        if self.judged is None:
             return ""
-        if self.interval[0] > 1 + margin:
+        if self.judged[0] > 1 + margin:
             return "super-linear"
-        return "sub-linear" if self.interval[1] < 1 / (1 + margin) else ""
+        return "sub-linear" if self.judged[1] < 1 / (1 + margin) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,36 @@ class Scaling:
     amdahl: Fit | None
     universal: Fit | None
 
+    def kinds(self, margin: float) -> dict[int, str]:
+        """What is not linear, by number of workers.
 
-def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1) -> Scaling:
+        The points are tested in an order that is fixed before the runs, the most workers first, up to the first that is
+        linear: then the probability of any false statement is that of a single test, whatever the number of points
+        (Maurer, Hothorn, Lehmacher, 1995).
+        """
+        found = {}
+        for point in sorted(self.points, key=lambda p: -p.workers):
+            if not (kind := point.kind(margin)):
+                break
+            found[point.workers] = kind
+        return found
+
+
+def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence: float = 0.95) -> Scaling:
     """Scaling of speeds, by number of workers and round; each number has at least one round.
 
     Args:
         speeds: Work per time, of any unit.
+        confidence: Of what is said of this scaling. With several scalings, that of each.
     """
+    points = points_of(speeds, confidence)
+    if len(speeds) < MIN_POINTS:
+        return Scaling(points, None, None)
+    return Scaling(points, _fitted(speeds, 2, seed), _fitted(speeds, 3, seed))
+
+
+def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> list[Point]:
+    """The points of `scaling`, without fits."""
     counts = sorted(speeds)
     points = []
     for n in counts:
@@ -91,12 +116,12 @@ def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1) -> Scaling
         logs = [math.log(speeds[n][r] / speeds[counts[0]][r] * counts[0] / n) for r in sorted(common)]
         if not logs:
             continue
-        centre, found = shift(logs)
-        interval = None if found is None or n == counts[0] else (math.exp(found[0]), math.exp(found[1]))
-        points.append(Point(n, math.exp(centre) * n / counts[0], math.exp(centre), interval))
-    if len(counts) < MIN_POINTS:
-        return Scaling(points, None, None)
-    return Scaling(points, _fitted(speeds, 2, seed), _fitted(speeds, 3, seed))
+        intervals: list[Interval | None] = []
+        for level in (0.95, confidence):
+            centre, found = shift(logs, level)
+            intervals.append((math.exp(found[0]), math.exp(found[1])) if found and n > counts[0] else None)
+        points.append(Point(n, math.exp(centre) * n / counts[0], math.exp(centre), *intervals))
+    return points
 
 
 def _fitted(speeds: Mapping[int, Mapping[int, float]], terms: int, seed: int) -> Fit | None:
