@@ -153,12 +153,9 @@ def _runner(
     app = read_application(application_file(application))
     if fom:
         raise UsageError("--fom: found with --app, whose file has the figure of merit")
-    made = single(app, folder / "application", say)
-    better = app.figure.better == "higher"
-    pattern = app.figure.pattern
-    return Runner(
-        folder, made.command, pattern, better, node_of, made.folder, made.environment, made.wrong
-    ), made.command
+    command, around = single(app, folder / "application", say)
+    figure = app.figure
+    return Runner(folder, command, figure.pattern, figure.better == "higher", node_of, around), command
 
 
 def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:

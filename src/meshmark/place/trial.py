@@ -47,6 +47,25 @@ class Outcome:
         return Outcome(**{k: v for k, v in line.items() if k != "type"})
 
 
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What surrounds the runs of a command.
+
+    Attributes:
+        folder: In which it runs; by default that of this process.
+        environment: Variables besides those of this process.
+        begin: Called before each run.
+        added: Called after each run: what it wrote elsewhere than to its output.
+        wrong: Why its output is wrong; "" if it is right.
+    """
+
+    folder: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    begin: Callable[[], None] = lambda: None
+    added: Callable[[], str] = lambda: ""
+    wrong: Callable[[str], str] = lambda _: ""
+
+
 class Runner:
     """Runs the command with the placement of a candidate, one run at a time.
 
@@ -56,9 +75,6 @@ class Runner:
         figure: Regular expression of the figure of merit; "" for the elapsed time.
         higher: Whether higher figures are better.
         node_of: NUMA node of each CPU, which determines the remote pages of unbound runs.
-        cwd: In which it runs; by default that of this process.
-        env: Variables besides those of this process.
-        wrong: Why an output is wrong; "" if it is right.
     """
 
     def __init__(
@@ -68,14 +84,12 @@ class Runner:
         figure: str,
         higher: bool,
         node_of: Mapping[int, int],
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        wrong: Callable[[str], str] = lambda _: "",
+        around: Around = Around(),
     ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
         self.figure = re.compile(figure, re.M) if figure else None
         self.higher = higher
-        self.cwd, self.env, self.wrong = cwd, env or {}, wrong
+        self.around = around
         self.program = native.find_place()
 
     def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
@@ -91,15 +105,16 @@ class Runner:
         for option in ("--memory", "--pages"):  # overrides the site's defaults
             options += [option, "default"] if option not in options else []
         argv = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
+        self.around.begin()
         began = time.monotonic()
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
                 argv,
-                cwd=self.cwd,
+                cwd=self.around.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **self.env, **one.environment()},
+                env={**os.environ, **self.around.environment, **one.environment()},
                 start_new_session=True,
                 preexec_fn=end_with_parent,
             )
@@ -114,13 +129,14 @@ class Runner:
         outcome = Outcome(one.name, None, time.monotonic() - began)
         # The last lines of standard error are the placer's verdict, not output of the command.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
+        text += self.around.added()
         if status != 0:
             last = last_line(text.splitlines())
             how = f"signal {-status}" if status < 0 else f"status {status}"
             outcome.reason = f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
-            outcome.reason = outcome.reason or self.wrong(text)
+            outcome.reason = outcome.reason or self.around.wrong(text)
         if outcome.reason:
             check_space(self.runs)
             return outcome

@@ -144,6 +144,17 @@ def test_an_application_is_placed_by_the_adviser_and_verified(files: Path) -> No
     assert wrong.returncode == 1 and "verify.pattern: found no match in the output" in wrong.stderr
 
 
+def test_the_adviser_starts_each_run_anew_and_reads_its_file_of_results(files: Path) -> None:
+    (files / "fresh.toml").write_text(
+        '[application]\noutput = "result"\n'
+        "command = ['sh', '-c', 'test ! -e result && test -e input && echo rate: 5 > result']\n"
+        '[files]\ninput = "1"\n[figure]\npattern = "rate: (\\\\S+)"\nbetter = "higher"\n'
+    )
+    words = ("--policies", "none,pack", "--memory", "default", "--pages", "default", "--out", files / "advice")
+    done = meshmark("advise", "--app", files / "fresh.toml", "--budget", "2s", *words)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_application_has_its_figure_of_merit_for_the_adviser(files: Path) -> None:
     done = meshmark("advise", "--app", files / "work.toml", "--fom", "x")
     assert done.returncode == 2 and "--fom: found with --app" in done.stderr

@@ -131,17 +131,17 @@ def attempt(
     """
     found = Attempt(configuration=one.label, round=number)
     began = time.monotonic()
-    _emptied(folders.run)
+    emptied(folders.run)
     copies = one.count("copies")
     for copy in range(copies):
         write_files(app, one, folders, copy)
-    before = [_written(app, home(app, folders, copy)) for copy in range(copies)]
+    before = [written(app, home(app, folders, copy)) for copy in range(copies)]
     others = Others()
     reason, started = _run_copies(app, one, folders, copies, observed, under, most_s)
     found.elapsed_s, found.reason = started.elapsed_s, reason
     if not found.reason:
         for copy, each in enumerate(started.copies):
-            if (now := _written(app, home(app, folders, copy))) and now != before[copy]:
+            if (now := written(app, home(app, folders, copy))) and now != before[copy]:
                 _add_output(app, home(app, folders, copy), each)
             if observed:
                 _cut_verdict(each.err)
@@ -318,7 +318,7 @@ def _add_output(app: Application, here: Path, each: _Copy) -> None:
         out.write(b"\n" + tail(here / app.output).encode())
 
 
-def _written(app: Application, here: Path) -> tuple[int, ...] | None:
+def written(app: Application, here: Path) -> tuple[int, ...] | None:
     """When the file of results was written, so that one of an earlier run does not count; None if there is none."""
     try:
         found = (here / app.output).stat() if app.output else None
@@ -483,7 +483,12 @@ def _belongs(pid: int, token: str) -> bool:
         return False
 
 
-def _emptied(folder: Path) -> None:
+def emptied(folder: Path) -> None:
+    """Make a folder empty.
+
+    Raises:
+        MeshmarkError: It cannot be emptied.
+    """
     try:
         if folder.exists():
             try:
@@ -506,7 +511,7 @@ def _open_up(folder: Path) -> None:
 def _keep_failed(folders: Folders) -> None:
     """Keep the output of the last run that failed, of all its copies."""
     failed = folders.root / "failed"
-    _emptied(failed)
+    emptied(failed)
     for path in folders.run.glob("*.*"):
         if not path.is_dir():
             path.replace(failed / f"copy{path.name}")

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 from meshmark.errors import MeshmarkError
 from meshmark.place.app.application import Application, filled
-from meshmark.place.app.attempt import home, write_files
+from meshmark.place.app.attempt import emptied, home, write_files, written
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
+from meshmark.place.trial import Around, tail
 
 
-@dataclass(frozen=True, slots=True)
-class Single:
-    """A command with all that belongs to it.
-
-    Attributes:
-        folder: In which it runs.
-        environment: Variables besides those of this process.
-        wrong: Why the output of a run is wrong; "" if it is right.
-    """
-
-    command: list[str]
-    folder: Path
-    environment: Mapping[str, str]
-    wrong: Callable[[str], str]
-
-
-def single(app: Application, root: Path, notify: Callable[[str], None]) -> Single:
-    """The first configuration of an application, built and with its inputs.
+def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], Around]:
+    """The command of the first configuration of an application, which is built and has its inputs.
 
     Args:
         root: Folder for builds, inputs and runs.
@@ -44,11 +28,19 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> Singl
     made = prepare(app, folders, notify)
     if why := made.failed.get(one.values.get("build", "")):
         raise MeshmarkError(f"{app.name}: build {one.values['build']}: {why}")
-    write_files(app, one, folders, 0)
     values, folder = placeholders(app, one, folders), home(app, folders, 0)
-    return Single(
-        [filled(word, values) for word in app.command],
-        folder,
-        environment(app, one, values),
-        lambda text: verified(app.verify, text, folder, values),
+    before: list[object] = []
+
+    def begin() -> None:
+        emptied(folders.run)
+        write_files(app, one, folders, 0)
+        before[:] = [written(app, folder)]
+
+    def added() -> str:
+        now = written(app, folder)
+        return "\n" + tail(folder / app.output) if now and [now] != before else ""
+
+    around = Around(
+        folder, environment(app, one, values), begin, added, lambda text: verified(app.verify, text, folder, values)
     )
+    return [filled(word, values) for word in app.command], around
