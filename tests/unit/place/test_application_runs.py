@@ -193,6 +193,18 @@ def test_results_of_an_earlier_run_do_not_count(tmp_path: Path) -> None:
     assert run(tmp_path, "echo rate: 2 > result", **more).value == 20.0
 
 
+def test_the_file_of_results_may_be_named_by_dimensions_and_other_files_may_not(tmp_path: Path) -> None:
+    more = {"application": {"output": "result.{size}"}, "figure": FIGURE, "dimensions": {"size": 8}}
+    assert run(tmp_path, "echo rate: 1 > result.9; echo rate: 2 > result.8", **more).value == 20.0
+    for key, given in (("files", {"files": {"in.{size}": ""}}), ("application.links", {"links": ["in.{size}"]})):
+        made = {"prepare": ["true"], **given} if "links" in given else {}
+        wrong = {**more, "application": {**more["application"], **made}, **(given if "files" in given else {})}
+        with pytest.raises(
+            UsageError, match=rf"{key}: found {{size}} in the name 'in.{{size}}'; allowed: a fixed name"
+        ):
+            run(tmp_path, "true", **wrong)
+
+
 def test_a_folder_that_cannot_be_emptied_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = {"files": {"a": ""}}
     assert run(tmp_path, "mkdir in; touch in/result; chmod 0 in", **more).reason == ""

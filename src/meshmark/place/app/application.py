@@ -362,6 +362,10 @@ def _check_bind(app: Application, where: str) -> None:
 def _check_files(app: Application, where: str) -> None:
     """Raise UsageError if the files and links of a run cannot all be made, one of them being the folder of another."""
     made = {PurePosixPath(name): f"files.{quoted(name)}" for name in app.files}
+    for name in (*app.files, *app.links):
+        if match := next((m for m in _PLACEHOLDER.finditer(name) if m[1]), None):
+            key = "application.links" if name in app.links else "files"
+            raise UsageError(f"{where}: {key}: found {match[0]} in the name '{quoted(name)}'; allowed: a fixed name")
     for link in app.links:
         path = PurePosixPath(link)
         if path in made:
@@ -416,6 +420,7 @@ def _placeholders(app: Application, where: str) -> set[str]:
         "application.command": app.command,
         "application.prepare": [word for command in app.prepare for word in command],
         "application.env": app.env.values(),
+        "application.output": [app.output],
         "verify.command": app.verify.command or (),
         "files": app.files.values(),
         **{f"build.{n}.commands": [w for c in b.commands for w in c] for n, b in app.build.items()},

@@ -135,14 +135,15 @@ def attempt(
     copies = one.count("copies")
     for copy in range(copies):
         write_files(app, one, folders, copy)
-    before = [written(app, home(app, folders, copy)) for copy in range(copies)]
+    results = [results_of(app, one, folders, copy) for copy in range(copies)]
+    before = [written(path) for path in results]
     others = Others()
     reason, started = _run_copies(app, one, folders, copies, observed, under, most_s)
     found.elapsed_s, found.reason = started.elapsed_s, reason
     if not found.reason:
         for copy, each in enumerate(started.copies):
-            if (now := written(app, home(app, folders, copy))) and now != before[copy]:
-                _add_output(app, home(app, folders, copy), each)
+            if (now := written(results[copy])) and now != before[copy]:
+                _add(results[copy], each)
             if observed:
                 _cut_verdict(each.err)
         _read(found, app, started.copies)
@@ -312,19 +313,24 @@ def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
     return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
 
 
-def _add_output(app: Application, here: Path, each: _Copy) -> None:
+def _add(results: Path, each: _Copy) -> None:
     """Add the file of results to what a copy printed."""
     with each.out.open("ab") as out:
-        out.write(b"\n" + tail(here / app.output).encode())
+        out.write(b"\n" + tail(results).encode())
 
 
-def written(app: Application, here: Path) -> tuple[int, ...] | None:
+def results_of(app: Application, one: Configuration, folders: Folders, copy: int) -> Path:
+    """The file of results of a copy; without one, its folder."""
+    return home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
+
+
+def written(results: Path) -> tuple[int, ...] | None:
     """When the file of results was written, so that one of an earlier run does not count; None if there is none."""
     try:
-        found = (here / app.output).stat() if app.output else None
+        found = results.stat()
     except OSError:
         return None
-    return (found.st_ino, found.st_size, found.st_ctime_ns) if found and stat.S_ISREG(found.st_mode) else None
+    return (found.st_ino, found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def _cut_verdict(err: Path) -> None:

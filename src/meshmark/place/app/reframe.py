@@ -89,7 +89,7 @@ def _set_up(app: Application, names: Mapping[str, str]) -> list[str]:
     if before := _before(app, names):
         lines += ["        self.prerun_cmds = [", *(f"            {line}," for line in before), "        ]"]
     # ReFrame searches one file, standard output.
-    after = [repr(f"cat {shlex.quote(app.output)}")] if app.output else []
+    after = [_line(app, ("cat", app.output), names)] if app.output else []
     if app.verify.command:
         after.append(f"{_line(app, app.verify.command, names)} + ' && echo {_VERIFIED}'")
     if after:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from meshmark.errors import MeshmarkError
 from meshmark.place.app.application import Application, filled
-from meshmark.place.app.attempt import emptied, home, write_files, written
+from meshmark.place.app.attempt import emptied, home, results_of, write_files, written
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
@@ -29,16 +29,16 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     if why := made.failed.get(one.values.get("build", "")):
         raise MeshmarkError(f"{app.name}: build {one.values['build']}: {why}")
     values, folder = placeholders(app, one, folders), home(app, folders, 0)
-    before: list[object] = []
+    results, before = results_of(app, one, folders, 0), list[object]()
 
     def begin() -> None:
         emptied(folders.run)
         write_files(app, one, folders, 0)
-        before[:] = [written(app, folder)]
+        before[:] = [written(results)]
 
     def added() -> str:
-        now = written(app, folder)
-        return "\n" + tail(folder / app.output) if now and [now] != before else ""
+        now = written(results)
+        return "\n" + tail(results) if now and [now] != before else ""
 
     around = Around(
         folder, environment(app, one, values), begin, added, lambda text: verified(app.verify, text, folder, values)
