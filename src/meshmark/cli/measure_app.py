@@ -15,7 +15,7 @@ import typer
 
 from meshmark.cli.compare import share
 from meshmark.cli.console import say
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, given, refuse_with_resume, time_option
 from meshmark.cli.process import ended
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.values.paths import data_home, run_folder
@@ -103,6 +103,7 @@ ReframeOption = Annotated[
 
 
 def measure_app(
+    context: typer.Context,
     file: FileArgument = "",
     command_line: CommandOption = "",
     pattern: PatternOption = "",
@@ -138,8 +139,10 @@ def measure_app(
     if resume:
         if file or command_line or vary:
             raise UsageError("--resume: found with an application; the original one applies")
+        refuse_with_resume(context, "budget_s", "profile", "reframe", "store", "no_store", "as_json")
         folder = run_folder(resume).absolute()
         plan = Plan.load(folder)
+        plan.budget_s = budget_s if given(context, "budget_s") else plan.budget_s
         if profile:
             _add(plan.tables, "application", {"profile": True})
         app = plan.application
@@ -195,10 +198,10 @@ def _tables(file: str, command_line: str, figure: dict[str, str]) -> tuple[dict[
     else:
         name = Path(next(iter(command_line.split()), "")).name
         tables, source = {"application": {"name": _plain(name), "command": command_line}}, Path.cwd()
-    if given := {key: text for key, text in figure.items() if text}:
-        if "pattern" in given:  # unit and scale of the file belong to its own pattern
+    if asked := {key: text for key, text in figure.items() if text}:
+        if "pattern" in asked:  # unit and scale of the file belong to its own pattern
             tables["figure"] = {}
-        _add(tables, "figure", given)
+        _add(tables, "figure", asked)
     return tables, source
 
 

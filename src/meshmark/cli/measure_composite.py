@@ -15,7 +15,7 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.measure_app import RunProgress
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, given, refuse_with_resume, time_option
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.geometric import MIN_RUNS
@@ -43,6 +43,7 @@ def _shipped() -> list[str]:
 
 
 def measure_composite(
+    context: typer.Context,
     file: Annotated[
         str,
         typer.Argument(
@@ -97,8 +98,10 @@ def measure_composite(
     if resume:
         if file or against:
             raise UsageError(f"--resume: found with {'a file' if file else '--against'}; the original ones apply")
+        refuse_with_resume(context, "budget_s", "save_reference", "store", "no_store", "as_json")
         folder = run_folder(resume).absolute()
         plan = Plan.load(folder)
+        plan.budget_s = budget_s if given(context, "budget_s") else plan.budget_s
         composite = of_plan(plan.tables, str(folder))
     else:
         if not file:

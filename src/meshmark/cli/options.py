@@ -42,6 +42,24 @@ def current(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv, notes
 
 
+def given(context: typer.Context, name: str) -> bool:
+    """Whether the command line has this parameter."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
+    """Raise UsageError if an option is given that a resumed run has already.
+
+    Args:
+        allowed: Parameters that may be given.
+    """
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name not in ("resume", *allowed) and given(context, name):
+            raise UsageError(f"{parameter.opts[0]}: found with --resume; what the run began with applies")
+
+
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

@@ -93,6 +93,8 @@ def test_one_that_fails_is_named_and_the_others_are_kept(files: Path) -> None:
         (("--command", "no-such-program"), "absent: no-such-program: found no program no-such-program"),
         (("none.toml",), "FILE: found 'none.toml'; allowed: a file, "),
         (("--resume", "none"), "--resume: found no application.json in "),
+        (("--resume", "none", "--repetitions", "7"), "--repetitions: found with --resume; what the run began with"),
+        (("--resume", "none", "--budget", "9s"), "--resume: found no application.json in "),
         (("--resume", "none", "--command", "true"), "--resume: found with an application"),
         (("--command", "true", "--margin", "2"), "--margin: found '2', a share from 0% to 1000% is required"),
     ],

@@ -180,6 +180,7 @@ def test_members_are_verified(files: Path) -> None:
         (("pair.toml", "--against", "nothing"), "--against: found no file and no run of a composite 'nothing'"),
         (("pair.toml", "--against", "rate.toml"), "rate.toml: reference: found none"),
         (("pair.toml", "--resume", "none"), "--resume: found with a file; the original ones apply"),
+        (("--resume", "none", "--runs", "5"), "--runs: found with --resume; what the run began with applies"),
         (("--resume", "none"), "--resume: found no application.json in "),
     ],
 )
