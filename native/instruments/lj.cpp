@@ -19,9 +19,10 @@ const mm::Description kLj{
         "Density 0.8442, initial temperature 1.44, cutoff 2.5 and steps of 0.005 in reduced units, as the melt that is "
         "often published for molecular dynamics. Both atoms of a pair list each other within 2.8, in memory of the "
         "thread that owns the atom; lists are made again once an atom has moved by 0.15. All threads read the "
-        "positions, which are gathered through the lists. Every sample begins with the crystal. Its energy must be the "
-        "published one; the energy of the shifted potential and the momentum must be conserved; and all positions and "
-        "velocities must have the bits of one thread.\n"
+        "positions, which are gathered through the lists. Counted are 21 operations of each listed pair and 26 of each "
+        "atom. Every sample begins with the crystal. Its energy must be the published one; the energy of the shifted "
+        "potential and the momentum must be conserved; and all positions and velocities must have the bits of one "
+        "thread.\n"
         "example: meshmark-probe lj --edge 10,20 --threads 1,all",
     .source =
         "Verlet, Computer \"Experiments\" on Classical Fluids I, Phys. Rev. 159 (1967); Plimpton, Fast Parallel "
@@ -34,7 +35,8 @@ const mm::Description kLj{
                    {"steps", "steps of a sample", "", mm::Kind::integer, "50", 1, 1000},
                    {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
     .metrics = {{"step_time", "time of a step of all atoms, lists included", "s", mm::Better::lower},
-                {"atom_rate", "atoms over the time of a step", "op/s", mm::Better::higher}},
+                {"atom_rate", "atoms over the time of a step", "op/s", mm::Better::higher},
+                {"flop_rate", "operations of forces and steps over time", "flop/s", mm::Better::higher}},
     .identity = {"edge", "steps", "threads", "pages", "memory_node"},
 };
 
@@ -110,7 +112,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
   const auto melt = std::make_shared<Melt>(group.edge, shared, own, group.isa);
   const auto team = run.team(cpus);
   const auto progress = std::make_shared<Progress>();
-  p.metrics = {"step_time", "atom_rate"};
+  p.metrics = {"step_time", "atom_rate", "flop_rate"};
   p.team = team;
   p.shield = false;  // a sample of many steps takes longer than a burst at real-time priority may
   p.width_of_first_only = true;
@@ -135,7 +137,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
     team->run([&](int rank) { melt->run(static_cast<std::size_t>(rank), steps); });
     progress->stepped = true;
     const double step_s = team->elapsed_s() / steps;
-    return mm::Values{step_s, n / step_s};
+    return mm::Values{step_s, n / step_s, melt->flops() / steps / step_s};
   };
   p.observe = [=] {
     verify();

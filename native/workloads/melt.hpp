@@ -47,6 +47,9 @@ class Melt {
   Totals totals(std::size_t thread) const;
   /// How many times lists were made since `begin`.
   int lists() const { return parts_.front().lists; }
+  /// Operations since `begin`: of each listed pair 21, and of each atom in each step 26; those of lists are not
+  /// counted.
+  double flops() const;
   /// Some neighbours were left out, since there was no memory for them: everything after that is wrong.
   bool full() const;
 
@@ -64,6 +67,7 @@ class Melt {
     std::size_t capacity;
     double moved = 0;  // squared distance from listed_at, the largest
     int lists = 0;
+    double flops = 0;
     bool full = false;  // there was no memory for some neighbours
   };
 

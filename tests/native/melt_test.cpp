@@ -97,6 +97,9 @@ TEST(Melt, ListsEveryPairAndConservesEnergyAndMomentum) {
     }
     EXPECT_GT(made.melt().lists(), 3);
     EXPECT_FALSE(made.melt().full());
+    // 75 to 78 pairs of each atom, in 85 steps
+    EXPECT_GT(made.melt().flops(), 85 * n * (21 * 74.0 + 26));
+    EXPECT_LT(made.melt().flops(), 85 * n * (21 * 79.0 + 26));
   }
 }
 
