@@ -12,6 +12,7 @@ from meshmark.report import (
     comm,
     compute_charts,
     experiments,
+    loops,
     program_charts,
     programs,
     ranking,
@@ -128,6 +129,25 @@ SECTIONS = (
         "Measured ceilings: memory bandwidth (triad) on the left, fp64 peak on the right. A program is compute bound "
         "if its arithmetic intensity is above the ridge point.",
         compute_charts.roofline,
+    ),
+    Section(
+        "loops",
+        "Vector loops by length",
+        "loops",
+        "Elements per second of short loops over vectors in the first-level cache. A loop of n elements takes about "
+        "(n + h) / r: where h, the length that reaches half of the rate r, is small, long vectors gain little. Hollow: "
+        "flagged.",
+        loops.loops,
+        details=loops.half_length_table,
+        shown="drawn",
+    ),
+    Section(
+        "prefetch",
+        "Software prefetch by distance",
+        "prefetch",
+        "Time of a read, in order or at random, by how many accesses earlier its line is prefetched. Hollow: flagged.",
+        loops.prefetch,
+        shown="drawn",
     ),
     Section("io", "Storage", "io", "Direct reads and writes, measured with fio.", charts.io),
     Section(

@@ -1,0 +1,62 @@
+"""Short vector loops by their length, and reads by the distance of a prefetch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from meshmark.report.loops import half_length_table, half_lengths, loops, prefetch
+from meshmark.store.record import Record
+from support.made_run import record
+
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+def times(half: float, rate: float, *, wrong: float = 0.0, **more: Any) -> list[Record]:
+    """Loops of n elements that take (n + half) / rate, alternately longer and shorter by `wrong`."""
+    c = {"kernel": "axpy", "isa": "avx2", "cpu": 0, **more}
+    return [
+        record("loops", "loop_time", (n + half) / rate * (1 + wrong * (-1) ** i), length=n, **c)
+        for i, n in enumerate(LENGTHS)
+    ]
+
+
+@pytest.mark.parametrize(("half", "rate"), [(0.5, 1e9), (7.0, 3e9), (40.0, 2e10)])
+def test_a_line_is_found_again(half: float, rate: float) -> None:
+    (found,) = half_lengths(times(half, rate))
+    assert (found.name, found.flags) == ("axpy, avx2", frozenset())
+    assert (found.half, found.rate) == pytest.approx((half, rate), rel=0.02)  # medians of scattered samples
+    assert found.half_interval == pytest.approx((half, half), rel=0.1)
+
+
+def test_times_that_are_on_no_line_widen_the_intervals() -> None:
+    (found,) = half_lengths(times(7.0, 3e9, wrong=0.1))
+    assert found.half_interval[0] < 7.0 < found.half_interval[1]
+    assert found.rate_interval[0] < 3e9 < found.rate_interval[1]
+    assert 0.5 < found.half_interval[1] - found.half_interval[0] < 14
+
+
+def test_a_few_lengths_have_no_half_length() -> None:
+    assert half_lengths(times(7.0, 3e9)[:3]) == [] and half_length_table(times(7.0, 3e9)[:3]) == ""
+
+
+def test_every_loop_and_instruction_set_has_a_row() -> None:
+    made = [*times(7.0, 3e9), *times(2.0, 1e9, isa="sse2"), *times(2.0, 1e9, kernel="dot")]
+    assert [one.name for one in half_lengths(made)] == ["axpy, avx2", "axpy, sse2", "dot, avx2"]
+    page = half_length_table(made)
+    assert page.count("<tr") >= 4 and "3.00\u00a0Gop/s" in page
+
+
+def test_rates_and_distances_are_drawn_and_no_prefetch_has_a_place() -> None:
+    assert loops([]) is None and prefetch([]) is None
+    rates = [record("loops", "element_rate", 1e9 * n, kernel="dot", isa="avx2", length=n, cpu=0) for n in LENGTHS]
+    drawn = loops(rates)
+    assert drawn is not None and [r["x"] for r in next(iter(drawn.data.values()))] == list(LENGTHS)
+    c = {"access": "gather", "threads": 1, "footprint_bytes": 1 << 29, "pages": "thp", "memory_node": "local"}
+    reads = [record("prefetch", "access_time", 4e-8 / (1 + math.log2(1 + d)), distance=d, **c) for d in (0, 1, 8)]
+    drawn = prefetch(reads)
+    assert drawn is not None
+    (rows, *_) = drawn.data.values()
+    assert [(r["x"], r["ahead"]) for r in rows] == [(0, "0 accesses"), (1, "1 access"), (8, "8 accesses")]
