@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.store.record import Metric, Record
@@ -138,6 +138,9 @@ def lines(cpus: int, states: Iterable[str] = ("swap", "flag", "dirty", "clean"))
     ]
 
 
+LOOP: Final[Mapping[str, Any]] = {"kernel": "axpy", "isa": "avx2", "cpu": 0}
+
+
 def the_rest(threads: int = 2) -> list[Record]:
     made = [
         record("clock", "core_frequency", 3.1e9, cpu=0, clock="tsc"),
@@ -145,7 +148,8 @@ def the_rest(threads: int = 2) -> list[Record]:
         record("loaded", "memory_parallelism", 12.0, threads=1, mode="chains", best_chains=16),
         record("linpack", "flop_rate", 4e10, n=1000, threads=threads, library="openblas", library_kernel="Zen"),
         record("dgemm", "flop_rate", 9e10, n=2000, threads=threads, library="openblas", library_kernel="Zen"),
-        *(record("loops", "loop_time", 2e-9 + 1e-10 * n, kernel="axpy", length=n, isa="avx2", cpu=0) for n in (1, 64)),
+        *(record("loops", "loop_time", 2e-9 + 1e-10 * n, **LOOP, length=n) for n in (1, 4, 16, 64)),
+        *(record("loops", "element_rate", n / (2e-9 + 1e-10 * n), **LOOP, length=n) for n in (1, 4, 16, 64)),
         record("io", "bandwidth_net", 1e9, target=".", direction="read", block_bytes=2**17, queue_depth=16, jobs=1),
     ]
     for t in (1, threads):

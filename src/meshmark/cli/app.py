@@ -31,7 +31,7 @@ from meshmark.cli.measure import register as register_measure
 from meshmark.cli.model import app as model_app
 from meshmark.cli.options import current
 from meshmark.cli.place import register as register_place
-from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams
+from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
 from meshmark.cli.serve import register as register_serve
 from meshmark.cli.store import app as store_app
 from meshmark.cli.survey import register as register_survey
@@ -189,7 +189,9 @@ def _dispatch() -> Any:
     except BrokenPipeError:
         raise SystemExit(_CLOSED_PIPE) from None
     except OSError as why:
-        where = f"{quoted(why.filename)}: " if why.filename else "standard output: " if flushed() else ""
+        where = f"{quoted(why.filename)}: " if why.filename else ""
+        if not where and (flushed() or output_is_full()):
+            where = "standard output: "
         missing = isinstance(why, FileNotFoundError) and str(why.filename) in argv
         fail((UsageError if missing else MeshmarkError)(f"{where}{why.strerror or why}"))
     except MemoryError:

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import os
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -84,6 +85,15 @@ def flushed() -> OSError | None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python would report the error again at exit
         return why
     return None
+
+
+def output_is_full() -> bool:
+    """Whether standard output takes no more, although nothing is left to flush, since Python dropped what failed."""
+    try:
+        os.write(1, b"")
+        return stat.S_ISREG(os.fstat(1).st_mode) and os.fstatvfs(1).f_bavail == 0
+    except OSError:
+        return True
 
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
