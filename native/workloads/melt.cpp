@@ -175,8 +175,8 @@ void Melt::begin(std::size_t thread) {
   const double length = box_ / edge_;
   for (std::size_t i = part.first; i < part.end; ++i) {
     const std::size_t cell = i / 4, corner = i % 4;
-    const double x = static_cast<double>(cell % side), y = static_cast<double>(cell / side % side),
-                 z = static_cast<double>(cell / side / side);
+    const std::size_t in_row = cell % side, row = cell / side % side, layer = cell / (side * side);
+    const auto x = static_cast<double>(in_row), y = static_cast<double>(row), z = static_cast<double>(layer);
     at_[i] = {(x + (corner == 1 || corner == 2 ? 0.75 : 0.25)) * length,
               (y + (corner == 1 || corner == 3 ? 0.75 : 0.25)) * length,
               (z + (corner == 2 || corner == 3 ? 0.75 : 0.25)) * length, 0};
