@@ -70,6 +70,21 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
     return lines
 
 
+def started(
+    with_: launch.Launcher, count: int, words: Sequence[str], within_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Another program than ours, and its arguments, as so many ranks; it may have failed."""
+    return subprocess.run(
+        [*launch.launch_argv(with_, count, len(CPUS))[:-1], *words],
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=launch.environment(with_.kind),
+    )
+
+
 def results(lines: Iterable[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["type"] == "result" and line["metric"] == metric]
 
@@ -409,16 +424,8 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
         def theirs(
             name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
         ) -> dict[int, float]:
-            words = launch.launch_argv(with_, 2, len(CPUS))
-            done = subprocess.run(
-                [*words[:-1], str(there[name]), *more],
-                capture_output=True,
-                text=True,
-                timeout=600,
-                check=True,
-                stdin=subprocess.DEVNULL,
-                env=launch.environment(with_.kind),
-            )
+            done = started(with_, 2, [str(there[name]), *more], 600)
+            done.check_returncode()
             return read(done.stdout)
 
         ratios: dict[int, list[float]] = defaultdict(list)

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from comm import CPUS, ranks, results
+from comm import ranks, results, started
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.measure import launch
@@ -50,15 +50,7 @@ def reference(with_: launch.Launcher, program: Path, count: int) -> float:
     """
     if not program.exists():
         raise AbsentError(f"{program} is not there")
-    done = subprocess.run(
-        [*launch.launch_argv(with_, count, len(CPUS))[:-1], str(program)],
-        capture_output=True,
-        text=True,
-        timeout=3600,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        env=launch.environment(with_.kind),
-    )
+    done = started(with_, count, [str(program)], 3600)
     took = re.search(r"Time in seconds\s*=\s*([\d.]+)", done.stdout)
     if took is None or not re.search(r"Verification\s*=\s*SUCCESSFUL", done.stdout):
         raise MeshmarkError(f"{program.name}: status {done.returncode}, and no verified time in seconds")

@@ -15,7 +15,16 @@ import typer
 
 from meshmark.cli.compare import share
 from meshmark.cli.console import say
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, given, refuse_with_resume, time_option
+from meshmark.cli.options import (
+    JsonOption,
+    NoStoreOption,
+    RunResumeOption,
+    RunSeedOption,
+    StoreOption,
+    given,
+    refuse_with_resume,
+    time_option,
+)
 from meshmark.cli.process import ended
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.values.paths import data_home, run_folder
@@ -81,12 +90,6 @@ VaryOption = Annotated[
         show_default=False,
     ),
 ]
-SeedOption = Annotated[
-    int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
-]
-ResumeOption = Annotated[
-    str, typer.Option("--resume", help="resume this run, with its budget once more", metavar="RUN", show_default=False)
-]
 ProfileOption = Annotated[
     bool,
     typer.Option("--profile", help="then run each once more under perf, and name its hottest functions"),
@@ -115,9 +118,9 @@ def measure_app(
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="10m")] = _BUDGET_S,
     timeout_s: Annotated[float, time_option("--timeout", "limit of one run", low=0.001, default="10m")] = 0.0,
     margin: Annotated[str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")] = "2%",
-    seed: SeedOption = None,
+    seed: RunSeedOption = None,
     profile: ProfileOption = False,
-    resume: ResumeOption = "",
+    resume: RunResumeOption = "",
     reframe: ReframeOption = None,
     store: StoreOption = None,
     no_store: NoStoreOption = False,

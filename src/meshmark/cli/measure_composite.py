@@ -15,7 +15,16 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.measure_app import RunProgress
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, given, refuse_with_resume, time_option
+from meshmark.cli.options import (
+    JsonOption,
+    NoStoreOption,
+    RunResumeOption,
+    RunSeedOption,
+    StoreOption,
+    given,
+    refuse_with_resume,
+    time_option,
+)
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.geometric import MIN_RUNS
@@ -71,13 +80,8 @@ def measure_composite(
         ),
     ] = None,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="60m")] = _BUDGET_S,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
-    ] = None,
-    resume: Annotated[
-        str,
-        typer.Option("--resume", help="resume this run, with its budget once more", metavar="RUN", show_default=False),
-    ] = "",
+    seed: RunSeedOption = None,
+    resume: RunResumeOption = "",
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,

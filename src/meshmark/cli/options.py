@@ -74,6 +74,12 @@ StoreOption = Annotated[
     typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False, file_okay=False),
 ]
 NoStoreOption = Annotated[bool, typer.Option("--no-store", help="do not store the records")]
+RunSeedOption = Annotated[
+    int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)
+]
+RunResumeOption = Annotated[
+    str, typer.Option("--resume", help="resume this run, with its budget once more", metavar="RUN", show_default=False)
+]
 RootOption = Annotated[
     Path | None,
     typer.Option(

@@ -11,7 +11,6 @@ computing environments", ICPE 2017.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shlex
@@ -22,9 +21,8 @@ from typing import Any, Final, Literal, cast
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.figure import Figure
-from meshmark.place.journal import BUDGET, appending, runs_in
+from meshmark.place.journal import BUDGET, appending, load_plan, runs_in, save_plan
 from meshmark.place.setting import Setting, both
-from meshmark.store.files import read_json, write_file
 from meshmark.store.record import FLAGS, Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
 from meshmark.values.verdicts import Interval, Word, alike, judge
@@ -87,7 +85,7 @@ class Plan:
         return Figure(self.pattern, self.metric, self.better)
 
     def save(self, folder: Path) -> None:
-        write_file(folder / PLAN, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        save_plan(folder / PLAN, self)
 
     @staticmethod
     def load(folder: Path) -> Plan:
@@ -97,12 +95,7 @@ class Plan:
             UsageError: There is none.
             MeshmarkError: It cannot be read.
         """
-        if not (folder / PLAN).exists():
-            raise UsageError(f"--resume: found no {PLAN} in {folder}", "meshmark experiment A B -- COMMAND starts one")
-        try:
-            return Plan(**read_json(folder / PLAN))
-        except (UsageError, TypeError) as why:  # Meshmark wrote the file, so this is not a usage error
-            raise MeshmarkError(f"{folder / PLAN}: not a plan of an experiment: {why}") from why
+        return load_plan(folder / PLAN, Plan, "an experiment", "meshmark experiment A B -- COMMAND starts one")
 
 
 @dataclass(slots=True, kw_only=True)

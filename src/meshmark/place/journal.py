@@ -1,4 +1,4 @@
-"""Journals of runs, one line for each: what is in one counts, and survives the end of the process."""
+"""Plans, and journals of runs, one line for each: what is in one counts, and survives the end of the process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,45 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.store.files import read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 BUDGET: Final = "the budget ended"  # why no more runs followed, or one was ended
 
 Run = TypeVar("Run")
+Plan = TypeVar("Plan")
+
+
+def save_plan(path: Path, plan: DataclassInstance) -> None:
+    """Write what was asked for."""
+    write_file(path, json.dumps(asdict(plan), indent=1).encode() + b"\n")
+
+
+def load_plan(path: Path, of: Callable[..., Plan], what: str, hint: str = "") -> Plan:
+    """What `save_plan` wrote.
+
+    Args:
+        of: Makes a plan of its fields.
+        what: That is planned.
+
+    Raises:
+        UsageError: There is none.
+        MeshmarkError: It cannot be read.
+    """
+    if not path.exists():
+        raise UsageError(f"--resume: found no {path.name} in {path.parent}", hint)
+    try:
+        return of(**read_json(path))
+    except (UsageError, TypeError) as why:  # Meshmark wrote the file, so this is not a usage error
+        raise MeshmarkError(f"{path}: not a plan of {what}: {why}") from why
 
 
 @contextlib.contextmanager

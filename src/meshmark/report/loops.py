@@ -96,18 +96,26 @@ def half_length_table(records: Sequence[Record]) -> str:
     return render("parts/programs.html", parts=[("Half length", Table(head, rows, numbers=range(1, 5)), None)])
 
 
+def _rows(records: Sequence[Record], x: str, title: str, things: tuple[str, str], *keys: str) -> list[Row]:
+    """Rows over the condition `x`, in series by the conditions that vary.
+
+    Args:
+        title: In tooltips, of how many of these `things` (one, or several) x is.
+    """
+    name = several(records, *keys)
+    rows: list[Row] = [
+        row(r, series=name(r), x=value_of(r, x), **{title: counted(round(value_of(r, x)), *things)}) for r in records
+    ]
+    return sorted(clearest(rows, "series", "x"), key=lambda r: (natural(r["series"]), r["x"]))
+
+
 @drawing
 def loops(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Elements per second by the length of a loop."""
     found = selected(records, "loops", "element_rate", positive=("length",), texts=("kernel",), above_zero=True)
     if not found:
         return None
-    name = several(found, "machine", "isa", "kernel")
-    rows: list[Row] = [
-        row(r, series=name(r), x=value_of(r, "length"), length=counted(round(value_of(r, "length")), "element"))
-        for r in found
-    ]
-    rows = sorted(clearest(rows, "series", "x"), key=lambda r: (natural(r["series"]), r["x"]))
+    rows = _rows(found, "length", "length", ("element", "elements"), "machine", "isa", "kernel")
     x = alt.X("x:Q", title="elements of a loop", scale=alt.Scale(type="log", base=2, nice=False))
     return layered(rows, x, log_axis(rows, "elements per second", _RATE), "series", ["series", "length"])
 
@@ -118,17 +126,9 @@ def prefetch(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     found = selected(records, "prefetch", "access_time", numbers=("distance",), texts=("access",), above_zero=True)
     if not found:
         return None
-    name = several(found, "machine", "memory_node", "pages", "threads", "access")
-    rows: list[Row] = [
-        row(
-            r,
-            series=name(r),
-            x=value_of(r, "distance"),
-            ahead=counted(round(value_of(r, "distance")), "access", "accesses"),
-        )
-        for r in found
-    ]
-    rows = sorted(clearest(rows, "series", "x"), key=lambda r: (natural(r["series"]), r["x"]))
+    rows = _rows(
+        found, "distance", "ahead", ("access", "accesses"), "machine", "memory_node", "pages", "threads", "access"
+    )
     ticks = sorted({r["x"] for r in rows})
     x = alt.X(
         "x:Q",

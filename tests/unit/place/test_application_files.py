@@ -161,7 +161,10 @@ def test_a_test_of_reframe_has_a_parameter_of_each_dimension() -> None:
     assert "shlex.join(['gcc', '-O2', '/src/stencil.c', '-o', str(self.stagedir + '/build') + '/stencil'])" in text
     assert "- 0.25), 2.5e-10)" in text
     assert """'ln -s "$PWD"/inputs/input/b.txt input/b.txt',""" in text
-    assert "self.postrun_cmds = [shlex.join(['cat', 'result.txt']), shlex.join(['cmp', 'out.dat', '/src/expected.dat'])" in text
+    assert (
+        "self.postrun_cmds = [shlex.join(['cat', 'result.txt']), shlex.join(['cmp', 'out.dat', '/src/expected.dat'])"
+        in text
+    )
 
 
 def test_a_test_of_reframe_is_python_whatever_the_texts_and_names(tmp_path: Path) -> None:

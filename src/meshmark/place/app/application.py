@@ -34,6 +34,7 @@ import math
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -441,8 +442,14 @@ def _placeholders(app: Application, where: str) -> set[str]:
     return used
 
 
-def absent(app: Application, program: str) -> AbsentError:
-    """The error for a program that is not installed, with the package that has it."""
+def absent(app: Application, program: str, folder: Path) -> AbsentError | None:
+    """The error for a program that is not installed, with the package that has it; None if it is.
+
+    Args:
+        folder: That paths of programs are relative to.
+    """
+    if shutil.which(program if "/" not in program else str(folder / program)) is not None:
+        return None
     package = app.package and f"; it is in the package {app.package}"
     return AbsentError(f"{app.name}: found no program {quoted(program)}{package}")
 

@@ -135,15 +135,13 @@ def attempt(
     copies = one.count("copies")
     for copy in range(copies):
         write_files(app, one, folders, copy)
-    results = [results_of(app, one, folders, copy) for copy in range(copies)]
-    before = [written(path) for path in results]
+    results = [Results(app, one, folders, copy) for copy in range(copies)]
     others = Others()
     reason, started = _run_copies(app, one, folders, copies, observed, under, most_s)
     found.elapsed_s, found.reason = started.elapsed_s, reason
     if not found.reason:
         for copy, each in enumerate(started.copies):
-            if (now := written(results[copy])) and now != before[copy]:
-                _add(results[copy], each)
+            results[copy].add_to(each.out)
             if observed:
                 _cut_verdict(each.err)
         _read(found, app, started.copies)
@@ -236,9 +234,8 @@ def _start(
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
     words = [*under, *argv(app, one, values, record, observed=observed)]
     here = home(app, folders, copy)
-    program = filled(app.command[0], values)
-    if shutil.which(program if "/" not in program else str(here / program)) is None:
-        raise absent(app, program)
+    if missing := absent(app, filled(app.command[0], values), here):
+        raise missing
     kind = one.values.get("scheduler", "other")
 
     def limit() -> None:
@@ -313,24 +310,31 @@ def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
     return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
 
 
-def _add(results: Path, each: _Copy) -> None:
-    """Add the file of results to what a copy printed."""
-    with each.out.open("ab") as out:
-        out.write(b"\n" + tail(results).encode())
+class Results:
+    """The file of results of a copy that is about to run, of which one of an earlier run does not count."""
 
+    def __init__(self, app: Application, one: Configuration, folders: Folders, copy: int) -> None:
+        self._path = home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
+        self._before = self._written()
 
-def results_of(app: Application, one: Configuration, folders: Folders, copy: int) -> Path:
-    """The file of results of a copy; without one, its folder."""
-    return home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
+    def text(self) -> str:
+        """The end of what the run wrote there, on lines of its own; "" if it wrote nothing."""
+        now = self._written()
+        return "\n" + tail(self._path) if now and now != self._before else ""
 
+    def add_to(self, out: Path) -> None:
+        """Add it to what the run printed."""
+        if text := self.text():
+            with out.open("ab") as file:
+                file.write(text.encode())
 
-def written(results: Path) -> tuple[int, ...] | None:
-    """When the file of results was written, so that one of an earlier run does not count; None if there is none."""
-    try:
-        found = results.stat()
-    except OSError:
-        return None
-    return (found.st_ino, found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
+    def _written(self) -> tuple[int, ...] | None:
+        """When the file was written; None if there is none, or the application names none."""
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return (found.st_ino, found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
 
 
 def _cut_verdict(err: Path) -> None:

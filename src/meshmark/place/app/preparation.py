@@ -42,8 +42,9 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     """
     found = Prepared()
     program = app.command[0]
-    if app.prepare and "/" not in program and "{" not in program and shutil.which(program) is None:
-        raise absent(app, program)
+    known = "/" not in program and "{" not in program
+    if app.prepare and known and (missing := absent(app, program, app.source)):
+        raise missing
     if app.prepare:
         values = placeholders(app, Configuration({}), folders)
         try:

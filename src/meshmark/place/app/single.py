@@ -7,11 +7,11 @@ from pathlib import Path
 
 from meshmark.errors import MeshmarkError
 from meshmark.place.app.application import Application, filled
-from meshmark.place.app.attempt import emptied, home, results_of, write_files, written
+from meshmark.place.app.attempt import Results, emptied, home, write_files
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
-from meshmark.place.trial import Around, tail
+from meshmark.place.trial import Around
 
 
 def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], Around]:
@@ -29,16 +29,15 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     if why := made.failed.get(one.values.get("build", "")):
         raise MeshmarkError(f"{app.name}: build {one.values['build']}: {why}")
     values, folder = placeholders(app, one, folders), home(app, folders, 0)
-    results, before = results_of(app, one, folders, 0), list[object]()
+    results: list[Results] = []
 
     def begin() -> None:
         emptied(folders.run)
         write_files(app, one, folders, 0)
-        before[:] = [written(results)]
+        results[:] = [Results(app, one, folders, 0)]
 
     def added() -> str:
-        now = written(results)
-        return "\n" + tail(results) if now and [now] != before else ""
+        return results[0].text()
 
     around = Around(
         folder, environment(app, one, values), begin, added, lambda text: verified(app.verify, text, folder, values)

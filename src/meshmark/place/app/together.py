@@ -5,7 +5,6 @@ In each round every member runs once, in random order, as the configurations of 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,8 +39,8 @@ def check_installed(composite: Composite, folder: Path) -> None:
         app = member.application
         program = filled(app.command[0], placeholders(app, member.configuration, folders_of(member, folder)))
         built = program.startswith(str(folder))
-        if not built and shutil.which(program if "/" not in program else str(app.source / program)) is None:
-            missing.append(absent(app, program))
+        if not built and (why := absent(app, program, app.source)):
+            missing.append(why)
     if missing:
         raise AbsentError(
             f"the composite {composite.name} lacks {len(missing)} of {len(composite.members)} members: "

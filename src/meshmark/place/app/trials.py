@@ -8,20 +8,18 @@ the ratios within rounds.
 
 from __future__ import annotations
 
-import json
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError
 from meshmark.place.app.application import Application, of_tables
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration
-from meshmark.place.journal import BUDGET, appending, runs_in
-from meshmark.store.files import read_json, write_file
+from meshmark.place.journal import BUDGET, appending, load_plan, runs_in, save_plan
 from meshmark.store.record import median
 
 PLAN: Final = "application.json"
@@ -69,7 +67,7 @@ class Plan:
         return of_tables(self.tables, PLAN, Path(self.source))
 
     def save(self, folder: Path) -> None:
-        write_file(folder / PLAN, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        save_plan(folder / PLAN, self)
 
     @staticmethod
     def load(folder: Path) -> Plan:
@@ -79,12 +77,7 @@ class Plan:
             UsageError: There is none.
             MeshmarkError: It cannot be read.
         """
-        if not (folder / PLAN).exists():
-            raise UsageError(f"--resume: found no {PLAN} in {folder}")
-        try:
-            return Plan(**read_json(folder / PLAN))
-        except (UsageError, TypeError) as why:  # Meshmark wrote the file, so this is not a usage error
-            raise MeshmarkError(f"{folder / PLAN}: not a plan of an application: {why}") from why
+        return load_plan(folder / PLAN, Plan, "an application")
 
 
 @dataclass(slots=True)
