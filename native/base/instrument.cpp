@@ -370,6 +370,17 @@ std::vector<int> Run::memory_nodes() const {
   return selected;
 }
 
+std::vector<int> Run::placed_nodes() const {
+  std::vector<int> nodes = memory_nodes();
+  if (nodes.empty()) nodes = {-1};
+  return nodes;
+}
+
+json Run::memory_node(int node) const {
+  if (node >= 0) return node;
+  return policy() == Policy::interleave ? "interleave" : "local";
+}
+
 Policy Run::policy() const {
   if (!state_.value("memory_node").empty()) return Policy::node;
   return text("policy") == "interleave" ? Policy::interleave : Policy::local;

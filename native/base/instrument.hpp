@@ -128,6 +128,8 @@ class Run {
   std::vector<int> cpus() const;          ///< --cpus, checked against the allowed set; default: all allowed
   std::vector<Pages> pages() const;       ///< --pages: a list, "4KiB,thp"
   std::vector<int> memory_nodes() const;  ///< --memory-node N or list or "all"; empty: not given
+  std::vector<int> placed_nodes() const;  ///< those of memory_nodes(); if none is given, -1: where the policy puts it
+  json memory_node(int node) const;       ///< the condition memory_node of memory on one of placed_nodes()
   Policy policy() const;                  ///< --policy local|interleave|node (node when --memory-node is given)
   double budget_s() const;
   std::uint64_t seed() const;

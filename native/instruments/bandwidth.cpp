@@ -152,8 +152,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"footprint_bytes", bytes},
                   {"pages", mm::name(s.pages)},
                   {"page_bytes", mm::page_bytes(s.pages)},
-                  {"memory_node",
-                   s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
+                  {"memory_node", run.memory_node(s.node)}};
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
   Workers workers;
   if (processes) {
@@ -435,8 +434,7 @@ void measure(mm::Run& run) {
                     kernels_of(run, reported),
                     run.choices("store"),
                     run.sizes("footprint_bytes")};
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
+  const std::vector<int> nodes = run.placed_nodes();
   std::vector<Group> groups;
   for (const mm::Pages pages : run.pages())
     for (const int node : nodes) groups.push_back({pages, node});

@@ -33,7 +33,7 @@ inline std::vector<int> bind_for_library(Run& run) {
 
 /// Current fp64 multiply-add rate of this team, flop/s: the best of a few short bursts.
 inline double peak_now(Team& team) {
-  const std::string_view isa = best_isa() == "sve" ? "neon" : best_isa();
+  const std::string_view isa = best_fixed_isa();
   const FmaKernel kernel = fma_kernel(isa, FmaType::fp64);
   if (kernel.run == nullptr) return 0;
   double best = 0;

@@ -105,8 +105,7 @@ void measure(mm::Run& run) {
   const auto threads = run.team_sizes("threads", order);
   const auto sizes = run.sizes("table_bytes");
   const auto kernels = run.choices("kernel");
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
+  const std::vector<int> nodes = run.placed_nodes();
   std::vector<mm::Point> points;
   for (mm::Pages pages : run.pages())
     for (int node : nodes) {

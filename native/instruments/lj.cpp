@@ -92,9 +92,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
                   {"isa", group.isa},
                   {"pages", mm::name(group.pages)},
                   {"page_bytes", mm::page_bytes(group.pages)},
-                  {"memory_node", group.node >= 0                          ? json(group.node)
-                                  : run.policy() == mm::Policy::interleave ? json("interleave")
-                                                                           : json("local")}};
+                  {"memory_node", run.memory_node(group.node)}};
   if (threads > atoms) return run.absent("step_time", p.conditions, "more threads than atoms", "a larger --edge");
   const auto memory = [&](std::size_t bytes, int cpu) -> std::byte* {
     const auto arena = run.arena(bytes, group.pages, group.node, cpu, "step_time", p.conditions);
@@ -154,9 +152,8 @@ void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   const std::vector<int> sizes = run.integers("edge", Melt::kMinEdge), teams = run.team_sizes("threads", order);
   const int steps = static_cast<int>(run.integer("steps"));
-  const std::string_view isa = mm::best_isa() == "sve" ? "neon" : mm::best_isa();  // the loops are not built for SVE
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
+  const std::string_view isa = mm::best_fixed_isa();
+  const std::vector<int> nodes = run.placed_nodes();
   std::size_t left = sizes.size() * run.pages().size() * nodes.size();
   for (const int edge : sizes) {
     run.beat("one thread steps " + std::to_string(Melt::atoms(edge)) + " atoms");

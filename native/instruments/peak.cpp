@@ -38,7 +38,7 @@ std::vector<std::string> isas_of(mm::Run& run) {
   for (const std::string& name : run.choices("isa")) {
     for (std::string_view isa : mm::built_isas())
       if (mm::has_isa(isa) && isa != "sve" && (name == "all" || name == isa)) isas.emplace_back(isa);
-    if (name == "best") isas.emplace_back(mm::best_isa() == "sve" ? "neon" : mm::best_isa());
+    if (name == "best") isas.emplace_back(mm::best_fixed_isa());
     if (name != "all" && name != "best" && !mm::has_isa(name))
       run.absent("flop_rate", {{"isa", name}}, "this processor does not support " + name);
   }

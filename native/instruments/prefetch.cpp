@@ -150,8 +150,7 @@ void measure(mm::Run& run) {
   const std::vector<int> fill = mm::fill_order("cores", run.cpus());
   const auto threads = run.team_sizes("threads", fill);
   const auto distances = run.integers("distance", 1024);
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
+  const std::vector<int> nodes = run.placed_nodes();
   std::vector<mm::Point> points;
   for (const std::size_t bytes : run.sizes("footprint_bytes"))
     for (const mm::Pages pages : run.pages())

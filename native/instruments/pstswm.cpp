@@ -212,9 +212,8 @@ void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   const auto threads = run.team_sizes("threads", order);
   const auto variants = run.choices("variant");
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
-  const std::string_view isa = mm::best_isa() == "sve" ? "neon" : mm::best_isa();  // the loops are not compiled for SVE
+  const std::vector<int> nodes = run.placed_nodes();
+  const std::string_view isa = mm::best_fixed_isa();
   std::vector<Group> groups;
   for (const std::string& truncation : run.choices("truncation")) {
     const auto sphere = std::make_shared<const Sphere>(std::stoi(truncation.substr(1)));

@@ -118,9 +118,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"cpus", mm::cpu_list(cpus)},
                   {"pages", mm::name(s.pages)},
                   {"page_bytes", mm::page_bytes(s.pages)},
-                  {"memory_node", s.node >= 0                              ? json(s.node)
-                                  : run.policy() == mm::Policy::interleave ? json("interleave")
-                                                                           : json("local")}};
+                  {"memory_node", run.memory_node(s.node)}};
   if (threads > static_cast<std::size_t>(s.cells))
     return run.absent("step_time", p.conditions, "more threads than rows", "a larger --cells");
   const auto progress = std::make_shared<Progress>();
@@ -196,8 +194,7 @@ void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   const std::vector<int> sizes = run.integers("cells", 256), teams = run.team_sizes("threads", order);
   const int steps = static_cast<int>(run.integer("steps"));
-  std::vector<int> nodes = run.memory_nodes();
-  if (nodes.empty()) nodes = {-1};
+  const std::vector<int> nodes = run.placed_nodes();
   std::size_t left = sizes.size() * run.pages().size() * nodes.size() * teams.size();
   for (const int cells : sizes) {
     run.beat("one thread computes " + std::to_string(cells) + " x " + std::to_string(cells) + " cells");

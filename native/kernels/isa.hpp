@@ -45,4 +45,7 @@ inline std::string_view best_isa() {
   return best;
 }
 
+/// The widest set whose vectors have a width that the compiler knows, for loops that are not built for SVE.
+inline std::string_view best_fixed_isa() { return best_isa() == "sve" ? "neon" : best_isa(); }
+
 }  // namespace mm
