@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,7 +13,7 @@ from meshmark.report.drawing import NS, Row, clearest, drawing, layered, log_axi
 from meshmark.report.html import Cell, Table
 from meshmark.report.render import render
 from meshmark.report.selection import selected, text_of, value_of
-from meshmark.store.record import Record
+from meshmark.store.record import Record, median
 from meshmark.values.units import counted, show
 from meshmark.values.verdicts import Interval
 
@@ -47,38 +47,35 @@ def half_lengths(records: Sequence[Record]) -> list[HalfLength]:
 
     Source: Hockney, Jesshope, Parallel Computers 2 (1988), 1.3.2.
     """
-    groups: dict[tuple[str, ...], dict[float, Record]] = {}
+    groups: dict[tuple[str, ...], dict[float, list[Record]]] = {}  # by length: of all processes
     chosen = selected(records, "loops", "loop_time", positive=("length",), texts=("kernel",), above_zero=True)
     several_machines = len({r.machine for r in chosen}) > 1
     for r in chosen:
         key = (text_of(r, "kernel"), text_of(r, "isa"), *([r.machine] if several_machines else []))
-        groups.setdefault(key, {})[value_of(r, "length")] = r
-    found = []
-    for key, of in sorted(groups.items()):
-        if len(of) >= _MIN_LENGTHS:
-            found.append(_fitted(", ".join(key), of))
-    return found
+        groups.setdefault(key, {}).setdefault(value_of(r, "length"), []).append(r)
+    return [_fitted(", ".join(key), of) for key, of in sorted(groups.items()) if len(of) >= _MIN_LENGTHS]
 
 
-def _fitted(name: str, of: dict[float, Record]) -> HalfLength:
+def _fitted(name: str, of: Mapping[float, Sequence[Record]]) -> HalfLength:
     import numpy as np
     from scipy.special import stdtrit
 
-    lengths, times = np.array(list(of)), np.array([r.value for r in of.values()])
+    # Medians first: a fit of relative deviations to times far apart would be drawn to the shorter ones.
+    lengths, times = np.array(list(of)), np.array([median([r.value for r in each]) for each in of.values()])
     design = np.stack([np.ones_like(lengths), lengths], axis=1) / times[:, None]
     inverse = np.linalg.inv(design.T @ design)
-    start, each = inverse @ design.T @ np.ones_like(times)  # s, and s an element
-    left = np.ones_like(times) - design @ np.array([start, each])
+    start, step = inverse @ design.T @ np.ones_like(times)  # s, and s an element
+    left = np.ones_like(times) - design @ np.array([start, step])
     spread = inverse * float(left @ left) / (len(times) - 2)
     quantile = float(stdtrit(len(times) - 2, 0.975))
-    half = start / each
+    half = start / step
     # Of the quotient, to first order in the deviations of both.
-    variance = (spread[0, 0] - 2 * half * spread[0, 1] + half**2 * spread[1, 1]) / each**2
-    reach, of_each = quantile * math.sqrt(max(0.0, variance)), quantile * math.sqrt(spread[1, 1])
-    fastest = 1 / (each - of_each) if each > of_each else math.inf
-    flags = frozenset(flag for r in of.values() for flag in r.flags)
+    variance = (spread[0, 0] - 2 * half * spread[0, 1] + half**2 * spread[1, 1]) / step**2
+    reach, of_step = quantile * math.sqrt(max(0.0, variance)), quantile * math.sqrt(spread[1, 1])
+    fastest = 1 / (step - of_step) if step > of_step else math.inf
+    flags = frozenset(flag for each in of.values() for r in each for flag in r.flags)
     return HalfLength(
-        name, 1 / each, (1 / (each + of_each), fastest), float(half), (float(half - reach), float(half + reach)), flags
+        name, 1 / step, (1 / (step + of_step), fastest), float(half), (float(half - reach), float(half + reach)), flags
     )
 
 

@@ -38,6 +38,11 @@ def test_times_that_are_on_no_line_widen_the_intervals() -> None:
     assert 0.5 < found.half_interval[1] - found.half_interval[0] < 14
 
 
+def test_all_processes_that_measured_a_loop_count() -> None:
+    (found,) = half_lengths([*times(4.0, 1e9), *times(12.0, 1e9)])
+    assert 4.0 < found.half < 12.0 and found.half_interval[0] < 8.0 < found.half_interval[1]
+
+
 def test_a_few_lengths_have_no_half_length() -> None:
     assert half_lengths(times(7.0, 3e9)[:3]) == [] and half_length_table(times(7.0, 3e9)[:3]) == ""
 
