@@ -192,8 +192,8 @@ class Run {
   State& state_;
 };
 
-/// Doubles the iterations until one batch takes at least `target_s`, and returns that count. `batch_s(n)` runs n
-/// iterations.
+/// Raises the iterations until a batch takes at least `target_s` twice in a row, and returns that count. `batch_s(n)`
+/// runs n iterations and returns their time in s.
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s,
                              std::uint64_t start = 1, std::uint64_t max = std::uint64_t{1} << 40);
 

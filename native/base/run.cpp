@@ -173,9 +173,11 @@ std::uint64_t iterations_for(double target_s, const std::function<double(std::ui
                              std::uint64_t max) {
   std::uint64_t n = std::max<std::uint64_t>(1, start);
   for (;;) {
-    const double took = batch_s(n);
+    double took = batch_s(n);
+    // An interruption can last longer than the target, so a batch that seems long enough is timed again.
+    if (took >= target_s) took = std::min(took, batch_s(n));
     if (took >= target_s || n >= max) return n;
-    // Grow in proportion, but at most tenfold: the first batch may have been disturbed.
+    // Grow in proportion, but at most tenfold: the batch may have been disturbed.
     const double factor = took > 0 ? std::clamp(1.2 * target_s / took, 1.5, 10.0) : 10.0;
     n = std::min(max, static_cast<std::uint64_t>(static_cast<double>(n) * factor) + 1);
   }

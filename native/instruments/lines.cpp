@@ -65,13 +65,13 @@ mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool
 mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, bool dirty, std::uint64_t seed) {
   mm::Point p;
   mm::Link* const start = mm::make_random_ring(base, kRingLines, 64, seed);
-  auto turns = std::make_shared<int>(0);
+  auto turns = std::make_shared<std::uint64_t>(0);
   // Member 0 owns the lines, member 1 loads them, in turn; only the loads are timed.
-  const auto work = [=](int count) {
+  const auto load_s = [=](std::uint64_t count) {
     std::atomic<int> turn{0};
     double loaded_s = 0;
     team->run([&](int rank) {
-      for (int i = 0; i < count; ++i) {
+      for (std::uint64_t i = 0; i < count; ++i) {
         for (int spins = 0; turn.load(std::memory_order_acquire) % 2 != rank; ++spins)
           if (spins > 1 << 20) sched_yield();
         if (rank == 0) {
@@ -91,16 +91,13 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
         turn.fetch_add(1, std::memory_order_release);
       }
     });
-    return loaded_s / count / kRingLines;
+    return loaded_s;
   };
   p.prepare = [=] {
-    if (*turns == 0) {
-      const double once = std::max(work(4) * kRingLines, 1e-6);
-      *turns = std::clamp(static_cast<int>(kBurst_s / once), 8, 2000);
-    }
+    if (*turns == 0) *turns = mm::iterations_for(kBurst_s, load_s, 8, 2000);
   };
   p.burst = [=] {
-    const double latency = work(*turns);
+    const double latency = load_s(*turns) / static_cast<double>(*turns) / kRingLines;
     if (latency < clock_period()) throw mm::Failure("a load took less than one clock cycle");
     return mm::Values{latency};
   };
