@@ -54,6 +54,7 @@ if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
 fi
 blas() { [[ $(/sbin/ldconfig -p) =~ lib(openblas|blis|mkl_rt|flexiblas|lapack) ]]; }  # no pipe: grep -q would break it
 fftw() { [[ $(/sbin/ldconfig -p) =~ libfftw3\.so ]]; }
+arpack() { [[ $(/sbin/ldconfig -p) =~ libarpack\.so ]]; }
 mpi() { pkg-config --exists ompi-c || have mpicc; }
 kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
 any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
@@ -71,6 +72,7 @@ need|header gtest/gtest.h|libgtest-dev|gtest-devel|googletest
 use|have ninja|ninja-build|ninja-build|ninja
 use|blas|libopenblas0-pthread|openblas-threads|openblas threads=pthreads
 use|fftw|libfftw3-double3|fftw-libs-double|fftw
+use|arpack|libarpack2|arpack|arpack-ng
 use|have fio|fio|fio|fio
 use|have lstopo-no-graphics|hwloc|hwloc|hwloc
 use|have numactl|numactl|numactl|numactl

@@ -27,8 +27,6 @@ using Dgesv = void (*)(const int*, const int*, double*, const int*, int*, double
 using Dsyevd = void (*)(const char*, const char*, const int*, double*, const int*, double*, double*, const int*, int*,
                         const int*, int*);
 
-constexpr const char* kThreadVariables[] = {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS"};
-
 struct Candidate {
   const char *which, *name;
   std::vector<const char*> files;
@@ -162,7 +160,7 @@ std::optional<Tried> try_library(const std::string& file, const std::string& ker
     alarm(10);
     close(STDERR_FILENO);  // hides the library's warnings about unknown names
     if (!kernel.empty()) setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
-    for (const char* variable : kThreadVariables) setenv(variable, "1", 1);
+    limit_library_threads(1);
     Loaded blas;
     if (!blas.open(file, 1)) _exit(1);
     if (!kernel.empty() && strcasecmp(blas.kernel.c_str(), kernel.c_str()) != 0) _exit(1);  // it fell back to another
@@ -224,6 +222,11 @@ std::vector<Choice> installed(const std::vector<Candidate>& wanted, bool solve) 
 
 }  // namespace
 
+void limit_library_threads(int threads) {
+  for (const char* variable : {"OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "OMP_NUM_THREADS"})
+    setenv(variable, std::to_string(threads).c_str(), 1);
+}
+
 std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& kernel, int threads, bool solve) {
   std::vector<Candidate> wanted;
   for (const Candidate& c : candidates())
@@ -275,7 +278,7 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
     if (c.optimised &&
         std::none_of(choices.begin(), choices.end(), [&](const Choice& x) { return x.library == c.name; }))
       blas->missing.emplace_back(c.name);
-  for (const char* variable : kThreadVariables) setenv(variable, std::to_string(threads).c_str(), 1);
+  limit_library_threads(threads);
   if (!blas->open(chosen.file, threads)) throw Failure(chosen.file + " cannot be loaded");
   return blas;
 }

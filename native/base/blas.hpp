@@ -6,6 +6,9 @@
 
 namespace mm {
 
+/// Sets the variables from which libraries take the number of their threads when they are loaded.
+void limit_library_threads(int threads);
+
 /// A loaded library. Matrices are column-major; integers are 32 bits wide (LP64).
 class Blas {
  public:

@@ -118,6 +118,10 @@ POINT: Final[dict[str, type]] = {
     "access": str,
     "length": int,
     "edge": int,
+    "numbering": str,
+    "solver": str,
+    "eigenvalues": int,
+    "basis": int,
 }
 
 

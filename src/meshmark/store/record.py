@@ -78,6 +78,8 @@ OBSERVED: Final = frozenset(
         "mass_drift",
         "energy_drift",
         "enstrophy_drift",
+        "products",
+        "largest_error",
     }
 )
 
