@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli.console import interruptible, print_rows, say
-from meshmark.cli.options import NoStoreOption, StoreOption
+from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
 from meshmark.values import grammar
 from meshmark.values.paths import data_home
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from meshmark.place.trial import Runner
 
 
-ApplicationOption = Annotated[
-    str,
-    typer.Option("--app", help="application file instead of a command", metavar="FILE", show_default=False),
-]
 FomOption = Annotated[
     str,
     typer.Option(

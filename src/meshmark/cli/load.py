@@ -353,7 +353,7 @@ def _single(
             watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
         ):
-            ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
+            ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw, notify=say)
     except RunCutError as why:
         with contextlib.suppress(MeshmarkError):  # such as the full disk that interrupted it
             _show(why.run, as_json, kept)
@@ -543,7 +543,7 @@ def compare(
 
 
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
-    from meshmark.load.lanes import plan_lines
+    from meshmark.load.lanes import figure_lines, plan_lines
     from meshmark.load.recorded import machine_use, recorded_use, recording_in
     from meshmark.load.records import records_of
     from meshmark.load.result import canary_text
@@ -569,7 +569,7 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
         return
     width = os.get_terminal_size().columns if sys.stdout.isatty() else 110
     print(gantt_text(result, width), end="")
-    for line in plan_lines(result):
+    for line in (*plan_lines(result), *figure_lines(result)):
         print(line)
     if canary_note := canary_text(result):
         print(canary_note)

@@ -23,6 +23,7 @@ from meshmark.cli.options import (
     StoreOption,
     given,
     refuse_with_resume,
+    shipped_applications,
     time_option,
 )
 from meshmark.cli.process import ended
@@ -47,18 +48,12 @@ def command() -> Any:
     return typer.main.get_command(app)
 
 
-def _shipped() -> list[str]:
-    from meshmark.place.app.application import shipped
-
-    return list(shipped())
-
-
 FileArgument = Annotated[
     str,
     typer.Argument(
         metavar="[FILE]",
         help="application file (TOML), or a name of meshmark list applications",
-        autocompletion=_shipped,
+        autocompletion=shipped_applications,
         show_default=False,
     ),
 ]

@@ -60,6 +60,23 @@ def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
             raise UsageError(f"{parameter.opts[0]}: found with --resume; what the run began with applies")
 
 
+def shipped_applications() -> list[str]:
+    """Names of application files, for completion."""
+    from meshmark.place.app.application import shipped
+
+    return list(shipped())
+
+
+ApplicationOption = Annotated[
+    str,
+    typer.Option(
+        "--app",
+        help="application file, or a name of meshmark list applications, instead of a command",
+        metavar="FILE",
+        autocompletion=shipped_applications,
+        show_default=False,
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(

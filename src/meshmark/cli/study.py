@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import interruptible, say
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.load.studies.bench import StudyOptions, StudyResult
+    from meshmark.load.studies.cells import Work
     from meshmark.load.variants import Variant
 
 app = typer.Typer(help="Study the slowdown of co-running programs.", no_args_is_help=True)
@@ -48,6 +49,32 @@ BaseOption = Annotated[
 CommandArgument = Annotated[
     list[str] | None, typer.Argument(help="command and its arguments, after --", show_default=False)
 ]
+DimensionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dimension", help="value of a dimension of --app; may be repeated", metavar="NAME=VALUE", show_default=False
+    ),
+]
+
+
+def _work(study: str, command: list[str] | None, application: str, dimensions: list[str] | None) -> Work | None:
+    """What the study runs: a command, or an application; None if neither was named."""
+    if command and application:
+        raise UsageError(f"{study}: found a command and --app; allowed: one of them")
+    if dimensions and not application:
+        raise UsageError("--dimension: found without --app")
+    if not application:
+        return command or None
+    from meshmark.load.application import Asked, described
+
+    given: dict[str, str] = {}
+    for word in dimensions or ():
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"--dimension: found '{quoted(word)}'; allowed: NAME=VALUE, such as size=1000")
+        given[name] = value
+    asked = Asked("--app", "--dimension", "--dimension {name}={value}")
+    return described(application, given, None, Path(), asked)
 
 
 def _options(repetitions: int, clock: str, seed: int, machine: str = "") -> StudyOptions:
@@ -237,6 +264,8 @@ def isolation(
 @app.command("copies")
 def copies(
     command: CommandArgument = None,
+    application: ApplicationOption = "",
+    dimension: DimensionOption = None,
     counts: Annotated[
         str, typer.Option("--counts", help="numbers of copies, for example 1,2,4 [1 … all]", show_default=False)
     ] = "",
@@ -249,21 +278,22 @@ def copies(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run time and throughput of N copies of a command.
+    """Run time and throughput of N copies of a command, or of an application, whose results are verified.
 
     example: meshmark load study copies --counts 1,2,4 -- ./a.out
     """
     from meshmark.load.studies.copies import copies as study
 
-    if not command:
-        raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
+    work = _work("copies", command, application, dimension)
+    if work is None:
+        raise UsageError("copies: found no command and no --app", "meshmark load study copies -- ./a.out")
     numbers = _numbers("--counts", counts)
     if not all(n.is_integer() for n in numbers):
         raise UsageError(f"--counts: found '{counts}'; allowed: integers, for example 1,2,4")
     folder = _folder(out, "copies")
     with resumable(folder):
         result = study(
-            command,
+            work,
             folder,
             cpus=_cpus(cpus),
             counts=tuple(map(int, numbers)),
@@ -275,6 +305,8 @@ def copies(
 @app.command("overload")
 def overload(
     command: CommandArgument = None,
+    application: ApplicationOption = "",
+    dimension: DimensionOption = None,
     extra: Annotated[
         int, typer.Option("--extra", min=1, max=1000, help="number of programs beyond the number of CPUs")
     ] = 1,
@@ -294,13 +326,14 @@ def overload(
     """
     from meshmark.load.studies.overload import overload as study
 
-    variants, machine = ((), "") if command else _variants(base)
+    work = _work("overload", command, application, dimension)
+    variants, machine = ((), "") if work else _variants(base)
     folder = _folder(out, "overload")
     with resumable(folder):
         result = study(
             folder,
             variants=variants,
-            work=command or None,
+            work=work,
             cpus=_cpus(cpus),
             extra=extra,
             run_time_s=run_time,
@@ -390,6 +423,8 @@ def matrix(
 @app.command("curve")
 def curve(
     command: CommandArgument = None,
+    application: ApplicationOption = "",
+    dimension: DimensionOption = None,
     rates: RatesOption = "",
     neighbours: Annotated[int, typer.Option("--neighbours", min=1, max=1000, help="number of co-running programs")] = 1,
     out: OutOption = None,
@@ -408,13 +443,14 @@ def curve(
     """
     from meshmark.load.studies.curve import interference_curve as study
 
-    if not command:
-        raise UsageError("curve: found no command", "meshmark load study curve -- ./a.out")
+    work = _work("curve", command, application, dimension)
+    if work is None:
+        raise UsageError("curve: found no command and no --app", "meshmark load study curve -- ./a.out")
     variants, machine = _variants(base)
     folder = _folder(out, "curve")
     with resumable(folder):
         result = study(
-            command,
+            work,
             variants,
             folder,
             cpus=_cpus(cpus),

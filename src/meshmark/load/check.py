@@ -28,7 +28,9 @@ def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | N
     for p in scenario.programs:
         if p.cwd and not stat.S_ISDIR(_mode(Path(p.cwd))):
             raise UsageError(f"program {p.name}: cwd: found '{quoted(p.cwd)}'; no such folder")
-        if p.command:
+        if p.described:
+            p.described.check()
+        elif p.command:
             _check_command(p)
         elif file := p.file or (files or {}).get(p.name):
             with about_program(p.name):

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.load.application import Verdict, read_verdicts
 from meshmark.load.lines import journal_lines, kept_scenario
 from meshmark.load.placing import stem
 from meshmark.load.result import Key, LoadRun, ProgramUse, Span, ThreadUse
 from meshmark.machine.tree import parse_list
 from meshmark.store.files import open_regular
+from meshmark.store.record import Metric
 
 JOURNAL: Final = "run.jsonl"
 
@@ -28,11 +30,12 @@ class _Thread:
     total: Mapping[str, Any] | None = None
 
 
-def read_run(folder: Path, samples: bool = True) -> LoadRun:
+def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun:
     """A run from its folder, complete or cut. Damaged lines of the journal are skipped.
 
     Args:
         samples: whether to read samples and windows; without them, a long run is fast to read, as for a list of runs.
+        judged: whether a copy of an application only counts if its output was judged to be right.
 
     Raises:
         UsageError: the folder holds no run.
@@ -96,6 +99,10 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
         _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, last_s) for key in bound
     ]
     programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_error_line(folder, p)) for p in programs]
+    described = {str(p["name"]) for p in scenario.get("programs", ()) if p.get("application")}
+    if described and judged:
+        verdicts = read_verdicts(folder)
+        programs = [_judged(p, verdicts.get((p.program, p.copy))) if p.program in described else p for p in programs]
     for key, lines in windows.items():
         released = next((p.released_s for p in programs if (p.program, p.copy) == key), 0.0)
         for w in lines:
@@ -120,6 +127,20 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
         begin_s=begin,
         nodes=nodes,
     )
+
+
+def _judged(p: ProgramUse, verdict: Verdict | None) -> ProgramUse:
+    """A copy of an application, with what its output says."""
+    if p.how != "ok":
+        return p
+    if verdict is None:
+        return replace(p, how="cut", reason="the run was cut before its result was read")
+    if verdict.reason:
+        return replace(p, how="status", reason=verdict.reason)
+    if verdict.value is None:
+        return p
+    figure = Metric("figure_of_merit", verdict.unit, verdict.better, "what the program says of itself")
+    return replace(p, figure=figure, figure_value=verdict.value)
 
 
 def _list(text: str) -> tuple[int, ...]:
@@ -255,6 +276,7 @@ def _program_use(
     work = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
     if total is not None and total.get("how") != "failed":
         how = str(total["how"])
+        parts: dict[str, Any] = {k: float(total[k]) for k in _PARTS}
         reason = {
             "status": f"ended with status {total.get('status')}",
             "signal": f"was terminated by signal {total.get('signal')}",
@@ -277,7 +299,7 @@ def _program_use(
             largest_bytes=int(total["largest_bytes"]),
             pages={int(n): int(b) for n, b in total.get("pages", {}).items()},
             done=work,
-            **{k: float(total[k]) for k in _PARTS},
+            **parts,
         )
     if "failed" in own or "released" not in own:
         reason = str(own.get("failed", {}).get("reason", "the run was cut before it was released"))
@@ -289,6 +311,7 @@ def _program_use(
         for node, n in nodes.items():
             if whose == key:
                 counted[node] = counted.get(node, 0) + n
+    times: dict[str, Any] = {k: sum(getattr(t, k) for t in mine) for k in _PARTS}
     clean = own.get("exit", {}).get("status") == 0
     return ProgramUse(
         program=program,
@@ -301,5 +324,5 @@ def _program_use(
         migrations=sum(t.migrations for t in mine),
         pages=counted,
         done=work,
-        **{k: sum(getattr(t, k) for t in mine) for k in _PARTS},
+        **times,
     )

@@ -179,6 +179,19 @@ def plan_lines(run: LoadRun) -> list[str]:
     return [f"{name}: {_plan_text(copies)}" for name, copies in by_program.items()]
 
 
+def figure_lines(run: LoadRun) -> list[str]:
+    """For each program that printed a figure of merit, a line with those of its copies."""
+    by_program: dict[str, list[ProgramUse]] = {}
+    for p in run.programs:
+        if p.figure is not None and p.how == "ok":
+            by_program.setdefault(p.program, []).append(p)
+    return [
+        f"{name}: figure of merit {_range([p.figure_value for p in copies], functools.partial(plain, unit=unit))}"
+        for name, copies in by_program.items()
+        for unit in [copies[0].figure.unit if copies[0].figure else ""]
+    ]
+
+
 def _plan_text(copies: Sequence[ProgramUse]) -> str:
     parts = [f"ran {_range([p.running_s for p in copies], seconds_of)}"]
     if gaps := [p.plan_gap for p in copies if p.plan_gap is not None]:

@@ -174,6 +174,8 @@ _MEMBER: Final[dict[str, Test]] = {
     "policy": _text,
     "wait_policy": _text,
     "memory": _text,
+    "application": _text,
+    "configuration": _text,
 }
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.profile import RunTime, TargetProfile, Threads
@@ -17,6 +17,9 @@ from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, found, shown
+
+if TYPE_CHECKING:
+    from meshmark.load.application import Copies
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,7 @@ def run_plan(
     cpus: Mapping[tuple[str, int], tuple[int, ...]],
     program_argv: Mapping[str, Sequence[str]],
     output: Path,
+    applications: Mapping[str, Copies],
 ) -> dict[str, Any]:
     """The plan that `meshmark-load run` reads.
 
@@ -133,6 +137,7 @@ def run_plan(
         cpus: CPUs of each copy, from `place_copies`.
         program_argv: command lines of synthetic programs, by program name.
         output: folder for the output of programs.
+        applications: copies of the programs that application files describe, by program name.
     """
     programs: list[dict[str, Any]] = []
     for p in scenario.programs:
@@ -141,20 +146,21 @@ def run_plan(
             environment.setdefault("OMP_NUM_THREADS", str(p.threads))
         if p.wait_policy:
             environment.setdefault("OMP_WAIT_POLICY", p.wait_policy)
+        of = applications.get(p.name)
         programs += [
             {
                 "name": p.name,
                 "copy": copy,
-                "argv": list(p.command or program_argv[p.name]),
+                "argv": of.command(copy) if of else list(p.command or program_argv[p.name]),
                 "synthesised": p.synthesised,
                 "start_s": p.start_s[copy],
                 "cpus": _cpu_list(cpus[p.name, copy]),
                 "nice": p.nice,
                 "priority": p.priority,
                 "memory": p.memory,
-                "env": environment,
+                "env": {**of.environment(copy), **environment} if of else environment,
                 "cgroup": p.cgroup,
-                "cwd": p.cwd,
+                "cwd": str(of.home(copy)) if of else p.cwd,
                 "stdout": str(output / f"{stem(p.name, copy)}.out"),
                 "stderr": str(output / f"{stem(p.name, copy)}.err"),
             }
@@ -194,7 +200,9 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
             "cgroup": p.cgroup,
             "env": dict(p.env),
             "oversubscribe": p.oversubscribe,
-            "command": list(p.command),
+            "command": list(p.described.app.command if p.described else p.command),
+            "application": p.application,
+            "configuration": p.described.one.label if p.described else "",
             "file": str(p.file) if p.file else None,
             "prescription": p.profile.to_json() if p.profile else None,
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from meshmark.load.result import LoadRun, ProgramUse
@@ -83,11 +83,11 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     records: list[Record] = []
     absences: list[Absence] = []
 
-    def add(metric: str, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
+    def add(metric: str | Metric, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
         if math.isfinite(value):
             records.append(
                 Record.of(
-                    METRICS[metric],
+                    metric if isinstance(metric, Metric) else METRICS[metric],
                     (value,),
                     source="host",
                     machine=name,
@@ -113,28 +113,8 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             continue
         flags = run.flags(p)
         observed: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
-        for metric, value in (
-            ("elapsed", p.wall_s),
-            ("user", p.user_s),
-            ("system", p.system_s),
-            ("waiting", p.waiting_s),
-            ("sleeping", p.sleeping_s),
-        ):
-            add(metric, value, observed, flags)
-        add("attained", p.cpu_share, observed, flags)
-        if p.paced:
-            add("spun", float(p.done["spun_s"]), observed, flags)
-            add("late", float(p.done["late_s"]), observed, flags)
-        if p.synthetic:
-            for metric, value in (("setup", p.setup_s), ("running", p.running_s), ("check", p.check_s)):
-                add(metric, value, observed, flags)
-            if p.plan_gap is not None:
-                add("plan_gap", p.plan_gap, observed, flags)
-            for metric, value in p.rates().items():
-                add(metric, value, observed, flags)
-            moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
-            if moved > 0:
-                add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, observed, flags)
+        for what, value in _values_of(p):
+            add(what, value, observed, flags)
     if run.cut:
         absences.append(
             Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut", kind="error")
@@ -157,6 +137,28 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     return records, absences
 
 
+def _values_of(p: ProgramUse) -> Iterator[tuple[str | Metric, float]]:
+    """Times, rates and the figure of merit of a copy that ended well."""
+    yield "elapsed", p.wall_s
+    for part in ("user", "system", "waiting", "sleeping"):
+        yield part, getattr(p, f"{part}_s")
+    yield "attained", p.cpu_share
+    if p.figure is not None:
+        yield p.figure, p.figure_value
+    if p.paced:
+        yield "spun", float(p.done["spun_s"])
+        yield "late", float(p.done["late_s"])
+    if not p.synthetic:
+        return
+    yield from (("setup", p.setup_s), ("running", p.running_s), ("check", p.check_s))
+    if p.plan_gap is not None:
+        yield "plan_gap", p.plan_gap
+    yield from p.rates().items()
+    moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
+    if moved > 0:
+        yield "write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved
+
+
 def _conditions_of(
     run: LoadRun, p: ProgramUse, common: Mapping[str, Scalar], of: Mapping[str, Any]
 ) -> dict[str, Scalar]:
@@ -177,6 +179,7 @@ def _conditions_of(
         "priority": str(of.get("priority", "other")),
         "wait_policy": str(of.get("wait_policy", "")),
         "synthesised": not of.get("command"),
+        **{k: str(of[k]) for k in ("application", "configuration") if of.get(k)},
         "memory": str(of.get("memory") or "default"),
         **_observed(p.pages),
     }

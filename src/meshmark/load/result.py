@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
+from meshmark.store.record import Metric
 from meshmark.values.verdicts import MARGIN, Word, alike, judge
 
 FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is disturbed
@@ -104,6 +105,8 @@ class ProgramUse:
     largest_bytes: int = 0
     pages: Mapping[int, int] = field(default_factory=dict)  # node → B, at the last count
     done: Mapping[str, Any] = field(default_factory=dict)  # totals that a synthetic program counted itself
+    figure: Metric | None = None  # of merit, of an application
+    figure_value: float = 0.0
 
     @property
     def wall_s(self) -> float:

@@ -1,7 +1,8 @@
 """Run a scenario with `meshmark-load`.
 
 A run folder holds `scenario.json`, `plan.json` (the input of the native program), `run.jsonl` (its output) and
-`output/` (the output of the programs).
+`output/` (the output of the programs). For programs that application files describe, it also holds `copies/` (the
+folders in which they run), `applications/` (their builds and inputs) and `applications.json`.
 """
 
 from __future__ import annotations
@@ -12,20 +13,32 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.application import Copies, save_verdicts
 from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.metrics import Metrics
 from meshmark.load.native import find_load
-from meshmark.load.placing import Here, check_here, place_copies, run_plan, run_time_of, scenario_json, threads_of
+from meshmark.load.placing import (
+    Here,
+    check_here,
+    place_copies,
+    run_plan,
+    run_time_of,
+    scenario_json,
+    stem,
+    threads_of,
+)
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import Scenario, read_scenario
 from meshmark.machine.tree import format_list
 from meshmark.native import die_with_parent
+from meshmark.place.app.attempt import Results
+from meshmark.place.app.configuration import Folders
 from meshmark.store.files import write_file
 from meshmark.store.store import run_name
 
@@ -48,6 +61,8 @@ def run_scenario(
     own: Metrics | None = None,
     here: Here | None = None,
     tick: Callable[[], None] | None = None,
+    made: Path | None = None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> LoadRun:
     """Runs a scenario in a new folder and reads the result. A program that fails is an event, not an error.
 
@@ -59,8 +74,11 @@ def run_scenario(
         own: the user's metrics for target profiles, in addition to the built-in ones and those of the file.
         here: resources of the host; None: reads them.
         tick: called about once per second during the run.
+        made: folder for builds and inputs of applications, which several runs may share; None: `out`.
+        notify: called with messages about them.
 
     Raises:
+        AbsentError: the program of an application is not installed.
         UsageError: the host lacks resources of the scenario (CPUs, threads, memory), or a program has no file.
         RunCutError: the native program was killed, or ended early.
         MeshmarkError: the folder cannot be written.
@@ -89,7 +107,11 @@ def run_scenario(
     refuse_run_in(out)
     cpus = place_copies(scenario, here)
     output = out.resolve() / "output"
-    plan = run_plan(scenario, cpus, {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}, output)
+    applications = _applications(scenario, out, made or out)
+    argv = {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}
+    plan = run_plan(scenario, cpus, argv, output, applications)
+    for one in applications.values():
+        one.prepare(notify)
     try:
         output.mkdir(parents=True, exist_ok=True)
         journal = (out / JOURNAL).open("xb")
@@ -102,7 +124,10 @@ def run_scenario(
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
         write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
         write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
+        before = {name: one.results() for name, one in applications.items()}
         error, status = _run(load, out, journal, report, tick)
+    if applications:
+        _judge(out, applications, before)
     run = read_run(out)
     if status < 0:
         error = f"the runner was terminated by {signal.Signals(-status).name}"
@@ -111,6 +136,31 @@ def run_scenario(
     elif status in {0, 1} and not run.cut:
         return run
     raise RunCutError(f"the run was cut: {error or f'exit status {status}'}; its results so far are in {out}", run)
+
+
+def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies]:
+    """The programs that application files describe, by name."""
+    return {
+        p.name: Copies(
+            p.name,
+            p.described,
+            p.copies,
+            Folders(made.resolve() / "applications" / name, out.resolve() / "copies" / name),
+        )
+        for p in scenario.programs
+        if p.described is not None
+        for name in [stem(p.name, 0).removesuffix(".0")]
+    }
+
+
+def _judge(out: Path, applications: Mapping[str, Copies], before: Mapping[str, Sequence[Results]]) -> None:
+    """Writes what the output of each copy says that ended with status 0."""
+    verdicts = []
+    for p in read_run(out, samples=False, judged=False).programs:
+        if p.program in applications and p.how == "ok":
+            stdout, stderr = (out / "output" / f"{stem(p.program, p.copy)}.{kind}" for kind in ("out", "err"))
+            verdicts.append(applications[p.program].verdict(p.copy, before[p.program][p.copy], stdout, stderr))
+    save_verdicts(out, verdicts)
 
 
 def refuse_run_in(out: Path) -> None:

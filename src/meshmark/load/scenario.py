@@ -13,7 +13,7 @@ memory_gb_per_s = 2.14
 
 [[program]]
 name = "melt"
-command = ["lmp", "-in", "melt.in"]    # … or a real command, or file = "traffic.json"
+command = ["lmp", "-in", "melt.in"]    # … or a real command, file = "traffic.json", or application = "melt.toml"
 threads = 4
 wait_policy = "passive"
 
@@ -28,7 +28,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
@@ -40,6 +40,9 @@ from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, found, unknown_key
+
+if TYPE_CHECKING:
+    from meshmark.load.application import Described
 
 PRIORITIES: Final = SCHEDULERS
 WAIT_POLICIES: Final = WAITS
@@ -89,6 +92,12 @@ def _memory(text: str) -> str:
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
         raise ValueError("allowed: the name of a variable: letters, digits and _")
+    return name
+
+
+def _dimension(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,59}", name):
+        raise ValueError("allowed: the name of a dimension: letters, digits, _ and -")
     return name
 
 
@@ -143,6 +152,10 @@ class ProgramTable(Input):
         AfterValidator(_nonempty),
     ] = ()
     file: Annotated[Path, BeforeValidator(_file)] | None = None  # of a synthetic program
+    application: _LongText = ""  # a file, or a name of meshmark list applications
+    dimensions: Mapping[Annotated[str, AfterValidator(_dimension)], Annotated[str, BeforeValidator(_value)]] = field(
+        default_factory=dict
+    )
     copies: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
     start_s: Annotated[  # one per copy
         tuple[Annotated[float, Field(ge=0, le=1e6)], ...],
@@ -177,13 +190,14 @@ class ProgramTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(ProgramTable):
-    """A program of a scenario; it has exactly one of `command`, `file` and `profile`."""
+    """A program of a scenario; it has exactly one of `command`, `file`, `described` and `profile`."""
 
     profile: TargetProfile | None = None
+    described: Described | None = None  # by an application file
 
     @property
     def synthesised(self) -> bool:
-        return not self.command
+        return not self.command and self.described is None
 
     def single(self, copy: int = 0) -> Member:
         """One copy of the program, started at 0 s."""
@@ -296,10 +310,10 @@ def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metri
 def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Member:
     if isinstance(raw["name"], str):
         where = f"{where.rpartition(' ')[0]} {quoted(raw['name'], 60)}"
-    runnable = [k for k in ("command", "file") if k in raw]
+    runnable = [k for k in ("command", "file", "application") if k in raw]
     profile_keys = [k for k in raw if k not in PROGRAM_KEYS and (k in RESERVED or k in metrics)]
     if len(runnable) > 1:
-        raise UsageError(f"{where}: command: found with file; allowed: one of them")
+        raise UsageError(f"{where}: {runnable[0]}: found with {runnable[1]}; allowed: one of them")
     if runnable and profile_keys:
         raise UsageError(
             f"{where}: {profile_keys[0]}: found with {runnable[0]}; allowed: a program to run or a target profile, "
@@ -309,7 +323,8 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
         if unknown := next((k for k in raw if k not in PROGRAM_KEYS and k not in profile_keys), ""):
             raise UsageError(f"{where}: {unknown_key(unknown, [*PROGRAM_KEYS, *sorted({*RESERVED, *metrics})])}")
         raise UsageError(
-            f'{where}: found nothing to run; allowed: command = […], file = "…" or a target profile with run_time_s'
+            f'{where}: found nothing to run; allowed: command = […], application = "…", file = "…" or a target profile '
+            "with run_time_s"
         )
     if "policy" in raw and "cpus" in raw:
         raise UsageError(f"{where}: policy: found with cpus; allowed: one of them")
@@ -319,6 +334,16 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
         kept["cwd"] = str(folder / kept["cwd"])
     if kept["file"]:
         kept["file"] = folder / kept["file"]
+    if kept["application"]:
+        from meshmark.load.application import Asked, described
+
+        if kept["cwd"]:
+            raise UsageError(f"{where}: cwd: found with application; its file decides where it runs")
+        threads = kept["threads"] if "threads" in raw else None
+        asked = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
+        kept["described"] = described(kept["application"], kept["dimensions"], threads, folder, asked)
+    elif kept["dimensions"]:
+        raise UsageError(f"{where}: dimensions: found without application")
     if not runnable:
         profile = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
         kept["profile"] = parse_profile(profile, where, metrics, PROGRAM_KEYS)

@@ -20,6 +20,7 @@ from meshmark.load.lanes import (
     Lane,
     cpus_of,
     end_text,
+    figure_lines,
     flags_text,
     lane_shares,
     lanes,
@@ -354,7 +355,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
         recorded=_recorded(machine),
         program_heads=heads,
         programs=programs,
-        plans=plan_lines(run),
+        plans=[*plan_lines(run), *figure_lines(run)],
         thread_heads=("thread", "TID", "start", "elapsed", "user", "system", "waiting", "sleeping", "moves", "CPUs"),
         threads=threads,
     )

@@ -63,6 +63,7 @@ def co_run(
         here.cpus,
         {
             "scenario": scenario_json(scenario),
+            "applications": {p.name: work_identity(p.described) for p in scenario.programs if p.described},
             "files": {p.name: work_identity(p.file) for p in scenario.programs if p.file},
         },
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.load.application import Described
 from meshmark.load.placing import Here
 from meshmark.load.profile import TargetProfile
 from meshmark.load.result import LoadRun
@@ -236,6 +237,9 @@ class Bench:
         Raises:
             UsageError: There is no such file or program.
         """
+        if isinstance(work, Described):
+            work.check()
+            return work
         if isinstance(work, Path):
             if not work.is_file():
                 raise UsageError(f"{key}: found {work}; no such file")
@@ -247,7 +251,9 @@ class Bench:
 
 
 def work_identity(work: Work) -> list[str] | str:
-    """Identify a work: the arguments of a command, or the name and a digest of a file."""
+    """Identify a work: the arguments of a command, or the name and a digest of a file or an application."""
+    if isinstance(work, Described):
+        return work.identity
     if not isinstance(work, Path):
         return [str(w) for w in work]
     try:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.application import Described
 from meshmark.load.make import calibrate
 from meshmark.load.placing import Here
 from meshmark.load.profile import TargetProfile
@@ -38,7 +39,7 @@ from meshmark.store.files import read_json, write_file
 from meshmark.values.inputs import found
 
 Notify = Callable[[str], None]
-Work = Path | Sequence[str]  # file of a synthetic program, or a command
+Work = Path | Sequence[str] | Described  # file of a synthetic program, a command, or an application
 LEAD_S: Final = 0.25  # neighbours start this long before the measured programs
 MEMORY_MIB: Final = 512.0  # of each program; initialising and checking more takes longer than the run
 OUTLASTS: Final = 12.0  # run time of a neighbour over that of the measured program, with which it is stopped
@@ -179,7 +180,7 @@ def run_cells(
             began = time.monotonic()
             report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
             try:
-                run = run_scenario(scenario, run_folder, report=report, here=here)
+                run = run_scenario(scenario, run_folder, report=report, here=here, made=folder, notify=notify)
             except MeshmarkError as why:
                 why.args = (f"{cell.name}: {why}",)
                 raise
@@ -266,7 +267,8 @@ def member(
     wait_policy: str = "",
     oversubscribe: bool = False,
 ) -> Member:
-    """Return a program with one copy per set of CPUs. `endless`: repeat a command until it is stopped."""
+    """Return a program with one copy per set of CPUs. `endless`: repeat a command until it is stopped; not for an
+    application."""
     about: dict[str, Any] = {
         "name": name,
         "copies": len(cpus),
@@ -278,6 +280,8 @@ def member(
     }
     if isinstance(work, Path):
         return Member(file=work, **about)
+    if isinstance(work, Described):
+        return Member(application=work.name, described=work, **about)
     again = ("sh", "-c", 'while "$@"; do :; done', "sh") if endless else ()
     return Member(command=(*again, *work), **about)
 

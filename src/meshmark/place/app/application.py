@@ -284,6 +284,26 @@ def application_file(name: str) -> Path:
     return path
 
 
+def named_tables(name: str, dimensions: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
+    """The tables of an application, with other values of some dimensions, and the folder of its file.
+
+    Args:
+        name: One of `shipped`, or a path relative to `folder`.
+
+    Raises:
+        UsageError: There is no such file, or it is no TOML.
+    """
+    path = application_file(name if name in shipped() else str(folder / name))
+    tables = parse_toml(read_text(path, _MAX_BYTES), str(path))
+    if dimensions:
+        own = tables.get("dimensions", {})
+        tables["dimensions"] = {**(own if isinstance(own, dict) else {}), **dimensions}
+    about = tables.get("application")
+    if isinstance(about, dict) and "name" not in about and is_name(path.stem):
+        tables["application"] = {"name": path.stem, **about}
+    return tables, path.absolute().parent
+
+
 def read_application(path: Path) -> Application:
     """An application from its file.
 

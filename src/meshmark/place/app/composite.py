@@ -36,8 +36,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.describe import Description, descriptions
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
-from meshmark.place.app.application import Application, Command, application_file, is_name, of_tables
-from meshmark.place.app.application import shipped as applications
+from meshmark.place.app.application import Application, Command, named_tables, of_tables
 from meshmark.place.app.configuration import Configuration, configurations
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Label, Name, checked
@@ -276,15 +275,8 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
     else:
         if table.metric or table.options:
             raise UsageError(f"{at}: {'metric' if table.metric else 'options'}: found with an application")
-        path = application_file(
-            table.application if table.application in applications() else str(folder / table.application)
-        )
-        tables, source, name = parse_toml(read_text(path, _MAX_BYTES), str(path)), path.absolute().parent, path.stem
-        if table.dimensions:
-            tables["dimensions"] = {**tables.get("dimensions", {}), **table.dimensions}
-        own = tables.get("application")
-        if isinstance(own, dict) and "name" not in own and is_name(path.stem):
-            tables["application"] = {"name": path.stem, **own}
+        tables, source = named_tables(table.application, table.dimensions, folder)
+        name = Path(table.application).stem
     kind = table.instrument
     member = Member(name=table.name or name, why=table.why, tables=tables, source=str(source), instrument=kind)
     app = of_tables(tables, at, source)

@@ -55,9 +55,11 @@ class Folders:
 
     Attributes:
         root: Of the measurement.
+        here: Of the current run, if not `run` in `root`.
     """
 
     root: Path
+    here: Path | None = None
 
     @property
     def inputs(self) -> Path:
@@ -69,7 +71,7 @@ class Folders:
     @property
     def run(self) -> Path:
         """Of the current run."""
-        return self.root / "run"
+        return self.here or self.root / "run"
 
 
 def placeholders(app: Application, one: Configuration, folders: Folders, copy: int = 0) -> dict[str, str]:

@@ -1,0 +1,177 @@
+"""Applications as programs of scenarios and studies: what runs, whether its result is right, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.load.application import VERDICTS, Asked, Described, Verdict, described, read_verdicts, save_verdicts
+from meshmark.load.journal import JOURNAL, read_run
+from meshmark.load.records import records_of
+from meshmark.load.run import run_scenario
+from meshmark.load.scenario import read_scenario
+from meshmark.load.studies.bench import StudyOptions
+from meshmark.load.studies.copies import copies
+from meshmark.terminal.gantt import gantt_text
+from support.scenarios import QUIET, run
+
+# Writes what it is, and how often its folder was used, where it runs.
+SCRIPT = """#!/bin/sh
+echo "copy {copy} of size {size}" >> used
+wc -l < used
+echo "sum: $(cat in.txt)"
+echo "rate: 1{copy} GB/s" > result.txt
+"""
+ASKED = Asked("file", "dimension", "{name}={value}")
+
+
+def described_in(folder: Path, size: str, expected: str = "7", more: str = "") -> Path:
+    path = folder / "app.toml"
+    path.write_text(
+        f"""
+[application]
+command = "sh run.sh"
+prepare = ["sh -c 'echo made >> {{source}}/made'"]
+output = "result.txt"
+{more}
+[figure]
+pattern = 'rate: (\\S+) GB/s'
+unit = "B/s"
+scale = 1e9
+better = "higher"
+[verify]
+pattern = 'sum: (\\d+)'
+expected = {expected}
+[dimensions]
+size = {size}
+[files]
+"in.txt" = "{{size}}"
+"run.sh" = '''{SCRIPT}'''
+"""
+    )
+    return path
+
+
+def of(folder: Path, **values: str) -> Described:
+    return described("app.toml", values, None, folder, ASKED)
+
+
+def test_copies_run_in_folders_of_their_own_and_their_results_are_read(tmp_path: Path) -> None:
+    described_in(tmp_path, "[7, 8]")
+    got = run(
+        tmp_path,
+        QUIET
+        + "[[program]]\nname = 'right one'\napplication = 'app.toml'\ndimensions = { size = 7 }\ncopies = 2\n"
+        + "[[program]]\nname = 'wrong'\napplication = 'app.toml'\ndimensions = { size = 8 }\n",
+    )
+    assert [(p.program, p.how) for p in got.programs] == [("right one", "ok"), ("right one", "ok"), ("wrong", "status")]
+    assert "found 8.0; expected 7.0" in got.programs[2].reason
+    assert [p.figure_value for p in got.programs] == [10e9, 11e9, 0]
+    for copy in (0, 1):
+        assert (got.folder / "copies" / "right_one" / f"copy{copy}" / "used").read_text() == f"copy {copy} of size 7\n"
+    assert (tmp_path / "made").read_text() == "made\n" * 2, "inputs are made once for each program"
+    records, absences = records_of(got)
+    figures = [r for r in records if r.metric == "figure_of_merit"]
+    assert [(r.value, r.unit, r.better) for r in figures] == [(10e9, "B/s", "higher"), (11e9, "B/s", "higher")]
+    assert figures[0].conditions["application"] == "app.toml" and figures[0].conditions["configuration"] == "size=7"
+    assert [a.conditions["program"] for a in absences] == ["wrong"]
+    assert "failed" in gantt_text(got)
+
+
+def test_a_run_that_was_cut_before_its_results_were_read_does_not_count(tmp_path: Path) -> None:
+    described_in(tmp_path, "7")
+    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
+    assert [p.how for p in got.programs] == ["ok"]
+    (got.folder / VERDICTS).unlink()
+    (again,) = read_run(got.folder).programs
+    assert again.how == "cut" and "before its result was read" in again.reason
+
+
+def test_a_program_that_fails_is_not_verified(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text(
+        '[application]\ncommand = "sh -c \'echo sum: 7; exit 3\'"\n[verify]\npattern = "7"\n'
+    )
+    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\n")
+    assert [p.reason for p in got.programs] == ["ended with status 3"]
+    assert read_verdicts(got.folder) == {}
+
+
+def test_threads_are_those_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text(
+        "[application]\ncommand = \"sh -c 'echo threads {threads} $OMP_NUM_THREADS'\"\n"
+        "[verify]\npattern = 'threads 2 2'\n[dimensions]\nthreads = [1, 2, 4]\n"
+    )
+    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
+    assert [p.how for p in got.programs] == ["ok"]
+    one = described("app.toml", {}, None, tmp_path, ASKED)
+    assert one.one.values == {"threads": "1"}
+
+
+def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path) -> None:
+    described_in(tmp_path, "[7, 8]")
+    options = StudyOptions(repetitions=2)
+    found = copies(of(tmp_path, size="7"), tmp_path / "study", cpus=(), counts=(1, 2), options=options)
+    assert found.counts == (1, 2) and not found.excluded
+    assert (tmp_path / "made").read_text() == "made\n"
+    with pytest.raises(MeshmarkError, match=r"no valid run: .*expected 7"):
+        copies(of(tmp_path, size="8"), tmp_path / "wrong", counts=(1,), options=options)
+    with pytest.raises(UsageError, match="holds a study with work"):
+        copies(of(tmp_path, size="8"), tmp_path / "study", counts=(1, 2), options=options)
+    described_in(tmp_path, "7", expected="9")
+    with pytest.raises(UsageError, match="holds a study with work"):
+        copies(of(tmp_path), tmp_path / "study", counts=(1, 2), options=options)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("application = 'none.toml'", r"program p: application: found '.*none.toml'; allowed: a file, blast"),
+        ("application = 'app.toml'", r"program p: application: found 2 combinations of size in app.toml; allowed: one"),
+        ("application = 'app.toml'\ndimensions = { bind = 'pack' }", "dimensions: found bind, which is cpus or policy"),
+        ("application = 'app.toml'\ndimensions = { other = 3 }", "dimensions.other: is in no command"),
+        ("application = 'app.toml'\ndimensions = { size = [1] }", "dimensions.size: found"),
+        ("application = 'app.toml'\ncommand = ['true']", "command: found with application; allowed: one of them"),
+        ("application = 'app.toml'\ncwd = '/'", "cwd: found with application"),
+        ("application = 'app.toml'\nrun_time_s = 3.0", "run_time_s: found with application"),
+        ("command = ['true']\ndimensions = { size = 3 }", "dimensions: found without application"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, table: str, message: str) -> None:
+    described_in(tmp_path, "[7, 8]")
+    (tmp_path / "s.toml").write_text(f"[[program]]\nname = 'p'\n{table}\n")
+    with pytest.raises(UsageError, match=message):
+        read_scenario(tmp_path / "s.toml")
+
+
+def test_what_cannot_be_made_or_is_not_installed_stops_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text('[application]\ncommand = "{build}/a"\n[build.O2]\ncommands = ["false"]\n')
+    (tmp_path / "s.toml").write_text("[[program]]\napplication = 'app.toml'\n")
+    for _ in range(2):  # the folder is not taken
+        with pytest.raises(MeshmarkError, match="build O2: false ended with status 1"):
+            run_scenario(tmp_path / "s.toml", tmp_path / "out")
+        assert not (tmp_path / "out" / JOURNAL).exists()
+    (tmp_path / "app.toml").write_text('[application]\ncommand = "no-such-program"\npackage = "nsp"\n')
+    with pytest.raises(AbsentError, match="no-such-program; it is in the package nsp"):
+        described("app.toml", {}, None, tmp_path, ASKED).check()
+
+
+DAMAGED: list[Any] = [3, {}, [3], [{"program": "p"}], "[", None]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_damaged_verdicts_are_none(tmp_path: Path, damaged: Any) -> None:
+    whole = Verdict(program="p", copy=0, value=3.0, unit="1", better="lower")
+    save_verdicts(tmp_path, [whole, replace(whole, copy=1, value=None, reason="wrong")])
+    kept = read_verdicts(tmp_path)
+    assert kept["p", 0] == whole and kept["p", 1].reason == "wrong"
+    (tmp_path / VERDICTS).write_text(damaged if isinstance(damaged, str) else json.dumps(damaged))
+    assert read_verdicts(tmp_path) == {}
+    line = {"program": "p", "copy": 0, "value": 1.0, "unit": "1", "better": "lower", "reason": ""}
+    for key, value in (("copy", -1), ("value", "x"), ("better", "more"), ("unit", "\n"), ("program", 3)):
+        (tmp_path / VERDICTS).write_text(json.dumps([{**line, key: value}]))
+        assert read_verdicts(tmp_path) == {}, key
