@@ -158,6 +158,7 @@ json describe(const Description& d) {
     q["minimum"] = p.minimum ? json(*p.minimum) : json(nullptr);
     q["maximum"] = p.maximum ? json(*p.maximum) : json(nullptr);
     q["choices"] = p.choices;
+    if (p.per_process) q["per_process"] = true;
     j["parameters"].push_back(std::move(q));
   }
   j["metrics"] = describe(d.metrics);

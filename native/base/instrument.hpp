@@ -31,7 +31,8 @@ struct Parameter {
   std::string default_value;  ///< as a user would write it
   std::optional<double> minimum{}, maximum{};
   std::vector<std::string> choices{};
-  std::string option{};  ///< "--footprint"; if empty, derived from the name without its unit
+  std::string option{};      ///< "--footprint"; if empty, derived from the name without its unit
+  bool per_process = false;  ///< a list, of which a process measures one value
 };
 
 /// Parameters whose values are names from a list: exactly one, or several.

@@ -1,5 +1,5 @@
 #pragma once
-/// What dgemm and linpack share: parameters and conditions of the library, and the measurement of peak.
+/// What instruments of libraries share: parameters and conditions of the library, and the measurement of peak.
 #include <algorithm>
 #include <atomic>
 
@@ -11,9 +11,17 @@
 
 namespace mm {
 
+/// A library is loaded, and its threads are created, once in a process.
+inline Parameter library_threads() {
+  Parameter p{"threads", "numbers of the library's threads, each in processes of its own", "", Kind::integers, "all", 1,
+              4096};
+  p.per_process = true;
+  return p;
+}
+
 inline std::vector<Parameter> dense_parameters(const char* sizes) {
   return {{"n", "sizes of the square matrices", "", Kind::integers, sizes, 2, 200000},
-          {"threads", "number of the library's threads, one value", "", Kind::integers, "all", 1, 4096},
+          library_threads(),
           {"library", "mkl, openblas, flexiblas, blis, reference, a path, or auto: the fastest in a trial", "",
            Kind::text, "auto"},
           {"coretype", "OpenBLAS's kernel; auto: the fastest in a trial", "", Kind::text, "auto"}};

@@ -27,7 +27,7 @@ const mm::Description kFft{
     .needs = {"FFTW 3"},
     .parameters = {{"shape", "sizes, N, NxN or NxNxN, with commas between", "", mm::Kind::text,
                     "65536,1048576,1024x1024,128x128x128"},
-                   {"threads", "number of the library's threads, one value", "", mm::Kind::integers, "all", 1, 4096},
+                   mm::library_threads(),
                    mm::choice("plan", "by trials, or by rules", "measure", {"measure", "estimate"})},
     .metrics = {{"flop_rate", "5 N log2 N over time", "flop/s", mm::Better::higher},
                 {"array_bandwidth", "both arrays once, over time", "B/s", mm::Better::higher}},

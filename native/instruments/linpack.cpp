@@ -30,7 +30,9 @@ const mm::Description kLinpack{
     .needs = {"a LAPACK library"},
     .parameters = parameters(),
     .metrics = {{"flop_rate", "2/3 n^3 + 3/2 n^2 over time", "flop/s", mm::Better::higher},
-                {"residual", "HPL's scaled residual", "1", mm::Better::lower}},
+                {"residual", "HPL's scaled residual", "1", mm::Better::lower},
+                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
+                 mm::Better::higher}},
     .identity = {"n", "threads", "library", "library_kernel"},
     .flops_per_iteration = 1,
 };
@@ -66,6 +68,8 @@ void measure(mm::Run& run) {
   if (!blas->can_solve())
     throw mm::Absent(blas->name + " has no LAPACK (dgesv)", "Debian: liblapack3; or another --library");
   run.beat("library loaded");
+  const auto team = run.team(cpus);
+  const auto peak = std::make_shared<double>(0);
   auto sizes = run.integers("n", 0);
   const double share = run.real("memory_share");
   if (share > 0)
@@ -90,14 +94,15 @@ void measure(mm::Run& run) {
     mm::Point p;
     p.conditions = {{"n", n}, {"threads", count}, {"cpus", mm::cpu_list(cpus)}};
     mm::describe_library(p.conditions, *blas);
-    p.metrics = {"flop_rate", "residual"};
-    p.team = run.team(cpus);
+    p.metrics = {"flop_rate", "peak_share", "residual"};
+    p.team = team;
     p.shield = false;
     p.width_of_first_only = true;  // the residual does not vary like a time
     p.least_samples = n > 3000 ? 1 : 7;
     p.once = n > 3000;
     auto worst = std::make_shared<double>(0);
     p.prepare = [=] {
+      *peak = mm::peak_now(*team);
       std::copy(s->a, s->a + words, s->lu);
       std::copy(s->b, s->b + size, s->x);
     };
@@ -109,7 +114,8 @@ void measure(mm::Run& run) {
       const double r = residual(*s, n);
       *worst = std::max(*worst, std::isfinite(r) ? r : 1e300);
       const double order_n = n;
-      return mm::Values{(2.0 / 3 * order_n * order_n * order_n + 1.5 * order_n * order_n) / took, r};
+      const double rate = (2.0 / 3 * order_n * order_n * order_n + 1.5 * order_n * order_n) / took;
+      return mm::Values{rate, *peak > 0 ? rate / *peak : 0, r};
     };
     p.check = [=] { return *worst < 16 ? std::vector<std::string>{} : std::vector<std::string>{"unverified"}; };
     points.push_back(std::move(p));

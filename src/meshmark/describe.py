@@ -57,6 +57,7 @@ class Parameter:
     choices: tuple[str, ...]
     minimum: float | None
     maximum: float | None
+    per_process: bool = False  # a list, of which a process measures one value
 
     @property
     def word(self) -> str:
@@ -143,6 +144,7 @@ def _described(probe: Path) -> dict[str, Description]:
                         tuple(p["choices"]),
                         p["minimum"],
                         p["maximum"],
+                        bool(p.get("per_process")),
                     )
                     for p in d["parameters"]
                 ),

@@ -148,6 +148,8 @@ def the_rest(threads: int = 2) -> list[Record]:
         record("loaded", "memory_parallelism", 12.0, threads=1, mode="chains", best_chains=16),
         record("linpack", "flop_rate", 4e10, n=1000, threads=threads, library="openblas", library_kernel="Zen"),
         record("dgemm", "flop_rate", 9e10, n=2000, threads=threads, library="openblas", library_kernel="Zen"),
+        record("dgemm", "peak_share", 0.9, n=2000, threads=threads, library="openblas", library_kernel="Zen"),
+        record("linpack", "peak_share", 0.4, n=1000, threads=threads, library="openblas", library_kernel="Zen"),
         *(record("loops", "loop_time", 2e-9 + 1e-10 * n, **LOOP, length=n) for n in (1, 4, 16, 64)),
         *(record("loops", "element_rate", n / (2e-9 + 1e-10 * n), **LOOP, length=n) for n in (1, 4, 16, 64)),
         record("io", "bandwidth_net", 1e9, target=".", direction="read", block_bytes=2**17, queue_depth=16, jobs=1),
@@ -169,6 +171,8 @@ def the_rest(threads: int = 2) -> list[Record]:
         made.append(record("peak", "flop_rate", 5e10 * t, type="fp64", isa="avx2", threads=t, cpus="0"))
         made.append(record("fft", "flop_rate", 9e9 * t, shape="64x64", plan="measure", threads=t, pages="thp"))
         made.append(record("mod2d", "flop_rate", 2e10 * t, n=500, threads=t, library="openblas", library_kernel="Zen"))
+        c = {"numbering": "grid", "eigenvalues": 8, "basis": 40, "pages": "thp", "memory_node": "local", "threads": t}
+        made += [record("mod2e", "solve_time", 0.4 / t, edge=40, solver=who, **c) for who in ("lanczos", "arpack")]
         c = {"truncation": "T42", "test_case": "6", "levels": 18, "steps": 4, "pages": "thp", "memory_node": "local"}
         made += [
             record("pstswm", "step_time", 4e-2 / t, variant=variant, threads=t, **c)

@@ -40,6 +40,7 @@ SMALL: dict[str, list[str]] = {
     "dgemm": ["--n", "200", "--threads", "1"],
     "linpack": ["--n", "200", "--threads", "1"],
     "mod2d": ["--n", "100", "--threads", "1"],
+    "mod2e": ["--edge", "8", "--threads", "1", "--eigenvalues", "4", "--basis", "16"],
     "fft": ["--shape", "4096,16x16x16", "--threads", "1"],
     "prefetch": ["--footprint", "1MiB", "--distance", "0,4", "--threads", "1"],
     "lj": ["--edge", "6", "--steps", "5", "--threads", "1"],

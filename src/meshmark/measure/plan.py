@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from meshmark.measure.budget import BUDGET, budget_s, memory_scale
 from meshmark.measure.probe import arguments
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
-from meshmark.values.grammar import seconds
+from meshmark.values import grammar
 from meshmark.values.inputs import LIST, Excerpt, checked
 
 _ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in the run folder
@@ -73,13 +74,15 @@ class Launch(NamedTuple):
     ranks: int = 0
     mpi: str = ""
     turn: int = 0  # number of this library's turn, from 1, if several libraries alternate
+    value: str = ""  # of an option of which a process measures one value, if several are measured
 
 
 def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     """The runs of an instrument with the arguments `argv`, in order.
 
     Several MPI libraries alternate, A B B A, each time with half the budget. Otherwise, drift of the machine would
-    appear as a difference between libraries, and variation between starts of the ranks would be invisible.
+    appear as a difference between libraries, and variation between starts of the ranks would be invisible. Several
+    values of an option that a process has once, such as threads of a library, share the budget.
 
     Raises:
         UsageError: The value of `--ranks`, `--mpi` or `--budget` is invalid.
@@ -88,7 +91,12 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     total_s = budget_s(d, argv)
     budget = f"{total_s:g}s"
     if not d.ranks:
-        named = BUDGET in argv or total_s == seconds(BUDGET, d.parameter("budget").default)
+        named = BUDGET in argv or total_s == grammar.seconds(BUDGET, d.parameter("budget").default)
+        if several := _values_per_process(d, argv):
+            option, values = several
+            budget = f"{total_s / len(values):.9g}s"
+            each = [_replaced(_replaced(argv, option, v), BUDGET, budget) for v in values]
+            return [Launch((d.name, *own), total_s / len(values), value=v) for own, v in zip(each, values, strict=True)]
         return [Launch((d.name, *argv) if named else (d.name, *argv, BUDGET, budget), total_s)]
     from meshmark.measure.launch import chosen, counts, cpus
 
@@ -110,6 +118,21 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
             given = ("--ranks", str(ranks), "--mpi", kind, BUDGET, budget, "--seed", shuffled)
             found.append(Launch((d.name, *given, *rest), total_s / 2 if turn else total_s, ranks, kind, turn))
     return found
+
+
+def _values_per_process(d: Description, argv: Sequence[str]) -> tuple[str, list[str]] | None:
+    """The option of which each process measures one value, and its values; None if there are not several."""
+    option = next((p for p in d.parameters if p.per_process), None)
+    if option is None:
+        return None
+    given = dict(itertools.pairwise(argv))
+    try:
+        here = len(grammar.cpus("--cpus", given["--cpus"])) if "--cpus" in given else len(os.sched_getaffinity(0))
+        high = int(option.maximum) if option.maximum is not None else here
+        values = grammar.integers(option.option, given.get(option.option, option.default), high, all_=here)
+    except UsageError:
+        return None  # the instrument will refuse it
+    return (option.option, [str(v) for v in values]) if len(values) > 1 else None
 
 
 def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Plan:
@@ -141,8 +164,9 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
 
 
 def _suffix(run: Launch, repetition: int, repetitions: int) -> str:
-    """What tells a run from the others of its instrument: library, ranks, and number from 1; turns count twice."""
-    target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
+    """What tells a run from the others of its instrument: library, ranks or value, and number from 1; turns count
+    twice."""
+    target = f"-{run.mpi}-{run.ranks}" if run.ranks else f"-{run.value}" if run.value else ""
     if not run.turn and repetitions == 1:
         return target
     return f"{target}.r{2 * (repetition - 1) + run.turn if run.turn else repetition}"
@@ -181,7 +205,7 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
         d = description(step.instrument)
         scale = memory_scale(d, arguments(d, options))
         if scale > 1 and "budget" in options:
-            options = {**options, "budget": f"{scale * seconds(BUDGET, str(options['budget'])):g}s"}
+            options = {**options, "budget": f"{scale * grammar.seconds(BUDGET, str(options['budget'])):g}s"}
         named = ("--machine", machine) if machine else ()
         for run in launched(d, (*arguments(d, options), *named)):
             id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(run, repetition, step.repetitions)

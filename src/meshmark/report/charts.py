@@ -210,8 +210,15 @@ def _at_common_footprint(record: Record, among: Sequence[Record]) -> bool:
 
 
 def bars(
-    rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
+    rows: list[Row],
+    x: str,
+    order: Sequence[str] | None,
+    title: str,
+    label: str,
+    tips: Sequence[str],
+    text: str = "",
 ) -> alt.LayerChart | alt.FacetChart:
+    """Bars with their intervals, side by side for each series; `text`: a field that is written above each bar."""
     series = sorted({r["series"] for r in rows}, key=natural)
     crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
     axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
@@ -227,7 +234,8 @@ def bars(
         tooltip=tooltip(*tips),
     )
     whiskers = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
-    return alt.layer(bars, whiskers, *level_marks(rows, base, alt.Y("level:Q"), tips))
+    texts = [base.mark_text(dy=-7, fontSize=10).encode(y="high:Q", text=f"{text}:N")] if text else []
+    return alt.layer(bars, whiskers, *texts, *level_marks(rows, base, alt.Y("level:Q"), tips))
 
 
 @drawing

@@ -24,15 +24,16 @@ from meshmark.report.drawing import (
 )
 from meshmark.report.selection import listed, number, selected, text_of, value_of
 from meshmark.store.record import Record
-from meshmark.values.units import show
+from meshmark.values.units import percent, show
 
 
 @drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Rates of peak, dgemm and linpack."""
+    """Rates of peak, dgemm and linpack, with their shares of the peak that was measured at the same time."""
     found = selected(records, (), "flop_rate", numbers=("threads",))
     if not found:
         return None
+    of_peak = {_point(r): percent(r.value) for r in selected(records, (), "peak_share", numbers=("threads",))}
     rows = []
     for r in found:
         of = [str(v) for k in ("type", "isa") if (v := r.conditions.get(k)) is not None]
@@ -45,15 +46,22 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
                 series=condition_text("threads", r.conditions["threads"]),
                 threads=value_of(r, "threads"),
                 library=" ".join(library) or "–",
+                of_peak=of_peak.get(_point(r), "–"),
+                share=of_peak.get(_point(r), ""),
                 n=value_of(r, "n"),
             )
         )
     rows = clearest(rows, "what", "series")
     rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
-    return bars(
-        rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
-    )
+    order, tips = list(dict.fromkeys(r["what"] for r in rows)), ["what", "series", "library", "of_peak"]
+    return bars(rows, "what", order, "rate", label, tips, text="share")
+
+
+def _point(record: Record) -> tuple[str, ...]:
+    """What a rate and its share of the peak have in common."""
+    keys = ("n", "threads", "cpus", "library", "library_kernel")
+    return (record.machine, record.instrument, *(str(record.conditions.get(k)) for k in keys))
 
 
 _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"

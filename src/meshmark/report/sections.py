@@ -118,7 +118,7 @@ SECTIONS = (
         "compute",
         "Compute",
         "peak",
-        "Peak rate of fused multiply-adds in registers, and the rates of the installed libraries.",
+        "Peak rate of fused multiply-adds in registers, and what the installed libraries reach of it.",
         compute_charts.compute,
         more=("dgemm", "linpack"),
     ),

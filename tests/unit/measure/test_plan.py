@@ -49,6 +49,20 @@ def test_a_number_that_was_asked_for_is_kept() -> None:
     assert len(measurement(description("linpack"), ["--budget", "60s"], 2).steps) == 2
 
 
+def test_threads_of_a_library_are_measured_in_processes_of_their_own() -> None:
+    plan = measurement(description("dgemm"), ["--threads", "1,2", "--n", "500", "--budget", "12s"])
+    assert [s.id for s in plan.steps] == [f"dgemm-{t}.r{r}" for r in (1, 2, 3) for t in (1, 2)]
+    assert [o["--threads"] for o in options(plan)] == ["1", "2"] * 3
+    assert {o["--budget"] for o in options(plan)} == {"2s"} and plan.budget_s == pytest.approx(12)
+    assert {s.repeats for s in plan.steps} == {"dgemm-1", "dgemm-2"}
+    every = measurement(description("fft"), ["--threads", "1,all", "--cpus", "0"], 1)
+    assert [s.id for s in every.steps] == ["fft"], "all is one, too"
+    (refused,) = measurement(description("dgemm"), ["--threads", "many"], 1).steps
+    assert "many" in refused.argv, "the instrument says what is wrong"
+    (together,) = measurement(description("gups"), ["--threads", "1,2"], 1).steps
+    assert "1,2" in together.argv
+
+
 def test_a_budget_that_is_none_is_refused() -> None:
     with pytest.raises(UsageError, match="--budget: found 'soon'"):
         measurement(description("latency"), ["--budget", "soon"])

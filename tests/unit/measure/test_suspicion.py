@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -84,6 +85,8 @@ def test_a_library_far_below_the_peak_is_named_with_what_was_tried() -> None:
     (forced,) = texts(share(0.46, kernel_chosen_by="environment"))
     assert "OPENBLAS_CORETYPE in the environment forces" in forced and "unset OPENBLAS_CORETYPE" in forced
     assert texts(share(0.81)) == []
+    for limited_by_memory in ("mod2d", "linpack"):
+        assert texts(replace(share(0.4), instrument=limited_by_memory)) == []
 
 
 @pytest.mark.parametrize("odd", [True, "much", 1.5, None])

@@ -77,6 +77,7 @@ INSTRUMENTS: Final = (
     "fft",
     "llm",
     "mod2d",
+    "mod2e",
     "pstswm",
     "prefetch",
     "loops",
