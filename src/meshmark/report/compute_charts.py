@@ -26,18 +26,21 @@ from meshmark.report.selection import listed, number, selected, text_of, value_o
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show
 
+_DENSE = ("peak", "dgemm", "linpack", "mod2d", "mod2e", "fft")  # in this order
+
 
 @drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Rates of peak, dgemm and linpack, with their shares of the peak that was measured at the same time."""
-    found = selected(records, (), "flop_rate", numbers=("threads",))
+    """Rates of peak, linear algebra and transforms, with their shares of the peak measured at the same time."""
+    found = [r for r in selected(records, (), "flop_rate", numbers=("threads",)) if r.instrument in _DENSE]
     if not found:
         return None
     of_peak = {_point(r): percent(r.value) for r in selected(records, (), "peak_share", numbers=("threads",))}
     rows = []
     for r in found:
         of = [str(v) for k in ("type", "isa") if (v := r.conditions.get(k)) is not None]
-        of += [f"n={r.conditions['n']}"] if number(r, "n") is not None else []
+        of += [f"{k}={r.conditions[k]}" for k in ("n", "edge") if number(r, k) is not None]
+        of += [str(v) for k in ("shape", "numbering") if (v := r.conditions.get(k)) is not None]
         library = [str(v) for k in ("library", "library_kernel") if (v := r.conditions.get(k))]
         rows.append(
             row(
@@ -52,7 +55,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             )
         )
     rows = clearest(rows, "what", "series")
-    rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
+    rows.sort(key=lambda r: (_DENSE.index(r["what"].split()[0]), r["n"], r["what"], r["threads"]))
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
     order, tips = list(dict.fromkeys(r["what"] for r in rows)), ["what", "series", "library", "of_peak"]
     return bars(rows, "what", order, "rate", label, tips, text="share")

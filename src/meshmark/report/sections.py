@@ -118,9 +118,9 @@ SECTIONS = (
         "compute",
         "Compute",
         "peak",
-        "Peak rate of fused multiply-adds in registers, and what the installed libraries reach of it.",
+        "Peak rate of fused multiply-adds in registers; rates of linear algebra and transforms and their share of it.",
         compute_charts.compute,
-        more=("dgemm", "linpack"),
+        more=("dgemm", "linpack", "mod2d", "mod2e", "fft"),
     ),
     Section(
         "roofline",
