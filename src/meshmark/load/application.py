@@ -32,6 +32,8 @@ _KEYS: Final = {
     "memory": "memory",
     "wait": "wait_policy",
     "scheduler": "priority",
+    "cache": "no key",
+    "clock": "no key",
 }
 _WRAPPED: Final = ("ranks", "pages")  # dimensions that `meshmark run` implements
 

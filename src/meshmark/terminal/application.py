@@ -37,8 +37,8 @@ def print_application(found: Mapping[str, Any]) -> None:
     if any(one["functions"] for one in found["profiles"]):
         console.print()
         console.print(_hottest(found))
-    for block in (_profiles(found), _pairs(found), _scaling(found), _exceptions(found), _notes(found)):
-        lines = list(block)
+    for block in (_profiles, _pairs, _working_sets, _scaling, _exceptions, _notes):
+        lines = list(block(found))
         if lines:
             console.print()
         for line in lines:
@@ -117,6 +117,12 @@ def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
             low, high = pair["spread_interval"]
             spread = f"; its spread is {pair['spread']:.2g} times as large ({low:.2g} to {high:.2g})"
         yield f"  {pair['of']}: {pair['text']}{spread}"
+
+
+def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
+    for one in found["working_sets"]:
+        of = f", {one['others']}" if one["others"] else ""
+        yield f"cache{of}: {one['text']}"
 
 
 def _scaling(found: Mapping[str, Any]) -> Iterator[str]:

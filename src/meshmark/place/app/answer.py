@@ -17,6 +17,7 @@ from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superline
 from meshmark.place.app.records import FIGURE, usual_flags
 from meshmark.place.app.scaling import Point, scaling
 from meshmark.place.app.trials import Trials
+from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.store.record import median, median_interval
 
 ERROR: Final = 0.05  # probability of any false statement among ratios of values, those of spreads, and scalings
@@ -43,6 +44,7 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "configurations": [_row(found, one) for one in ran],
         "failed": dict(found.excluded),
         "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
+        "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
             {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
@@ -94,6 +96,11 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
         compare(c.label, first, (values[c.label], values[first]), _better(app), found.plan.margin, confidence)
         for c in ran[1:]
     ]
+
+
+def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
+    values = {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
+    return working_sets(values, ran, _better(app), found.plan.margin, ERROR)
 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:

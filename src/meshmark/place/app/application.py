@@ -43,6 +43,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.place.app.machine_limits import cache_bytes, clock_hz
 from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.figure import DIRECTIONS, Figure
 from meshmark.place.native import vocabulary
@@ -61,6 +62,8 @@ DIMENSIONS: Final = {
     "build": "one of the builds",
     "wait": "OMP_WAIT_POLICY",
     "scheduler": "scheduling class",
+    "cache": "part of the last-level caches that it may fill",
+    "clock": "limit of the clock",
 }
 COUNTS: Final = ("threads", "copies", "ranks")
 FOLDERS: Final = {
@@ -403,6 +406,11 @@ def _values(name: str, values: tuple[str, ...], app: Application, where: str) ->
         raise UsageError(f"{at}: found the name of a folder; allowed: another name than {', '.join(FOLDERS)}")
     if name in COUNTS:
         return tuple(map(str, grammar.integers(at, ",".join(values), _MAX_COUNT)))
+    for value in values:
+        if name == "cache":
+            cache_bytes(at, value)
+        elif name == "clock":
+            clock_hz(at, value)
     words = _allowed(name, app)
     for value in values:
         word = re.split("[=,]", value)[0]

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.native import end_with_parent, within
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
+from meshmark.place.app.machine_limits import limited
 from meshmark.place.app.others import Others
 from meshmark.place.app.verification import verified
 from meshmark.place.figure import Value
@@ -201,12 +203,12 @@ def _run_copies(
     """Start all copies, and wait for their end; returns why they failed, "" if none did."""
     running: list[_Copy] = []
     token = str(folders.root.absolute())
-    with _adopting():
+    with limited(one.values, from_sysfs) as tasks, _adopting():
         before = set(_children())
         began = time.perf_counter()
         try:
             running.extend(
-                _start(app, one, folders, copy, observed, token, () if copy else under) for copy in range(copies)
+                _start(app, one, folders, copy, observed, token, () if copy else under, tasks) for copy in range(copies)
             )
             reason = _wait(running, app, folders, began, most_s)
             elapsed_s = time.perf_counter() - began
@@ -229,6 +231,7 @@ def _start(
     observed: bool,
     token: str,
     under: Sequence[str],
+    tasks: Path | None,
 ) -> _Copy:
     values = placeholders(app, one, folders, copy)
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
@@ -240,6 +243,8 @@ def _start(
 
     def limit() -> None:
         end_with_parent()
+        if tasks is not None:
+            tasks.write_text(f"{os.getpid()}\n", encoding="ascii")
         most = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
         resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -262,6 +267,8 @@ def _start(
                 preexec_fn=limit,
             )
         except subprocess.SubprocessError as why:
+            if kind == "other":
+                raise MeshmarkError(f"dimensions.cache: no process can join {tasks}") from why
             raise UsageError(f"dimensions.scheduler: found {kind}, which this user may not set") from why
     return _Copy(process, out, err, record)
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, placeholders
+from meshmark.place.app.machine_limits import LIMITS, check_limits
 from meshmark.place.turns import failure, run_to_end
 from meshmark.store.files import write_file
 
@@ -37,9 +39,12 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     """Make inputs and builds that are not there yet.
 
     Raises:
-        AbsentError: Inputs would be made for a program that is not installed.
+        AbsentError: Inputs would be made for a program that is not installed, or this machine cannot limit a dimension.
+        UsageError: This machine cannot limit a dimension to a value.
         MeshmarkError: The inputs cannot be made, or all builds failed.
     """
+    if any(name in app.dimensions for name in LIMITS):
+        check_limits(app.dimensions, from_sysfs)
     found = Prepared()
     program = app.command[0]
     known = "/" not in program and "{" not in program

@@ -13,9 +13,10 @@ from typing import Final
 
 from meshmark.errors import UsageError
 from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
+from meshmark.place.app.machine_limits import LIMITS
 from meshmark.place.setting import AS_IT_IS
 
-_REFUSED: Final = ("copies", "scheduler")
+_REFUSED: Final = ("copies", "scheduler", *LIMITS)
 _VERIFIED: Final = "meshmark: verified"
 
 

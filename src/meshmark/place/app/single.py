@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.app.application import Application, filled
 from meshmark.place.app.attempt import Results, emptied, home, write_files
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import Around
+
+_AS_USUAL: Final = {"ranks": "1", "copies": "1", "scheduler": "other", "cache": "all", "clock": "all"}
 
 
 def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], Around]:
@@ -21,9 +24,13 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
         root: Folder for builds, inputs and runs.
 
     Raises:
+        UsageError: Its first configuration has a dimension that only `measure app` implements.
         MeshmarkError: It cannot be built.
     """
     one, folders = configurations(app)[0], Folders(root)
+    for name, usual in _AS_USUAL.items():
+        if one.values.get(name, usual) != usual:
+            raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]} first; allowed here: {usual}")
     root.mkdir(parents=True, exist_ok=True)
     made = prepare(app, folders, notify)
     if why := made.failed.get(one.values.get("build", "")):

@@ -1,0 +1,271 @@
+"""Limits what the runs of a configuration may use of the machine: a part of the last-level caches, and a clock.
+
+Sources: Documentation/filesystems/resctrl.rst and Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel.
+
+A helper process undoes each limit as soon as this process closes a pipe to it, also by being killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.machine.topology import Topology
+from meshmark.values import grammar
+from meshmark.values.units import size
+
+RESCTRL: Final = Path("/sys/fs/resctrl")
+CPUFREQ: Final = Path("/sys/devices/system/cpu/cpufreq")
+LIMITS: Final = ("cache", "clock")
+ALL: Final = "all"
+_NEAR: Final = 0.01  # of a size, to a multiple of what can be assigned
+_OBEYED: Final = 0.05  # of a clock, to what the driver made of it
+_UNDO_S: Final = 10.0
+_CLOCK: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([MG])Hz")
+# Waits for the end of its input, then writes texts into files and removes groups.
+_UNDO: Final = """
+trap '' TERM INT HUP QUIT
+while read -r _; do :; done
+failed=0
+while [ $# -ge 3 ]; do
+  case $1 in
+    write) printf '%s\\n' "$3" > "$2" || failed=1 ;;
+    remove) [ ! -d "$2" ] || rmdir "$2" || failed=1 ;;
+  esac
+  shift 3
+done
+exit $failed
+"""
+
+
+def cache_bytes(at: str, text: str) -> int | None:
+    """The size that a value of `cache` asks for; None for all.
+
+    Raises:
+        UsageError: It is no size.
+    """
+    if text == ALL:
+        return None
+    found = grammar.sizes(at, text)
+    if len(found) != 1 or found[0] == 0:
+        raise UsageError(f"{at}: found '{quoted(text)}'; allowed: sizes such as 8MiB, {ALL}")
+    return found[0]
+
+
+def clock_hz(at: str, text: str) -> float | None:
+    """The frequency that a value of `clock` asks for; None for all.
+
+    Raises:
+        UsageError: It is no frequency.
+    """
+    if text == ALL:
+        return None
+    match = _CLOCK.fullmatch(text)
+    if match is None or float(match[1]) == 0:
+        raise UsageError(f"{at}: found '{quoted(text)}'; allowed: frequencies such as 2.4GHz or 800MHz, {ALL}")
+    return float(match[1]) * {"M": 1e6, "G": 1e9}[match[2]]
+
+
+def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], Topology]) -> None:
+    """Check that this machine can limit what the dimensions say.
+
+    Raises:
+        AbsentError: It cannot limit this at all.
+        UsageError: It cannot limit it to a value.
+    """
+    for text in dimensions.get("cache", ()):
+        if (wanted := cache_bytes("dimensions.cache", text)) is not None:
+            Ways.of(machine()).bits(wanted)
+    for text in dimensions.get("clock", ()):
+        if (hz := clock_hz("dimensions.clock", text)) is not None:
+            for policy in _policies():
+                policy.check(hz)
+
+
+@contextlib.contextmanager
+def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Iterator[Path | None]:
+    """Limits what the values of a configuration say, until the end of the context.
+
+    Yields:
+        The file into which a process writes its id to be limited; None if it needs not.
+
+    Raises:
+        AbsentError, UsageError: As `check_limits`.
+        MeshmarkError: A limit cannot be set or undone.
+    """
+    with contextlib.ExitStack() as stack:
+        joined = None
+        if (wanted := cache_bytes("dimensions.cache", values.get("cache", ALL))) is not None:
+            joined = stack.enter_context(Ways.of(machine()).group(wanted))
+        if (hz := clock_hz("dimensions.clock", values.get("clock", ALL))) is not None:
+            stack.enter_context(_clocked(hz))
+        yield joined
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Parts of the last-level caches that the resctrl file system can assign, by bits of a mask.
+
+    Attributes:
+        bits_all: In the mask of a cache.
+        bits_least: That a group must have.
+        each_bytes: What a bit stands for.
+        caches: Ids of the caches.
+    """
+
+    bits_all: int
+    bits_least: int
+    each_bytes: float
+    caches: tuple[str, ...]
+
+    @staticmethod
+    def of(machine: Topology) -> Ways:
+        """Those of this machine.
+
+        Raises:
+            AbsentError: It has none, or they cannot be assigned.
+        """
+        if not RESCTRL.is_dir() or not (RESCTRL / "schemata").exists():
+            raise AbsentError(
+                f"dimensions.cache: found no resctrl file system in {RESCTRL}",
+                "mount -t resctrl resctrl /sys/fs/resctrl, as root, on a processor that can assign its cache",
+            )
+        info = RESCTRL / "info" / "L3"
+        if not info.is_dir():
+            raise AbsentError(
+                "dimensions.cache: found no L3 caches that resctrl can assign",
+                "mount resctrl without the option cdp, on a processor that can assign its L3 cache",
+            )
+        if not os.access(RESCTRL, os.W_OK):
+            raise AbsentError(f"dimensions.cache: {RESCTRL} may not be written", "run as root")
+        sizes = {c.size_bytes for c in machine.caches if c.level == 3 and c.size_bytes}
+        try:
+            mask = int((info / "cbm_mask").read_text(encoding="ascii"), 16)
+            least = int((info / "min_cbm_bits").read_text(encoding="ascii"))
+            schemata = (RESCTRL / "schemata").read_text(encoding="ascii")
+        except (OSError, ValueError) as why:
+            raise AbsentError(f"dimensions.cache: cannot read {RESCTRL}: {why}") from why
+        line = re.search(r"^\s*L3:(.+)$", schemata, re.M)
+        if line is None or len(sizes) != 1 or mask == 0:
+            raise AbsentError("dimensions.cache: found L3 caches of unknown or different sizes")
+        caches = tuple(part.partition("=")[0].strip() for part in line[1].split(";"))
+        return Ways(mask.bit_count(), max(1, least), sizes.pop() / mask.bit_count(), caches)
+
+    def bits(self, wanted: int) -> int:
+        """How many bits give so many bytes of each cache.
+
+        Raises:
+            UsageError: No number does.
+        """
+        bits = round(wanted / self.each_bytes)
+        if not self.bits_least <= bits <= self.bits_all or abs(bits * self.each_bytes / wanted - 1) > _NEAR:
+            low, high = (size(n * self.each_bytes) for n in (self.bits_least, self.bits_all))
+            raise UsageError(
+                f"dimensions.cache: found {size(wanted)}; allowed: multiples of {size(self.each_bytes)} "
+                f"from {low} to {high}, {ALL}"
+            )
+        return bits
+
+    @contextlib.contextmanager
+    def group(self, wanted: int) -> Iterator[Path]:
+        """A group of processes that may fill so many bytes of each cache; yields its file of tasks."""
+        mask = (1 << self.bits(wanted)) - 1
+        folder = RESCTRL / f"meshmark-{os.getpid()}"
+        with _undone([("remove", folder, "")]):
+            try:
+                folder.mkdir()
+                line = "L3:" + ";".join(f"{cache}={mask:x}" for cache in self.caches)
+                (folder / "schemata").write_text(line + "\n", encoding="ascii")
+            except OSError as why:
+                raise MeshmarkError(f"dimensions.cache: cannot make {folder}: {why.strerror}") from why
+            yield folder / "tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """CPUs whose clock is limited together. Frequencies in kHz."""
+
+    folder: Path
+    low: int
+    high: int
+    now: str
+
+    def check(self, hz: float) -> None:
+        if not self.low <= hz / 1e3 <= self.high:
+            allowed = f"{self.low / 1e6:g}GHz to {self.high / 1e6:g}GHz, {ALL}"
+            raise UsageError(f"dimensions.clock: found {hz / 1e9:g}GHz; allowed: {allowed}")
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "scaling_max_freq"
+
+
+def _policies() -> list[_Policy]:
+    """Those of the CPUs that this process may use.
+
+    Raises:
+        AbsentError: There are none, or they may not be changed.
+    """
+    allowed, found = os.sched_getaffinity(0), []
+    for folder in sorted(CPUFREQ.glob("policy*")):
+        try:
+            cpus = {int(word) for word in (folder / "affected_cpus").read_text(encoding="ascii").split()}
+            low, high, now = (
+                (folder / name).read_text(encoding="ascii").strip()
+                for name in ("cpuinfo_min_freq", "cpuinfo_max_freq", "scaling_max_freq")
+            )
+            policy = _Policy(folder, int(low), int(high), now)
+        except (OSError, ValueError) as why:
+            raise AbsentError(f"dimensions.clock: cannot read {folder}: {why}") from why
+        if cpus & allowed:
+            if not os.access(policy.file, os.W_OK):
+                raise AbsentError(f"dimensions.clock: {policy.file} may not be written", "run as root")
+            found.append(policy)
+    if not found:
+        raise AbsentError(f"dimensions.clock: found no clock that can be limited in {CPUFREQ}")
+    return found
+
+
+@contextlib.contextmanager
+def _clocked(hz: float) -> Iterator[None]:
+    """Limits the clock of all CPUs that this process may use."""
+    policies = _policies()
+    with _undone([("write", policy.file, policy.now) for policy in policies]):
+        for policy in policies:
+            policy.check(hz)
+            try:
+                policy.file.write_text(f"{round(hz / 1e3)}\n", encoding="ascii")
+                obeyed = int(policy.file.read_text(encoding="ascii"))
+            except (OSError, ValueError) as why:
+                raise MeshmarkError(f"dimensions.clock: cannot limit {policy.folder.name}: {why}") from why
+            if abs(obeyed * 1e3 / hz - 1) > _OBEYED:
+                raise MeshmarkError(
+                    f"dimensions.clock: asked {policy.folder.name} for {hz / 1e9:g}GHz, it took {obeyed / 1e6:g}GHz"
+                )
+        yield
+
+
+@contextlib.contextmanager
+def _undone(steps: Sequence[tuple[str, Path, str]]) -> Iterator[None]:
+    """Takes these steps when the context or this process ends: `write` a text into a file, or `remove` a group."""
+    words = [word for kind, path, text in steps for word in (kind, str(path), text)]
+    helper = subprocess.Popen(["sh", "-c", _UNDO, "sh", *words], stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield
+    finally:
+        assert helper.stdin is not None
+        helper.stdin.close()
+        try:
+            status = helper.wait(_UNDO_S)
+        except subprocess.TimeoutExpired:
+            helper.kill()
+            status = helper.wait()
+        if status:
+            raise MeshmarkError(f"cannot undo a limit: {', '.join(str(path) for _, path, _ in steps)}")
