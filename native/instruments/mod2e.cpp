@@ -33,9 +33,9 @@ const mm::Description kMod2e{
     .needs = {"ARPACK for --solver arpack"},
     .parameters = {{"edge", "points on an edge of the cube", "", mm::Kind::integers, "16,40", GridMatrix::kMinEdge,
                     GridMatrix::kMaxEdge},
-                   mm::choices("numbering", "of the points", "grid", {"grid", "random"}),
-                   mm::choices("solver", "who solves", "lanczos,arpack", {"lanczos", "arpack"}),
-                   {"eigenvalues", "how many of the largest", "", mm::Kind::integer, "8", 1, 32},
+                   mm::choices("numbering", "numbering of the points", "grid", {"grid", "random"}),
+                   mm::choices("solver", "solvers", "lanczos,arpack", {"lanczos", "arpack"}),
+                   {"eigenvalues", "number of eigenvalues, largest first", "", mm::Kind::integer, "8", 1, 32},
                    {"basis", "vectors of the basis", "", mm::Kind::integer, "40", 4, 128},
                    mm::library_threads()},
     .metrics = {{"solve_time", "time until all eigenvalues and vectors are found", "s", mm::Better::lower},
@@ -114,9 +114,9 @@ Solver arpack_solver(const std::shared_ptr<Problem>& problem, const std::shared_
       Lanczos::random_rows(0, matrix.rows(), s.seed, memory);
       solution = library->solve({static_cast<int>(matrix.rows()), s.eigenvalues, s.basis, kTolerance,
                                  [&](const double* x, double* y) {
-                                   const mm::Ticks begin = mm::ticks();
                                    from = x, to = y;
                                    meeting->arrive_and_wait();
+                                   const mm::Ticks begin = mm::ticks();
                                    multiply(0);
                                    product_s += mm::seconds(mm::ticks() - begin);
                                  }},
@@ -135,18 +135,19 @@ double error_of(const GridMatrix& matrix, const Found& found) {
   const std::vector<double> expected = matrix.largest(static_cast<int>(found.values.size()));
   std::vector<double> product(n);
   double worst = found.values.empty() ? 1 : 0;
+  const auto add = [&worst](double error) { worst = std::isfinite(error) ? std::max(worst, error) : 1e300; };
   for (std::size_t k = 0; k < found.values.size(); ++k) {
     const double value = found.values[k];
-    worst = std::max(worst, std::fabs(value / expected[k] - 1));
+    add(std::fabs(value / expected[k] - 1));
     const double* const x = found.vectors[k];
     matrix.multiply(0, n, x, product.data());
     double square = 0;
     for (std::size_t i = 0; i < n; ++i) square += (product[i] - value * x[i]) * (product[i] - value * x[i]);
-    worst = std::max(worst, std::sqrt(square) / value);
+    add(std::sqrt(square) / value);
     for (std::size_t other = 0; other <= k; ++other) {
       double dot = 0;
       for (std::size_t i = 0; i < n; ++i) dot += x[i] * found.vectors[other][i];
-      worst = std::max(worst, std::fabs(dot - (other == k ? 1 : 0)));
+      add(std::fabs(dot - (other == k ? 1 : 0)));
     }
   }
   return worst;
@@ -227,9 +228,11 @@ void measure(mm::Run& run) {
   const std::vector<int> edges = run.integers("edge", GridMatrix::kMinEdge), nodes = run.placed_nodes();
   const auto numberings = run.choices("numbering"), solvers = run.choices("solver");
   std::size_t left = edges.size() * numberings.size() * run.pages().size() * nodes.size();
+  const int least = static_cast<int>(std::cbrt(2.0 * basis)) + 1;  // more points than twice the basis
+  for (const int edge : edges)
+    if (edge < least)
+      run.refuse("edge", "found " + std::to_string(edge), std::to_string(least) + " or more with this basis");
   for (const int edge : edges) {
-    if (edge * edge * edge <= 2 * basis)
-      run.refuse("edge", "found " + std::to_string(edge), "more than " + std::to_string(2 * basis) + " points");
     for (const std::string& numbering : numberings)
       for (const mm::Pages pages : run.pages())
         for (const int node : nodes) {

@@ -297,6 +297,7 @@ double Lanczos::extend(Own& own, int j) {
   meeting_.arrive_and_wait();  // vector j is complete
   const Ticks begin = ticks();
   matrix_.multiply(own.first, own.end, column(j), w);
+  meeting_.arrive_and_wait();  // a product takes as long as its slowest part
   own.product_s += seconds(ticks() - begin);
   ++own.products;
   const std::size_t m = static_cast<std::size_t>(size_), count = static_cast<std::size_t>(j) + 1;

@@ -104,6 +104,17 @@ def within(limit: int, wanted: int) -> tuple[int, int]:
     return least, least
 
 
+def openmpi_unbound() -> dict[str, str]:
+    """Variables with which Open MPI leaves its ranks on the CPUs of its launcher, which it ignores by itself, however
+    many they are. The first two are of version 4, the others of 5."""
+    return {
+        "OMPI_MCA_hwloc_base_binding_policy": "none",
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_hwloc_default_binding_policy": "none",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+
+
 def openmpi_as_root() -> dict[str, str]:
     """Variables without which Open MPI does not run as root; the user who started Meshmark as root has decided that."""
     return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}

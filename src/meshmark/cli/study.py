@@ -74,7 +74,10 @@ def _work(study: str, command: list[str] | None, application: str, dimensions: l
             raise UsageError(f"--dimension: found '{quoted(word)}'; allowed: NAME=VALUE, such as size=1000")
         given[name] = value
     asked = Asked("--app", "--dimension", "--dimension {name}={value}")
-    return described(application, given, None, Path(), asked)
+    found = described(application, given, None, Path(), asked)
+    if found.cpus > 1:
+        raise UsageError(f"--dimension: found {found.one.label}; allowed: one rank, since a copy gets one CPU")
+    return found
 
 
 def _options(repetitions: int, clock: str, seed: int, machine: str = "") -> StudyOptions:

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.lines import is_count, is_number
+from meshmark.native import openmpi_unbound
 from meshmark.place.app.application import Application, absent, named_tables, of_tables
-from meshmark.place.app.attempt import Results, emptied, home, write_files
+from meshmark.place.app.attempt import HIGHEST, LOWEST, Results, home, write_files
 from meshmark.place.app.configuration import Configuration, Folders, argv, configurations, environment, placeholders
+from meshmark.place.app.machine_limits import ALL
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import tail
@@ -32,9 +34,8 @@ _KEYS: Final = {
     "memory": "memory",
     "wait": "wait_policy",
     "scheduler": "priority",
-    "cache": "no key",
-    "clock": "no key",
 }
+_OF_MEASURE_APP: Final = ("cache", "clock")
 _WRAPPED: Final = ("ranks", "pages")  # dimensions that `meshmark run` implements
 
 
@@ -49,6 +50,11 @@ class Described:
     name: str
     app: Application
     one: Configuration
+
+    @property
+    def cpus(self) -> int:
+        """That a copy can use: the threads of all its ranks."""
+        return self.one.count("threads") * self.one.count("ranks")
 
     def check(self) -> None:
         """
@@ -104,13 +110,15 @@ def described(name: str, dimensions: Mapping[str, Any], threads: int | None, fol
         tables, source = named_tables(name, dimensions, folder)
     except UsageError as why:
         raise UsageError(f"{asked.file}: {str(why).removeprefix('FILE: ')}", why.hint) from why
-    varied = tables.get("dimensions")
+    varied = tables.get("dimensions", {})
     if isinstance(varied, dict):  # else refused below
         kept = {k: v for k, v in varied.items() if k not in _KEYS}
-        if "threads" in varied:
+        if "threads" in varied or threads is not None:
             kept["threads"] = threads or 1
         tables["dimensions"] = kept
     app = of_tables(tables, name, source)
+    if limited := next((d for d in _OF_MEASURE_APP if app.dimensions.get(d, (ALL,)) != (ALL,)), ""):
+        raise UsageError(f"{asked.dimension}: found {limited}, which only measure app varies; allowed: {ALL}")
     every = configurations(app)
     if len(every) != 1:
         several = [n for n, values in app.dimensions.items() if len(values) > 1]
@@ -142,7 +150,9 @@ class Copies:
         made = prepare(app, self.folders, notify)
         if why := made.failed.get(one.values.get("build", "")):
             raise MeshmarkError(f"program {self.program}: build {one.values['build']}: {why}")
-        emptied(self.folders.run)
+        if self.folders.run.exists():
+            raise UsageError(f"{self.folders.run}: exists already", "name another folder with --out")
+        self.folders.run.mkdir(parents=True)
         for copy in range(self.copies):
             write_files(app, one, self.folders, copy)
 
@@ -154,7 +164,8 @@ class Copies:
 
     def environment(self, copy: int) -> dict[str, str]:
         app, one = self.what.app, self.what.one
-        return environment(app, one, placeholders(app, one, self.folders, copy))
+        found = environment(app, one, placeholders(app, one, self.folders, copy))
+        return {**openmpi_unbound(), **found} if "ranks" in one.values else found
 
     def home(self, copy: int) -> Path:
         """The folder in which a copy runs."""
@@ -175,6 +186,8 @@ class Copies:
             if isinstance(found, str):
                 return Verdict(**about, reason=found.replace("--pattern", "figure.pattern"))
             value = found.value * app.figure.scale
+            if not LOWEST <= value <= HIGHEST:
+                return Verdict(**about, reason=f"figure.scale: found a figure of {value:g}")
             about |= {"value": value, "unit": app.figure.unit, "better": found.better}
         text = tail(out) + "\n" + tail(err)
         wrong = verified(app.verify, text, self.home(copy), placeholders(app, one, self.folders, copy))

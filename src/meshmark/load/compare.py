@@ -288,7 +288,7 @@ def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str,
         one, other = (_about(r, program) for r in (a, b))
         for key in dict.fromkeys([*one, *other]):
             if key not in _NO_CONDITION:
-                add(f"{program}: {key}", one.get(key), other.get(key))
+                add(f"{program}: {key}", *("" if about.get(key) is None else about[key] for about in (one, other)))
         copies = [c for n, c in both if n == program]
         bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
         if one.get("cpus") == other.get("cpus"):  # otherwise `cpus` is already listed

@@ -14,8 +14,8 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.load.application import Verdict, read_verdicts
 from meshmark.load.lines import journal_lines, kept_scenario
-from meshmark.load.placing import stem
 from meshmark.load.result import Key, LoadRun, ProgramUse, Span, ThreadUse
+from meshmark.load.scenario import file_stem
 from meshmark.machine.tree import parse_list
 from meshmark.store.files import open_regular
 from meshmark.store.record import Metric
@@ -252,7 +252,7 @@ def spans_of(
 def _last_error_line(folder: Path, p: ProgramUse) -> str:
     """The last line that a program wrote to its standard error."""
     try:
-        with open_regular(folder / "output" / f"{stem(p.program, p.copy)}.err") as file:
+        with open_regular(folder / "output" / f"{file_stem(p.program)}.{p.copy}.err") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             tail = file.read().decode(errors="replace").split("\n")
     except OSError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.profile import RunTime, TargetProfile, Threads
 from meshmark.load.program import FORMAT
-from meshmark.load.scenario import Member, Scenario, about_program
+from meshmark.load.scenario import Member, Scenario, about_program, file_stem
 from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
@@ -115,11 +114,6 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
     return out
 
 
-def stem(program: str, copy: int) -> str:
-    """The name of a copy's output files, without extension."""
-    return re.sub(r"[^\w.+@-]", "_", program) + f".{copy}"
-
-
 def _cpu_list(cpus: tuple[int, ...]) -> str:
     return format_list(cpus) if cpus else ""
 
@@ -142,7 +136,7 @@ def run_plan(
     programs: list[dict[str, Any]] = []
     for p in scenario.programs:
         environment = dict(p.env)
-        if p.threads > 1 or p.synthesised:
+        if (p.threads > 1 and p.described is None) or p.synthesised:
             environment.setdefault("OMP_NUM_THREADS", str(p.threads))
         if p.wait_policy:
             environment.setdefault("OMP_WAIT_POLICY", p.wait_policy)
@@ -161,8 +155,8 @@ def run_plan(
                 "env": {**of.environment(copy), **environment} if of else environment,
                 "cgroup": p.cgroup,
                 "cwd": str(of.home(copy)) if of else p.cwd,
-                "stdout": str(output / f"{stem(p.name, copy)}.out"),
-                "stderr": str(output / f"{stem(p.name, copy)}.err"),
+                "stdout": str(output / f"{file_stem(p.name)}.{copy}.out"),
+                "stderr": str(output / f"{file_stem(p.name)}.{copy}.err"),
             }
             for copy in range(p.copies)
         ]

@@ -7,6 +7,7 @@ folders in which they run), `applications/` (their builds and inputs) and `appli
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -30,16 +31,15 @@ from meshmark.load.placing import (
     run_plan,
     run_time_of,
     scenario_json,
-    stem,
     threads_of,
 )
 from meshmark.load.result import LoadRun
-from meshmark.load.scenario import Scenario, read_scenario
+from meshmark.load.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
 from meshmark.native import die_with_parent
 from meshmark.place.app.attempt import Results
 from meshmark.place.app.configuration import Folders
-from meshmark.store.files import write_file
+from meshmark.store.files import held, write_file
 from meshmark.store.store import run_name
 
 _SYNC_S: Final = 1.0
@@ -110,16 +110,11 @@ def run_scenario(
     applications = _applications(scenario, out, made or out)
     argv = {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}
     plan = run_plan(scenario, cpus, argv, output, applications)
-    for one in applications.values():
-        one.prepare(notify)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        journal = (out / JOURNAL).open("xb")
-    except FileExistsError:
+    with held(out) if applications else contextlib.nullcontext():  # builds take their time
         refuse_run_in(out)
-        raise
-    except OSError as why:
-        raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
+        for one in applications.values():
+            one.prepare(notify)
+        journal = _claimed(out)
     with journal:  # creating the journal claims the folder
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
         write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
@@ -138,6 +133,18 @@ def run_scenario(
     raise RunCutError(f"the run was cut: {error or f'exit status {status}'}; its results so far are in {out}", run)
 
 
+def _claimed(out: Path) -> IO[bytes]:
+    """The new journal of a run, whose folder is not that of another run."""
+    try:
+        (out / "output").mkdir(parents=True, exist_ok=True)
+        return (out / JOURNAL).open("xb")
+    except FileExistsError:
+        refuse_run_in(out)
+        raise
+    except OSError as why:
+        raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
+
+
 def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies]:
     """The programs that application files describe, by name."""
     return {
@@ -149,7 +156,7 @@ def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies
         )
         for p in scenario.programs
         if p.described is not None
-        for name in [stem(p.name, 0).removesuffix(".0")]
+        for name in [file_stem(p.name)]
     }
 
 
@@ -158,7 +165,8 @@ def _judge(out: Path, applications: Mapping[str, Copies], before: Mapping[str, S
     verdicts = []
     for p in read_run(out, samples=False, judged=False).programs:
         if p.program in applications and p.how == "ok":
-            stdout, stderr = (out / "output" / f"{stem(p.program, p.copy)}.{kind}" for kind in ("out", "err"))
+            name = f"{file_stem(p.program)}.{p.copy}"
+            stdout, stderr = (out / "output" / f"{name}.{kind}" for kind in ("out", "err"))
             verdicts.append(applications[p.program].verdict(p.copy, before[p.program][p.copy], stdout, stderr))
     save_verdicts(out, verdicts)
 

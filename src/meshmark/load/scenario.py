@@ -286,12 +286,19 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
     for i, table in enumerate(file.program, 1):
         name = f"program{i}" if len(file.program) > 1 else "program"
         members.append(_member({"name": name, **table}, f"{where}: program {i}", metrics, folder))
-        if any(m.name == members[-1].name for m in members[:-1]):
-            raise UsageError(f"{where}: program {i}: name: found {found(members[-1].name)}, which another program has")
+        last = members[-1].name
+        if same := next((m.name for m in members[:-1] if file_stem(m.name) == file_stem(last)), ""):
+            why = "which another program has" if same == last else f"whose files are those of {found(same)}"
+            raise UsageError(f"{where}: program {i}: name: found {found(last)}, {why}")
     scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")
     return scenario
+
+
+def file_stem(program: str) -> str:
+    """How the names of a program's files begin."""
+    return re.sub(r"[^\w.+@-]", "_", program)
 
 
 def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metrics:
@@ -339,9 +346,10 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
 
         if kept["cwd"]:
             raise UsageError(f"{where}: cwd: found with application; its file decides where it runs")
-        threads = kept["threads"] if "threads" in raw else None
+        threads = kept["threads"] if "threads" in raw else None  # of a rank
         asked = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
-        kept["described"] = described(kept["application"], kept["dimensions"], threads, folder, asked)
+        one = described(kept["application"], kept["dimensions"], threads, folder, asked)
+        kept |= {"described": one, "threads": one.cpus}
     elif kept["dimensions"]:
         raise UsageError(f"{where}: dimensions: found without application")
     if not runnable:

@@ -127,7 +127,8 @@ def _values_per_process(d: Description, argv: Sequence[str]) -> tuple[str, list[
         return None
     given = dict(itertools.pairwise(argv))
     try:
-        here = len(grammar.cpus("--cpus", given["--cpus"])) if "--cpus" in given else len(os.sched_getaffinity(0))
+        cpus = given.get("--cpus", "allowed")
+        here = len(os.sched_getaffinity(0) if cpus in {"allowed", "all"} else grammar.cpus("--cpus", cpus))
         high = int(option.maximum) if option.maximum is not None else here
         values = grammar.integers(option.option, given.get(option.option, option.default), high, all_=here)
     except UsageError:
@@ -148,7 +149,8 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
     """
     given = dict(itertools.pairwise(argv))
     total_s = budget_s(d, argv)
-    enough = total_s >= REPETITIONS * SHORTEST_S and d.name not in _LONG and not d.ranks
+    _, values = _values_per_process(d, argv) or ("", [""])
+    enough = total_s >= REPETITIONS * SHORTEST_S * len(values) and d.name not in _LONG and not d.ranks
     count = repetitions or (REPETITIONS if enough else 1)
     steps: list[Step] = []
     for number in range(1, count + 1):

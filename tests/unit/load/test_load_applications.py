@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from meshmark.load.scenario import read_scenario
 from meshmark.load.studies.bench import StudyOptions
 from meshmark.load.studies.copies import copies
 from meshmark.terminal.gantt import gantt_text
-from support.scenarios import QUIET, run
+from support.scenarios import CPUS, QUIET, run
 
 # Writes what it is, and how often its folder was used, where it runs.
 SCRIPT = """#!/bin/sh
@@ -30,7 +31,7 @@ echo "rate: 1{copy} GB/s" > result.txt
 ASKED = Asked("file", "dimension", "{name}={value}")
 
 
-def described_in(folder: Path, size: str, expected: str = "7", more: str = "") -> Path:
+def described_in(folder: Path, size: str, expected: str = "7") -> Path:
     path = folder / "app.toml"
     path.write_text(
         f"""
@@ -38,7 +39,8 @@ def described_in(folder: Path, size: str, expected: str = "7", more: str = "") -
 command = "sh run.sh"
 prepare = ["sh -c 'echo made >> {{source}}/made'"]
 output = "result.txt"
-{more}
+[build.O2]
+commands = ["true"]
 [figure]
 pattern = 'rate: (\\S+) GB/s'
 unit = "B/s"
@@ -78,7 +80,10 @@ def test_copies_run_in_folders_of_their_own_and_their_results_are_read(tmp_path:
     records, absences = records_of(got)
     figures = [r for r in records if r.metric == "figure_of_merit"]
     assert [(r.value, r.unit, r.better) for r in figures] == [(10e9, "B/s", "higher"), (11e9, "B/s", "higher")]
-    assert figures[0].conditions["application"] == "app.toml" and figures[0].conditions["configuration"] == "size=7"
+    assert (
+        figures[0].conditions["application"] == "app.toml"
+        and figures[0].conditions["configuration"] == "size=7 build=O2"
+    )
     assert [a.conditions["program"] for a in absences] == ["wrong"]
     assert "failed" in gantt_text(got)
 
@@ -112,10 +117,45 @@ def test_threads_are_those_of_the_program(tmp_path: Path) -> None:
     assert one.one.values == {"threads": "1"}
 
 
+def test_threads_are_also_those_of_a_program_whose_file_names_none(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text('[application]\ncommand = "echo {threads}"\n[verify]\npattern = "^2$"\n')
+    got = run(tmp_path, QUIET + "[[program]]\napplication = 'app.toml'\nthreads = 2\noversubscribe = true\n")
+    assert [p.how for p in got.programs] == ["ok"]
+
+
+@pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="needs Open MPI")
+def test_ranks_stay_on_the_cpus_of_their_copy(tmp_path: Path) -> None:
+    (tmp_path / "app.toml").write_text(
+        "[application]\ncommand = \"sh -c 'grep Cpus_allowed_list /proc/self/status'\"\n"
+        f"[verify]\npattern = 'Cpus_allowed_list:\\s+{CPUS[-1]}$'\n[dimensions]\nranks = 2\n"
+    )
+    table = f"[[program]]\napplication = 'app.toml'\ncpus = '{CPUS[-1]}'\n"
+    with pytest.raises(UsageError, match="threads: found 2, more than"):
+        run(tmp_path, QUIET + table)
+    got = run(tmp_path, QUIET + table + "oversubscribe = true\n")
+    assert [(p.how, p.reason) for p in got.programs] == [("ok", "")]
+    out = (got.folder / "output" / "program.0.out").read_text()
+    assert out.count(f"\t{CPUS[-1]}\n") == 2, "both ranks"
+
+
+def test_programs_have_files_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("[[program]]\nname = 'a b'\ncommand = ['true']\n")
+    read_scenario(tmp_path / "s.toml")
+    (tmp_path / "s.toml").write_text(
+        "".join(f"[[program]]\nname = '{n}'\ncommand = ['true']\n" for n in ("a b", "a:b"))
+    )
+    with pytest.raises(UsageError, match="name: found 'a:b', whose files are those of 'a b'"):
+        read_scenario(tmp_path / "s.toml")
+
+
 def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path) -> None:
     described_in(tmp_path, "[7, 8]")
     options = StudyOptions(repetitions=2)
-    found = copies(of(tmp_path, size="7"), tmp_path / "study", cpus=(), counts=(1, 2), options=options)
+    said: list[str] = []
+    found = copies(
+        of(tmp_path, size="7"), tmp_path / "study", counts=(1, 2), options=replace(options, notify=said.append)
+    )
+    assert sum(line.startswith("build ") for line in said) == 1
     assert found.counts == (1, 2) and not found.excluded
     assert (tmp_path / "made").read_text() == "made\n"
     with pytest.raises(MeshmarkError, match=r"no valid run: .*expected 7"):
@@ -133,6 +173,7 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
         ("application = 'none.toml'", r"program p: application: found '.*none.toml'; allowed: a file, blast"),
         ("application = 'app.toml'", r"program p: application: found 2 combinations of size in app.toml; allowed: one"),
         ("application = 'app.toml'\ndimensions = { bind = 'pack' }", "dimensions: found bind, which is cpus or policy"),
+        ("application = 'app.toml'\ndimensions = { cache = '8MiB' }", "found cache, which only measure app varies"),
         ("application = 'app.toml'\ndimensions = { other = 3 }", "dimensions.other: is in no command"),
         ("application = 'app.toml'\ndimensions = { size = [1] }", "dimensions.size: found"),
         ("application = 'app.toml'\ncommand = ['true']", "command: found with application; allowed: one of them"),

@@ -55,6 +55,10 @@ def test_threads_of_a_library_are_measured_in_processes_of_their_own() -> None:
     assert [o["--threads"] for o in options(plan)] == ["1", "2"] * 3
     assert {o["--budget"] for o in options(plan)} == {"2s"} and plan.budget_s == pytest.approx(12)
     assert {s.repeats for s in plan.steps} == {"dgemm-1", "dgemm-2"}
+    few = measurement(description("dgemm"), ["--threads", "1,2", "--budget", "3s"])
+    assert [s.id for s in few.steps] == ["dgemm-1", "dgemm-2"], "not less than a second each"
+    named = measurement(description("dgemm"), ["--threads", "1,2", "--cpus", "allowed"], 1)
+    assert [s.id for s in named.steps] == ["dgemm-1", "dgemm-2"]
     every = measurement(description("fft"), ["--threads", "1,all", "--cpus", "0"], 1)
     assert [s.id for s in every.steps] == ["fft"], "all is one, too"
     (refused,) = measurement(description("dgemm"), ["--threads", "many"], 1).steps

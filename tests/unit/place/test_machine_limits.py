@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -121,6 +122,37 @@ with machine_limits.limited({{"cache": "4MiB", "clock": "1.5GHz"}}, machine):
         assert list(resctrl.glob("meshmark-*")) and limits_of(cpufreq) == {"1500000"}
         os.killpg(child.pid, how)
     assert until(lambda: not list(resctrl.glob("meshmark-*")) and limits_of(cpufreq) == {"2900000"})
+
+
+def test_runs_that_vary_the_same_limit_wait_for_each_other(cpufreq: Path) -> None:
+    order: list[str] = []
+
+    def other() -> None:
+        with limited({"clock": "all"}, machine):
+            order.append("other")
+            assert limits_of(cpufreq) == {"2900000"}
+
+    with limited({"clock": "1.2GHz"}, machine):
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        assert not until(lambda: order, within_s=0.2)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "other"]
+
+
+def test_a_driver_that_rounds_far_is_an_error(cpufreq: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_text
+
+    def rounded(path: Path, encoding: str | None = None) -> str:
+        text = read(path, encoding=encoding)
+        return "2000000\n" if text == "1200000\n" else text
+
+    monkeypatch.setattr(Path, "read_text", rounded)
+    message = r"asked policy0 for 1.2GHz, it took 2GHz"
+    with pytest.raises(MeshmarkError, match=message), limited({"clock": "1.2GHz"}, machine):
+        pass
+    assert limits_of(cpufreq) == {"2900000"}
 
 
 def test_the_clock_of_our_cpus_is_limited_and_restored(cpufreq: Path) -> None:

@@ -20,7 +20,8 @@ from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.store.record import median, median_interval
 
-ERROR: Final = 0.05  # probability of any false statement among ratios of values, those of spreads, and scalings
+# Probability of any false statement among ratios of values, those of spreads, scalings, and parts of a cache, each.
+ERROR: Final = 0.05
 
 
 def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:

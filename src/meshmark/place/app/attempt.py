@@ -44,7 +44,8 @@ _TERM_S: Final = 2.0  # for programs to end by themselves
 _GRACE_S: Final = 10.0  # for processes that were killed to end
 _VERDICT_BYTES: Final = 1 << 16
 UNDER_BYTES: Final = 64 << 20  # that a command under which a copy runs may write to a file
-_RANGE: Final = (1e-150, 1e150)  # of a figure: ratios and squares stay finite
+LOWEST: Final = 1e-150  # of a figure: ratios and squares stay finite
+HIGHEST: Final = 1e150
 _CLASSES: Final = {
     "batch": os.SCHED_BATCH,
     "idle": os.SCHED_IDLE,
@@ -267,9 +268,11 @@ def _start(
                 preexec_fn=limit,
             )
         except subprocess.SubprocessError as why:
-            if kind == "other":
-                raise MeshmarkError(f"dimensions.cache: no process can join {tasks}") from why
-            raise UsageError(f"dimensions.scheduler: found {kind}, which this user may not set") from why
+            if kind != "other":
+                raise UsageError(f"dimensions.scheduler: found {kind}, which this user may not set") from why
+            if tasks is None:
+                raise
+            raise MeshmarkError(f"dimensions.cache: no process can join {tasks}") from why
     return _Copy(process, out, err, record)
 
 
@@ -377,8 +380,8 @@ def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
     if len(copies) == 1 and own:
         found.elapsed_s = own[0]
         found.value = found.value if app.figure.pattern else own[0]
-    if not _RANGE[0] <= found.value <= _RANGE[1]:
-        found.reason = f"figure.scale: found a figure of {found.value:g}; allowed: {_RANGE[0]:g} to {_RANGE[1]:g}"
+    if not LOWEST <= found.value <= HIGHEST:
+        found.reason = f"figure.scale: found a figure of {found.value:g}; allowed: {LOWEST:g} to {HIGHEST:g}"
 
 
 def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:

@@ -8,6 +8,7 @@ A helper process undoes each limit as soon as this process closes a pipe to it, 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import subprocess
@@ -102,11 +103,30 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
     """
     with contextlib.ExitStack() as stack:
         joined = None
-        if (wanted := cache_bytes("dimensions.cache", values.get("cache", ALL))) is not None:
-            joined = stack.enter_context(Ways.of(machine()).group(wanted))
-        if (hz := clock_hz("dimensions.clock", values.get("clock", ALL))) is not None:
-            stack.enter_context(_clocked(hz))
+        if "cache" in values:
+            lock = stack.enter_context(_alone(RESCTRL))
+            if (wanted := cache_bytes("dimensions.cache", values["cache"])) is not None:
+                joined = stack.enter_context(Ways.of(machine()).group(wanted, lock))
+        if "clock" in values:
+            lock = stack.enter_context(_alone(CPUFREQ))
+            if (hz := clock_hz("dimensions.clock", values["clock"])) is not None:
+                stack.enter_context(_clocked(hz, lock))
         yield joined
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[int | None]:
+    """Waits until no other run that varies the same limit is under way, also one without a limit. Yields the lock."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # without the folder, nothing can be limited
+        yield None
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +194,20 @@ class Ways:
         return bits
 
     @contextlib.contextmanager
-    def group(self, wanted: int) -> Iterator[Path]:
+    def group(self, wanted: int, lock: int | None) -> Iterator[Path]:
         """A group of processes that may fill so many bytes of each cache; yields its file of tasks."""
         mask = (1 << self.bits(wanted)) - 1
         folder = RESCTRL / f"meshmark-{os.getpid()}"
-        with _undone([("remove", folder, "")]):
+        try:
+            folder.mkdir()
+        except OSError as why:
+            raise MeshmarkError(f"dimensions.cache: cannot make {folder}: {why.strerror}") from why
+        with _undone([("remove", folder, "")], lock):
             try:
-                folder.mkdir()
                 line = "L3:" + ";".join(f"{cache}={mask:x}" for cache in self.caches)
                 (folder / "schemata").write_text(line + "\n", encoding="ascii")
             except OSError as why:
-                raise MeshmarkError(f"dimensions.cache: cannot make {folder}: {why.strerror}") from why
+                raise MeshmarkError(f"dimensions.cache: cannot set {folder}: {why.strerror}") from why
             yield folder / "tasks"
 
 
@@ -234,10 +257,10 @@ def _policies() -> list[_Policy]:
 
 
 @contextlib.contextmanager
-def _clocked(hz: float) -> Iterator[None]:
+def _clocked(hz: float, lock: int | None) -> Iterator[None]:
     """Limits the clock of all CPUs that this process may use."""
     policies = _policies()
-    with _undone([("write", policy.file, policy.now) for policy in policies]):
+    with _undone([("write", policy.file, policy.now) for policy in policies], lock):
         for policy in policies:
             policy.check(hz)
             try:
@@ -253,10 +276,16 @@ def _clocked(hz: float) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _undone(steps: Sequence[tuple[str, Path, str]]) -> Iterator[None]:
-    """Takes these steps when the context or this process ends: `write` a text into a file, or `remove` a group."""
+def _undone(steps: Sequence[tuple[str, Path, str]], lock: int | None) -> Iterator[None]:
+    """Takes these steps when the context or this process ends: `write` a text into a file, or `remove` a group. The
+    helper that takes them keeps the lock until then."""
     words = [word for kind, path, text in steps for word in (kind, str(path), text)]
-    helper = subprocess.Popen(["sh", "-c", _UNDO, "sh", *words], stdin=subprocess.PIPE, start_new_session=True)
+    helper = subprocess.Popen(
+        ["sh", "-c", _UNDO, "sh", *words],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
+    )
     try:
         yield
     finally:

@@ -64,7 +64,8 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
         commands, spec = app.build[name].commands, app.build[name].spack
         if spec:
             commands = (("spack", "install", "--fail-fast", spec), *commands)
-        notify(f"build {name}")
+        if not (folders.build(name) / _DONE).exists():
+            notify(f"build {name}")
         try:
             took_s, why = _made(folders.build(name), commands, values, folders.root)
             if spec and not why:
