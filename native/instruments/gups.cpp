@@ -71,7 +71,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                   {"pages", mm::name(table->arena->request().pages)},
                   {"page_bytes", mm::page_bytes(table->arena->request().pages)},
                   {"lookahead", kernel == "plain" ? 0 : mm::kLookahead},
-                  {"memory_node", node >= 0 ? json(node) : json("local")}};
+                  {"memory_node", run.memory_node(node)}};
   p.metrics = {"update_rate"};
   p.team = team;
   p.arenas = {table->arena};

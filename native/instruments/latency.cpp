@@ -243,9 +243,10 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
   const auto team = run.team(cpus);
   Arenas arenas(run, group, cpus, sweep, until_s);
   if (const auto why = arenas.missing(kSmallRing)) {
-    run.absent("load_latency",
-               {{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", cpus.size()}}, why->what(),
-               why->enable);
+    run.absent(
+        "load_latency",
+        {{"pages", mm::name(group.pages)}, {"memory_node", run.memory_node(group.node)}, {"processes", cpus.size()}},
+        why->what(), why->enable);
     return;
   }
   for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
@@ -266,7 +267,7 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
                         {"page_bytes", mm::page_bytes(group.pages)},
                         {"pages", mm::name(group.pages)},
                         {"cpu", cpus[0]},
-                        {"memory_node", group.node},
+                        {"memory_node", run.memory_node(group.node)},
                         {"processes", cpus.size()},
                         {"state", "clean"}};
         p.missing = why;

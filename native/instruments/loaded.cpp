@@ -75,6 +75,7 @@ struct Setup {
   std::size_t footprint;
   mm::Pages pages;
   int node;
+  json memory_node;
 };
 
 json conditions(const Setup& g, const char* mode, int chains, int threads) {
@@ -86,7 +87,7 @@ json conditions(const Setup& g, const char* mode, int chains, int threads) {
           {"footprint_bytes", g.footprint},
           {"pages", mm::name(g.pages)},
           {"page_bytes", mm::page_bytes(g.pages)},
-          {"memory_node", g.node >= 0 ? json(g.node) : json("local")}};
+          {"memory_node", g.memory_node}};
 }
 
 void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Setup>& g, int chains,
@@ -216,6 +217,7 @@ void measure(mm::Run& run) {
   g->pages = run.pages().front();
   const auto nodes = run.memory_nodes();
   g->node = nodes.empty() ? -1 : nodes.front();
+  g->memory_node = run.memory_node(g->node);
   const auto modes = run.choices("mode");
   const bool paced = std::find(modes.begin(), modes.end(), "paced") != modes.end();
   for (int t = 0; t < max_threads; ++t) {

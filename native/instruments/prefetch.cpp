@@ -156,7 +156,7 @@ void measure(mm::Run& run) {
     for (const mm::Pages pages : run.pages())
       for (const int node : nodes) {
         const std::size_t lines = bytes / (8 * kWords);
-        const json memory_node = node >= 0 ? json(node) : json("local");
+        const json memory_node = run.memory_node(node);
         const auto arena = run.arena((lines + kFarthest) * 8 * kWords, pages, node, fill[0], "access_time",
                                      {{"footprint_bytes", bytes}, {"pages", mm::name(pages)}});
         if (!arena) continue;

@@ -173,7 +173,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Group& group,
                   {"isa", problem.isa},
                   {"pages", mm::name(group.pages)},
                   {"page_bytes", mm::page_bytes(group.pages)},
-                  {"memory_node", group.node >= 0 ? json(group.node) : json("local")}};
+                  {"memory_node", run.memory_node(group.node)}};
   p.metrics = {"step_time", "flop_rate", "peak_share"};
   p.team = run.team(cpus);
   p.missing = obstacle(group, problem.variant, cpus.size());

@@ -112,9 +112,10 @@ std::size_t GridMatrix::bytes() const {
 }
 
 void GridMatrix::place(std::byte* memory) {
+  std::byte* const columns = memory + aligned(entries() * sizeof(double));
   entries_ = reinterpret_cast<double*>(memory);
-  columns_ = reinterpret_cast<std::uint32_t*>(memory + aligned(entries() * sizeof(double)));
-  row_starts_ = columns_ + aligned(entries() * sizeof(std::uint32_t)) / sizeof(std::uint32_t);
+  columns_ = reinterpret_cast<std::uint32_t*>(columns);
+  row_starts_ = reinterpret_cast<std::uint32_t*>(columns + aligned(entries() * sizeof(std::uint32_t)));
 }
 
 void GridMatrix::fill(std::size_t first, std::size_t end) {

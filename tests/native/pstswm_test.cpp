@@ -185,7 +185,9 @@ std::vector<Complex> project(const Sphere& s, const std::vector<double>& values,
     for (int m = 0; m <= s.truncation(); ++m) {
       Complex wave = 0;
       for (int i = 0; i < s.longitudes(); ++i)
-        wave += values[static_cast<std::size_t>(j * s.longitudes() + i)] * std::polar(1.0, -m * s.longitude(i));
+        wave += values[static_cast<std::size_t>(j) * static_cast<std::size_t>(s.longitudes()) +
+                       static_cast<std::size_t>(i)] *
+                std::polar(1.0, -m * s.longitude(i));
       wave *= s.weight(j) / s.longitudes() / (1 - s.node(j) * s.node(j)) * (along ? Complex(0, m) : Complex(1));
       for (int n = m; n <= s.truncation(); ++n)
         sum[static_cast<std::size_t>(s.first(m) + n - m)] +=
@@ -202,7 +204,7 @@ std::array<std::vector<Complex>, kFields> first_step(const Model& model, std::ve
   const Sphere& s = model.sphere();
   const auto absolute = s.values(vorticity), phi = s.values(geopotential);
   auto relative = vorticity;
-  relative[static_cast<std::size_t>(s.first(0) + 1)] -= 2 * kRotation_per_s / std::sqrt(1.5);  // 2 spin x
+  relative[static_cast<std::size_t>(s.first(0)) + 1] -= 2 * kRotation_per_s / std::sqrt(1.5);  // 2 spin x
   const auto [u, v] = s.wind(relative, divergence);
   std::vector<double> a, b, e, f, g;
   for (std::size_t i = 0; i < u.size(); ++i) {
@@ -293,7 +295,7 @@ TEST(Pstswm, TheWaveConservesMassEnergyAndPotentialEnstrophyAndMoves) {
   EXPECT_NEAR(after.energy / before.energy, 1, 1e-5);
   EXPECT_NEAR(after.enstrophy / before.enstrophy, 1, 5e-5);
   // The angular speed of the wave without divergence, of which the surface takes part.
-  const auto c = static_cast<std::size_t>(t42()->first(4) + 1);
+  const auto c = static_cast<std::size_t>(t42()->first(4)) + 1;
   const double rate = (4 * 7 * 7.848e-6 - 2 * kRotation_per_s) / (5 * 6);
   EXPECT_NEAR(-std::arg(made.model->coefficients(kVorticity, 0)[c] / begun[c]) / (4 * 86400 * rate), 1, 0.2);
 }

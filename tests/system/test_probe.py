@@ -134,6 +134,24 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
         )
 
 
+PLACED = [
+    name
+    for name, d in DESCRIPTIONS.items()
+    if "memory_node" in d["identity"] and not d["ranks"] and name != "llm"  # whose placement is an option of its own
+]
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_interleaved_memory_is_not_called_local(name: str) -> None:
+    done = run(name, *SMALL[name], "--policy", "interleave", "--budget", "2s")
+    lines = lines_of(done.stdout)
+    if done.returncode == 77 or lines[-1].get("status") == "absent":
+        pytest.skip(f"{name} cannot be had here")
+    assert done.returncode == 0, done.stderr
+    found = {r["conditions"].get("memory_node", "none") for r in lines if r["type"] == "result"}
+    assert found == {"interleave"}
+
+
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
 def test_a_stream_keeps_the_contract(name: str) -> None:
     done = small_stream(name, 1)

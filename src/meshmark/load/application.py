@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.lines import is_count, is_number
+from meshmark.load.lines import is_count
 from meshmark.native import openmpi_unbound
 from meshmark.place.app.application import Application, absent, named_tables, of_tables
 from meshmark.place.app.attempt import HIGHEST, LOWEST, Results, home, write_files
@@ -222,6 +222,6 @@ def _is_verdict(line: Mapping[str, Any]) -> bool:
         line.keys() == {"program", "copy", "value", "unit", "better", "reason"}
         and all(isinstance(line[k], str) and line[k].isprintable() for k in texts)
         and is_count(line["copy"])
-        and (line["value"] is None or is_number(line["value"]))
+        and (line["value"] is None or (isinstance(line["value"], float) and LOWEST <= line["value"] <= HIGHEST))
         and line["better"] in BETTER
     )

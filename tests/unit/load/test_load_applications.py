@@ -206,7 +206,7 @@ DAMAGED: list[Any] = [3, {}, [3], [{"program": "p"}], "[", None]
 
 @pytest.mark.parametrize("damaged", DAMAGED)
 def test_damaged_verdicts_are_none(tmp_path: Path, damaged: Any) -> None:
-    whole = Verdict(program="p", copy=0, value=3.0, unit="1", better="lower")
+    whole = Verdict(program="p", copy=0, value=3e20, unit="flop/s", better="higher")
     save_verdicts(tmp_path, [whole, replace(whole, copy=1, value=None, reason="wrong")])
     kept = read_verdicts(tmp_path)
     assert kept["p", 0] == whole and kept["p", 1].reason == "wrong"
