@@ -57,6 +57,7 @@ def comparable_facts(known: Mapping[str, Any]) -> dict[str, str]:
         "smt": text("settings", "smt"),
         "numa_balancing": text("settings", "numa_balancing"),
         "hypervisor": text("virtual", "hypervisor"),
+        "prefetchers": text("settings", "prefetchers"),
     }
     return {name: value for name, value in found.items() if value}
 

@@ -28,7 +28,8 @@ is `{"absent": "the reason"}` in place of its value**; check with `is_absent(val
                          "smt": "on" | "off" | "notsupported" …, "smt_active": bool, "governor": str or
                          list of str, "frequency_driver", "frequency_min_hz", "frequency_max_hz",
                          "boost": bool, "clocksource", "clocksources": [str], "realtime_share": 0…1,
-                         "perf_event_paranoid": int, "isolated_cpus": [int], "nohz_full_cpus": [int]}
+                         "perf_event_paranoid": int, "isolated_cpus": [int], "nohz_full_cpus": [int],
+                         "prefetchers": "on", or which are off}
     mitigations         {"spectre_v2": "Mitigation: …", …}
     virtual             {"guest": bool, "hypervisor": str, "signs": [evidence]}
     firmware            {"bios_vendor", "bios_version", "bios_date", "system_vendor", "product",
@@ -53,6 +54,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.machine.identity import identity
+from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.topology import Topology
@@ -129,7 +131,7 @@ def _parts(tree: Files, topology: Topology | None) -> dict[str, Callable[[], obj
             "options": _options(tree),
         },
         "pages": lambda: _pages(tree),
-        "settings": lambda: _settings(tree),
+        "settings": lambda: _settings(tree) | {"prefetchers": _prefetchers(tree, cpu, virtual)},
         "mitigations": lambda: _mitigations(tree),
         "virtual": lambda: virtual,
         "firmware": lambda: _firmware(tree),
@@ -374,6 +376,17 @@ def _pages(tree: Files) -> dict[str, object]:
 
 
 # ------------------------------------------------------------------ settings
+
+
+def _prefetchers(tree: Files, cpu: Mapping[str, object], virtual: Mapping[str, object]) -> object:
+    if virtual["guest"] is True:
+        return absent("a hypervisor hides them")
+    found = prefetchers(tree, str(cpu.get("vendor", "")))
+    return (
+        absent("/dev/cpu/*/msr does not exist, is not readable, or has no register for them")
+        if found is None
+        else found
+    )
 
 
 def _settings(tree: Files) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,10 @@ class Files(ABC):
     def exists(self, name: str) -> bool:
         """Whether there is a file, even if it cannot be read."""
         return self.data(name) is not None
+
+    def register(self, cpu: int, number: int) -> int | None:
+        """A model-specific register of a CPU; only of the running system, and for root."""
+        return None
 
     def text(self, name: str) -> str | None:
         """The stripped text of a file; invalid UTF-8 is replaced."""
@@ -87,6 +92,14 @@ class Tree(Files):
                 return file.read(_MAX_TEXT)
         except (OSError, ValueError):
             return None
+
+    def register(self, cpu: int, number: int) -> int | None:
+        try:
+            with self.path(f"dev/cpu/{cpu}/msr").open("rb", buffering=0) as file:
+                data = os.pread(file.fileno(), 8, number)
+        except (OSError, ValueError):
+            return None
+        return int.from_bytes(data, "little") if len(data) == 8 else None
 
     def names(self, folder: str) -> Iterable[str]:
         try:

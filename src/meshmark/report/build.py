@@ -352,6 +352,7 @@ def _settings(run: RunInfo) -> list[Fact]:
         ("smt", "SMT"),
         ("numa_balancing", "NUMA balancing"),
         ("clocksource", "Clock source"),
+        ("prefetchers", "Hardware prefetchers"),
     ):
         if key in settings:
             facts.append(Fact(title, [_span(settings.get(key))]))

@@ -32,7 +32,9 @@ MACHINE_COLUMNS: Final = (
     "smt",
     "numa_balancing",
     "hypervisor",
+    "prefetchers",
 )
+LATER: Final = ("prefetchers",)  # of these, columns that files of former versions lack
 _COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high")  # which a file of records has
 # Columns of the files of the first version, by kind.
 FIRST: Final = {"records": _COLUMNS, "absent": (*ALWAYS, "kind", "metric", "reason", "enable")}
@@ -68,7 +70,8 @@ def schema_problem(path: Path, first: str = "") -> str:
 
 
 def machine_problem(path: Path) -> str:
-    return _other_columns(path, {f.name: f.type for f in machine_schema()}, MACHINE_COLUMNS)
+    required = [name for name in MACHINE_COLUMNS if name not in LATER]
+    return _other_columns(path, {f.name: f.type for f in machine_schema()}, required)
 
 
 def _other_columns(path: Path, wanted: dict[str, Any], required: Iterable[str]) -> str:

@@ -1,0 +1,83 @@
+"""Which hardware prefetchers are off, by the registers of made-up processors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from meshmark.machine.boot import comparable_facts
+from meshmark.machine.facts import absent, recorded_facts
+from meshmark.machine.prefetchers import prefetchers
+from meshmark.machine.tree import FilesInMemory, Tree
+from meshmark.store.machines import changes, machines
+from meshmark.store.store import Store
+
+INTEL, AMD = ("GenuineIntel", 0x1A4), ("AuthenticAMD", 0xC0000108)
+
+
+def registers(root: Path, number: int, *values: int) -> Tree:
+    """A tree whose CPUs have these values in a register."""
+    for cpu, value in enumerate(values):
+        folder = root / "dev" / "cpu" / str(cpu)
+        folder.mkdir(parents=True)
+        with (folder / "msr").open("wb") as file:
+            os.pwrite(file.fileno(), value.to_bytes(8, "little"), number)
+    (root / "dev" / "cpu" / "microcode").write_text("")
+    return Tree(root)
+
+
+@pytest.mark.parametrize(
+    ("of", "values", "text"),
+    [
+        (INTEL, (0, 0), "on"),
+        (INTEL, (0b0011,), "off: L2 stream, L2 adjacent line"),
+        (INTEL, (0b1111, 0b1111), "off: L2 stream, L2 adjacent line, L1 next line, L1 by instruction"),
+        (INTEL, (0, 1), "differ between CPUs"),
+        (INTEL, (1 << 40, 0), "on"),
+        (AMD, (0b101000,), "off: L2 stream, L2 up and down"),
+        (AMD, (0b010000,), "on"),
+        (("Else", 0x1A4), (0,), None),
+    ],
+)
+def test_bits_switch_prefetchers_off(
+    tmp_path: Path, of: tuple[str, int], values: tuple[int, ...], text: str | None
+) -> None:
+    assert prefetchers(registers(tmp_path, of[1], *values), of[0]) == text
+
+
+def test_a_register_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+    tree = registers(tmp_path, INTEL[1], 0, 0)
+    (tmp_path / "dev" / "cpu" / "1" / "msr").write_bytes(b"\0" * 0x1A4)  # ends before the register
+    assert prefetchers(tree, INTEL[0]) is None
+    (tmp_path / "dev" / "cpu" / "1" / "msr").unlink()
+    assert prefetchers(tree, INTEL[0]) is None
+    assert prefetchers(FilesInMemory({"dev/cpu/0/msr": b""}), INTEL[0]) is None
+
+
+def test_unknown_ones_are_absent_and_known_ones_compared() -> None:
+    recorded = recorded_facts({"proc/cpuinfo": b"vendor_id : GenuineIntel\nflags : hypervisor\n"})
+    settings = recorded["settings"]
+    assert isinstance(settings, dict) and settings["prefetchers"] == absent("a hypervisor hides them")
+    assert "prefetchers" not in comparable_facts(recorded)
+    assert comparable_facts({"settings": {"prefetchers": "on"}}) == {"prefetchers": "on"}
+
+
+def test_stores_of_former_versions_are_read_and_nothing_seems_to_have_changed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add_machine_row({"machine": "m", "seen": "2026-11-20T00:00:00Z", "kernel": "6.1"}, "20261120T000000-1")
+    (path,) = tmp_path.rglob("*.machine.parquet")
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["prefetchers"]), path)
+    store.add_machine_row(
+        {"machine": "m", "seen": "2026-11-21T00:00:00Z", "kernel": "6.1", "prefetchers": "on"}, "20261121T000000-1"
+    )
+    rows = machines(Store(tmp_path))
+    assert [row.get("prefetchers") for row in rows] == [None, "on"]
+    assert changes(rows, "2026-11-20T12") == []
+    rows.append({**rows[1], "seen": "2026-11-22T00:00:00Z", "prefetchers": "off: L2 stream"})
+    assert changes(rows, "2026-11-21T12") == ["prefetchers on → off: L2 stream"]
+    assert isinstance(table, pa.Table) and not [wrong for _, wrong in Store(tmp_path).verify() if wrong]
