@@ -16,23 +16,16 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.hwloc import from_synthetic
-from meshmark.machine.topology import Topology
 from meshmark.place.app import machine_limits
 from meshmark.place.app.application import parse_application
 from meshmark.place.app.attempt import attempt
 from meshmark.place.app.configuration import Folders, configurations
 from meshmark.place.app.machine_limits import check_limits, limited
+from support.made_caches import machine
+from support.paths import ROOT
 from support.waiting import until
 
-MIB = 1 << 20
 RMDIR = '#!/bin/sh\ncp -r "$1" "$(dirname "$0")/removed"\nexec rm -r "$1"\n'
-
-
-def machine() -> Topology:
-    """With two L3 caches of 16 MiB."""
-    made = from_synthetic("pack:2 l3:1(size=16MiB) core:2 pu:1")
-    return replace(made, caches=tuple(replace(c, size_bytes=16 * MIB) for c in made.caches if c.level == 3))
 
 
 @pytest.fixture
@@ -106,7 +99,7 @@ def test_limits_are_undone_if_the_process_is_killed(resctrl: Path, cpufreq: Path
 import time
 from pathlib import Path
 from meshmark.place.app import machine_limits
-from test_machine_limits import machine
+from support.made_caches import machine
 machine_limits.RESCTRL, machine_limits.CPUFREQ = Path({str(resctrl)!r}), Path({str(cpufreq)!r})
 with machine_limits.limited({{"cache": "4MiB", "clock": "1.5GHz"}}, machine):
     print("limited", flush=True)
@@ -116,7 +109,7 @@ with machine_limits.limited({{"cache": "4MiB", "clock": "1.5GHz"}}, machine):
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{Path(__file__).parents[2]}"},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
     ) as child:
         assert child.stdout is not None and child.stdout.readline() == b"limited\n"
         assert list(resctrl.glob("meshmark-*")) and limits_of(cpufreq) == {"1500000"}
