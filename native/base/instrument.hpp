@@ -193,8 +193,8 @@ class Run {
   State& state_;
 };
 
-/// Raises the iterations until a batch takes at least `target_s` twice in a row, and returns that count. `batch_s(n)`
-/// runs n iterations and returns their time in s.
+/// Raises the iterations until a batch takes at least `target_s` twice in a row, or far longer, and returns that count.
+/// `batch_s(n)` runs n iterations and returns their time in s.
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s,
                              std::uint64_t start = 1, std::uint64_t max = std::uint64_t{1} << 40);
 

@@ -169,13 +169,16 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
   return rounds.outcomes();
 }
 
+constexpr double kInterrupted = 20;  // times the target: the longest that an interruption makes a batch seem
+
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s, std::uint64_t start,
                              std::uint64_t max) {
   std::uint64_t n = std::max<std::uint64_t>(1, start);
   for (;;) {
     double took = batch_s(n);
-    // An interruption can last longer than the target, so a batch that seems long enough is timed again.
-    if (took >= target_s) took = std::min(took, batch_s(n));
+    // An interruption can last longer than the target, so a batch that seems long enough is timed again. It seldom
+    // lasts many times as long: then the batch is long, and timing it twice would cost a slow machine its budget.
+    if (took >= target_s && took < kInterrupted * target_s) took = std::min(took, batch_s(n));
     if (took >= target_s || n >= max) return n;
     // Grow in proportion, but at most tenfold: the batch may have been disturbed.
     const double factor = took > 0 ? std::clamp(1.2 * target_s / took, 1.5, 10.0) : 10.0;

@@ -94,7 +94,11 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
     return loaded_s;
   };
   p.prepare = [=] {
-    if (*turns == 0) *turns = mm::iterations_for(kBurst_s, load_s, 8, 2000);
+    // Of two estimates, since one may be interrupted; no more, since turns take much longer than what is timed in them.
+    if (*turns == 0) {
+      const double once = std::max(std::min(load_s(4), load_s(4)) / 4, 1e-6);
+      *turns = std::clamp(static_cast<std::uint64_t>(kBurst_s / once), std::uint64_t{8}, std::uint64_t{2000});
+    }
   };
   p.burst = [=] {
     const double latency = load_s(*turns) / static_cast<double>(*turns) / kRingLines;

@@ -491,6 +491,10 @@ TEST(Iterations, LastLongEnoughEvenIfBatchesAreInterrupted) {
   EXPECT_GE(each_s * static_cast<double>(n), target_s);
   EXPECT_LT(each_s * static_cast<double>(n), 10 * target_s);
   EXPECT_EQ(iterations_for(target_s, batch_s, 1, 50), 50) << "never more than allowed";
+  calls = 0;
+  const auto slow_s = [&](std::uint64_t n) { return ++calls, 1e-2 * static_cast<double>(n); };
+  EXPECT_EQ(iterations_for(target_s, slow_s, 100), 100);
+  EXPECT_EQ(calls, 1) << "a second is far longer than an interruption";
 }
 
 }  // namespace
