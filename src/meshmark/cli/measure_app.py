@@ -22,12 +22,13 @@ from meshmark.cli.options import (
     RunSeedOption,
     StoreOption,
     given,
+    named_values,
     refuse_with_resume,
     shipped_applications,
     time_option,
 )
 from meshmark.cli.process import ended
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
 
 if TYPE_CHECKING:
@@ -223,12 +224,7 @@ def _plain(name: str) -> str:
 
 
 def _vary(tables: dict[str, Any], words: list[str]) -> None:
-    dimensions: dict[str, str] = {}
-    for word in words:
-        name, equals, values = word.partition("=")
-        if not equals or not name or not values:
-            raise UsageError(f"--vary: found '{quoted(word)}'; allowed: NAME=VALUES, such as threads=1,2,4")
-        dimensions[name] = values
+    dimensions = named_values("--vary", words, "NAME=VALUES, such as threads=1,2,4")
     if dimensions:
         _add(tables, "dimensions", dimensions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -58,6 +59,24 @@ def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
         name = parameter.name or ""
         if name not in ("resume", *allowed) and given(context, name):
             raise UsageError(f"{parameter.opts[0]}: found with --resume; what the run began with applies")
+
+
+def named_values(option: str, words: Sequence[str], form: str) -> dict[str, str]:
+    """Values by name of an option that may be repeated.
+
+    Args:
+        form: What is allowed, such as `NAME=VALUE, such as size=1000`.
+
+    Raises:
+        UsageError: A word has no name or no value.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{option}: found '{quoted(word)}'; allowed: {form}")
+        found[name] = value
+    return found
 
 
 def shipped_applications() -> list[str]:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import interruptible, say
-from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, time_option
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, named_values, time_option
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -67,12 +67,7 @@ def _work(study: str, command: list[str] | None, application: str, dimensions: l
         return command or None
     from meshmark.load.application import Asked, described
 
-    given: dict[str, str] = {}
-    for word in dimensions or ():
-        name, equals, value = word.partition("=")
-        if not (name and equals and value):
-            raise UsageError(f"--dimension: found '{quoted(word)}'; allowed: NAME=VALUE, such as size=1000")
-        given[name] = value
+    given = named_values("--dimension", dimensions or (), "NAME=VALUE, such as size=1000")
     asked = Asked("--app", "--dimension", "--dimension {name}={value}")
     found = described(application, given, None, Path(), asked)
     if found.cpus > 1:

@@ -159,12 +159,12 @@ class Copies:
     def command(self, copy: int) -> list[str]:
         """What a copy runs; `meshmark run` starts its ranks, and sets its page size."""
         app, one = self.what.app, self.what.one
-        words = argv(app, one, placeholders(app, one, self.folders, copy), self._record(copy), observed=False)
+        words = argv(app, one, self._placeholders(copy), self.folders.run / f"{copy}.jsonl", observed=False)
         return words if any(d in one.values for d in _WRAPPED) else words[words.index("--") + 1 :]
 
     def environment(self, copy: int) -> dict[str, str]:
-        app, one = self.what.app, self.what.one
-        found = environment(app, one, placeholders(app, one, self.folders, copy))
+        one = self.what.one
+        found = environment(self.what.app, one, self._placeholders(copy))
         return {**openmpi_unbound(), **found} if "ranks" in one.values else found
 
     def home(self, copy: int) -> Path:
@@ -178,7 +178,7 @@ class Copies:
 
     def verdict(self, copy: int, results: Results, out: Path, err: Path) -> Verdict:
         """Whether the result of a copy that ended with status 0 is right, and its figure of merit."""
-        app, one = self.what.app, self.what.one
+        app = self.what.app
         results.add_to(out)
         about: dict[str, Any] = {"program": self.program, "copy": copy}
         if app.figure.pattern:
@@ -190,11 +190,11 @@ class Copies:
                 return Verdict(**about, reason=f"figure.scale: found a figure of {value:g}")
             about |= {"value": value, "unit": app.figure.unit, "better": found.better}
         text = tail(out) + "\n" + tail(err)
-        wrong = verified(app.verify, text, self.home(copy), placeholders(app, one, self.folders, copy))
+        wrong = verified(app.verify, text, self.home(copy), self._placeholders(copy))
         return Verdict(**about, reason=wrong)
 
-    def _record(self, copy: int) -> Path:
-        return self.folders.run / f"{copy}.jsonl"
+    def _placeholders(self, copy: int) -> dict[str, str]:
+        return placeholders(self.what.app, self.what.one, self.folders, copy)
 
 
 def save_verdicts(folder: Path, verdicts: Sequence[Verdict]) -> None:

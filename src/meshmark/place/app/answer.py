@@ -90,7 +90,7 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
     """Each configuration against the first, so that the probability of any false statement is `ERROR`."""
     if len(ran) < 2:
         return []
-    values = {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
+    values = _values(found, ran)
     first = ran[0].label
     confidence = 1 - ERROR / (len(ran) - 1)
     return [
@@ -99,9 +99,13 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
     ]
 
 
+def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, float]]:
+    """Of each configuration, by label and round."""
+    return {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
+
+
 def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
-    values = {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
-    return working_sets(values, ran, _better(app), found.plan.margin, ERROR)
+    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin, ERROR)
 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
