@@ -338,6 +338,11 @@ void Run::check() const {
   }
 }
 
+bool Run::has(std::string_view name) const {
+  return std::any_of(state_.parameters.begin(), state_.parameters.end(),
+                     [&](const Parameter& p) { return p.name == name; });
+}
+
 bool Run::given(std::string_view name) const { return state_.was_given.contains(state_.parameter(name).name); }
 
 std::vector<int> Run::cpus() const {

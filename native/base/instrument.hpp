@@ -124,6 +124,7 @@ class Run {
   /// For Kind::integers that count threads or processes: at most one for each of `cpus`, else UsageError.
   std::vector<int> team_sizes(std::string_view name, const std::vector<int>& cpus) const;
   bool given(std::string_view name) const;  ///< on the command line
+  bool has(std::string_view name) const;    ///< the instrument has this parameter
 
   // Common parameters.
   std::vector<int> cpus() const;          ///< --cpus, checked against the allowed set; default: all allowed

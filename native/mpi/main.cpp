@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "base/instrument.hpp"
 #include "base/output.hpp"
 #include "mpi/harness/world.hpp"
 #include "program/instruments.hpp"
@@ -22,14 +23,16 @@ bool is_first() {
 int main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank whose launcher was killed would wait for the others forever
   mm::mute(!is_first());
-  return mm::answer(argc, argv,
-                    {.name = "meshmark-comm",
-                     .summary = "Runs an MPI instrument on the ranks of this job; rank 0 writes JSON Lines.\n"
-                                "example: mpirun -n 2 meshmark-comm halo --words 1..1000",
-                     .begin = [] { mm::mpi::World::get().start(); },
-                     .end = [](int status) { return mm::mpi::World::get().end(status); },
-                     .fail =
-                         [](const std::string& why) {
-                           if (mm::mpi::World::get().started()) mm::mpi::abort_job(why);
-                         }});
+  return mm::answer(
+      argc, argv,
+      {.name = "meshmark-comm",
+       .summary = "Runs an MPI instrument on the ranks of this job; rank 0 writes JSON Lines.\n"
+                  "example: mpirun -n 2 meshmark-comm halo --words 1..1000",
+       .begin =
+           [](const mm::Run& run) { mm::mpi::World::get().start(run.has("threads") && run.text("threads") != "1"); },
+       .end = [](int status) { return mm::mpi::World::get().end(status); },
+       .fail =
+           [](const std::string& why) {
+             if (mm::mpi::World::get().started()) mm::mpi::abort_job(why);
+           }});
 }

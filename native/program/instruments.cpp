@@ -52,7 +52,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
       if (const auto bytes = run.memory_bytes()) emit({{"type", "check"}, {"memory_bytes", *bytes}});
       return 0;
     }
-    if (front.begin) front.begin();
+    if (front.begin) front.begin(run);
     if (!muted() && !s.values["resume"].empty()) s.load_earlier(s.values["resume"]);
     instrument.measure(run);
     s.write_header(0);

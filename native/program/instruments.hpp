@@ -5,10 +5,12 @@
 
 namespace mm {
 
+class Run;
+
 struct Front {
   std::string name, summary;  ///< summary: ends with an example
-  /// After the command line has been parsed and before measuring; may throw as an instrument may.
-  std::function<void()> begin{};
+  /// After the command line has been checked and before measuring; may throw as an instrument may.
+  std::function<void(const Run& run)> begin{};
   /// With the exit status, after the last line, if `begin` was called. Returns the final exit status.
   std::function<int(int status)> end{};
   /// Called instead of the usual error report and `end` if one process of many fails, while the others wait for it.

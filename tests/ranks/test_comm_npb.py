@@ -33,12 +33,13 @@ def slow(*values: Any) -> Any:
 
 
 def npb(
-    kind: str, ranks: int, *words: str, more: dict[str, str] | None = None
+    kind: str, ranks: int, *words: str, more: dict[str, str] | None = None, threads: int = 1
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """What was said, and its lines."""
     # Ranks that share CPUs take turns for a minute.
-    budget = ("--budget", "4s") if ranks <= CPUS else ("--interval", "100", "--budget", "100s")
-    call = [*launch.launch_argv(launch.launcher(kind), ranks, CPUS), "npb", *budget, *words]
+    budget = ("--budget", "4s") if ranks * threads <= CPUS else ("--interval", "100", "--budget", "100s")
+    start = launch.launch_argv(launch.launcher(kind), ranks, CPUS, threads=threads)
+    call = [*start, "npb", *budget, *(() if threads == 1 else ("--threads", str(threads))), *words]
     done = subprocess.run(
         call,
         capture_output=True,
@@ -56,8 +57,8 @@ def results(lines: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, Any]
 
 
 @cache
-def class_s(kind: str, ranks: int) -> dict[tuple[str, str], dict[str, Any]]:
-    done, lines = npb(kind, ranks, "--kernel", "all", "--fft", "own")
+def class_s(kind: str, ranks: int, threads: int = 1) -> dict[tuple[str, str], dict[str, Any]]:
+    done, lines = npb(kind, ranks, "--kernel", "all", "--fft", "own", threads=threads)
     assert done.returncode == 0, done.stderr
     return results(lines)
 
@@ -245,11 +246,16 @@ def test_class_w_is_verified(kernel: str) -> None:
     assert results(lines)[kernel, "elapsed"]["conditions"]["class"] == "W"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 3, 4])
-def test_the_number_of_ranks_changes_no_digit_that_counts(ranks: int) -> None:
+# With two ranks, lu's rows pass from thread to thread and from rank to rank. Seven threads share ten planes.
+@pytest.mark.parametrize(
+    ("ranks", "threads"), [slow(2, 1), slow(3, 1), slow(4, 1), (1, 2), (2, 2), slow(1, 7), slow(2, 3), slow(3, 2)]
+)
+def test_the_number_of_ranks_and_threads_changes_no_digit_that_counts(ranks: int, threads: int) -> None:
     kind = needed().kind
-    alone, many = class_s(kind, 1), class_s(kind, ranks)
+    alone, many = class_s(kind, 1), class_s(kind, ranks, threads)
+    assert len(many) == 3 * (len(KERNELS) - (ranks == 3)), "all kernels are verified"
+    assert {r["conditions"]["threads"] for r in many.values()} == {threads}
+    assert {"oversubscribed" in r["flags"] for r in many.values()} == {ranks * threads > CPUS}
     for kernel in ("ep", "cg", "ft", "mg"):
         if (kernel, "elapsed") not in many:
             continue
@@ -295,7 +301,14 @@ def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> N
 
 @pytest.mark.parametrize(
     ("words", "field"),
-    [slow(["--kernel", "dc"], "kernel"), (["--class", "D"], "class"), slow(["--fft", "mkl"], "fft")],
+    [
+        slow(["--kernel", "dc"], "kernel"),
+        (["--class", "D"], "class"),
+        slow(["--fft", "mkl"], "fft"),
+        slow(["--threads", "0"], "threads"),
+        slow(["--threads", "1,2"], "threads"),
+        (["--threads", "11", "--kernel", "lu"], "threads"),
+    ],
 )
 def test_a_wrong_word_names_its_field(words: list[str], field: str) -> None:
     _, lines = npb(needed().kind, 1, *words)

@@ -182,6 +182,18 @@ def test_each_launcher_gets_its_own_words(kind: str, cpus: int, there: list[str]
     assert all(word in between for word in there) and not any(word in between for word in not_there), between
 
 
+def test_ranks_with_threads_are_not_bound_to_a_core() -> None:
+    def words(kind: str, threads: int) -> str:
+        return " ".join(launch.launch_argv(launch.Launcher(kind, Path("/l"), Path("/p")), 2, 8, threads=threads))
+
+    for kind in ("openmpi", "mpich"):
+        assert "core" in words(kind, 1)
+        enough, too_many = words(kind, 4), words(kind, 5)
+        assert "core" not in enough and "OMP_WAIT_POLICY" not in enough
+        assert "core" not in too_many and "OMP_WAIT_POLICY" in too_many and "passive" in too_many
+    assert "--bind-to none" in words("openmpi", 4) and "--oversubscribe" in words("openmpi", 5)
+
+
 def test_root_is_let_in_by_open_mpi_alone() -> None:
     given = {k for k in launch.environment("openmpi") if k.startswith("OMPI_ALLOW")}
     assert given >= ({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"} if os.geteuid() == 0 else set())

@@ -22,6 +22,7 @@
 #include "base/options.hpp"
 #include "base/output.hpp"
 #include "base/team.hpp"
+#include "base/topology/topology.hpp"
 #include "program/entry.hpp"
 #include "sys/files.hpp"
 
@@ -133,14 +134,16 @@ World& World::get() {
   return world;
 }
 
-void World::start() {
+void World::start(bool threaded) {
   if (started_) return;
   keep_output();
   const int tasks = unconnected_srun_tasks();
   // Open MPI would end the process in MPI_Init.
   if (tasks > 1 && std::getenv("PMIX_RANK") == nullptr) refuse_unconnected(tasks);
-  // Not MPI_Init_thread: above MPI_THREAD_SINGLE, Open MPI 4.1 takes locks that cost a third of a short message's time.
-  check(MPI_Init(nullptr, nullptr), "MPI_Init");
+  // Above MPI_THREAD_SINGLE, Open MPI 4.1 takes locks that cost a third of a short message's time.
+  int provided = MPI_THREAD_SINGLE;
+  check(MPI_Init_thread(nullptr, nullptr, threaded ? MPI_THREAD_FUNNELED : MPI_THREAD_SINGLE, &provided),
+        "MPI_Init_thread");
   started_ = true;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
@@ -173,6 +176,27 @@ void World::start() {
     oversubscribed_ = oversubscribed_ || usage.first > static_cast<int>(usage.second.size());
   find_offsets();
   transport_ = broadcast(find_transport());
+}
+
+std::vector<int> World::divide_cpus(int threads) {
+  const auto alike = [](const Member& a, const Member& b) { return a.boot_id == b.boot_id && a.allowed == b.allowed; };
+  const auto share = [&](std::size_t rank) {  // CPUs of a rank, and its place among those that share them
+    const Member& own = members_[rank];
+    const auto in = [&](std::size_t n) {
+      return static_cast<std::size_t>(std::count_if(members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(n),
+                                                    [&](const Member& other) { return alike(own, other); }));
+    };
+    return std::pair{std::max<std::size_t>(1, own.allowed.size() / in(members_.size())), in(rank)};
+  };
+  std::size_t fewest = share(0).first;
+  for (std::size_t r = 1; r < members_.size(); ++r) fewest = std::min(fewest, share(r).first);
+  const std::size_t each = threads > 0 ? static_cast<std::size_t>(threads) : fewest;
+  oversubscribed_ = oversubscribed_ || each > fewest;
+  const auto own = static_cast<std::size_t>(rank_);
+  const std::vector<int> order = fill_order("cores", members_[own].allowed);
+  std::vector<int> cpus;
+  for (std::size_t t = 0; t < each; ++t) cpus.push_back(order[(share(own).second * each + t) % order.size()]);
+  return cpus;
 }
 
 void World::check_request(Run& run) const {

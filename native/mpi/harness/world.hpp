@@ -50,8 +50,9 @@ class World {
  public:
   static World& get();
 
-  /// Calls MPI_Init, gathers the members and measures clock offsets. Collective. Only rank 0 writes output afterwards.
-  void start();
+  /// Initialises MPI, gathers the members and measures clock offsets. Collective. Only rank 0 writes output afterwards.
+  /// `threaded`: ranks will have threads, of which the first calls MPI.
+  void start(bool threaded);
   bool started() const { return started_; }
   /// UsageError if the job does not match `--ranks` or `--mpi`. Otherwise adds the ranks to the run's header.
   void check_request(Run& run) const;
@@ -67,6 +68,10 @@ class World {
   const std::vector<Member>& members() const { return members_; }
   const std::string& library() const { return library_; }  ///< "Open MPI 4.1.4"
   const std::string& kind() const { return kind_; }        ///< "openmpi", "mpich", …
+  /// The CPUs for threads of this rank: ranks of a host that may use the same CPUs divide them. 0: as many threads as
+  /// there are CPUs for. If there are fewer, they repeat, and the ranks are oversubscribed. Every rank must ask for the
+  /// same.
+  std::vector<int> divide_cpus(int threads);
   /// More ranks on a host than CPUs available to them: a spinning rank then blocks another.
   bool oversubscribed() const { return oversubscribed_; }
   double offset_s() const { return offset_s_; }        ///< this rank's clock minus rank 0's

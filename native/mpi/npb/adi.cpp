@@ -7,7 +7,7 @@ namespace mm::mpi::npb {
 AlternatingDirections::AlternatingDirections(const FlowClass& problem) : Flow(problem) {
   if (ranks_ == 1) return;
   const std::size_t rows = rows_of(rank_).count;
-  for (auto& field : whole_) field.resize(n_ * rows * n_);
+  for (auto& field : whole_) field = zeros<double>(n_ * rows * n_);
   give_.resize(whole_.size() * std::max(planes_ * (n_ - 2), n_ * rows) * n_);
   take_.resize(give_.size());
 }
@@ -43,8 +43,10 @@ void AlternatingDirections::solve() {
 }
 
 void AlternatingDirections::solve_lines(int direction, const Lines& lines) {
-  for (std::size_t outer = 0; outer < lines.outers; ++outer)
-    for (std::size_t lane = 0; lane < lines.lanes; lane += kLanes) solve_batch(direction, Batch(lines, outer, lane));
+  const std::size_t batches = (lines.lanes + kLanes - 1) / kLanes;
+  in_parts(lines.outers * batches, [&](std::size_t first, std::size_t last) {
+    for (std::size_t i = first; i < last; ++i) solve_batch(direction, Batch(lines, i / batches, i % batches * kLanes));
+  });
 }
 
 void AlternatingDirections::find_residual() {

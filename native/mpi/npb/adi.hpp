@@ -53,7 +53,7 @@ class AlternatingDirections : public Flow {
   void solve() override;
 
  protected:
-  /// Solves along x, y, or z: rhs becomes the change of u, in the form that the next direction needs.
+  /// Solves along x, y, or z: rhs becomes the change of u, in the form that the next direction needs. Threads call it.
   virtual void solve_batch(int direction, const Batch& batch) = 0;
 
  private:
@@ -69,8 +69,8 @@ class AlternatingDirections : public Flow {
   Rows rows_of(int rank) const;
   Rows planes_of(int rank) const;
 
-  std::vector<double> give_, take_;            ///< what the ranks exchange
-  std::array<std::vector<double>, 10> whole_;  ///< u and rhs of this rank's rows, from the bottom to the top
+  std::vector<double> give_, take_;      ///< what the ranks exchange
+  std::array<Array<double>, 10> whole_;  ///< u and rhs of this rank's rows, from the bottom to the top
 };
 
 }  // namespace mm::mpi::npb

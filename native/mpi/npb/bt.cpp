@@ -115,7 +115,8 @@ struct Left {
 
 class BlockTridiagonal final : public AlternatingDirections {
  public:
-  explicit BlockTridiagonal(const FlowClass& problem) : AlternatingDirections(problem), line_(problem.points) {}
+  explicit BlockTridiagonal(const FlowClass& problem)
+      : AlternatingDirections(problem), lines_(threads(), std::vector<Left>(problem.points)) {}
 
  private:
   void solve_batch(int direction, const Batch& batch) override {
@@ -125,6 +126,7 @@ class BlockTridiagonal final : public AlternatingDirections {
   template <int D>
   void solve_along(const Batch& batch) {
     const double half = problem_.step * per_length_ / 2, second = problem_.step * per_length_ * per_length_;
+    std::vector<Left>& line = lines_[this_thread()];
     Point<Lanes> behind, here, ahead;
     batch.load_point(0, here);
     batch.load_point(1, ahead);
@@ -132,7 +134,7 @@ class BlockTridiagonal final : public AlternatingDirections {
       behind = here;
       here = ahead;
       batch.load_point(i + 1, ahead);
-      Left& left = line_[i];
+      Left& left = line[i];
       Block diagonal{};
       add_diffusion_block<D>(here, 2 * second, diagonal);
       for (int m = 0; m < kN; ++m) diagonal[m][m] += 1.0;
@@ -141,12 +143,12 @@ class BlockTridiagonal final : public AlternatingDirections {
       add_convection_block<D>(ahead, half, left.ahead);
       add_diffusion_block<D>(ahead, -second, left.ahead);
       batch.load_rhs(i, left.right);
-      if (i > 1) subtract_behind<D>(behind, half, second, line_[i - 1], diagonal, left);
+      if (i > 1) subtract_behind<D>(behind, half, second, line[i - 1], diagonal, left);
       divide(diagonal, left);
     }
     Lanes next[kN] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
-      const Left& left = line_[i];
+      const Left& left = line[i];
       Lanes now[kN];
       for (int m = 0; m < kN; ++m) {
         now[m] = left.right[m];
@@ -172,7 +174,7 @@ class BlockTridiagonal final : public AlternatingDirections {
     }
   }
 
-  std::vector<Left> line_;
+  std::vector<std::vector<Left>> lines_;  // of each thread
 };
 
 }  // namespace

@@ -57,8 +57,8 @@ std::vector<std::vector<Entry>> random_vectors(const Class& problem) {
 /// A block of the matrix in compressed sparse rows.
 struct Sparse {
   std::vector<std::size_t> begin;  ///< of each row, and the end of the last
-  std::vector<int> column;         ///< within the block
-  std::vector<double> value;
+  Array<int> column;               ///< within the block
+  Array<double> value;
 
   Sparse(const Class& problem, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
     const auto vectors = random_vectors(problem);
@@ -81,27 +81,45 @@ struct Sparse {
         }
       }
     }
+    in_parts(rows.size(), [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) merge(rows[i]);
+    });
     begin.push_back(0);
-    for (auto& row : rows) {
-      std::stable_sort(row.begin(), row.end(), [](const Entry& a, const Entry& b) { return a.at < b.at; });
-      for (const Entry& e : row)
-        if (column.size() > begin.back() && column.back() == e.at) {
-          value.back() += e.value;
-        } else {
-          column.push_back(e.at);
-          value.push_back(e.value);
+    for (const auto& row : rows) begin.push_back(begin.back() + row.size());
+    column = Array<int>(begin.back());
+    value = Array<double>(begin.back());
+    in_parts(rows.size(), [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) {
+        for (std::size_t k = 0; k < rows[i].size(); ++k) {
+          column[begin[i] + k] = rows[i][k].at;
+          value[begin[i] + k] = rows[i][k].value;
         }
-      begin.push_back(column.size());
-      row = {};
-    }
+        rows[i] = {};
+      }
+    });
   }
 
   void times(const double* x, double* y) const {
-    for (std::size_t row = 0; row + 1 < begin.size(); ++row) {
-      const double* const v = value.data() + begin[row];
-      const int* const c = column.data() + begin[row];
-      y[row] = in_fours(begin[row + 1] - begin[row], [=](std::size_t k) { return v[k] * x[c[k]]; });
-    }
+    in_parts(begin.size() - 1, [&](std::size_t first, std::size_t last) {
+      for (std::size_t row = first; row < last; ++row) {
+        const double* const v = value.data() + begin[row];
+        const int* const c = column.data() + begin[row];
+        y[row] = in_fours(begin[row + 1] - begin[row], [=](std::size_t k) { return v[k] * x[c[k]]; });
+      }
+    });
+  }
+
+ private:
+  /// Orders a row by column, and adds what belongs to the same one.
+  static void merge(std::vector<Entry>& row) {
+    std::stable_sort(row.begin(), row.end(), [](const Entry& a, const Entry& b) { return a.at < b.at; });
+    std::size_t kept = 0;
+    for (const Entry& e : row)
+      if (kept > 0 && row[kept - 1].at == e.at)
+        row[kept - 1].value += e.value;
+      else
+        row[kept++] = e;
+    row.resize(kept);
   }
 };
 
@@ -110,13 +128,13 @@ class Gradients final : public Kernel {
   explicit Gradients(const Class& problem)
       : problem_(problem),
         matrix_(problem, start(row_ * factor_), start((row_ + 1) * factor_), start(column_), start(column_ + 1)),
-        x_(start(column_ + 1) - start(column_)),
-        z_(x_.size()),
-        p_(x_.size()),
-        r_(x_.size()),
-        q_(x_.size()),
-        sums_(matrix_.begin.size() - 1),
-        piece_(length(row_ * factor_ + slot_)) {
+        x_(zeros<double>(start(column_ + 1) - start(column_))),
+        z_(zeros<double>(x_.size())),
+        p_(zeros<double>(x_.size())),
+        r_(zeros<double>(x_.size())),
+        q_(zeros<double>(x_.size())),
+        sums_(zeros<double>(matrix_.begin.size() - 1)),
+        piece_(zeros<double>(length(row_ * factor_ + slot_))) {
     for (int s = 0; s < factor_; ++s) lengths_.push_back(static_cast<int>(length(row_ * factor_ + s)));
   }
 
@@ -125,7 +143,7 @@ class Gradients final : public Kernel {
     across_.split(row_ * factor_ + slot_, place_);
     row_of_ranks_.split(row_, column_);
   }
-  void reset() override { std::fill(x_.begin(), x_.end(), 1.0); }
+  void reset() override { fill(x_, 1.0); }
 
   void solve() override {
     for (int i = 0; i < problem_.iterations; ++i) {
@@ -134,7 +152,7 @@ class Gradients final : public Kernel {
       sum(products, 2, row_of_ranks_.get());
       zeta_ = problem_.shift + 1 / products[0];
       const double scale = 1 / std::sqrt(products[1]);
-      for (std::size_t k = 0; k < x_.size(); ++k) x_[k] = scale * z_[k];
+      each([&](std::size_t k) { x_[k] = scale * z_[k]; });
     }
   }
 
@@ -154,8 +172,18 @@ class Gradients final : public Kernel {
   }
   std::size_t length(int segment) const { return start(segment + 1) - start(segment); }
 
-  static double dot(const std::vector<double>& a, const std::vector<double>& b) {
-    return in_fours(a.size(), [&](std::size_t k) { return a[k] * b[k]; });
+  static double dot(const Array<double>& a, const Array<double>& b) {
+    return sum_in_parts(a.size(), [&](std::size_t first, std::size_t last) {
+      const double *const from_a = a.data() + first, *const from_b = b.data() + first;
+      return in_fours(last - first, [=](std::size_t k) { return from_a[k] * from_b[k]; });
+    });
+  }
+  /// Calls work(k) for all elements of a vector.
+  template <class Work>
+  void each(const Work& work) {
+    in_parts(x_.size(), [&](std::size_t first, std::size_t last) {
+      for (std::size_t k = first; k < last; ++k) work(k);
+    });
   }
   double total(double number) {
     sum(&number, 1, row_of_ranks_.get());
@@ -163,10 +191,10 @@ class Gradients final : public Kernel {
   }
 
   /// y = A x, on each rank its part.
-  void product(const std::vector<double>& x, std::vector<double>& y) {
+  void product(const Array<double>& x, Array<double>& y) {
     if (ranks_ == 1) return matrix_.times(x.data(), y.data());
     matrix_.times(x.data(), sums_.data());
-    std::vector<double>& mine = side_ == 1 ? y : piece_;
+    Array<double>& mine = side_ == 1 ? y : piece_;
     if (factor_ == 1)
       mine.swap(sums_);
     else
@@ -189,24 +217,25 @@ class Gradients final : public Kernel {
 
   /// z = approximately x / A, by a fixed number of steps, and the norm of the residual.
   void approximate() {
-    std::fill(z_.begin(), z_.end(), 0.0);
-    r_ = x_;
-    p_ = x_;
+    each([&](std::size_t k) {
+      z_[k] = 0;
+      r_[k] = p_[k] = x_[k];
+    });
     double rho = total(dot(r_, r_));
     for (int i = 0; i < kInner; ++i) {
       product(p_, q_);
       const double alpha = rho / total(dot(p_, q_));
-      for (std::size_t k = 0; k < z_.size(); ++k) {
+      each([&](std::size_t k) {
         z_[k] += alpha * p_[k];
         r_[k] -= alpha * q_[k];
-      }
+      });
       const double next = total(dot(r_, r_));
       const double beta = next / rho;
       rho = next;
-      for (std::size_t k = 0; k < p_.size(); ++k) p_[k] = r_[k] + beta * p_[k];
+      each([&](std::size_t k) { p_[k] = r_[k] + beta * p_[k]; });
     }
     product(z_, q_);
-    for (std::size_t k = 0; k < x_.size(); ++k) r_[k] = x_[k] - q_[k];
+    each([&](std::size_t k) { r_[k] = x_[k] - q_[k]; });
     residual_ = std::sqrt(total(dot(r_, r_)));
   }
 
@@ -216,7 +245,7 @@ class Gradients final : public Kernel {
   const int place_ = column_ / factor_, slot_ = column_ % factor_;  // column = place × factor + slot
   Group near_, across_, row_of_ranks_;
   const Sparse matrix_;
-  std::vector<double> x_, z_, p_, r_, q_, sums_, piece_;
+  Array<double> x_, z_, p_, r_, q_, sums_, piece_;
   std::vector<int> lengths_;  // of the parts of this row's product
   double zeta_ = 0, residual_ = 0;
 };

@@ -25,19 +25,28 @@ constexpr double kTolerance = 1e-8;
 
 class Pairs final : public Kernel {
  public:
-  explicit Pairs(const Class& problem) : problem_(problem), numbers_(2 * kChunk) {}
+  explicit Pairs(const Class& problem) : problem_(problem) {}
 
   void solve() override {
     const std::size_t blocks = (std::size_t{1} << problem_.log_pairs) / kBlock;
     const auto ranks = static_cast<std::size_t>(ranks_), rank = static_cast<std::size_t>(rank_);
-    sums_.fill(0);
-    for (std::size_t b = part(blocks, ranks, rank); b < part(blocks, ranks, rank + 1); ++b) {
-      Random random(kSeedOfPairs, 2 * kBlock * b);
-      for (std::size_t done = 0; done < kBlock; done += kChunk) {
-        for (double& number : numbers_) number = 2 * random.next() - 1;
-        count();
+    const std::size_t begin = part(blocks, ranks, rank), end = part(blocks, ranks, rank + 1);
+    std::vector<Sums> own(threads());
+    in_parts(end - begin, [&](std::size_t first, std::size_t last) {
+      Sums sums{};
+      std::vector<double> numbers(2 * kChunk);
+      for (std::size_t b = begin + first; b < begin + last; ++b) {
+        Random random(kSeedOfPairs, 2 * kBlock * b);
+        for (std::size_t done = 0; done < kBlock; done += kChunk) {
+          for (double& number : numbers) number = 2 * random.next() - 1;
+          count(numbers, sums);
+        }
       }
-    }
+      own[this_thread()] = sums;
+    });
+    sums_.fill(0);
+    for (const Sums& one : own)
+      for (std::size_t i = 0; i < one.size(); ++i) sums_[i] += one[i];
     sum(sums_.data(), static_cast<int>(sums_.size()), all_);
   }
 
@@ -53,27 +62,27 @@ class Pairs final : public Kernel {
 
  private:
   static constexpr std::size_t kChunk = 1024;
+  using Sums = std::array<double, 12>;  // of x and of y, and the counts per square ring
 
   /// Marsaglia's polar method.
-  void count() {
+  static void count(const std::vector<double>& numbers, Sums& sums) {
     double x = 0, y = 0;
-    for (std::size_t i = 0; i < numbers_.size(); i += 2) {
-      const double u = numbers_[i], v = numbers_[i + 1];
+    for (std::size_t i = 0; i < numbers.size(); i += 2) {
+      const double u = numbers[i], v = numbers[i + 1];
       const double t = u * u + v * v;
       if (t > 1) continue;
       const double factor = std::sqrt(-2 * std::log(t) / t);
       const double dx = u * factor, dy = v * factor;
       x += dx;
       y += dy;
-      ++sums_[2 + static_cast<std::size_t>(std::max(std::fabs(dx), std::fabs(dy)))];
+      ++sums[2 + static_cast<std::size_t>(std::max(std::fabs(dx), std::fabs(dy)))];
     }
-    sums_[0] += x;
-    sums_[1] += y;
+    sums[0] += x;
+    sums[1] += y;
   }
 
   const Class& problem_;
-  std::vector<double> numbers_;
-  std::array<double, 12> sums_{};  // of x and of y, and the counts per square ring
+  Sums sums_{};
 };
 
 }  // namespace

@@ -20,9 +20,11 @@ constexpr const char* kNames[kUnknowns] = {"density", "momentum_x", "momentum_y"
 
 }  // namespace
 
-void Flow::Fields::resize(std::size_t points) {
-  all.assign(kUnknowns * points, 0);
+Flow::Fields::Fields(std::size_t points) : all(kUnknowns * points) {
   for (std::size_t m = 0; m < kUnknowns; ++m) at[m] = all.data() + m * points;
+  in_parts(points, [&](std::size_t first, std::size_t last) {
+    for (double* const field : at) std::fill(field + first, field + last, 0.0);
+  });
 }
 
 Flow::Flow(const FlowClass& problem)
@@ -30,12 +32,12 @@ Flow::Flow(const FlowClass& problem)
       n_(problem.points),
       first_(part(n_, static_cast<std::size_t>(ranks_), static_cast<std::size_t>(rank_))),
       planes_(part(n_, static_cast<std::size_t>(ranks_), static_cast<std::size_t>(rank_) + 1) - first_),
-      per_length_(static_cast<double>(n_ - 1)) {
-  const std::size_t points = (planes_ + 4) * n_ * n_;
-  for (Fields* fields : {&u_, &rhs_, &forcing_}) fields->resize(points);
-  inverse_.resize(points);
-  kinetic_.resize(points);
-}
+      per_length_(static_cast<double>(n_ - 1)),
+      u_(points()),
+      rhs_(points()),
+      forcing_(points()),
+      inverse_(zeros<double>(points())),
+      kinetic_(zeros<double>(points())) {}
 
 Flow::~Flow() {
   if (halo_ != MPI_DATATYPE_NULL) MPI_Type_free(&halo_);
@@ -53,52 +55,59 @@ void Flow::exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* found) 
 }
 
 void Flow::prepare() {
-  const int planes = static_cast<int>(2 * n_ * n_), points = static_cast<int>((planes_ + 4) * n_ * n_);
   if (ranks_ > 1) {
-    check(MPI_Type_vector(kUnknowns, planes, points, MPI_DOUBLE, &halo_), "MPI_Type_vector");
+    check(MPI_Type_vector(kUnknowns, static_cast<int>(2 * n_ * n_), static_cast<int>(points()), MPI_DOUBLE, &halo_),
+          "MPI_Type_vector");
     check(MPI_Type_commit(&halo_), "MPI_Type_commit");
   }
-  double found[kUnknowns];
-  for (std::ptrdiff_t z = 0; z < static_cast<std::ptrdiff_t>(planes_); ++z)
-    for (std::size_t y = 0; y < n_; ++y)
+  in_parts(planes_ * n_, [&](std::size_t first, std::size_t last) {
+    double found[kUnknowns];
+    for (std::size_t i = first; i < last; ++i)
       for (std::size_t x = 0; x < n_; ++x) {
-        exact(z, y, x, found);
-        for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, y, x)] = found[m];
+        const auto z = static_cast<std::ptrdiff_t>(i / n_);
+        exact(z, i % n_, x, found);
+        for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, i % n_, x)] = found[m];
       }
-  std::fill(forcing_.all.begin(), forcing_.all.end(), 0.0);
+  });
+  fill(forcing_.all, 0.0);
   compute_rhs(-1);
-  for (std::size_t m = 0; m < kUnknowns; ++m)
-    for (std::ptrdiff_t z = begin(); z < end(); ++z)
-      for (std::size_t y = 1; y + 1 < n_; ++y)
-        std::copy_n(rhs_.at[m] + at(z, y, 1), n_ - 2, forcing_.at[m] + at(z, y, 1));
+  each_row([&](std::ptrdiff_t z, std::size_t y) {
+    for (std::size_t m = 0; m < kUnknowns; ++m)
+      std::copy_n(rhs_.at[m] + at(z, y, 1), n_ - 2, forcing_.at[m] + at(z, y, 1));
+  });
 }
 
 /// The exact state on the surface; inside, its transfinite interpolation.
 void Flow::reset() {
-  std::fill(rhs_.all.begin(), rhs_.all.end(), 0.0);
+  fill(rhs_.all, 0.0);
+  in_parts(planes_, [&](std::size_t first, std::size_t last) {
+    for (std::size_t z = first; z < last; ++z) reset_plane(static_cast<std::ptrdiff_t>(z));
+  });
+}
+
+void Flow::reset_plane(std::ptrdiff_t z) {
   const std::ptrdiff_t bottom = -static_cast<std::ptrdiff_t>(first_),
                        top = bottom + static_cast<std::ptrdiff_t>(n_) - 1;
   const std::size_t last = n_ - 1;
-  for (std::ptrdiff_t z = 0; z < static_cast<std::ptrdiff_t>(planes_); ++z)
-    for (std::size_t y = 0; y < n_; ++y)
-      for (std::size_t x = 0; x < n_; ++x) {
-        double found[kUnknowns];
-        exact(z, y, x, found);
-        if (x > 0 && x < last && y > 0 && y < last && z > bottom && z < top) {
-          double sides[6][kUnknowns];
-          exact(z, y, 0, sides[0]), exact(z, y, last, sides[1]);
-          exact(z, 0, x, sides[2]), exact(z, last, x, sides[3]);
-          exact(bottom, y, x, sides[4]), exact(top, y, x, sides[5]);
-          const double px = static_cast<double>(x) / per_length_, py = static_cast<double>(y) / per_length_,
-                       pz = static_cast<double>(z - bottom) / per_length_;
-          for (std::size_t m = 0; m < kUnknowns; ++m) {
-            const double a = (1 - px) * sides[0][m] + px * sides[1][m], b = (1 - py) * sides[2][m] + py * sides[3][m],
-                         c = (1 - pz) * sides[4][m] + pz * sides[5][m];
-            found[m] = a + b + c - a * b - b * c - c * a + a * b * c;
-          }
+  for (std::size_t y = 0; y < n_; ++y)
+    for (std::size_t x = 0; x < n_; ++x) {
+      double found[kUnknowns];
+      exact(z, y, x, found);
+      if (x > 0 && x < last && y > 0 && y < last && z > bottom && z < top) {
+        double sides[6][kUnknowns];
+        exact(z, y, 0, sides[0]), exact(z, y, last, sides[1]);
+        exact(z, 0, x, sides[2]), exact(z, last, x, sides[3]);
+        exact(bottom, y, x, sides[4]), exact(top, y, x, sides[5]);
+        const double px = static_cast<double>(x) / per_length_, py = static_cast<double>(y) / per_length_,
+                     pz = static_cast<double>(z - bottom) / per_length_;
+        for (std::size_t m = 0; m < kUnknowns; ++m) {
+          const double a = (1 - px) * sides[0][m] + px * sides[1][m], b = (1 - py) * sides[2][m] + py * sides[3][m],
+                       c = (1 - pz) * sides[4][m] + pz * sides[5][m];
+          found[m] = a + b + c - a * b - b * c - c * a + a * b * c;
         }
-        for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, y, x)] = found[m];
       }
+      for (std::size_t m = 0; m < kUnknowns; ++m) u_.at[m][at(z, y, x)] = found[m];
+    }
 }
 
 /// Ghost planes of u from the slabs below and above.
@@ -122,11 +131,13 @@ void Flow::find_inverse() {
                     last = at(static_cast<std::ptrdiff_t>(planes_) + (first_ + planes_ == n_ ? 0 : 1), 0, 0);
   const double *const r = u_.at[0], *const x = u_.at[1], *const y = u_.at[2], *const z = u_.at[3];
   double *const inverse = inverse_.data(), *const kinetic = kinetic_.data();
+  in_parts(last - first, [=](std::size_t from, std::size_t to) {
 #pragma omp simd
-  for (std::size_t i = first; i < last; ++i) {
-    inverse[i] = 1 / r[i];
-    kinetic[i] = 0.5 * (x[i] * x[i] + y[i] * y[i] + z[i] * z[i]) * inverse[i];
-  }
+    for (std::size_t i = first + from; i < first + to; ++i) {
+      inverse[i] = 1 / r[i];
+      kinetic[i] = 0.5 * (x[i] * x[i] + y[i] * y[i] + z[i] * z[i]) * inverse[i];
+    }
+  });
 }
 
 /// Adds what flows along D into the points first … last - 1 of a row; neighbours are `stride` apart.
@@ -189,37 +200,38 @@ void Flow::add_fluxes(std::size_t row, std::size_t place, std::size_t stride) {
 void Flow::compute_rhs(double scale) {
   exchange();
   find_inverse();
-  for (std::ptrdiff_t z = begin(); z < end(); ++z)
-    for (std::size_t y = 1; y + 1 < n_; ++y) {
-      const std::size_t row = at(z, y, 0);
-      for (std::size_t m = 0; m < kUnknowns; ++m) std::copy_n(forcing_.at[m] + row, n_, rhs_.at[m] + row);
-      add_fluxes<0>(row, 0, 1);
-      add_fluxes<1>(row, y, n_);
-      add_fluxes<2>(row, static_cast<std::size_t>(z) + first_, n_ * n_);
-      for (std::size_t m = 0; m < kUnknowns; ++m)
-        for (std::size_t x = 0; x < n_; ++x) rhs_.at[m][row + x] *= scale;
-    }
+  each_row([&](std::ptrdiff_t z, std::size_t y) {
+    const std::size_t row = at(z, y, 0);
+    for (std::size_t m = 0; m < kUnknowns; ++m) std::copy_n(forcing_.at[m] + row, n_, rhs_.at[m] + row);
+    add_fluxes<0>(row, 0, 1);
+    add_fluxes<1>(row, y, n_);
+    add_fluxes<2>(row, static_cast<std::size_t>(z) + first_, n_ * n_);
+    for (std::size_t m = 0; m < kUnknowns; ++m)
+      for (std::size_t x = 0; x < n_; ++x) rhs_.at[m][row + x] *= scale;
+  });
 }
 
 void Flow::add_rhs(double factor) {
-  for (std::size_t m = 0; m < kUnknowns; ++m)
-    for (std::ptrdiff_t z = begin(); z < end(); ++z)
-      for (std::size_t y = 1; y + 1 < n_; ++y) {
-        double* __restrict const u = u_.at[m] + at(z, y, 1);
-        const double* const rhs = rhs_.at[m] + at(z, y, 1);
-        for (std::size_t x = 0; x < n_ - 2; ++x) u[x] += factor * rhs[x];
-      }
+  each_row([&](std::ptrdiff_t z, std::size_t y) {
+    for (std::size_t m = 0; m < kUnknowns; ++m) {
+      double* __restrict const u = u_.at[m] + at(z, y, 1);
+      const double* const rhs = rhs_.at[m] + at(z, y, 1);
+      for (std::size_t x = 0; x < n_ - 2; ++x) u[x] += factor * rhs[x];
+    }
+  });
 }
 
 void Flow::norms(const double* const* fields, double* found) {
-  for (std::size_t m = 0; m < kUnknowns; ++m) {
-    found[m] = 0;
-    for (std::ptrdiff_t z = begin(); z < end(); ++z)
-      for (std::size_t y = 1; y + 1 < n_; ++y) {
-        const double* const row = fields[m] + at(z, y, 1);
-        found[m] += in_fours(n_ - 2, [row](std::size_t x) { return row[x] * row[x]; });
-      }
-  }
+  for (std::size_t m = 0; m < kUnknowns; ++m)
+    found[m] = sum_in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t first, std::size_t last) {
+      double own = 0;
+      for (std::size_t z = first; z < last; ++z)
+        for (std::size_t y = 1; y + 1 < n_; ++y) {
+          const double* const row = fields[m] + at(begin() + static_cast<std::ptrdiff_t>(z), y, 1);
+          own += in_fours(n_ - 2, [row](std::size_t x) { return row[x] * row[x]; });
+        }
+      return own;
+    });
   sum(found, kUnknowns, all_);
   const double inner = static_cast<double>(n_ - 2);
   for (std::size_t m = 0; m < kUnknowns; ++m) found[m] = std::sqrt(found[m] / (inner * inner * inner));

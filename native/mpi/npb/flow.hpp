@@ -94,14 +94,23 @@ class Flow : public Kernel {
  protected:
   /// Five fields of this slab with two ghost planes on each side, one after the other.
   struct Fields {
-    std::vector<double> all;
+    Array<double> all;
     double* at[kUnknowns] = {};
-    void resize(std::size_t points);
+    explicit Fields(std::size_t points);  ///< zeros
   };
 
   /// Index of a point of this slab; z from -2.
   std::size_t at(std::ptrdiff_t z, std::size_t y, std::size_t x) const {
     return (static_cast<std::size_t>(z + 2) * n_ + y) * n_ + x;
+  }
+  std::size_t points() const { return (planes_ + 4) * n_ * n_; }
+  /// Calls work(z, y) for the inner rows of this slab on all threads.
+  template <class Work>
+  void each_row(const Work& work) const {
+    const std::size_t rows = n_ - 2;
+    in_parts(static_cast<std::size_t>(end() - begin()) * rows, [&](std::size_t first, std::size_t last) {
+      for (std::size_t i = first; i < last; ++i) work(begin() + static_cast<std::ptrdiff_t>(i / rows), 1 + i % rows);
+    });
   }
   /// First and last + 1 of the inner planes of this slab.
   std::ptrdiff_t begin() const { return first_ == 0 ? 1 : 0; }
@@ -122,11 +131,12 @@ class Flow : public Kernel {
   const std::size_t n_, first_, planes_;  ///< points along an edge; this slab's planes
   const double per_length_;               ///< 1 / distance of points
   Fields u_, rhs_, forcing_;
-  std::vector<double> inverse_, kinetic_;  ///< 1 / density; kinetic energy
+  Array<double> inverse_, kinetic_;  ///< 1 / density; kinetic energy
   double residual_[kUnknowns] = {}, error_[kUnknowns] = {};
 
  private:
   void exact(std::ptrdiff_t z, std::size_t y, std::size_t x, double* found) const;
+  void reset_plane(std::ptrdiff_t z);
   void exchange();
   void find_inverse();
   template <int D>
@@ -147,6 +157,7 @@ Problem flow_problem(const char* kernel, const FlowClass& c, double operations) 
           .operations = operations * c.steps,
           .bytes = 17 * 8 * points * points * points,
           .max_ranks = static_cast<int>(c.points / 2),
+          .max_threads = static_cast<int>(c.points - 2),
           .make = [&c](bool) { return std::make_shared<Solver>(c); }};
 }
 

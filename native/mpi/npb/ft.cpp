@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
+#include <deque>
 #include <numbers>
 #include <numeric>
 #include <tuple>
@@ -22,7 +23,8 @@ using Complex = std::complex<double>;
 constexpr int kMostIterations = 20;
 constexpr double kAlpha = 1e-6, kTolerance = 1e-12;
 constexpr std::size_t kChecked = 1024;
-constexpr std::size_t kBatch = 16;  // transforms at a time; extents along x and y are multiples of it
+constexpr std::size_t kBatch =
+    4;  // transforms at a time, which fit into a first-level cache; extents are multiples of it
 
 struct Class {
   const char* name;
@@ -122,7 +124,7 @@ struct Columns {
   std::vector<double> re, im;
 };
 
-/// Transforms a batch of columns of one length, forward or backward, without scaling.
+/// Transforms a batch of columns of one length, forward or backward, without scaling. One thread at a time.
 class Transform {
  public:
   Transform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
@@ -253,13 +255,15 @@ class Heat final : public Kernel {
         rows_(y_of(rank_ + 1) - y0_),
         here_(planes_ * problem.ny * problem.nx),
         there_(problem.nz * rows_ * problem.nx),
-        space_(std::max(here_, there_)),
-        pieces_(std::max(here_, there_)),
-        frequencies_(std::max(here_, there_)),
-        forward_{Transform(problem.nx, true, fftw), Transform(problem.ny, true, fftw),
-                 Transform(problem.nz, true, fftw)},
-        back_{Transform(problem.nx, false, fftw), Transform(problem.ny, false, fftw),
-              Transform(problem.nz, false, fftw)} {
+        space_(zeros<Complex>(std::max(here_, there_))),
+        pieces_(zeros<Complex>(std::max(here_, there_))),
+        frequencies_(zeros<Complex>(std::max(here_, there_))) {
+    for (std::size_t t = 0; t < threads(); ++t) {
+      of_threads_.emplace_back();
+      for (const bool forward : {true, false})
+        for (const std::size_t length : {problem.nx, problem.ny, problem.nz})
+          of_threads_.back().emplace_back(length, forward, fftw);
+    }
     for (int r = 0; r < ranks_; ++r) {
       // In doubles: what this rank holds in space and r in frequency space, and vice versa.
       give_.push_back(static_cast<int>(2 * planes_ * (y_of(r + 1) - y_of(r)) * problem.nx));
@@ -282,7 +286,7 @@ class Heat final : public Kernel {
   }
 
   void solve() override {
-    fill();
+    set_random();
     to_frequencies();
     for (int i = 0; i < problem_.iterations; ++i) {
       to_space();
@@ -311,13 +315,19 @@ class Heat final : public Kernel {
   std::size_t y_of(int rank) const { return part(problem_.ny, n(ranks_), n(rank)); }
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
 
-  void fill() {
-    Random random(kSeed, 2 * z0_ * problem_.ny * problem_.nx);
-    for (std::size_t i = 0; i < here_; ++i) {
-      const double re = random.next();
-      space_[i] = {re, random.next()};
-    }
+  void set_random() {
+    in_parts(here_, [&](std::size_t first, std::size_t last) {
+      Random random(kSeed, 2 * (z0_ * problem_.ny * problem_.nx + first));
+      for (std::size_t i = first; i < last; ++i) {
+        const double re = random.next();
+        space_[i] = {re, random.next()};
+      }
+    });
   }
+
+  /// This thread's transform along a dimension.
+  Transform& forward(std::size_t dimension) { return of_threads_[this_thread()][dimension]; }
+  Transform& back(std::size_t dimension) { return of_threads_[this_thread()][3 + dimension]; }
 
   /// Index of row y of a plane in the pieces to send or received.
   auto piece_rows(std::size_t plane, std::size_t x) const {
@@ -343,53 +353,67 @@ class Heat final : public Kernel {
   }
 
   void to_frequencies() {
-    for (std::size_t z = 0; z < planes_; ++z) {
-      for (std::size_t y = 0; y < problem_.ny; y += kBatch)
-        along_x(forward_[0], space_.data() + (z * problem_.ny + y) * problem_.nx);
-      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
-        load(space_.data(), plane_rows(z, x), problem_.ny, forward_[1].in());
-        store(forward_[1](), problem_.ny, pieces_.data(), piece_rows(z, x));
+    in_parts(planes_, [&](std::size_t first, std::size_t last) {
+      Transform &rows = forward(0), &across = forward(1);
+      for (std::size_t z = first; z < last; ++z) {
+        for (std::size_t y = 0; y < problem_.ny; y += kBatch)
+          along_x(rows, space_.data() + (z * problem_.ny + y) * problem_.nx);
+        for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
+          load(space_.data(), plane_rows(z, x), problem_.ny, across.in());
+          store(across(), problem_.ny, pieces_.data(), piece_rows(z, x));
+        }
       }
-    }
+    });
     transpose(give_, give_at_, take_, take_at_, pieces_, frequencies_);
-    for (std::size_t at = 0; at < rows_ * problem_.nx; at += kBatch) {
-      const auto columns = [this, at](std::size_t z) { return z * rows_ * problem_.nx + at; };
-      load(frequencies_.data(), columns, problem_.nz, forward_[2].in());
-      store(forward_[2](), problem_.nz, frequencies_.data(), columns);
-    }
+    in_parts(rows_ * problem_.nx / kBatch, [&](std::size_t first, std::size_t last) {
+      Transform& across = forward(2);
+      for (std::size_t at = first * kBatch; at < last * kBatch; at += kBatch) {
+        const auto columns = [this, at](std::size_t z) { return z * rows_ * problem_.nx + at; };
+        load(frequencies_.data(), columns, problem_.nz, across.in());
+        store(across(), problem_.nz, frequencies_.data(), columns);
+      }
+    });
   }
 
   /// One time step: every frequency decays, then the box is transformed to space.
   void to_space() {
-    for (std::size_t y = 0; y < rows_; ++y)
-      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
-        const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * problem_.nx + x; };
-        Columns& in = back_[2].in();
-        for (std::size_t z = 0; z < problem_.nz; ++z) {
-          Complex* const run = frequencies_.data() + columns(z);
-          const double decay = decay_[2][z] * decay_[1][y0_ + y];
-          double *const re = in.re.data() + z * kBatch, *const im = in.im.data() + z * kBatch;
-          for (std::size_t k = 0; k < kBatch; ++k) {
-            run[k] *= decay * decay_[0][x + k];
-            re[k] = run[k].real();
-            im[k] = run[k].imag();
-          }
-        }
-        store(back_[2](), problem_.nz, space_.data(), columns);
-      }
+    const std::size_t batches = problem_.nx / kBatch;
+    in_parts(rows_ * batches, [&](std::size_t first, std::size_t last) {
+      Transform& across = back(2);
+      for (std::size_t batch = first; batch < last; ++batch)
+        decay_along_z(across, batch / batches, batch % batches * kBatch);
+    });
     transpose(take_, take_at_, give_, give_at_, space_, pieces_);
-    for (std::size_t z = 0; z < planes_; ++z) {
-      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
-        load(pieces_.data(), piece_rows(z, x), problem_.ny, back_[1].in());
-        store(back_[1](), problem_.ny, space_.data(), plane_rows(z, x));
+    in_parts(planes_, [&](std::size_t first, std::size_t last) {
+      Transform &across = back(1), &rows = back(0);
+      for (std::size_t z = first; z < last; ++z) {
+        for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
+          load(pieces_.data(), piece_rows(z, x), problem_.ny, across.in());
+          store(across(), problem_.ny, space_.data(), plane_rows(z, x));
+        }
+        for (std::size_t y = 0; y < problem_.ny; y += kBatch)
+          along_x(rows, space_.data() + (z * problem_.ny + y) * problem_.nx);
       }
-      for (std::size_t y = 0; y < problem_.ny; y += kBatch)
-        along_x(back_[0], space_.data() + (z * problem_.ny + y) * problem_.nx);
+    });
+  }
+  void decay_along_z(Transform& across, std::size_t y, std::size_t x) {
+    const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * problem_.nx + x; };
+    Columns& in = across.in();
+    for (std::size_t z = 0; z < problem_.nz; ++z) {
+      Complex* const run = frequencies_.data() + columns(z);
+      const double decay = decay_[2][z] * decay_[1][y0_ + y];
+      double *const re = in.re.data() + z * kBatch, *const im = in.im.data() + z * kBatch;
+      for (std::size_t k = 0; k < kBatch; ++k) {
+        run[k] *= decay * decay_[0][x + k];
+        re[k] = run[k].real();
+        im[k] = run[k].imag();
+      }
     }
+    store(across(), problem_.nz, space_.data(), columns);
   }
 
   void transpose(const std::vector<int>& give, const std::vector<int>& give_at, const std::vector<int>& take,
-                 const std::vector<int>& take_at, std::vector<Complex>& from, std::vector<Complex>& to) {
+                 const std::vector<int>& take_at, Array<Complex>& from, Array<Complex>& to) {
     if (ranks_ == 1) return from.swap(to);
     library([&] {
       check(MPI_Alltoallv(from.data(), give.data(), give_at.data(), MPI_DOUBLE, to.data(), take.data(), take_at.data(),
@@ -409,8 +433,8 @@ class Heat final : public Kernel {
 
   const Class& problem_;
   const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_, there_: numbers in space, in frequency space
-  std::vector<Complex> space_, pieces_, frequencies_;
-  Transform forward_[3], back_[3];
+  Array<Complex> space_, pieces_, frequencies_;
+  std::vector<std::deque<Transform>> of_threads_;  // along x, y, z: forward, and back
   std::vector<int> give_, take_, give_at_, take_at_;
   std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: index of its row in plane 0; distance to plane 1
   std::vector<std::vector<double>> decay_;

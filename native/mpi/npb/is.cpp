@@ -43,21 +43,24 @@ class Sort final : public Kernel {
       : problem_(problem),
         first_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_))),
         keys_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_ + 1)) - first_),
-        ordered_(keys_.size()),
+        ordered_(zeros<int>(keys_.size())),
         totals_(buckets() + kTests),
         own_(totals_.size()),
-        next_(buckets()),
-        below_((std::size_t{1} << problem.log_limit) + 1),
+        next_(threads()),
+        below_(zeros<int>((std::size_t{1} << problem.log_limit) + 1)),
         send_(n(ranks_)),
         receive_(n(ranks_)),
         send_at_(n(ranks_)),
         receive_at_(n(ranks_)) {
-    Random random(kSeed, 4 * first_);
-    for (int& key : keys_) {
-      std::uint64_t sum = 0;
-      for (int i = 0; i < 4; ++i) sum += random.bits();
-      key = static_cast<int>(sum >> (46 + 2 - problem.log_limit));
-    }
+    in_parts(keys_.size(), [&](std::size_t first, std::size_t last) {
+      Random random(kSeed, 4 * (first_ + first));
+      for (std::size_t k = first; k < last; ++k) {
+        std::uint64_t sum = 0;
+        for (int i = 0; i < 4; ++i) sum += random.bits();
+        keys_[k] = static_cast<int>(sum >> (46 + 2 - problem.log_limit));
+      }
+      next_[this_thread()].resize(buckets());
+    });
     original_.assign(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(std::min(keys_.size(), kChanged)));
   }
 
@@ -100,9 +103,17 @@ class Sort final : public Kernel {
     if (int* low = key_at(n(iteration))) *low = iteration;
     if (int* high = key_at(n(iteration + kIterations))) *high = (1 << problem_.log_limit) - iteration;
 
-    // The keys per bucket, here and on all ranks; behind them the keys to verify.
+    // The keys per bucket, of each thread, here and on all ranks; behind them the keys to verify.
+    in_parts(keys_.size(), [&](std::size_t first, std::size_t last) {
+      int* const counts = next_[this_thread()].data();
+      const int* const keys = keys_.data();
+      const int to_bucket = shift();
+      std::fill_n(counts, buckets(), 0);
+      for (std::size_t k = first; k < last; ++k) ++counts[n(keys[k] >> to_bucket)];
+    });
     std::fill(own_.begin(), own_.end(), 0);
-    for (const int key : keys_) ++own_[n(key >> shift())];
+    for (const auto& counts : next_)
+      for (std::size_t b = 0; b < buckets(); ++b) own_[b] += counts[b];
     for (std::size_t t = 0; t < kTests; ++t)
       if (const int* key = key_at(problem_.index[t])) own_[buckets() + t] = *key;
     library([&] {
@@ -110,10 +121,16 @@ class Sort final : public Kernel {
             "MPI_Allreduce");
     });
 
-    // Keys by bucket.
+    // Keys by bucket, and in it by thread.
     int sum = 0;
-    for (std::size_t b = 0; b < buckets(); ++b) next_[b] = sum, sum += own_[b];
-    for (const int key : keys_) ordered_[n(next_[n(key >> shift())]++)] = key;
+    for (std::size_t b = 0; b < buckets(); ++b)
+      for (auto& next : next_) sum += std::exchange(next[b], sum);
+    in_parts(keys_.size(), [&](std::size_t first, std::size_t last) {
+      int *const next = next_[this_thread()].data(), *const ordered = ordered_.data();
+      const int* const keys = keys_.data();
+      const int to_bucket = shift();
+      for (std::size_t k = first; k < last; ++k) ordered[n(next[n(keys[k] >> to_bucket)]++)] = keys[k];
+    });
 
     // Each rank gets buckets until it has its share of the keys.
     std::fill(send_.begin(), send_.end(), 0);
@@ -139,12 +156,8 @@ class Sort final : public Kernel {
       exchange();
     }
 
-    // The number of keys here up to each value.
+    count_below();
     const std::size_t min_key = first_bucket_ << shift(), end = last_bucket_ << shift();
-    std::fill(below_.begin(), below_.begin() + static_cast<std::ptrdiff_t>(end - min_key), 0);
-    for (std::size_t i = 0; i < received_; ++i) ++below_[n(here_[i]) - min_key];
-    for (std::size_t k = 1; k < end - min_key; ++k) below_[k] += below_[k - 1];
-
     for (int t = 0; t < kTests; ++t) {
       const int key = totals_[buckets() + n(t)];
       if (n(key) < min_key || n(key) >= end) continue;
@@ -154,6 +167,34 @@ class Sort final : public Kernel {
       else if (wrong_.is_null())
         wrong_ = {{"key", key}, {"iteration", iteration}, {"expected", expected(t, iteration)}, {"got", got}};
     }
+  }
+
+  /// The number of keys here up to each value. Each thread has some of the buckets, with as many keys as the others.
+  void count_below() {
+    const std::size_t min_key = first_bucket_ << shift();
+    std::vector<std::size_t> from(threads() + 1, last_bucket_);  // first bucket of each thread
+    std::vector<int> before(threads());                          // keys in the buckets before
+    std::size_t next = 0;
+    int seen = 0;
+    for (std::size_t b = first_bucket_; b < last_bucket_; seen += totals_[b++])
+      for (; next < threads() && n(seen) >= part(received_, threads(), next); ++next)
+        from[next] = b, before[next] = seen;
+    in_parts(threads(), [&](std::size_t own, std::size_t) {
+      const std::size_t begin = from[own], end = from[own + 1];
+      int* const below = below_.data();
+      std::fill(below + (begin << shift()) - min_key, below + (end << shift()) - min_key, 0);
+      const auto precedes = [this](int key, std::size_t bucket) { return n(key >> shift()) < bucket; };
+      for (std::size_t r = 0; r < n(ranks_); ++r) {  // what each rank sent is ordered by bucket
+        const int* const sent = here_ + (ranks_ == 1 ? 0 : receive_at_[r]);
+        const int* const sent_end = sent + (ranks_ == 1 ? static_cast<int>(received_) : receive_[r]);
+        const int* const last = std::lower_bound(sent, sent_end, end, precedes);
+        for (const int* key = std::lower_bound(sent, sent_end, begin, precedes); key != last; ++key)
+          ++below[n(*key) - min_key];
+      }
+      int sum = before[own];
+      for (std::size_t k = (begin << shift()) - min_key; k < (end << shift()) - min_key; ++k)
+        sum += below[k], below[k] = sum;
+    });
   }
 
   void exchange() {
@@ -209,10 +250,14 @@ class Sort final : public Kernel {
   }
 
   const Class& problem_;
-  const std::size_t first_;             // index of this rank's first key
-  std::vector<int> keys_, original_;    // changed by the iterations; initial values of the changed keys
-  std::vector<int> ordered_, arrived_;  // by bucket: keys of this rank; keys of this rank's buckets
-  std::vector<int> totals_, own_, next_, below_;
+  const std::size_t first_;    // index of this rank's first key
+  Array<int> keys_;            // changed by the iterations
+  std::vector<int> original_;  // initial values of those that change
+  Array<int> ordered_;         // by bucket: keys of this rank
+  std::vector<int> arrived_;   // keys of this rank's buckets
+  std::vector<int> totals_, own_;
+  std::vector<std::vector<int>> next_;  // of each thread and bucket
+  Array<int> below_;
   std::vector<int> send_, receive_, send_at_, receive_at_;
   const int* here_ = nullptr;
   std::size_t received_ = 0, first_bucket_ = 0, last_bucket_ = 0;

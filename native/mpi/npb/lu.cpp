@@ -1,5 +1,8 @@
 /// lu: the flow's steady state by symmetric successive over-relaxation. A lower and an upper sweep in each step go from
 /// corner to corner, row by row from slab to slab.
+#include <atomic>
+
+#include "base/error.hpp"
 #include "mpi/npb/flow.hpp"
 
 namespace mm::mpi::npb {
@@ -88,23 +91,74 @@ class LowerUpper final : public Flow {
  private:
   void find_residual() override {}  // the last step leaves it
 
-  /// The lower (Way = 1) or upper (-1) triangle, row by row, so that the next slab can follow a row behind.
+  /// The lower (Way = 1) or upper (-1) triangle, row by row, so that the next planes can follow a row behind: those of
+  /// the next thread, and after the last one those of the next rank. Only the first thread calls MPI: it receives rows
+  /// ahead of the thread that needs them, and sends them when the last thread is done with them.
   template <int Way>
   void sweep() {
-    const bool up = Way == 1;
-    const int from = up ? rank_ - 1 : rank_ + 1, to = up ? rank_ + 1 : rank_ - 1;
-    const auto planes = static_cast<std::ptrdiff_t>(planes_);
-    const std::ptrdiff_t ghost = up ? -1 : planes, last = up ? planes - 1 : 0;
-    for (std::size_t j = 1; j + 1 < n_; ++j) {
-      const std::size_t y = up ? j : n_ - 1 - j;
-      if (from >= 0 && from < ranks_)
-        library([&] {
-          check(MPI_Recv(rhs_.at[0] + at(ghost, y, 0), 1, rows_, from, 2, all_, MPI_STATUS_IGNORE), "MPI_Recv");
-        });
-      for (std::ptrdiff_t k = 0; k < end() - begin(); ++k) solve_row<Way>(at(up ? begin() + k : end() - 1 - k, y, 0));
-      if (to >= 0 && to < ranks_)
-        library([&] { check(MPI_Send(rhs_.at[0] + at(last, y, 0), 1, rows_, to, 2, all_), "MPI_Send"); });
+    const int from = rank_ - Way, to = rank_ + Way;
+    const bool receives = from >= 0 && from < ranks_, sends = to >= 0 && to < ranks_;
+    const std::size_t rows = n_ - 2, last = threads() - 1;
+    for (Done& one : done_) one.rows = 0;
+    done_[0].rows = receives ? 0 : rows;
+    in_parts(static_cast<std::size_t>(end() - begin()), [&](std::size_t begun, std::size_t ended) {
+      const bool first = this_thread() == 0;
+      const std::size_t place = Way == 1 ? this_thread() : last - this_thread();  // in the order of the planes
+      for (std::size_t turn = 0; turn < rows + (first ? last : place); ++turn) {
+        if (first && receives && turn < rows) {
+          receive_row<Way>(turn);
+          done_[0].rows.store(turn + 1, std::memory_order_release);
+        }
+        if (turn >= place && turn - place < rows) {
+          const std::size_t row = turn - place;
+          wait_for(done_[place], row);
+          for (std::size_t k = begun; k < ended; ++k) {
+            const std::size_t i = Way == 1 ? k : begun + ended - 1 - k;
+            solve_row<Way>(at(begin() + static_cast<std::ptrdiff_t>(i), row_at<Way>(row), 0));
+          }
+          done_[place + 1].rows.store(row + 1, std::memory_order_release);
+        }
+        if (first && sends && turn >= last) {
+          wait_for(done_[last + 1], turn - last);
+          send_row<Way>(turn - last);
+        }
+      }
+    });
+  }
+  template <int Way>
+  std::size_t row_at(std::size_t row) const {
+    return Way == 1 ? 1 + row : n_ - 2 - row;
+  }
+  template <int Way>
+  void receive_row(std::size_t row) {
+    const std::ptrdiff_t ghost = Way == 1 ? -1 : static_cast<std::ptrdiff_t>(planes_);
+    library([&] {
+      expect(MPI_Recv(rhs_.at[0] + at(ghost, row_at<Way>(row), 0), 1, rows_, rank_ - Way, 2, all_, MPI_STATUS_IGNORE),
+             "MPI_Recv");
+    });
+  }
+  template <int Way>
+  void send_row(std::size_t row) {
+    const std::ptrdiff_t edge = Way == 1 ? static_cast<std::ptrdiff_t>(planes_) - 1 : 0;
+    library([&] {
+      expect(MPI_Send(rhs_.at[0] + at(edge, row_at<Way>(row), 0), 1, rows_, rank_ + Way, 2, all_), "MPI_Send");
+    });
+  }
+  /// As `check`, while other threads wait for this one: an exception must not leave their loop.
+  static void expect(int status, const char* call) {
+    try {
+      check(status, call);
+    } catch (const Failure& why) {
+      abort_job(why.what());
     }
+  }
+
+  /// Rows that all threads before a place are done with.
+  struct alignas(64) Done {
+    std::atomic<std::size_t> rows = 0;
+  };
+  static void wait_for(const Done& before, std::size_t row) {
+    wait_until([&] { return before.rows.load(std::memory_order_acquire) > row; });
   }
 
   Point<double> point(std::size_t i) const {
@@ -186,6 +240,7 @@ class LowerUpper final : public Flow {
   }
 
   MPI_Datatype rows_ = MPI_DATATYPE_NULL;
+  std::vector<Done> done_ = std::vector<Done>(threads() + 1);
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ struct Level {
   std::size_t points = 0;
   std::size_t extent[3] = {};  ///< x, y, z of the part
   bool whole = false;          ///< every rank holds the whole grid
-  std::vector<double> u, r;
+  Array<double> u, r;
 
   std::size_t step_y() const { return extent[0] + 2; }
   std::size_t step_z() const { return step_y() * (extent[1] + 2); }
@@ -63,12 +63,10 @@ class Multigrid final : public Kernel {
       level.points = std::size_t{2} << l;
       level.whole = ranks_ == 1 || level.points <= kWhole;
       for (int d = 0; d < 3; ++d) level.extent[d] = level.whole ? level.points : level.points / grid_[d];
-      level.u.resize(level.size());
-      level.r.resize(level.size());
+      level.u = zeros<double>(level.size());
+      level.r = zeros<double>(level.size());
     }
-    charges_.resize(top().size());
-    near_.resize(top().step_y());
-    far_.resize(near_.size());
+    charges_ = zeros<double>(top().size());
     const std::size_t* const e = top().extent;
     const std::size_t face = std::max({(e[1] + 2) * (e[2] + 2), (e[0] + 2) * (e[2] + 2), (e[0] + 2) * (e[1] + 2)});
     for (auto& side : faces_) side.resize(face);
@@ -77,7 +75,7 @@ class Multigrid final : public Kernel {
   }
 
   void prepare() override { place_charges(); }
-  void reset() override { std::fill(top().u.begin(), top().u.end(), 0.0); }
+  void reset() override { fill(top().u, 0.0); }
 
   void solve() override {
     residual(top(), charges_);
@@ -95,6 +93,21 @@ class Multigrid final : public Kernel {
  private:
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
   Level& top() { return levels_.back(); }
+
+  /// Sums of adjacent rows, of a thread.
+  struct Sums {
+    explicit Sums(const Level& level) : near(level.step_y()), far(near.size()) {}
+    std::vector<double> near, far;
+  };
+  /// Calls work(y, z, sums) for the rows of a grid on all threads; `count` of them along y and z, from `first`.
+  template <class Work>
+  static void each_row(const Level& level, std::size_t first, const std::size_t* count, const Work& work) {
+    in_parts(count[2], [&](std::size_t from, std::size_t to) {
+      Sums sums(level);
+      for (std::size_t z = first + from; z < first + to; ++z)
+        for (std::size_t y = first; y < first + count[1]; ++y) work(y, z, sums);
+    });
+  }
 
   /// +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
   void place_charges() {
@@ -166,20 +179,19 @@ class Multigrid final : public Kernel {
   }
 
   /// r = v - A u, including ghost points. v may be r.
-  void residual(Level& level, const std::vector<double>& v) {
+  void residual(Level& level, const Array<double>& v) {
     const std::size_t nx = level.extent[0];
-    for (std::size_t z = 1; z <= level.extent[2]; ++z)
-      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
-        const std::size_t row = level.at(0, y, z);
-        const double *const u = level.u.data() + row, *const from = v.data() + row;
-        double* const r = level.r.data() + row;
-        const double *const near = near_.data(), *const far = far_.data();
-        add_rows(level, u, near_.data(), far_.data(), nx + 2);
+    each_row(level, 1, level.extent, [&](std::size_t y, std::size_t z, Sums& sums) {
+      const std::size_t row = level.at(0, y, z);
+      const double *const u = level.u.data() + row, *const from = v.data() + row;
+      double* const r = level.r.data() + row;
+      const double *const near = sums.near.data(), *const far = sums.far.data();
+      add_rows(level, u, sums.near.data(), sums.far.data(), nx + 2);
 #pragma GCC ivdep
-        for (std::size_t x = 1; x <= nx; ++x)
-          r[x] = from[x] - kOperator[0] * u[x] - kOperator[2] * (far[x] + near[x - 1] + near[x + 1]) -
-                 kOperator[3] * (far[x - 1] + far[x + 1]);
-      }
+      for (std::size_t x = 1; x <= nx; ++x)
+        r[x] = from[x] - kOperator[0] * u[x] - kOperator[2] * (far[x] + near[x - 1] + near[x + 1]) -
+               kOperator[3] * (far[x - 1] + far[x + 1]);
+    });
     swap_faces(level, level.r);
   }
 
@@ -187,17 +199,16 @@ class Multigrid final : public Kernel {
   void smooth(Level& level) {
     const std::size_t nx = level.extent[0];
     const double at = problem_.smoother[0], across = problem_.smoother[1], edge = problem_.smoother[2];
-    for (std::size_t z = 1; z <= level.extent[2]; ++z)
-      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
-        const std::size_t row = level.at(0, y, z);
-        const double* const r = level.r.data() + row;
-        double* const u = level.u.data() + row;
-        const double *const near = near_.data(), *const far = far_.data();
-        add_rows(level, r, near_.data(), far_.data(), nx + 2);
+    each_row(level, 1, level.extent, [&](std::size_t y, std::size_t z, Sums& sums) {
+      const std::size_t row = level.at(0, y, z);
+      const double* const r = level.r.data() + row;
+      double* const u = level.u.data() + row;
+      const double *const near = sums.near.data(), *const far = sums.far.data();
+      add_rows(level, r, sums.near.data(), sums.far.data(), nx + 2);
 #pragma GCC ivdep
-        for (std::size_t x = 1; x <= nx; ++x)
-          u[x] += at * r[x] + across * (r[x - 1] + r[x + 1] + near[x]) + edge * (far[x] + near[x - 1] + near[x + 1]);
-      }
+      for (std::size_t x = 1; x <= nx; ++x)
+        u[x] += at * r[x] + across * (r[x - 1] + r[x + 1] + near[x]) + edge * (far[x] + near[x - 1] + near[x + 1]);
+    });
     swap_faces(level, level.u);
   }
 
@@ -210,18 +221,18 @@ class Multigrid final : public Kernel {
   /// Restricts the residual to the coarser grid: a weighted mean around every second point.
   void restrict_to(const Level& fine, Level& coarse) {
     const std::size_t origin = corner(fine, coarse), nx = fine.extent[0] / 2;
-    const double *const near = near_.data(), *const far = far_.data();
-    for (std::size_t z = 1; z <= fine.extent[2] / 2; ++z)
-      for (std::size_t y = 1; y <= fine.extent[1] / 2; ++y) {
-        const double* const r = fine.r.data() + fine.at(0, 2 * y, 2 * z);
-        double* const to = coarse.r.data() + origin + coarse.at(0, y, z);
-        add_rows(fine, r, near_.data(), far_.data(), fine.extent[0] + 2);
-        for (std::size_t x = 1; x <= nx; ++x) {
-          const std::size_t i = 2 * x;
-          to[x] = 0.5 * r[i] + 0.25 * (r[i - 1] + r[i + 1] + near[i]) + 0.125 * (near[i - 1] + near[i + 1] + far[i]) +
-                  0.0625 * (far[i - 1] + far[i + 1]);
-        }
+    const std::size_t count[] = {nx, fine.extent[1] / 2, fine.extent[2] / 2};
+    each_row(fine, 1, count, [&](std::size_t y, std::size_t z, Sums& sums) {
+      const double *const near = sums.near.data(), *const far = sums.far.data();
+      const double* const r = fine.r.data() + fine.at(0, 2 * y, 2 * z);
+      double* const to = coarse.r.data() + origin + coarse.at(0, y, z);
+      add_rows(fine, r, sums.near.data(), sums.far.data(), fine.extent[0] + 2);
+      for (std::size_t x = 1; x <= nx; ++x) {
+        const std::size_t i = 2 * x;
+        to[x] = 0.5 * r[i] + 0.25 * (r[i - 1] + r[i + 1] + near[i]) + 0.125 * (near[i - 1] + near[i + 1] + far[i]) +
+                0.0625 * (far[i - 1] + far[i + 1]);
       }
+    });
     if (coarse.whole && !fine.whole) gather(fine, coarse, origin);
     swap_faces(coarse, coarse.r);
   }
@@ -250,22 +261,39 @@ class Multigrid final : public Kernel {
   /// Trilinear interpolation to the finer grid, including ghost points; `add` adds to it instead of replacing it.
   void interpolate(const Level& coarse, Level& fine, bool add) {
     const std::size_t origin = corner(fine, coarse), nx = fine.extent[0];
-    double* __restrict const row = near_.data();
-    for (std::size_t z = 0; z < fine.extent[2] + 2; ++z)
-      for (std::size_t y = 0; y < fine.extent[1] + 2; ++y) {
-        // An odd index lies between two coarse points.
-        const double* const a = coarse.u.data() + origin + coarse.at(0, y / 2, z / 2);
-        const double* const b = y % 2 == 0 ? a : a + coarse.step_y();
-        const double* const c = z % 2 == 0 ? a : a + coarse.step_z();
-        const double* const d = b + (c - a);
-        for (std::size_t x = 0; x < nx / 2 + 2; ++x) row[x] = 0.25 * ((a[x] + b[x]) + (c[x] + d[x]));
-        double* const u = fine.u.data() + fine.at(0, y, z);
-        for (std::size_t x = 0; x < nx / 2 + 1; ++x) {
-          const double between = 0.5 * (row[x] + row[x + 1]);
-          u[2 * x] = add ? u[2 * x] + row[x] : row[x];
-          u[2 * x + 1] = add ? u[2 * x + 1] + between : between;
-        }
+    const std::size_t count[] = {nx + 2, fine.extent[1] + 2, fine.extent[2] + 2};
+    each_row(fine, 0, count, [&](std::size_t y, std::size_t z, Sums& sums) {
+      double* __restrict const row = sums.near.data();
+      // An odd index lies between two coarse points.
+      const double* const a = coarse.u.data() + origin + coarse.at(0, y / 2, z / 2);
+      const double* const b = y % 2 == 0 ? a : a + coarse.step_y();
+      const double* const c = z % 2 == 0 ? a : a + coarse.step_z();
+      const double* const d = b + (c - a);
+      for (std::size_t x = 0; x < nx / 2 + 2; ++x) row[x] = 0.25 * ((a[x] + b[x]) + (c[x] + d[x]));
+      double* const u = fine.u.data() + fine.at(0, y, z);
+      for (std::size_t x = 0; x < nx / 2 + 1; ++x) {
+        const double between = 0.5 * (row[x] + row[x + 1]);
+        u[2 * x] = add ? u[2 * x] + row[x] : row[x];
+        u[2 * x + 1] = add ? u[2 * x + 1] + between : between;
       }
+    });
+  }
+
+  /// Fills the ghost points of a dimension that is not divided.
+  static void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of) {
+    const std::size_t last = level.extent[d] * step;
+    const auto copy = [&](std::size_t at, std::size_t run) {
+      std::copy_n(&of[at + last], run, &of[at]);
+      std::copy_n(&of[at + step], run, &of[at + last + step]);
+    };
+    if (d == 2) return in_parts(level.step_z(), [&](std::size_t first, std::size_t end) { copy(first, end - first); });
+    in_parts(level.extent[2] + 2, [&](std::size_t first, std::size_t end) {
+      for (std::size_t z = first; z < end; ++z)
+        if (d == 1)
+          copy(level.at(0, 0, z), level.step_y());
+        else
+          for (std::size_t y = 0; y < level.extent[1] + 2; ++y) copy(level.at(0, y, z), 1);
+    });
   }
 
   /// Visits runs of consecutive points (index and length) of the face at `i` along a dimension, including ghost points.
@@ -281,14 +309,12 @@ class Multigrid final : public Kernel {
 
   /// Fills the ghost points from the neighbours' faces: along x, then y, then z, so that edges and corners are
   /// included.
-  void swap_faces(const Level& level, std::vector<double>& of) {
+  void swap_faces(const Level& level, Array<double>& of) {
     const std::size_t steps[] = {1, level.step_y(), level.step_z()};
     for (std::size_t d = 0; d < 3; ++d) {
       const std::size_t last = level.extent[d];
       if (level.whole || grid_[d] == 1) {
-        const std::size_t far = last * steps[d];
-        on_face(level, d, 0, [&](std::size_t at, std::size_t run) { std::copy_n(&of[at + far], run, &of[at]); });
-        on_face(level, d, last + 1, [&](std::size_t at, std::size_t run) { std::copy_n(&of[at - far], run, &of[at]); });
+        wrap(level, d, steps[d], of);
         continue;
       }
       const auto pack = [&](std::size_t i, std::vector<double>& face) {
@@ -326,12 +352,15 @@ class Multigrid final : public Kernel {
 
   double norm() {
     const Level& level = top();
-    double squares = 0;
-    for (std::size_t z = 1; z <= level.extent[2]; ++z)
-      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
-        const double* const r = level.r.data() + level.at(1, y, z);
-        squares += in_fours(level.extent[0], [=](std::size_t x) { return r[x] * r[x]; });
-      }
+    double squares = sum_in_parts(level.extent[2], [&](std::size_t first, std::size_t last) {
+      double own = 0;
+      for (std::size_t z = 1 + first; z < 1 + last; ++z)
+        for (std::size_t y = 1; y <= level.extent[1]; ++y) {
+          const double* const r = level.r.data() + level.at(1, y, z);
+          own += in_fours(level.extent[0], [=](std::size_t x) { return r[x] * r[x]; });
+        }
+      return own;
+    });
     sum(&squares, 1, all_);
     return std::sqrt(squares / std::pow(static_cast<double>(level.points), 3));
   }
@@ -339,7 +368,8 @@ class Multigrid final : public Kernel {
   const Class& problem_;
   std::size_t grid_[3] = {1, 1, 1}, place_[3] = {};  // ranks along x, y, z; coordinates of this rank
   std::vector<Level> levels_;                        // the coarsest first
-  std::vector<double> charges_, near_, far_, faces_[4], whole_, mine_;
+  Array<double> charges_;
+  std::vector<double> faces_[4], whole_, mine_;
   double norm_ = 0, first_norm_ = 0;
 };
 

@@ -37,10 +37,19 @@ const std::vector<Problem>& problems() {
   return all;
 }
 
+/// OpenMP's threads stay as they were started, bound to their CPUs.
+Parameter npb_threads() {
+  Parameter p{
+      "threads", "numbers of OpenMP threads of each rank, each in processes of its own", "", Kind::integers, "1", 1,
+      4096};
+  p.per_process = true;
+  return p;
+}
+
 const Description& npb_description() {
   static const Description d{
       .name = "npb",
-      .summary = "the eight NAS parallel benchmarks among ranks, verified: time, rate, and the share of communication",
+      .summary = "the eight NAS parallel benchmarks among ranks and threads, verified: time, rate, communication",
       .detail =
           "New implementations of the report's five kernels and three applications. ep: pairs of normal deviates, "
           "reduced at the end. cg: inverse iteration with a random sparse matrix; reductions along rows of ranks, "
@@ -49,10 +58,12 @@ const Description& npb_description() {
           "heat equation by three-dimensional Fourier transforms; the box is transposed. mg: Poisson's equation by "
           "V-cycles; halo exchanges with six neighbours on grids of all sizes. lu, bt, sp: compressible flow in slabs; "
           "lu by over-relaxation, in sweeps that pass from slab to slab row by row; bt by block tridiagonal and sp by "
-          "pentadiagonal systems along each direction; the cube is transposed twice in each step.\n"
+          "pentadiagonal systems along each direction; the cube is transposed twice in each step. The threads of a "
+          "rank "
+          "divide its loops; with one rank no data is exchanged.\n"
           "A result that fails verification is reported absent, with the expected and the actual value. Operations are "
           "counted as in the report's programs.\n"
-          "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W",
+          "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W --threads 1,2",
       .source =
           "Bailey, Barszcz, Barton and others, The NAS Parallel Benchmarks, RNR-94-007 (1994); classes W and C: later "
           "programs",
@@ -75,6 +86,7 @@ const Description& npb_description() {
                       {},
                       {},
                       {"S", "W", "A", "B", "C"}},
+                     npb_threads(),
                      {"fft",
                       "transforms of ft; auto: FFTW if every rank finds its library, otherwise Meshmark's own",
                       "",
@@ -87,7 +99,7 @@ const Description& npb_description() {
                   {"operation_rate", "operations per second, counted as in the report", "op/s", Better::higher},
                   {"communication_share", "maximum time of any rank in the MPI library, over elapsed", "1",
                    Better::lower}},
-      .identity = {"kernel", "class", "ranks", "mpi", "fft"},
+      .identity = {"kernel", "class", "ranks", "threads", "mpi", "fft"},
       .ranks = true,
   };
   return d;
@@ -96,7 +108,8 @@ const Description& npb_description() {
 /// Metric and conditions of a case that is not made yet.
 Case planned_case(const Problem& problem, const std::string& fft) {
   Case c;
-  c.conditions = {{"kernel", problem.kernel}, {"class", problem.class_name}, {"size", problem.size}};
+  c.conditions = {
+      {"kernel", problem.kernel}, {"class", problem.class_name}, {"size", problem.size}, {"threads", npb::threads()}};
   if (problem.kernel == "ft") c.conditions["fft"] = fft;
   c.metric = "elapsed";
   return c;
@@ -133,15 +146,33 @@ Case solver_case(Case c, const std::shared_ptr<Kernel>& kernel, double operation
   return c;
 }
 
+/// Starts the threads that `--threads` requests. Collective.
+void start_threads(Run& run) {
+  World& world = World::get();
+  const std::vector<int> numbers = run.integers("threads", 0);
+  if (numbers.size() != 1) run.refuse("threads", "found several", "one number: a process starts its threads once");
+  if (numbers.front() == 1) return;  // the rank stays where its launcher put it
+  world.all_or_none<int>([&] {
+    npb::start_threads(world.divide_cpus(numbers.front()));
+    return 0;
+  });
+}
+
 bool everywhere(bool here) {
   int all = here;
   check(MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_MIN, World::get().all()), "MPI_Allreduce");
   return all != 0;
 }
 
+std::string ranks_and_threads() {
+  const std::string ranks = std::to_string(World::get().size());
+  return npb::threads() == 1 ? ranks + " ranks" : ranks + " ranks of " + std::to_string(npb::threads()) + " threads";
+}
+
 void measure_npb(Run& run) {
   World& world = World::get();
   world.check_request(run);
+  start_threads(run);
   const auto kernels = run.choices("kernel"), classes = run.choices("class");
   const auto among = [](const std::vector<std::string>& all, const std::string& word) {
     return std::find(all.begin(), all.end(), word) != all.end();
@@ -149,8 +180,7 @@ void measure_npb(Run& run) {
   const auto wanted = [&](const Problem& p) { return among(classes, p.class_name) && run.asks("kernel", {p.kernel}); };
   for (const Problem& p : problems())
     if (wanted(p) && among(kernels, p.kernel) && !p.fits(world.size()))
-      throw UsageError("ranks",
-                       "found " + std::to_string(world.size()) + " for " + p.kernel + " of class " + p.class_name,
+      throw UsageError(p.field(), "found " + ranks_and_threads() + " for " + p.kernel + " of class " + p.class_name,
                        p.allowed());
   const std::string transforms = run.text("fft");
   const bool fftw = transforms != "own" && everywhere(!npb::fftw_version().empty());
@@ -162,8 +192,8 @@ void measure_npb(Run& run) {
       const Case plan = planned_case(p, fftw ? npb::fftw_version() : transforms == "fftw" ? "fftw" : "own");
       batch.add(plan, p.bytes / world.size(), [&] {
         if (!p.fits(world.size()))
-          throw Absent(std::to_string(world.size()) + " ranks do not fit " + p.kernel + " of class " + p.class_name,
-                       "--ranks: " + p.allowed());
+          throw Absent(ranks_and_threads() + " do not fit " + p.kernel + " of class " + p.class_name,
+                       "--" + p.field() + ": " + p.allowed());
         if (p.kernel == "ft" && transforms == "fftw" && !fftw)
           throw Absent("not every rank finds libfftw3.so.3", "install FFTW 3, or --fft own");
         return solver_case(plan, p.make(fftw), p.operations);

@@ -2,6 +2,7 @@
 /// What the NAS parallel kernels have in common. Each kernel is one file.
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "mpi/apps/apps.hpp"
 #include "mpi/harness/world.hpp"
+#include "mpi/npb/threads.hpp"
 
 namespace mm::mpi::npb {
 
@@ -32,9 +34,6 @@ class Random {
 
 /// The seed of all kernels except ep.
 constexpr std::uint64_t kSeed = 314159265;
-
-/// First item of part `i` when n items are divided into `parts`.
-constexpr std::size_t part(std::size_t n, std::size_t parts, std::size_t i) { return n * i / parts; }
 
 /// A sum with four accumulators, so that consecutive additions are independent.
 template <class Term>
@@ -104,12 +103,17 @@ struct Problem {
   double operations = 0;  ///< per solution, counted as in the report
   double bytes = 0;       ///< approximate memory of all ranks together
   int max_ranks = 0;
+  int max_threads = 0;        ///< of all ranks together; 0: as ranks
   bool power_of_two = false;  ///< required of the number of ranks
   std::function<std::shared_ptr<Kernel>(bool fftw)> make;
 
-  bool fits(int ranks) const { return ranks <= max_ranks && (!power_of_two || (ranks & (ranks - 1)) == 0); }
-  std::string allowed() const {  ///< the supported numbers of ranks
-    return (power_of_two ? "powers of two to " : "1 to ") + std::to_string(max_ranks);
+  int most_threads() const { return std::max(max_ranks, max_threads); }
+  int most_ranks() const { return std::min(max_ranks, most_threads() / static_cast<int>(threads())); }
+  bool fits(int ranks) const { return ranks <= most_ranks() && (!power_of_two || (ranks & (ranks - 1)) == 0); }
+  std::string field() const { return most_ranks() == 0 ? "threads" : "ranks"; }  ///< what does not fit
+  std::string allowed() const {                                                  ///< the supported numbers
+    if (most_ranks() == 0) return "1 to " + std::to_string(most_threads());
+    return (power_of_two ? "powers of two to " : "1 to ") + std::to_string(most_ranks());
   }
 };
 

@@ -108,7 +108,8 @@ struct Left {
 
 class ScalarPentadiagonal final : public AlternatingDirections {
  public:
-  explicit ScalarPentadiagonal(const FlowClass& problem) : AlternatingDirections(problem), line_(problem.points) {}
+  explicit ScalarPentadiagonal(const FlowClass& problem)
+      : AlternatingDirections(problem), lines_(threads(), std::vector<Left>(problem.points)) {}
 
  private:
   void solve_batch(int direction, const Batch& batch) override {
@@ -131,6 +132,7 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     const double half = problem_.step * per_length_ / 2, second = problem_.step * per_length_ * per_length_,
                  fourth = problem_.step * kDissipation;
     constexpr int kWaveOf[] = {0, 0, 0, 1, 2};
+    std::vector<Left>& line = lines_[this_thread()];
     Point<Lanes> here, ahead;
     Lanes speed[3][kWaves], diffusion[3];  // behind, here, ahead
     batch.load_point(0, here);
@@ -146,11 +148,11 @@ class ScalarPentadiagonal final : public AlternatingDirections {
       double weights[5];
       dissipation(i, n_, weights);
 
-      Left& left = line_[i];
+      Left& left = line[i];
       batch.load_rhs(i, left.right);
       if (D == 0) to_waves(here, left.right);
       // Points 0 and -1 contribute nothing: what is left of them is zero.
-      const Left &last = line_[i - 1], &before = i > 1 ? line_[i - 2] : line_[0];
+      const Left &last = line[i - 1], &before = i > 1 ? line[i - 2] : line[0];
       Lanes factor_last[kWaves], pivot[kWaves];
       const double factor_before = fourth * weights[0];
       for (int w = 0; w < kWaves; ++w) {
@@ -169,7 +171,7 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     }
     Lanes next[kUnknowns] = {}, second_next[kUnknowns] = {};  // the surface does not change
     for (std::size_t i = n_ - 2; i > 0; --i) {
-      const Left& left = line_[i];
+      const Left& left = line[i];
       Lanes now[kUnknowns];
       for (std::size_t m = 0; m < kUnknowns; ++m) {
         const int w = kWaveOf[m];
@@ -187,7 +189,7 @@ class ScalarPentadiagonal final : public AlternatingDirections {
     }
   }
 
-  std::vector<Left> line_;  // of point 0, zero
+  std::vector<std::vector<Left>> lines_;  // of each thread; of point 0, zero
 };
 
 }  // namespace

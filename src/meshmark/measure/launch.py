@@ -131,22 +131,24 @@ def launcher(kind: str) -> Launcher:
     )
 
 
-def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> list[str]:
+def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] = (), *, threads: int = 1) -> list[str]:
     """The command line that starts `ranks` ranks on a host with `cpus` CPUs, with the launcher options `more`.
 
-    Ranks are bound to one core each if there are enough CPUs; otherwise they are unbound, and waiting ranks yield.
+    Ranks are bound to one core each if there are enough CPUs. Ranks with several threads are unbound, since they divide
+    the CPUs among themselves; those that are more than CPUs are unbound, too, and yield while they wait.
     """
-    oversubscribed = ranks > cpus
+    oversubscribed = ranks * threads > cpus
+    passive = "OMP_WAIT_POLICY=passive"  # threads that spin would hold a CPU that another rank needs
     if launcher_.kind == "openmpi":
-        binding = (
-            ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-            if oversubscribed
-            else ["--bind-to", "core"]
-        )
+        binding = ["--bind-to", "none" if oversubscribed or threads > 1 else "core"]
+        if oversubscribed:
+            binding += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+            binding += ["-x", passive] if threads > 1 else []
         # With UCX, OpenSHMEM memory hooks crash every program of Open MPI 4.1 as it ends (open-mpi/ompi issue 11604).
         own = [*binding, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
     elif launcher_.kind == "mpich":
-        own = [] if oversubscribed else ["-bind-to", "core"]
+        own = [] if oversubscribed or threads > 1 else ["-bind-to", "core"]
+        own += ["-genv", *passive.split("=")] if oversubscribed and threads > 1 else []
     else:
         own = []
     return [str(launcher_.path), "-n", str(ranks), *own, *more, str(launcher_.program)]

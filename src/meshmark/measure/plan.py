@@ -38,6 +38,7 @@ class Step(Excerpt):
     budget_s: float
     ranks: int = 0  # processes that a launcher starts; 0: the probe without a launcher
     mpi: str = ""  # kind of MPI library; "" without a launcher
+    threads: int = 1  # of each rank
 
     @property
     def repeats(self) -> str:
@@ -75,6 +76,7 @@ class Launch(NamedTuple):
     mpi: str = ""
     turn: int = 0  # number of this library's turn, from 1, if several libraries alternate
     value: str = ""  # of an option of which a process measures one value, if several are measured
+    threads: int = 1  # of each rank
 
 
 def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
@@ -92,8 +94,8 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     budget = f"{total_s:g}s"
     if not d.ranks:
         named = BUDGET in argv or total_s == grammar.seconds(BUDGET, d.parameter("budget").default)
-        if several := _values_per_process(d, argv):
-            option, values = several
+        option, values = _values_per_process(d, argv)
+        if len(values) > 1:
             budget = f"{total_s / len(values):.9g}s"
             each = [_replaced(_replaced(argv, option, v), BUDGET, budget) for v in values]
             return [Launch((d.name, *own), total_s / len(values), value=v) for own, v in zip(each, values, strict=True)]
@@ -112,28 +114,40 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
     for ranks, (turn, order) in itertools.product(counts(requested["--ranks"], cpus()), turns):
-        budget = f"{total_s / 2:g}s" if turn else requested[BUDGET]
+        option, values = _values_per_process(d, argv, max(1, cpus() // ranks))
+        several = len(values) > 1
+        own_s = total_s / (2 if turn else 1) / len(values)
+        budget = f"{own_s:.9g}s" if turn or several else requested[BUDGET]
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
-        for kind in order:
+        for value, kind in itertools.product(values, order):
             given = ("--ranks", str(ranks), "--mpi", kind, BUDGET, budget, "--seed", shuffled)
-            found.append(Launch((d.name, *given, *rest), total_s / 2 if turn else total_s, ranks, kind, turn))
+            own = _replaced(rest, option, value) if option else rest
+            threads = int(value) if option == "--threads" else 1
+            found.append(Launch((d.name, *given, *own), own_s, ranks, kind, turn, value if several else "", threads))
     return found
 
 
-def _values_per_process(d: Description, argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The option of which each process measures one value, and its values; None if there are not several."""
+def _values_per_process(d: Description, argv: Sequence[str], cpus: int = 0) -> tuple[str, list[str]]:
+    """The option of which each process measures one value, and its values; "" and one of "" if there is none.
+
+    Args:
+        d: The instrument.
+        argv: Its arguments.
+        cpus: CPUs of each process; 0: those that the arguments name.
+    """
+    none = ("", [""])
     option = next((p for p in d.parameters if p.per_process), None)
     if option is None:
-        return None
+        return none
     given = dict(itertools.pairwise(argv))
     try:
-        cpus = given.get("--cpus", "allowed")
-        here = len(os.sched_getaffinity(0) if cpus in {"allowed", "all"} else grammar.cpus("--cpus", cpus))
+        named = given.get("--cpus", "allowed")
+        here = cpus or len(os.sched_getaffinity(0) if named in {"allowed", "all"} else grammar.cpus("--cpus", named))
         high = int(option.maximum) if option.maximum is not None else here
         values = grammar.integers(option.option, given.get(option.option, option.default), high, all_=here)
     except UsageError:
-        return None  # the instrument will refuse it
-    return (option.option, [str(v) for v in values]) if len(values) > 1 else None
+        return none  # the instrument will refuse it
+    return option.option, [str(v) for v in values]
 
 
 def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Plan:
@@ -149,7 +163,7 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
     """
     given = dict(itertools.pairwise(argv))
     total_s = budget_s(d, argv)
-    _, values = _values_per_process(d, argv) or ("", [""])
+    _, values = _values_per_process(d, argv)
     enough = total_s >= REPETITIONS * SHORTEST_S * len(values) and d.name not in _LONG and not d.ranks
     count = repetitions or (REPETITIONS if enough else 1)
     steps: list[Step] = []
@@ -161,14 +175,14 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
                 own += ["--seed", str(number)]
         for run in launched(d, own):
             id_ = d.name + _suffix(run, number, count)
-            steps.append(Step(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi))
+            steps.append(Step(id_, d.name, run.argv, run.budget_s, run.ranks, run.mpi, run.threads))
     return Plan("measure", tuple(steps))
 
 
 def _suffix(run: Launch, repetition: int, repetitions: int) -> str:
     """What tells a run from the others of its instrument: library, ranks or value, and number from 1; turns count
     twice."""
-    target = f"-{run.mpi}-{run.ranks}" if run.ranks else f"-{run.value}" if run.value else ""
+    target = (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f"-{run.value}" if run.value else "")
     if not run.turn and repetitions == 1:
         return target
     return f"{target}.r{2 * (repetition - 1) + run.turn if run.turn else repetition}"
@@ -211,5 +225,5 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
         named = ("--machine", machine) if machine else ()
         for run in launched(d, (*arguments(d, options), *named)):
             id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(run, repetition, step.repetitions)
-            steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
+            steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads))
     return Plan(spec.name, tuple(steps))

@@ -62,7 +62,7 @@ def program_of(step: Step) -> list[str]:
     """
     if not step.ranks:
         return [str(find_probe())]
-    return launch.launch_argv(launch.launcher(step.mpi), step.ranks, launch.cpus())
+    return launch.launch_argv(launch.launcher(step.mpi), step.ranks, launch.cpus(), threads=step.threads)
 
 
 class Runner:

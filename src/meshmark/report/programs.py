@@ -171,7 +171,8 @@ def _key(record: Record, *more: str) -> tuple[object, ...]:
 def order_of(record: Record) -> tuple[int, ...]:
     """Sort key: programs, kernels and classes in the order of the instruments, then modes."""
     c = record.conditions
-    places = (("pop", "gyro", "swim"), ("ep", "cg", "is", "ft", "mg"), ("S", "W", "A"))
+    kernels_ = ("ep", "cg", "is", "ft", "mg", "lu", "bt", "sp")
+    places = (("pop", "gyro", "swim"), kernels_, ("S", "W", "A", "B", "C"))
     known = [
         names.index(str(c[k])) if str(c.get(k)) in names else 0
         for k, names in zip(("program", "kernel", "class"), places, strict=True)
@@ -450,7 +451,7 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
         if r.instrument == "npb" and None not in (r.conditions.get("kernel"), r.conditions.get("class")):
-            points.setdefault(_key(r, "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
+            points.setdefault(_key(r, "threads", "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
     found: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
     for key, metrics in sorted(points.items(), key=lambda point: order_of(next(iter(point[1].values()))[0])):
         elapsed = selected(metrics.get("elapsed", []), "npb", "elapsed", texts=("kernel", "class"), above_zero=True)

@@ -224,10 +224,11 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
 
 
 def ranks_of(record: Record) -> str:
-    """The number of ranks, and of hosts if there are several."""
-    hosts = record.conditions.get("hosts", 1)
-    ranks = f"{text_of(record, 'ranks')} ranks" if record.conditions.get("ranks") is not None else "ranks not recorded"
-    return ranks + (f", {hosts} hosts" if hosts not in {1, None} else "")
+    """The number of ranks, of their threads and of hosts, of the latter two if there are several."""
+    count, threads, hosts = (record.conditions.get(key) for key in ("ranks", "threads", "hosts"))
+    ranks = "ranks not recorded" if count is None else "1 rank" if count == 1 else f"{text_of(record, 'ranks')} ranks"
+    of_each = f" of {threads} threads" if threads not in {1, None} else ""
+    return ranks + of_each + (f", {hosts} hosts" if hosts not in {1, None} else "")
 
 
 def transport_of(record: Record) -> str:

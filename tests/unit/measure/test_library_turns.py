@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from meshmark.describe import Description, Parameter
 from meshmark.errors import UsageError
 from meshmark.measure import launch
-from meshmark.measure.plan import launched
+from meshmark.measure.plan import launched, measurement
 
 OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
 AMONG_RANKS = Description(
@@ -40,3 +42,37 @@ def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.Monkey
     assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
     with pytest.raises(UsageError, match="--budget: found 'soon'"):
         launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))
+
+
+def test_threads_of_ranks_have_processes_of_their_own_and_share_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "chosen", lambda asked: asked.split(","))
+    monkeypatch.setattr(launch, "cpus", lambda: 16)
+    threads = Parameter(
+        name="threads",
+        option="--threads",
+        help="",
+        unit="",
+        kind="integers",
+        default="1",
+        choices=(),
+        minimum=1,
+        maximum=64,
+        per_process=True,
+    )
+    threaded = replace(AMONG_RANKS, parameters=(*AMONG_RANKS.parameters, threads))
+    runs = launched(threaded, ("--mpi", "x", "--ranks", "2,4", "--threads", "1,all", "--budget", "6s"))
+    assert [(r.ranks, r.threads, r.value, r.budget_s) for r in runs] == [
+        (2, 1, "1", 3.0),
+        (2, 8, "8", 3.0),
+        (4, 1, "1", 3.0),
+        (4, 4, "4", 3.0),
+    ]
+    assert runs[1].argv[-2:] == ("--threads", "8") and "3s" in runs[1].argv
+    (one,) = launched(threaded, ("--mpi", "x", "--ranks", "2", "--threads", "5"))
+    assert (one.threads, one.value) == (5, "") and one.argv[-2:] == ("--threads", "5")
+    (default,) = launched(threaded, ("--mpi", "x", "--ranks", "2"))
+    assert default.threads == 1
+    assert [s.id for s in measurement(threaded, ("--mpi", "x", "--ranks", "2", "--threads", "1,2")).steps] == [
+        "made-x-2-1",
+        "made-x-2-2",
+    ]
