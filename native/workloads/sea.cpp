@@ -26,8 +26,6 @@ constexpr int kResolved = 256;
 constexpr std::size_t kSkew = 21 * 8;
 // Columns that are stepped together: the rows of fluxes and fields that a row needs stay in a second-level cache.
 constexpr std::ptrdiff_t kTile = 2048;
-// Of these, columns between prefetches: all that they need stays in a first-level cache.
-constexpr std::ptrdiff_t kBlock = 256;
 // Fields of a thread that are larger are prefetched, B; smaller ones may be in a cache, where that costs a fifth.
 constexpr std::ptrdiff_t kFar = 8 << 20;
 
@@ -40,81 +38,114 @@ struct Sweep {
   double dt;
   bool far;  // the fields are larger than a core's share of the caches
 
-  Sea::Row row(int j, std::ptrdiff_t from) const {
-    const std::ptrdiff_t at = j * stride + from;
-    const Sea::Row r = j == 0 ? south : j > rows ? north : Sea::Row{now.p + at, now.u + at, now.v + at};
-    return j == 0 || j > rows ? Sea::Row{r.p + from, r.u + from, r.v + from} : r;
+  Sea::Row row(int j) const {
+    const std::ptrdiff_t at = j * stride;
+    return j == 0 ? south : j > rows ? north : Sea::Row{now.p + at, now.u + at, now.v + at};
   }
-};
-
-/// Rows of fluxes, of which the last two are kept: mass fluxes cu and cv, vorticity z, and h, the head.
-struct Fluxes {
-  double cu[2][kTile + 88], h[2][kTile + 88], cv[2][kTile + 88], z[2][kTile + 88];
 };
 
 #define MM_INLINE [[gnu::always_inline]] inline
 
-/// cu on the western side of cells from + 1 … to + 1 of a row, and h in cells from … to.
-MM_INLINE void centre_fluxes(const Sea::Row& at, const Sea::Row& above, std::ptrdiff_t from, std::ptrdiff_t to,
-                             double* cu, double* h) {
-  const double *const p = at.p, *const u = at.u, *const v = at.v, *const va = above.v;
-#pragma omp simd
-  for (std::ptrdiff_t i = from; i <= to; ++i) {
-    cu[i + 1] = 0.5 * (p[i + 1] + p[i]) * u[i + 1];
-    h[i] = p[i] + 0.25 * (u[i] * u[i] + u[i + 1] * u[i + 1] + v[i] * v[i] + va[i] * va[i]);
+/// Adjacent cells of a row, as many as a vector register has numbers.
+template <std::ptrdiff_t W>
+struct Cells {
+  typedef double V __attribute__((vector_size(W * sizeof(double))));
+  typedef double Anywhere __attribute__((vector_size(W * sizeof(double)), aligned(sizeof(double)), may_alias));
+
+  MM_INLINE static V load(const double* from) { return *reinterpret_cast<const Anywhere*>(from); }
+  MM_INLINE static void store(double* to, const V& values) { *reinterpret_cast<Anywhere*>(to) = values; }
+  /// Their western neighbours, of which the first is the last of the cells before; these become the cells before.
+  MM_INLINE static V west(V& before, const V& here) {
+    const V found = shifted(before, here, std::make_index_sequence<W>());
+    before = here;
+    return found;
   }
-}
 
-/// cv on the southern side of cells from … to of a row, and z at the south-western corner of cells from + 1 … to + 1.
-MM_INLINE void side_fluxes(const Sea::Row& at, const Sea::Row& below, std::ptrdiff_t from, std::ptrdiff_t to,
-                           double* cv, double* z) {
-  constexpr double over = 1 / kCell_m;
-  const double *const p = at.p, *const u = at.u, *const v = at.v, *const pb = below.p, *const ub = below.u;
-#pragma omp simd
-  for (std::ptrdiff_t i = from; i <= to; ++i) {
-    cv[i] = 0.5 * (p[i] + pb[i]) * v[i];
-    z[i + 1] = 4 * over * (v[i + 1] - v[i] - u[i + 1] + ub[i + 1]) / (p[i + 1] + p[i] + pb[i + 1] + pb[i]);
+ private:
+  template <std::size_t... I>
+  MM_INLINE static V shifted(const V& before, const V& here, std::index_sequence<I...>) {
+    return __builtin_shufflevector(before, here, (W - 1 + static_cast<std::ptrdiff_t>(I))...);
   }
-}
+};
 
-/// Has cells from … to - 1 of a row brought into the second-level cache. The hardware does not foresee where a row goes
-/// on below: without this, memory and arithmetic take turns.
-MM_INLINE void prefetch(const double* p, const double* u, const double* v, std::ptrdiff_t from, std::ptrdiff_t to) {
-  for (std::ptrdiff_t i = from; i < to; i += 8)
-    for (const double* const field : {p, u, v}) __builtin_prefetch(field + i, 0, 2);
-}
+/// What a row keeps for the next one: mass fluxes cu and cv, vorticity z, and h, the head. cu is that on the eastern
+/// side of a cell, cv on its northern side, and z at the corner of both.
+struct Fluxes {
+  double cu[kTile + 16], h[kTile + 16], cv[kTile + 16], z[kTile + 16];
+};
 
-/// Columns from + 1 … from + n of all rows.
-MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t n) {
+/// Goes along a row from west to east. The first cells change nothing but what the next ones need of them.
+template <std::ptrdiff_t W>
+class Walk {
+  using C = Cells<W>;
+  using V = typename C::V;
+
+ public:
+  MM_INLINE Walk(const Sweep& s, int j)
+      : at_(s.row(j)), above_(s.row(j + 1)), ahead_(s.row(std::min(j + 2, s.rows + 1))), dt_(s.dt), far_(s.far) {
+    const std::ptrdiff_t start = j * s.stride;
+    p_ = s.p + start, u_ = s.u + start, v_ = s.v + start;
+    stride_ = j < s.rows ? s.stride : 0;
+  }
+
+  /// Cells i … i + W - 1: their fluxes, which replace those of the row below in `f`, and, if they are to `change`,
+  /// their newer state.
+  template <bool Change>
+  MM_INLINE void cells(std::ptrdiff_t i, Fluxes& f, std::ptrdiff_t slot) {
+    constexpr double over = 1 / kCell_m;
+    if (far_) prefetch(i);
+    const V p = C::load(at_.p + i), pe = C::load(at_.p + i + 1), u = C::load(at_.u + i), ue = C::load(at_.u + i + 1);
+    const V v = C::load(at_.v + i), va = C::load(above_.v + i), vae = C::load(above_.v + i + 1);
+    const V pa = C::load(above_.p + i), pae = C::load(above_.p + i + 1), uae = C::load(above_.u + i + 1);
+    const V cu = 0.5 * (pe + p) * ue;
+    const V h = p + 0.25 * (u * u + ue * ue + v * v + va * va);
+    const V cv = 0.5 * (pa + p) * va;
+    const V z = 4 * over * (vae - va - uae + ue) / (pae + pa + pe + p);
+    const V cub = C::load(f.cu + slot), hb = C::load(f.h + slot), cvb = C::load(f.cv + slot), zb = C::load(f.z + slot);
+    C::store(f.cu + slot, cu);
+    C::store(f.h + slot, h);
+    C::store(f.cv + slot, cv);
+    C::store(f.z + slot, z);
+    const V across = cvb + cv, along = cu + cub, corners = zb + z;
+    const V across_w = C::west(across_, across), along_w = C::west(along_, along);
+    const V corners_w = C::west(corners_, corners), zb_w = C::west(zb_, zb), h_w = C::west(h_, h);
+    const V cu_w = C::west(cu_, cu);
+    if (!Change) return;
+    C::store(u_ + i, C::load(u_ + i) + dt_ * (0.125 * corners_w * (across + across_w) - over * (h - h_w)));
+    C::store(v_ + i, C::load(v_ + i) - dt_ * (0.125 * (zb_w + zb) * (along_w + along) + over * (h - hb)));
+    C::store(p_ + i, C::load(p_ + i) - dt_ * over * (cu - cu_w + cv - cvb));
+  }
+
+ private:
+  /// Has the cells above brought into the second-level cache. The hardware does not foresee where a row goes on below:
+  /// without this, memory and arithmetic take turns.
+  MM_INLINE void prefetch(std::ptrdiff_t i) const {
+    if (i % 8 != 0) return;
+    for (const double* const field : {ahead_.p, ahead_.u, ahead_.v}) __builtin_prefetch(field + i, 0, 2);
+    for (const double* const field : {p_, u_, v_}) __builtin_prefetch(field + stride_ + i, 0, 2);
+  }
+
+  Sea::Row at_, above_, ahead_;
+  double *p_, *u_, *v_, dt_;
+  std::ptrdiff_t stride_;
+  bool far_;
+  V across_{}, along_{}, corners_{}, zb_{}, h_{}, cu_{};
+};
+
+/// Columns from … to - 1 of all rows, both a multiple of the width.
+template <std::ptrdiff_t W>
+MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t to) {
   alignas(64) Fluxes f;
-  constexpr double over = 1 / kCell_m;
-  const double dt = s.dt;
-  Sea::Row at = s.row(0, from), above = s.row(1, from), next = s.row(2, from);
-  centre_fluxes(at, above, 0, n, f.cu[0], f.h[0]);
-  side_fluxes(above, at, 0, n, f.cv[1], f.z[1]);
-  for (int j = 1; j <= s.rows; ++j) {
-    const int k = j & 1, l = k ^ 1;
-    at = above;
-    above = next;
-    next = s.row(std::min(j + 2, s.rows + 1), from);
-    const double *const cu = f.cu[k], *const cub = f.cu[l], *const h = f.h[k], *const hb = f.h[l];
-    const double *const cv = f.cv[k], *const cva = f.cv[l], *const z = f.z[k], *const za = f.z[l];
-    const std::ptrdiff_t start = j * s.stride + from;
-    double *const p = s.p + start, *const u = s.u + start, *const v = s.v + start;
-    for (std::ptrdiff_t before = 0; before < n; before += kBlock) {
-      const std::ptrdiff_t first = before == 0 ? 0 : before + 1, last = std::min(before + kBlock, n);
-      if (s.far) prefetch(next.p, next.u, next.v, before, last);
-      centre_fluxes(at, above, first, last, f.cu[k], f.h[k]);
-      if (s.far) prefetch(p + s.stride, u + s.stride, v + s.stride, before, last);
-      side_fluxes(above, at, first, last, f.cv[l], f.z[l]);
-#pragma omp simd
-      for (std::ptrdiff_t i = before + 1; i <= last; ++i) {
-        u[i] += dt * (0.125 * (z[i] + za[i]) * (cv[i] + cv[i - 1] + cva[i] + cva[i - 1]) - over * (h[i] - h[i - 1]));
-        v[i] -= dt * (0.125 * (z[i] + z[i + 1]) * (cu[i] + cu[i + 1] + cub[i] + cub[i + 1]) + over * (h[i] - hb[i]));
-        p[i] -= dt * over * (cu[i + 1] - cu[i] + cva[i] - cv[i]);
-      }
+  const std::ptrdiff_t first = from == 0 ? 0 : from - W;  // the cells before, of which a tile needs the fluxes
+  for (int j = 0; j <= s.rows; ++j) {
+    Walk<W> walk(s, j);
+    if (j == 0) {
+      for (std::ptrdiff_t i = first; i < to; i += W) walk.template cells<false>(i, f, i - first);
+      continue;
     }
-    if (from + n == s.cells)
+    if (first < from) walk.template cells<false>(first, f, 0);
+    for (std::ptrdiff_t i = from; i < to; i += W) walk.template cells<true>(i, f, i - first);
+    if (to > s.cells)
       for (double* const field : {s.p, s.u, s.v}) {
         double* const row = field + j * s.stride;
         row[0] = row[s.cells];
@@ -123,15 +154,18 @@ MM_INLINE void step_tile(const Sweep& s, std::ptrdiff_t from, std::ptrdiff_t n) 
   }
 }
 
+/// Vectors are aligned: they begin with the western ghost cell, which is set when its row is complete.
+template <std::ptrdiff_t W>
 MM_INLINE void step_all(const Sweep& s) {
-  for (std::ptrdiff_t from = 0; from < s.cells; from += kTile) step_tile(s, from, std::min(kTile, s.cells - from));
+  const std::ptrdiff_t end = (s.cells / W + 1) * W;
+  for (std::ptrdiff_t from = 0; from < end; from += kTile) step_tile<W>(s, from, std::min(from + kTile, end));
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx512f,avx512dq"))) void step_avx512(const Sweep& s) { step_all(s); }
-__attribute__((target("avx2"))) void step_avx2(const Sweep& s) { step_all(s); }
+__attribute__((target("avx512f,avx512dq"))) void step_avx512(const Sweep& s) { step_all<8>(s); }
+__attribute__((target("avx2"))) void step_avx2(const Sweep& s) { step_all<4>(s); }
 #endif
-void step_narrow(const Sweep& s) { step_all(s); }
+void step_narrow(const Sweep& s) { step_all<2>(s); }
 
 }  // namespace
 

@@ -52,10 +52,10 @@ class PlainSea {
     for (std::size_t y = n_; y < 2 * n_; ++y)
       for (std::size_t x = n_; x < 2 * n_; ++x) {
         const std::size_t c = at(x, y), w = at(x - 1, y), s = at(x, y - 1), e = at(x + 1, y), north = at(x, y + 1);
-        u2[c] = old_u_[c] + dt * (0.125 * (z[c] + z[north]) * (cv[c] + cv[w] + cv[north] + cv[at(x - 1, y + 1)]) -
+        u2[c] = old_u_[c] + dt * (0.125 * (z[c] + z[north]) * (cv[c] + cv[north] + (cv[w] + cv[at(x - 1, y + 1)])) -
                                   over * (h[c] - h[w]));
         v2[c] = old_v_[c] -
-                dt * (0.125 * (z[c] + z[e]) * (cu[c] + cu[e] + cu[s] + cu[at(x + 1, y - 1)]) + over * (h[c] - h[s]));
+                dt * (0.125 * (z[c] + z[e]) * (cu[c] + cu[s] + (cu[e] + cu[at(x + 1, y - 1)])) + over * (h[c] - h[s]));
         p2[c] = old_p_[c] - dt * over * (cu[e] - cu[c] + cv[north] - cv[c]);
       }
     old_p_ = std::exchange(p, p2);
@@ -102,7 +102,7 @@ TEST(Sea, IsTheSchemeForEveryVectorWidth) {
 }
 
 TEST(Sea, OfSeveralTilesOfColumnsIsTheScheme) {
-  constexpr int kCells = 1031;  // a tile has 1024 columns
+  constexpr int kCells = 2055;  // a tile has 2048 columns, with the western ghost cell
   Sea sea(kCells, 0, kCells);
   sea.begin();
   PlainSea plain(sea);
