@@ -71,10 +71,11 @@ class Figure:
             err: What it wrote to standard error.
         """
         if self.pattern:
-            return self._matched(tail(out) + "\n" + tail(err))
+            return self.matched(tail(out) + "\n" + tail(err))
         return self._recorded(tail(out)) if self.metric else Value(elapsed_s, "s", "lower")
 
-    def _matched(self, text: str) -> Value | str:
+    def matched(self, text: str) -> Value | str:
+        """The value of the pattern in what a run printed, or the reason why there is none."""
         found = list(re.finditer(self.pattern, text, re.M))
         value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
         if value is None:

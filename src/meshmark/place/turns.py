@@ -177,14 +177,25 @@ def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
 
 def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
     """Why a command counts as failed, with the last line that it printed; "" if it succeeded."""
-    if ended.status is None:
+    text = tail(out) + "\n" + tail(err) if ended.status else ""
+    return status_failure(ended.status, text, limit_s)
+
+
+def status_failure(status: int | None, text: str, limit_s: float) -> str:
+    """As `failure`.
+
+    Args:
+        status: As of `Ended`.
+        text: What the command printed.
+    """
+    if status is None:
         return f"took longer than {limit_s:.3g} s"
-    if ended.status == 0:
+    if status == 0:
         return ""
-    lines = (tail(out) + "\n" + tail(err)).splitlines()
+    lines = text.splitlines()
     own = ("hint: ", "placement held: ", "placement did not hold: ")  # of meshmark run, not of the command
     last = last_line([line for line in lines if not line.startswith(own)])
-    how = signal_text(-ended.status) if ended.status < 0 else f"status {ended.status}"
+    how = signal_text(-status) if status < 0 else f"status {status}"
     return f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
 
 

@@ -359,7 +359,7 @@ def _checked(app: Application, where: str) -> Application:
     if (count := math.prod(map(len, app.dimensions.values()))) > MAX_CONFIGURATIONS:
         raise UsageError(f"{where}: dimensions: found {count} combinations; allowed: {MAX_CONFIGURATIONS}")
     _check_bind(app, where)
-    used = _placeholders(app, where)
+    used = used_names(app, where)
     for name in app.dimensions:
         if name not in DIMENSIONS and not name.isupper() and name not in used:
             raise UsageError(
@@ -439,7 +439,7 @@ def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
     return None
 
 
-def _placeholders(app: Application, where: str) -> set[str]:
+def used_names(app: Application, where: str) -> set[str]:
     """The names in braces in all texts.
 
     Raises:
@@ -476,8 +476,12 @@ def absent(app: Application, program: str, folder: Path) -> AbsentError | None:
     Args:
         folder: That paths of programs are relative to.
     """
-    if shutil.which(program if "/" not in program else str(folder / program)) is not None:
-        return None
+    found = shutil.which(program if "/" not in program else str(folder / program))
+    return not_installed(app, program) if found is None else None
+
+
+def not_installed(app: Application, program: str) -> AbsentError:
+    """The error for a program that is not installed, with the package that has it."""
     package = app.package and f"; it is in the package {app.package}"
     return AbsentError(f"{app.name}: found no program {quoted(program)}{package}")
 

@@ -218,10 +218,15 @@ def _run_copies(
         finally:
             _end_all([each.process for each in running if each.process.returncode is None])
             left = _end_rest(before)
-        if left and not reason:
-            were = "was" if left == 1 else "were"
-            reason = f"left {counted(left, 'process', 'processes')} running, which {were} killed"
+        reason = reason or left_running(left)
     return reason, _Started(running, elapsed_s)
+
+
+def left_running(count: int) -> str:
+    """Why a run failed that left so many processes; "" for none."""
+    if not count:
+        return ""
+    return f"left {counted(count, 'process', 'processes')} running, which {'was' if count == 1 else 'were'} killed"
 
 
 def _start(
@@ -297,7 +302,7 @@ def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: f
                 left -= 1
                 handles[handle].status = handles[handle].process.wait()
             if written_bytes(folders.run) > most:
-                return f"wrote more than {app.limits.output_mib:g} MiB"
+                return wrote_too_much(app)
     finally:
         for handle in handles:
             os.close(handle)
@@ -314,9 +319,19 @@ def written_bytes(folder: Path) -> int:
     return total
 
 
+def wrote_too_much(app: Application) -> str:
+    """Why a run failed that wrote too much into its folder."""
+    return f"wrote more than {app.limits.output_mib:g} MiB"
+
+
+def file_too_large(app: Application, status: int | None) -> str:
+    """Why a run failed that was ended for the size of a file; "" if its status says something else."""
+    return f"{wrote_too_much(app)} to a file" if status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) else ""
+
+
 def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
-    if each.status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
-        return f"wrote more than {app.limits.output_mib:g} MiB to a file"
+    if why := file_too_large(app, each.status):
+        return why
     return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
 
 
@@ -369,15 +384,29 @@ def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
         read_record(found, lines, own)
         read = app.judged_by.read(own[-1] if own else 0.0, each.out, each.err)
         if isinstance(read, str):
-            found.reason = read.replace("--pattern", "figure.pattern")
+            found.reason = no_figure(read)
             return
         values.append(read)
+    take_figure(found, app, values, own)
+
+
+def no_figure(why: str) -> str:
+    """A reason of `Figure.matched`, for an application."""
+    return why.replace("--pattern", "figure.pattern")
+
+
+def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: Sequence[float]) -> None:
+    """Make the value of a run from those of its copies.
+
+    Args:
+        own: Elapsed times of the copies, in s.
+    """
     found.better = values[0].better
     each_value = [v.value for v in values]
     # Rates of copies that run at the same time add up; of times, the last copy decides.
     total = math.fsum(each_value) if found.better == "higher" else max(each_value)
     found.value = total * app.figure.scale if app.figure.pattern else found.elapsed_s
-    if len(copies) == 1 and own:
+    if len(values) == 1 and own:
         found.elapsed_s = own[0]
         found.value = found.value if app.figure.pattern else own[0]
     if not LOWEST <= found.value <= HIGHEST:

@@ -38,10 +38,19 @@ class Others:
         """Since the beginning, without the CPU time `own_s` of what was measured."""
         elapsed_s = max(1e-9, time.monotonic() - self.began_s)
         busy, steal = _used()
-        whole_s = elapsed_s * (os.cpu_count() or 1)
-        # A tick is 10 ms: shorter differences say nothing.
-        others_s = max(0.0, busy - self.busy - own_s - 0.01)
-        return Shares(others_s / whole_s, (steal - self.steal) / whole_s, elapsed_s)
+        return shares_of(busy - self.busy, steal - self.steal, own_s, elapsed_s, os.cpu_count() or 1)
+
+
+def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cpus: int) -> Shares:
+    """Shares of the time of all CPUs.
+
+    Args:
+        busy_s, stolen_s: Of all CPUs together.
+        own_s: CPU time of what was measured.
+    """
+    whole_s = max(1e-9, elapsed_s) * max(1, cpus)
+    # A tick is 10 ms: shorter differences say nothing.
+    return Shares(max(0.0, busy_s - own_s - 0.01) / whole_s, stolen_s / whole_s, elapsed_s)
 
 
 def _used() -> tuple[float, float]:

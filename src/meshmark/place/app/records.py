@@ -65,36 +65,55 @@ def records(
         runs = found.of(one.label)
         if not runs:
             continue
-        warm = found.warm(one.label)
-        flags = usual_flags(list(runs.values()))
-        if warm is not None and warm.findings:
-            flags |= {"misplaced"}
-        conditions = conditions_of(app, one)
-        if warm is not None and warm.seen.get("cpus"):
-            conditions["observed_cpus"] = str(warm.seen["cpus"])
-        for share in ("others_share", "steal_share"):
-            conditions[share] = median([a.counts.get(share, 0.0) for a in runs.values()])
-        more: dict[str, Scalar] = {"failed": found.failures.get(one.label, 0)}
-        series = [(metric, samples, flags, conditions) for metric, samples in _series(app, one, runs)]
-        series += [(what, [value], frozenset(), {**conditions, **where}) for what, value, where in _observed(warm)]
-        if (profile := next((p for p in profiles if p.configuration == one.label and not p.reason), None)) is not None:
-            under = conditions_of(app, one)
-            series += [(SHARE, [share], frozenset(), {**under, **where}) for share, where in _shares(profile)]
-            more |= {"profiler": profile.tool, "profile": profile.file}
-        made += [
-            Record.of(
-                metric,
-                samples,
-                source="host",
-                machine=machine,
-                instrument=INSTRUMENT,
-                conditions=under,
-                flags=flagged,
-                provenance={**provenance, **more},
-            )
-            for metric, samples, flagged, under in series
-        ]
+        profile = next((p for p in profiles if p.configuration == one.label and not p.reason), None)
+        own = {**provenance, "failed": found.failures.get(one.label, 0)}
+        made += records_of(app, one, runs, machine, own, found.warm(one.label), profile)
     return made
+
+
+def records_of(
+    app: Application,
+    one: Configuration,
+    runs: Mapping[int, Attempt],
+    machine: str,
+    provenance: Mapping[str, Scalar],
+    warm: Attempt | None = None,
+    profile: Profile | None = None,
+) -> list[Record]:
+    """Records of a configuration.
+
+    Args:
+        runs: At least one, by round; all have a value.
+        warm: The run in which placement was observed.
+    """
+    flags = usual_flags(list(runs.values()))
+    if warm is not None and warm.findings:
+        flags |= {"misplaced"}
+    conditions = conditions_of(app, one)
+    if warm is not None and warm.seen.get("cpus"):
+        conditions["observed_cpus"] = str(warm.seen["cpus"])
+    for share in ("others_share", "steal_share"):
+        conditions[share] = median([a.counts.get(share, 0.0) for a in runs.values()])
+    more: dict[str, Scalar] = {}
+    series = [(metric, samples, flags, conditions) for metric, samples in _series(app, one, runs)]
+    series += [(what, [value], frozenset(), {**conditions, **where}) for what, value, where in _observed(warm)]
+    if profile is not None:
+        under = conditions_of(app, one)
+        series += [(SHARE, [share], frozenset(), {**under, **where}) for share, where in _shares(profile)]
+        more |= {"profiler": profile.tool, "profile": profile.file}
+    return [
+        Record.of(
+            metric,
+            samples,
+            source="host",
+            machine=machine,
+            instrument=INSTRUMENT,
+            conditions=under,
+            flags=flagged,
+            provenance={**provenance, **more},
+        )
+        for metric, samples, flagged, under in series
+    ]
 
 
 def usual_flags(runs: Sequence[Attempt]) -> frozenset[Flag]:

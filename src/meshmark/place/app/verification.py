@@ -16,8 +16,8 @@ from meshmark.place.app.application import VerifyTable, filled
 from meshmark.place.trial import end, last_line, printable
 from meshmark.place.turns import signal_text
 
-_LIMIT_S: Final = 300.0
-_OUTPUT_BYTES: Final = 1 << 30  # of a file that the command writes
+LIMIT_S: Final = 300.0  # of the command
+OUTPUT_BYTES: Final = 1 << 30  # of a file that the command writes
 _TAIL_BYTES: Final = 1 << 16
 
 
@@ -29,12 +29,15 @@ def verified(wanted: VerifyTable, text: str, folder: Path, values: Mapping[str, 
         folder: In which it ran.
         values: Of placeholders.
     """
-    if wanted.pattern and (wrong := _by_pattern(wanted, text)):
+    if wrong := by_pattern(wanted, text):
         return wrong
     return _by_command(wanted, folder, values) if wanted.command else ""
 
 
-def _by_pattern(wanted: VerifyTable, text: str) -> str:
+def by_pattern(wanted: VerifyTable, text: str) -> str:
+    """Why what a run printed is wrong; "" if it is right, or there is no pattern."""
+    if not wanted.pattern:
+        return ""
     found = list(re.finditer(wanted.pattern, text, re.M))
     if not found:
         return "verify.pattern: found no match in the output"
@@ -68,21 +71,39 @@ def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) ->
                 preexec_fn=_limit,
             )
         except OSError as why:
-            return f"verify.command: cannot run {quoted(words[0])}: {why.strerror}"
+            return not_run(words[0], str(why.strerror))
         try:
-            status = child.wait(_LIMIT_S)
+            status = child.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
-            return f"verify.command: took longer than {_LIMIT_S:g} s"
+            return by_status(None, "")
         finally:
             end(child)  # with what it left running
         if status == 0:
             return ""
         out.seek(max(0, out.seek(0, 2) - _TAIL_BYTES))
-        lines = out.read().decode(errors="replace").split("\n")
+        return by_status(status, out.read().decode(errors="replace"))
+
+
+def not_run(program: str, why: str) -> str:
+    """Why the command has no verdict."""
+    return f"verify.command: cannot run {quoted(program)}: {why}"
+
+
+def by_status(status: int | None, text: str) -> str:
+    """Why a run is wrong by its command; "" if it is right.
+
+    Args:
+        status: Negative for a signal, None if it ran out of time.
+        text: The end of what the command printed.
+    """
+    if status is None:
+        return f"verify.command: took longer than {LIMIT_S:g} s"
+    if status == 0:
+        return ""
     how = signal_text(-status) if status < 0 else f"status {status}"
-    return f"verify.command: ended with {how}: {printable(last_line(lines))}"
+    return f"verify.command: ended with {how}: {printable(last_line(text.splitlines()))}"
 
 
 def _limit() -> None:
     end_with_parent()
-    resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, _OUTPUT_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, OUTPUT_BYTES))
