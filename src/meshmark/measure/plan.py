@@ -207,17 +207,27 @@ def in_turns(spec: Spec) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
                 yield number, repetition, step.options if seeded else {**step.options, "seed": repetition}
 
 
-def make_plan(spec: Spec, machine: str = "") -> Plan:
-    """Expand a specification into steps, see `in_turns`."""
-    steps: list[Step] = []
+def step_names(spec: Spec) -> list[str]:
+    """What `Step.repeats` is for each step of a specification."""
     numbers: dict[str, int] = {}
     names: list[str] = []
     for step in spec.step:
-        base = step.name or step.instrument
-        numbers[base] = numbers.get(base, 0) + 1
-        names.append(base if numbers[base] == 1 else f"{base}-{numbers[base]}")
+        numbers[step.base] = numbers.get(step.base, 0) + 1
+        names.append(step.base if numbers[step.base] == 1 else f"{step.base}-{numbers[step.base]}")
+    return names
+
+
+def make_plan(spec: Spec, machine: str = "") -> Plan:
+    """Expand a specification into steps, see `in_turns`. Those of applications have no instrument: who allows them
+    says what they run."""
+    steps: list[Step] = []
+    names = step_names(spec)
     for number, repetition, own in in_turns(spec):
         step, options = spec.step[number], own
+        if step.application:
+            id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(Launch((), 0.0), repetition, step.repetitions)
+            steps.append(Step(id_, "", (), 0.0))
+            continue
         d = description(step.instrument)
         scale = memory_scale(d, arguments(d, options))
         if scale > 1 and "budget" in options:
