@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "arguments.hpp"
@@ -19,6 +20,7 @@
 #include "node/plan.hpp"
 #include "node/recorded.hpp"
 #include "node/result_file.hpp"
+#include "node/scratch.hpp"
 #include "node/step.hpp"
 #include "node/turn.hpp"
 #include "program/entry.hpp"
@@ -34,7 +36,7 @@ constexpr const char* kProgram = "meshmark-node";
 enum class Health { healthy = 0, problem = 1, unknown = 2 };
 
 struct Request {
-  std::string plan, out = ".", name;
+  std::string plan, out = ".", name, scratch;
   bool beside = false, once = false, health = false;
   double spread_s = 0;
 };
@@ -87,7 +89,9 @@ std::string run_steps(const Plan& plan, double begun_s, Interrupts& interrupts, 
   for (const Step& step : plan.steps) {
     const double now = wall_s(), end_s = begun_s + plan.limit_s;
     StepEnd end{"left out", "the time of the plan was up"};
-    out.line({{"type", "step"}, {"id", step.id}, {"argv", step.argv}});
+    json begin{{"type", "step"}, {"id", step.id}, {"argv", step.argv}};
+    if (step.program) begin["program"] = true;
+    out.line(begin);
     if (interrupts.arrived())
       end = {"interrupted", "a signal arrived"};
     else if (now < end_s)
@@ -136,6 +140,11 @@ int run_plan(const Request& request) {
     std::fprintf(stderr, "%s: %s has measured already\n", kProgram, name.c_str());
     return 0;
   }
+  // Before the look at other work, which may be what a killed runner has left.
+  std::optional<Scratch> scratch;
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), [](const Step& step) { return step.program.has_value(); }))
+    scratch.emplace(request.scratch, name);
+  for (Step& step : plan.steps) step.scratch = scratch ? scratch->path() : "";
   const double begun_s = wall_s();
   const std::string other = plan.alone && !request.beside ? other_work() : "";
   Interrupts interrupts;  // from before the file exists until it is complete
@@ -170,6 +179,7 @@ int answer_request(int argc, char** argv) {
   app.add("PLAN", request.plan, "written by meshmark fleet run or check").required();
   app.add("--out", request.out, "folder of the results, or - for standard output").show_default();
   app.add("--name", request.name, "name of this node [its host name]");
+  app.add("--scratch", request.scratch, "folder in which programs of users run [$TMPDIR, or /tmp]");
   app.flag("--beside", request.beside, "also run beside the work of others");
   app.flag("--once", request.once, "do nothing if the folder has results of this node");
   app.time("--spread", request.spread_s,

@@ -1,6 +1,8 @@
 #include "node/plan.hpp"
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 
 #include "error.hpp"
@@ -25,12 +27,50 @@ std::string text_of(const Fields& f, const std::string& key, const json& value) 
   return value.get<std::string>();
 }
 
+bool is_below(const std::string& path) {
+  const std::filesystem::path found(path);
+  return !path.empty() && found.is_relative() &&
+         std::none_of(found.begin(), found.end(), [](const auto& part) { return part == ".."; });
+}
+
+std::vector<std::pair<std::string, std::string>> texts_of(const Fields& f, const std::string& key) {
+  std::vector<std::pair<std::string, std::string>> found;
+  if (!f.has(key)) return found;
+  const json& value = f.at(key);
+  if (!value.is_object()) f.refuse(key, value, "an object of texts");
+  for (const auto& [name, text] : value.items()) found.emplace_back(name, text_of(f, key, text));
+  return found;
+}
+
+Program read_program(const json& raw, const std::string& where) {
+  if (!raw.is_object()) throw Failure(where + ": not an object");
+  const Fields f{raw, where};
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 60;
+  Program program;
+  program.warmup = f.whole("warmup", 0, 0, 100);
+  program.runs = f.whole("runs", 1, 1, 100);
+  program.environment = texts_of(f, "environment");
+  program.files = texts_of(f, "files");
+  program.results = f.text("results", "");
+  for (const json& word : list_of(f, "verify", 1000)) program.verify.push_back(text_of(f, "verify", word));
+  program.timeout_s = f.real("timeout_s", 0.001, 86'400);
+  program.memory = f.has("memory") ? f.whole("memory", 1, kMaxBytes) : 0;
+  program.output = f.whole("output", 1, kMaxBytes);
+  program.kept = f.whole("kept", 1, std::uint64_t{1} << 20);
+  for (const auto& [name, text] : program.files)
+    if (!is_below(name)) f.refuse("files", name, "paths below the folder of a run");
+  if (!program.results.empty() && !is_below(program.results))
+    f.refuse("results", program.results, "a path below the folder of a run");
+  return program;
+}
+
 Step read_step(const json& raw, const std::string& where) {
   if (!raw.is_object()) throw Failure(where + ": not an object");
   const Fields f{raw, where};
   Step step{f.text("id"), {}, f.real("limit_s", 0.001, 86'400)};
   for (const json& argument : list_of(f, "argv", 1000)) step.argv.push_back(text_of(f, "argv", argument));
-  if (step.argv.empty()) f.refuse("argv", json(), "an instrument and its options");
+  if (step.argv.empty()) f.refuse("argv", json(), "an instrument and its options, or a program");
+  if (f.has("program")) step.program = read_program(f.at("program"), where + ".program");
   return step;
 }
 

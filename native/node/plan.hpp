@@ -1,17 +1,35 @@
 #pragma once
 /// The plan of a node: which instruments run on it, and which of its files are recorded.
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "json.hpp"
 
 namespace mm::node {
 
+/// What surrounds a program of a user, which a step runs instead of an instrument.
+struct Program {
+  int warmup = 0, runs = 1;                                      ///< runs that do not count, and that do
+  std::vector<std::pair<std::string, std::string>> environment;  ///< besides that of the node
+  std::vector<std::pair<std::string, std::string>> files;        ///< by path below the folder of a run, with their text
+  std::string results;                                           ///< file that a run leaves there; "": none
+  std::vector<std::string> verify;                               ///< command after each run; empty: none
+  double timeout_s = 0;                                          ///< of a run
+  std::uint64_t memory = 0;                                      ///< bytes of data of a process; 0: no limit
+  std::uint64_t output = 0;                                      ///< bytes that a run may write
+  std::uint64_t kept = 0;                                        ///< bytes of the end of each output
+};
+
 struct Step {
   std::string id;
-  std::vector<std::string> argv;  ///< of an instrument, its name first
-  double limit_s = 0;             ///< after which it is killed
-  std::string machine{};          ///< the name that its results carry
+  std::vector<std::string> argv;     ///< of an instrument, its name first, or of a program
+  double limit_s = 0;                ///< after which it is killed
+  std::string machine{};             ///< the name that its results carry
+  std::optional<Program> program{};  ///< none: an instrument
+  std::string scratch{};             ///< the folder in which programs run
 };
 
 /// Results outside of these limits are a problem of the node.

@@ -15,6 +15,9 @@
 
 #include "clock.hpp"
 #include "error.hpp"
+#include "node/process.hpp"
+#include "node/program.hpp"
+#include "output.hpp"
 #include "program/instruments.hpp"
 
 namespace mm::node {
@@ -29,6 +32,15 @@ sigset_t ending_signals() {
   return set;
 }
 
+int run_program_of(const Step& step, const Program& program) {
+  try {
+    return run_program(step, program, [](const json& line) { emit(line); });
+  } catch (const std::exception& why) {
+    emit({{"type", "error"}, {"field", nullptr}, {"message", message_of(why)}, {"allowed", nullptr}});
+    return 2;
+  }
+}
+
 /// In the child: measures, with its lines on `out`.
 [[noreturn]] void measure(const Step& step, pid_t parent, int out, const Interrupts& interrupts) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -36,6 +48,10 @@ sigset_t ending_signals() {
   ::setpgid(0, 0);
   interrupts.restore();
   if (::dup2(out, STDOUT_FILENO) < 0) ::_exit(1);
+  if (step.program) {
+    adopt_orphans();
+    ::_exit(run_program_of(step, *step.program));
+  }
   std::vector<std::string> words{"meshmark-node"};
   words.insert(words.end(), step.argv.begin(), step.argv.end());
   words.insert(words.end(), {"--machine", step.machine});
@@ -55,13 +71,16 @@ void pass_lines(std::string& pending, const std::function<void(std::string_view)
   if (pending.size() > kMaxLine) pending.clear();
 }
 
-StepEnd end_of(int wait_status) {
+StepEnd end_of(int wait_status, bool program) {
   if (WIFSIGNALED(wait_status)) return {"failed", std::string("it was ended by: ") + strsignal(WTERMSIG(wait_status))};
   switch (const int status = WEXITSTATUS(wait_status)) {
     case 0:
       return {"ok", ""};
-    case 77:
-      return {"absent", "nothing could be measured"};
+    case kNotInstalled:
+      return {"absent", program ? "its program is not installed" : "nothing could be measured"};
+    case kFailed:
+      if (program) return {"failed", "two of its runs failed"};
+      [[fallthrough]];
     default:
       return {"failed", "it ended with status " + std::to_string(status)};
   }
@@ -94,6 +113,7 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   const double begun_s = wall_s();
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  if (step.program) adopt_orphans();  // those of the child, if it is killed
   const pid_t self = ::getpid(), child = ::fork();
   if (child == 0) measure(step, self, ends[1], interrupts);
   ::close(ends[1]);
@@ -124,7 +144,8 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   if (stopped != nullptr) ::kill(-child, SIGKILL);
   while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
   ::kill(-child, SIGKILL);  // what it left behind
-  StepEnd end = end_of(wait_status);
+  if (step.program) end_descendants();
+  StepEnd end = end_of(wait_status, step.program.has_value());
   if (stopped != nullptr) end = {stopped, stopped == std::string("timed out") ? "its time was up" : "a signal arrived"};
   end.elapsed_s = wall_s() - begun_s;
   return end;

@@ -1,5 +1,5 @@
 #pragma once
-/// One instrument of a plan, in a process of its own.
+/// One instrument or program of a plan, in a process of its own.
 #include <csignal>
 #include <functional>
 #include <string>

@@ -28,6 +28,7 @@ _VERSION: Final = 1
 _MAX_FILE: Final = 64 << 20  # compressed
 _MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
 _MAX_LINE: Final = 16 << 20
+_RUN: Final = b'{"type":"run"'
 _TEXTS: Final = ("plan", "kind", "name", "hostname", "machine", "hash", "boot", "started")
 
 
@@ -44,6 +45,8 @@ class NodeStep:
     reason: str
     elapsed_s: float
     reading: Reading
+    program: bool = False  # whether it ran an application
+    runs: list[Mapping[str, Any]] = field(default_factory=list)  # of an application, as the runner reports them
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,8 @@ def parse_result(name: str, packed: bytes) -> NodeResult:
     recorded: dict[str, bytes] = {}
     finished: Mapping[str, Any] = {}
     steps: list[NodeStep] = []
-    open_step, raw_lines, damage = "", list[bytes](), ""
+    open_step: Mapping[str, Any] = {}
+    raw_lines, damage = list[bytes](), ""
     for raw, wrong in lines:
         if raw is None:
             damage = wrong
@@ -123,16 +127,16 @@ def parse_result(name: str, packed: bytes) -> NodeResult:
         if kind == "file":
             _add_file(recorded, raw)
         elif kind == "step":
-            open_step, raw_lines = str(_object(raw).get("id", "")), []
+            open_step, raw_lines = _object(raw), []
         elif kind == "step end":
-            steps.append(_step(_object(raw), raw_lines))
-            open_step = ""
+            steps.append(_step(_object(raw), raw_lines, bool(open_step.get("program"))))
+            open_step = {}
         elif kind == "finished":
             finished = _object(raw)
         else:
             raw_lines.append(raw)
     if open_step:
-        steps.append(_step({"id": open_step}, raw_lines))
+        steps.append(_step({"id": open_step.get("id", "")}, raw_lines, bool(open_step.get("program"))))
     if not finished and not damage:
         damage = "it has no last line: the runner was killed"
     return NodeResult(header, steps, recorded, finished, damage)
@@ -197,7 +201,7 @@ def _add_file(files: dict[str, bytes], raw: bytes) -> None:
         files[str(line["path"])] = line["content"].encode("latin-1")
 
 
-def _step(end: Mapping[str, Any], raw_lines: list[bytes]) -> NodeStep:
+def _step(end: Mapping[str, Any], raw_lines: list[bytes], program: bool) -> NodeStep:
     id_ = str(end.get("id", ""))
     elapsed = end.get("elapsed_s")
     return NodeStep(
@@ -206,4 +210,6 @@ def _step(end: Mapping[str, Any], raw_lines: list[bytes]) -> NodeStep:
         reason=str(end.get("reason", "")),
         elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
         reading=read_journal(raw_lines, id_),
+        program=program,
+        runs=[_object(raw) for raw in raw_lines if program and raw.startswith(_RUN)],
     )

@@ -29,6 +29,9 @@ VALIDATOR = Draft202012Validator(
 )
 CLOCK = {"id": "01-clock.r1", "argv": ["clock", "--budget", "300ms", "--clocks", "tsc"], "limit_s": 20.0}
 UNKNOWN = {"id": "02-unknown", "argv": ["none-such"], "limit_s": 5.0}
+ROOM = {"timeout_s": 9.0, "output": 1 << 20, "kept": 1 << 10, "results": "result", "verify": ["cat", "result"]}
+PROGRAM = {"id": "03-program", "argv": ["sh", "-c", "echo 5 > result"], "limit_s": 20.0, "program": {**ROOM, "runs": 2}}
+MISSING = {"id": "04-missing", "argv": ["none-such"], "limit_s": 20.0, "program": ROOM}
 
 
 def wrong(path: Path) -> list[str]:
@@ -53,6 +56,18 @@ def test_files_of_the_runner_have_the_form_and_are_read(tmp_path: Path) -> None:
     assert [(s.id, s.status) for s in found.steps] == [(CLOCK["id"], "ok"), (UNKNOWN["id"], "failed")]
     assert found.steps[0].reading.records and not found.steps[0].reading.invalid_records
     assert found.files["proc/meminfo"].startswith(b"MemTotal")
+
+
+def test_programs_of_users_leave_lines_of_the_form(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*runner(tmp_path, PROGRAM, MISSING), "--scratch", tmp_path], timeout=60, check=False, capture_output=True
+    )
+    path = tmp_path / "n1.jsonl.gz"
+    assert wrong(path) == [], done.stderr
+    found = read_result(path).steps
+    assert [(s.status, s.reason) for s in found] == [("ok", ""), ("absent", "its program is not installed")]
+    assert [run["number"] for run in found[0].runs] == [1, 2] and all(s.program for s in found)
+    assert [run["verify"]["out"] for run in found[0].runs] == ["5\n", "5\n"]
 
 
 def test_an_interrupted_runner_leaves_a_file_of_the_form(tmp_path: Path) -> None:

@@ -1,0 +1,216 @@
+#include "node/process.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "clock.hpp"
+#include "error.hpp"
+#include "sys/procfs.hpp"
+
+namespace mm::node {
+namespace {
+
+constexpr double kLook_s = 0.5;    // between looks at the size of what it writes
+constexpr double kTerm_s = 2.0;    // for programs to end by themselves
+constexpr double kGrace_s = 10.0;  // for processes that were killed to end
+
+/// What a child tells before it becomes the command, and once more if it cannot.
+struct Told {
+  double begin_s = 0;
+  int error = 0;
+};
+
+sigset_t child_ended() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  ::sigaddset(&set, SIGCHLD);
+  return set;
+}
+
+void limit(int resource, std::uint64_t most) {
+  rlimit now{};
+  ::getrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+  now.rlim_cur = now.rlim_max = std::min<rlim_t>(now.rlim_max, most);
+  ::setrlimit(static_cast<__rlimit_resource_t>(resource), &now);
+}
+
+bool redirect(const std::string& path, int flags, int to) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
+  return file >= 0 && ::dup2(file, to) >= 0;
+}
+
+/// In the child: becomes the command, or tells why it cannot.
+[[noreturn]] void become(const Command& command, pid_t parent, int told, const sigset_t& mask) {
+  // Without its parent, nobody would end the command.
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setsid();
+  std::signal(SIGPIPE, SIG_DFL);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  std::vector<char*> argv;
+  for (const std::string& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  constexpr int kOut = O_WRONLY | O_CREAT | O_APPEND;
+  Told text;
+  if (redirect("/dev/null", O_RDONLY, STDIN_FILENO) && redirect(command.out, kOut, STDOUT_FILENO) &&
+      redirect(command.err, kOut, STDERR_FILENO) && ::chdir(command.folder.c_str()) == 0) {
+    limit(RLIMIT_CORE, 0);
+    limit(RLIMIT_FSIZE, command.output);
+    if (command.memory > 0) limit(RLIMIT_DATA, command.memory);
+    text.begin_s = wall_s();
+    if (::write(told, &text, sizeof text) == sizeof text) ::execvp(argv[0], argv.data());
+  }
+  text.error = errno;
+  if (::write(told, &text, sizeof text) < 0) ::_exit(126);
+  ::_exit(127);
+}
+
+void add(Ended& ended, const rusage& use) {
+  ended.user_s += seconds(use.ru_utime);
+  ended.system_s += seconds(use.ru_stime);
+  ended.peak_bytes = std::max(ended.peak_bytes, static_cast<std::uint64_t>(use.ru_maxrss) << 10);
+  ended.minor_faults += static_cast<std::uint64_t>(use.ru_minflt);
+  ended.major_faults += static_cast<std::uint64_t>(use.ru_majflt);
+  ended.switches_involuntary += static_cast<std::uint64_t>(use.ru_nivcsw);
+}
+
+/// Takes note of all children that have ended. Returns whether `child` is one of them.
+bool reap(pid_t child, Ended& ended) {
+  bool over = false;
+  int status = 0;
+  rusage use{};
+  for (pid_t pid; (pid = ::wait4(-1, &status, WNOHANG, &use)) > 0;) {
+    add(ended, use);
+    if (pid != child) continue;
+    over = true;
+    ended.how = WIFSIGNALED(status) ? "signal" : "status";
+    ended.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  return over;
+}
+
+/// Waits until a child ends, for at most so long.
+void wait_some(double most_s) {
+  const double pause_s = std::clamp(most_s, 0.0, kLook_s);
+  const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
+  const sigset_t set = child_ended();
+  ::sigtimedwait(&set, nullptr, &pause);
+}
+
+std::uint64_t written_bytes(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::uint64_t total = 0;
+  std::error_code wrong;
+  fs::recursive_directory_iterator at(folder, fs::directory_options::skip_permission_denied, wrong), end;
+  while (!wrong && at != end) {
+    struct stat about{};
+    if (::lstat(at->path().c_str(), &about) == 0) total += static_cast<std::uint64_t>(about.st_blocks) * 512;
+    at.increment(wrong);
+  }
+  return total;
+}
+
+/// Waits for the command. Returns why it must be stopped, "" if it has ended.
+const char* wait_for(const Command& command, pid_t child, double begin_s, Ended& ended) {
+  const double end_s = begin_s + command.timeout_s;
+  double look_s = begin_s + kLook_s;
+  while (!reap(child, ended)) {
+    const double now = wall_s();
+    if (now >= end_s) return "time";
+    if (now >= look_s) {
+      if (!command.watched.empty() && written_bytes(command.watched) > command.output) return "output";
+      look_s = wall_s() + kLook_s;
+    }
+    wait_some(std::min(end_s, look_s) - wall_s());
+  }
+  return "";
+}
+
+/// Ends the command and its descendants, first so that they can tidy up.
+void stop(pid_t child, Ended& ended) {
+  ::kill(-child, SIGTERM);
+  for (const pid_t pid : descendants(::getpid())) ::kill(pid, SIGTERM);
+  const double end_s = wall_s() + kTerm_s;
+  Ended ignored;
+  while (!reap(child, ignored) && wall_s() < end_s) wait_some(end_s - wall_s());
+  end_descendants();
+  ended.left = 0;
+}
+
+}  // namespace
+
+void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+int end_descendants() {
+  int left = 0;
+  for (const double end_s = wall_s() + kGrace_s; wall_s() < end_s;) {
+    const auto all = children_by_parent();
+    const auto own = all.find(::getpid());
+    if (own == all.end()) break;
+    for (const pid_t pid : own->second) {
+      if (::waitpid(pid, nullptr, WNOHANG) != 0) continue;  // it had ended, or is no child any more
+      ++left;
+      ::kill(pid, SIGKILL);
+      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
+    }
+  }
+  return left;
+}
+
+Ended run_to_end(const Command& command) {
+  std::array<int, 2> told{};
+  if (::pipe2(told.data(), O_CLOEXEC) != 0) throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
+  std::signal(SIGCHLD, SIG_DFL);
+  const sigset_t set = child_ended();
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &set, &before);
+  Ended ended;
+  const pid_t self = ::getpid(), child = ::fork();
+  if (child == 0) become(command, self, told[1], before);
+  ::close(told[1]);
+  if (child < 0) {
+    ::close(told[0]);
+    throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  }
+  Told text{wall_s(), 0};
+  // The descriptor closes when the child becomes the command.
+  for (ssize_t n = 1; n != 0;) {
+    Told part;
+    n = ::read(told[0], &part, sizeof part);
+    if (n == sizeof part) text = part;
+    if (n < 0 && errno != EINTR) break;
+  }
+  ::close(told[0]);
+  const std::string stopped = wait_for(command, child, text.begin_s, ended);
+  ended.elapsed_s = wall_s() - text.begin_s;
+  if (!stopped.empty()) {
+    stop(child, ended);
+    ended.how = stopped;
+    ended.code = 0;
+  } else {
+    ended.left = end_descendants();
+  }
+  if (text.error != 0) {
+    const bool missing = text.error == ENOENT || text.error == EACCES || text.error == ENOTDIR;
+    ended = {missing ? "missing" : "start", text.error};
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return ended;
+}
+
+}  // namespace mm::node

@@ -1,0 +1,17 @@
+#pragma once
+/// A program of a user as a step: some runs, each in a fresh process and an empty folder.
+#include <functional>
+
+#include "json.hpp"
+#include "node/plan.hpp"
+
+namespace mm::node {
+
+inline constexpr int kNotInstalled = 77, kFailed = 1;
+
+/// Runs `program`, that of `step`, and passes a line for each run to `take`; what the lines mean is judged when they
+/// are taken in. A failed run is repeated; after two the step ends. Returns 0, `kFailed` or `kNotInstalled`. Pre:
+/// `adopt_orphans` was called. Throws Failure.
+int run_program(const Step& step, const Program& program, const std::function<void(const json&)>& take);
+
+}  // namespace mm::node
