@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from meshmark.fleet.policy import Drained
     from meshmark.fleet.site import Site
 
+_FAILURES: Final = 10  # of applications that are printed
 fleet_app = typer.Typer(no_args_is_help=True)
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="folder of the fleet, which all nodes can write", file_okay=False)
@@ -168,8 +169,9 @@ def _measure(
         name = new_campaign(kind)
         engine = engine_of(site, named, wanted.nodes)
         wanted = dataclasses.replace(wanted, nodes=wanted.nodes or site.nodes)
-        settings = {"cluster": site.cluster, "beside": beside}
-        begin(fleet, name, node_plan(load_spec(spec), kind), engine, wanted, settings)
+        settings = {"cluster": site.cluster, "beside": beside, "scratch": site.scratch}
+        plan = node_plan(load_spec(spec, applications=True), kind, folder=Path(spec).absolute().parent)
+        begin(fleet, name, plan, engine, wanted, settings)
     with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
         progress, found = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
     _report(progress, found, as_json)
@@ -221,6 +223,10 @@ def say_ingested(found: Ingested, what: str = "node") -> None:
         say(f"warning: {name} was skipped: {why}")
     for name, why in found.doubts.items():
         say(f"warning: {name}: {why}")
+    for why, these in list(found.failures.items())[:_FAILURES]:
+        say(f"warning: {fold(these)}: {why}")
+    if (more := len(found.failures) - _FAILURES) > 0:
+        say(f"warning: and {counted(more, 'other failure')} of applications; --json has all")
 
 
 def _report(progress: Progress, found: Ingested, as_json: bool) -> None:
@@ -270,6 +276,8 @@ def judge(
         if one.screening is None:
             why = "no metric that most of them have" if one.of.judged else "too few to compare"
             say(f"meshmark: {counted(len(one.of.members), 'node')} of {one.of.name}: {why}")
+    for what in sorted(seen.common):
+        say(f"warning: {what}: results are wrong on most nodes, so that nodes are not named for them")
     suspects = seen.suspects()
     say(f"meshmark: {seen.campaign}: {counted(len(seen.panel.nodes), 'node')}, {counted(len(suspects), 'suspect')}")
     named = []
@@ -442,8 +450,9 @@ def manifests(
         return
     listed = Listed(expand(nodes or site.nodes, "--nodes"))
     name = new_campaign("check")
-    settings = {"cluster": site.cluster, "beside": False}
-    begin(fleet, name, node_plan(load_spec(spec), "check"), listed, Wanted(nodes=nodes or site.nodes), settings)
+    settings = {"cluster": site.cluster, "beside": False, "scratch": site.scratch}
+    plan = node_plan(load_spec(spec, applications=True), "check", folder=Path(spec).absolute().parent)
+    begin(fleet, name, plan, listed, Wanted(nodes=nodes or site.nodes), settings)
     work = work_of(Campaign.load(fleet, name), _runner(fleet))
     print(json.dumps(jobs(fleet, name, listed.names, work, at), indent=1))
     say(f"meshmark: {name}: {len(listed.names)} Jobs; then: meshmark fleet ingest {folder}")

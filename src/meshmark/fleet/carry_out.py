@@ -104,7 +104,11 @@ def work_of(campaign: Campaign, runner: Path) -> Work:
         inbox=fleet.campaign(campaign.name) / "inbox",
         logs=logs(fleet, campaign.name),
         limit_s=float(begun["limit_s"]),
-        options=("--once", *(("--beside",) if begun.get("beside") else ())),
+        options=(
+            "--once",
+            *(("--beside",) if begun.get("beside") else ()),
+            *(("--scratch", str(begun["scratch"])) if begun.get("scratch") else ()),
+        ),
     )
 
 

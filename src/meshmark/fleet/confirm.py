@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from meshmark.fleet.applications import LONGEST_S
 from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
 from meshmark.fleet.carry_out import UNSEEN, Shown, carry_out, nothing_measured
 from meshmark.fleet.engines.engine import Engine
@@ -38,10 +39,10 @@ def confirm_suspects(
     name = _begun(fleet, seen) if resume else ""
     if not name:
         name = new_campaign("confirm")
-        plan = _repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(against))
+        plan = repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(against))
         nodes = sorted({*seen.suspects(), *controls(seen)})
         # The batch system gives a node to this job alone; its runner need not look.
-        settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True}
+        settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True, "scratch": site.scratch}
         begin(fleet, name, plan, engine, Wanted(nodes=fold(nodes)), settings)
     carry_out(fleet, site, engine, name, runner, show)
     panel = read_panel(fleet, [name], site.cluster)
@@ -62,7 +63,7 @@ def _plan_of(fleet: Fleet, seen: Look) -> str:
     return str(Campaign.load(fleet, seen.campaign).begun["plan"])
 
 
-def _repeated(plan: NodePlan, values: int) -> NodePlan:
+def repeated(plan: NodePlan, values: int) -> NodePlan:
     """The plan with so many repetitions of each of its steps, each in a fresh process with other random numbers."""
     first = [
         dict(step)
@@ -72,7 +73,8 @@ def _repeated(plan: NodePlan, values: int) -> NodePlan:
     steps: list[dict[str, Any]] = []
     for repetition in range(1, values + 1):
         for step in first:
-            argv = [*step["argv"], *(["--seed", str(repetition)] if "--seed" not in step["argv"] else [])]
+            seeded = "--seed" in step["argv"] or "program" in step  # programs of users have no such option
+            argv = [*step["argv"], *([] if seeded else ["--seed", str(repetition)])]
             stem = step["id"].removesuffix(".r1").partition("-")[2]
             steps.append({**step, "id": f"{len(steps) + 1:03d}-{stem}.r{repetition}", "argv": argv})
-    return replace(plan, steps=steps, alone=False, limit_s=sum(step["limit_s"] for step in steps))
+    return replace(plan, steps=steps, alone=False, limit_s=min(LONGEST_S, sum(step["limit_s"] for step in steps)))

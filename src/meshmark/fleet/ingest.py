@@ -16,7 +16,7 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from meshmark.fleet.results import (
     read_packed,
     read_result,
 )
+from meshmark.fleet.verdicts import Verdict, verdicts_of
 from meshmark.measure.repetitions import point_key
 from meshmark.native import die_with_parent
 from meshmark.store.columns import row_of, row_of_absence
@@ -57,6 +58,7 @@ class Ingested:
         skipped: Why files were not, by the name of the file.
         doubts: What is strange about nodes that were taken in, by name.
         refusals: Nodes that were taken in, but did not measure, since they do other work, and which.
+        failures: Why applications gave no result, and on which nodes.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -64,6 +66,7 @@ class Ingested:
     skipped: dict[str, str] = field(default_factory=dict)
     doubts: dict[str, str] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, list[str]] = field(default_factory=dict)
 
     def joined(self, other: Ingested) -> Ingested:
         """What became of the files of two ingestions; what was half-written at the first may be complete now."""
@@ -74,6 +77,10 @@ class Ingested:
             {**skipped, **other.skipped},
             {**self.doubts, **other.doubts},
             {**self.refusals, **other.refusals},
+            {
+                why: sorted({*self.failures.get(why, ()), *other.failures.get(why, ())})
+                for why in (*self.failures, *other.failures)
+            },
         )
 
 
@@ -251,12 +258,14 @@ class _Part:
         done: Files that are no longer needed once the rows are written.
         again: Nodes that had been taken in before.
         refused: Why files cannot be taken in.
+        failures: Why applications gave no result, and on which nodes.
     """
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
     done: list[Path] = field(default_factory=list)
     again: list[str] = field(default_factory=list)
     refused: dict[Path, str] = field(default_factory=dict)
+    failures: dict[str, list[str]] = field(default_factory=dict)
 
 
 _Chunk = tuple[str, list[Path]]  # the name of a Parquet file, without its suffix, and the files of nodes to be in it
@@ -307,12 +316,15 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
                 continue
             result = parse_result(path.name, packed)
             _check_name(result, name, work.known)
+            verdicts = verdicts_of(work.fleet.plans, result)
         except ResultError as why:
             part.refused[path] = str(why)
             continue
         of = {"campaign": work.campaign, "node": name, "attempt": attempt}
-        results += _rows(result, of)
-        part.nodes.append(_node_row(result, of))
+        results += _rows(result, of, verdicts)
+        part.nodes.append(_node_row(result, of, [text for found in verdicts.values() for text in found.wrong]))
+        for reason in {absence.reason for found in verdicts.values() for absence in found.absences}:
+            part.failures.setdefault(reason, []).append(name)
         part.done.append(path)
     if part.nodes:
         # By point and node, so that the values of a point lie together.
@@ -335,6 +347,8 @@ def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
     found.refusals |= {
         row["node"]: row["status"].removeprefix(REFUSED) for row in part.nodes if row["status"].startswith(REFUSED)
     }
+    for reason, nodes in part.failures.items():
+        found.failures[reason] = sorted({*found.failures.get(reason, ()), *nodes})
     found.again += part.again
     for path, why in part.refused.items():
         found.skipped[path.name] = why
@@ -357,11 +371,12 @@ def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
         path.rename(folder / f"{path.name}.{secrets.token_hex(4)}")
 
 
-def _rows(result: NodeResult, of: dict[str, str]) -> Iterator[dict[str, Any]]:
+def _rows(result: NodeResult, of: dict[str, str], verdicts: Mapping[str, Verdict]) -> Iterator[dict[str, Any]]:
     for step in result.steps:
-        for record in step.reading.records:
+        judged = verdicts.get(step.id, Verdict())
+        for record in (*step.reading.records, *judged.records):
             yield {**row_of(record, of["campaign"], step.id), **of, "point": _point(record)}
-        for absence in step.reading.absences:
+        for absence in (*step.reading.absences, *judged.absences):
             row = row_of_absence(absence, of["campaign"], step.id, str(result.header["machine"]))
             yield {**row, **of, "point": None}
 
@@ -371,7 +386,7 @@ def _point(record: Record) -> str | None:
     return None if "derived_from" in record.conditions else point_key(record)
 
 
-def _node_row(result: NodeResult, of: dict[str, str]) -> dict[str, Any]:
+def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> dict[str, Any]:
     header, finished = result.header, result.finished
     numbers = {k: finished.get(k) for k in ("elapsed_s", "cpu_s", "peak_bytes")}
     return {
@@ -384,7 +399,7 @@ def _node_row(result: NodeResult, of: dict[str, str]) -> dict[str, Any]:
         "facts": json.dumps(node_facts(result.files)),
         "steps": float(len(result.steps)),
         "steps_ok": float(sum(step.status == "ok" for step in result.steps)),
-        "wrong": result.wrong,
+        "wrong": list(dict.fromkeys([*result.wrong, *wrong])),
     }
 
 

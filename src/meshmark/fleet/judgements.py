@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -33,6 +34,7 @@ _SINCE: Final = 90  # campaigns in which the beginning of a fault is looked for
 _NAMED_METRIC: Final = 0.05  # p-value, corrected for the node's metrics, up to which a metric is listed
 SMALLEST: Final = 0.01  # relative difference that is worth a name
 _CLEAREST: Final = 5  # metrics
+_FEW: Final = 2  # nodes that may be wrong for reasons of their own in the smallest fleets
 _Z: Final = 1.959963984540054
 
 
@@ -56,6 +58,7 @@ class Look:
 
     Attributes:
         wrong: Nodes whose kernels computed wrong results and whose case is not open, and which results.
+        common: Programs and kernels whose results are wrong on most nodes, which says nothing about a node.
     """
 
     panel: Panel
@@ -63,6 +66,7 @@ class Look:
     window: list[str]
     classes: list[Suspects]
     wrong: Mapping[str, list[str]]
+    common: frozenset[str] = frozenset()
 
     def suspects(self) -> list[str]:
         """Names of all suspected nodes, and of those with wrong results."""
@@ -94,8 +98,27 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
     panel = read_panel(fleet, window, cluster)
     state = State.load(fleet, cluster)
     found = [_suspects(panel, one, window[-1], set(state.open)) for one in classes(panel.facts)]
-    wrong = {n: texts for n, texts in panel.wrong.items() if n in panel.nodes and not _open_wrong(state, n)}
-    return Look(panel, window[-1], window, found, wrong)
+    common = _common(panel.wrong, panel.measured)
+    own = _without(panel.wrong, common)
+    wrong = {n: texts for n, texts in own.items() if n in panel.nodes and not _open_wrong(state, n)}
+    return Look(panel, window[-1], window, found, wrong, common)
+
+
+def _common(wrong: Mapping[str, Sequence[str]], nodes: int) -> frozenset[str]:
+    """What is wrong on most of so many nodes: a fault of the program or of its expected value, not of these nodes."""
+    counts = Counter(what for texts in wrong.values() for what in {_of_what(text) for text in texts})
+    return frozenset(what for what, count in counts.items() if count > max(_FEW, nodes / 2))
+
+
+def _without(wrong: Mapping[str, Sequence[str]], common: frozenset[str]) -> dict[str, list[str]]:
+    """Nodes with other wrong results than those, and which."""
+    kept = {node: [text for text in texts if _of_what(text) not in common] for node, texts in wrong.items()}
+    return {node: texts for node, texts in kept.items() if texts}
+
+
+def _of_what(wrong: str) -> str:
+    """The program or kernel of a wrong result."""
+    return wrong.partition(": ")[0]
 
 
 def _open_wrong(state: State, node: str) -> bool:
@@ -234,7 +257,7 @@ def _named(
 
 def _wrong(seen: Look, confirmation: Confirmation | None) -> dict[str, list[str]]:
     """Nodes whose kernels computed wrong results, and which: no healthy node ever does, so that once is enough."""
-    again = confirmation.fresh.wrong if confirmation else {}
+    again = _without(confirmation.fresh.wrong, seen.common) if confirmation else {}
     found = {n: [f"{text} (not again)" for text in texts] for n, texts in seen.wrong.items() if n not in again}
     return found | {n: list(texts) for n, texts in again.items() if n in seen.panel.nodes}
 

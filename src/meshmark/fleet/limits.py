@@ -18,6 +18,7 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judgements import Look, Suspects
 from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.fleet.values import node_rows
+from meshmark.place.app.records import INSTRUMENT
 
 _LEAST: Final = 0.10  # relative distance of a limit from the middle of the class
 _FAR: Final = 6.0  # standard deviations of single values
@@ -40,7 +41,13 @@ def with_limits(fleet: Fleet, cluster: str, seen: Look) -> NodePlan:
             limits |= {str(of): found for of in members if of}
     if not limits:
         raise AbsentError(f"{seen.campaign}: no class has enough nodes", "survey at least eight nodes that are alike")
-    return replace(plan, limits=limits)
+    # What applications print is judged where there is Python, not on the node.
+    steps = [step for step in plan.steps if "program" not in step]
+    if not steps:
+        raise AbsentError(
+            f"{seen.campaign}: has applications only, which have no limits on nodes", "limits need instruments"
+        )
+    return replace(plan, steps=steps, limits=limits)
 
 
 def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
@@ -51,6 +58,8 @@ def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     for k, at in enumerate(one.points):
         point = seen.panel.points[at]
+        if point.instrument == INSTRUMENT:
+            continue
         margin = max(math.log1p(_LEAST), _FAR * float(spread[k]))
         # The middle is a logarithm of which higher is worse.
         limit = math.exp((float(base.middle[k]) + margin) * point.sign)

@@ -24,6 +24,7 @@ class Panel:
             Latencies under load are distances from the curve of the class, see `curves`.
         of: The campaign of each of the k values.
         wrong: Nodes with wrong results of kernels in the newest campaign, and which.
+        measured: Number of nodes of the newest campaign.
     """
 
     nodes: list[str]
@@ -32,6 +33,7 @@ class Panel:
     values: Array
     of: list[str]
     wrong: Mapping[str, list[str]]
+    measured: int
 
 
 def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
@@ -44,10 +46,12 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
 
     facts: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
+    measured = 0
     order = {name: i for i, name in enumerate(campaigns)}
     for row in sorted(node_rows(fleet, campaigns, cluster), key=lambda row: order[row["campaign"]]):
         if is_sound(row):
             facts[row["node"]] = row["facts"]
+        measured += row["campaign"] == campaigns[-1]
         if row["wrong"] and row["campaign"] == campaigns[-1]:
             wrong[row["node"]] = list(row["wrong"])
     texts = {text: json.loads(text) for text in set(facts.values())}
@@ -74,4 +78,5 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
         panel,
         [campaign for campaign, _ in slots],
         wrong,
+        measured,
     )

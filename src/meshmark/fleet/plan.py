@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.plan import make_plan
+from meshmark.fleet.applications import LONGEST_S, application_of, step_of
+from meshmark.measure.plan import make_plan, step_names
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
 from meshmark.values.units import duration
@@ -69,7 +70,8 @@ class NodePlan:
     Attributes:
         alone: The runner refuses to run beside the work of others.
         limit_s: After which no step begins, and the one that runs is killed.
-        steps: Objects with `id`, `argv` and `limit_s`.
+        steps: Objects with `id`, `argv` and `limit_s`; those of applications also with `program`, what the runner has
+            to know, and `application`, its tables.
         limits: By the hash of the hardware, objects with `instrument`, `metric`, `conditions`, and `low` or `high`.
     """
 
@@ -106,7 +108,7 @@ class NodePlan:
             raise UsageError(
                 f"{self.spec}: found steps that take {duration(round(self.needs_s))} on a node; allowed by the batch "
                 f"system: {duration(longest_s) if longest_s >= 1 else 'less than a minute'}",
-                "name another queue or partition in fleet.toml, or fewer steps or repetitions with --spec",
+                "name another queue or partition in fleet.toml, or fewer or shorter steps with --spec",
             )
         return replace(self, limit_s=longest_s)
 
@@ -123,22 +125,35 @@ class NodePlan:
         return json.dumps(body, sort_keys=True).encode()
 
 
-def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0) -> NodePlan:
-    """The plan of a specification, with the steps of a survey of one machine.
+def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path()) -> NodePlan:
+    """The plan of a specification, with the steps of a survey of one machine, and with applications.
 
     Args:
         limit_s: Of the whole plan; 0: what the budgets of its steps allow at worst.
+        folder: That files of applications are relative to.
 
     Raises:
-        UsageError: A step needs a launcher, which nodes do not have.
+        UsageError: A step needs a launcher or what else nodes do not have, or the plan may take longer than a day.
     """
     found = make_plan(spec).steps
     if with_launcher := [step.instrument for step in found if step.ranks]:
         raise UsageError(
             f"{spec.name}: found '{with_launcher[0]}', which needs an MPI launcher; allowed: instruments of one process"
         )
-    steps = [{"id": s.id, "argv": list(s.argv), "limit_s": _SLACK * s.budget_s + _START_S} for s in found]
-    whole_s = limit_s or sum(_SLACK * s.budget_s + _START_S for s in found)
+    run: dict[str, dict[str, Any]] = {}
+    for i, (name, step) in enumerate(zip(step_names(spec), spec.step, strict=True)):
+        if step.application:
+            what = application_of(step, folder, f"{spec.name}: step[{i}]")
+            run[name] = step_of(what, step)
+    steps: list[dict[str, Any]] = [
+        {"id": s.id, **run[s.repeats]}
+        if s.repeats in run and not s.instrument
+        else {"id": s.id, "argv": list(s.argv), "limit_s": _SLACK * s.budget_s + _START_S}
+        for s in found
+    ]
+    whole_s = limit_s or sum(step["limit_s"] for step in steps)
+    if whole_s > LONGEST_S:
+        raise UsageError(f"{spec.name}: found steps that may take {duration(round(whole_s))}; allowed: a day")
     return NodePlan(spec.name, kind, alone=kind == "check", limit_s=whole_s, steps=steps)
 
 

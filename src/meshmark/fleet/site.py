@@ -6,6 +6,7 @@ nodes = "n[1-512]"                # by default all that the engine knows
 max_jobs = 20                     # of ours that wait or run at once
 max_nodes = 64                    # in one job
 topology = "topology.conf"        # the switches, see `fleet.topology`; by default what Slurm knows
+scratch = "/local"                # folder of each node in which programs of users run; by default $TMPDIR, or /tmp
 
 [slurm]
 queue = "batch"                   # a partition
@@ -48,7 +49,7 @@ from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
 from meshmark.fleet.nodesets import expand
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import LIST, Input, OneOf, checked
+from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked
 
 ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
 # Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
@@ -103,6 +104,7 @@ class Site(Input):
     max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 64
     topology: str = ""
+    scratch: Annotated[str, Field(pattern=r"^(/.*)?$", description="an absolute path"), PRINTABLE] = ""
     pairs: PairSite = field(default_factory=PairSite)
     slurm: BatchSite = field(default_factory=BatchSite)
     pbs: BatchSite = field(default_factory=BatchSite)

@@ -1,0 +1,176 @@
+"""Applications on nodes: what the runner of a node is told to run, see native/node/program.cpp.
+
+Nodes have no Python. The head fills in the words of an application file before it writes the plan, and reads what its
+runs printed when it takes their results in, see `fleet.verdicts`. What nodes cannot do is refused before anything runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NoReturn
+
+from meshmark.errors import UsageError, quoted
+from meshmark.measure.spec import StepSpec
+from meshmark.place.app.application import COUNTS, Application, filled, named_tables, of_tables, used_names
+from meshmark.place.app.configuration import Configuration, configurations, environment
+from meshmark.place.app.verification import LIMIT_S
+from meshmark.values.inputs import shown
+
+RUNS: Final = 3  # of a repetition
+WARMUP: Final = 1
+OUTPUT_KIB: Final = 64
+_MIB: Final = 1 << 20
+_END_S: Final = 15.0  # for the processes of a run to end
+LONGEST_S: Final = 86_400.0  # of a step, and of a plan
+# Dimensions that nodes do not implement, and the value that asks for nothing.
+_AS_IT_IS: Final = {
+    "copies": "1",
+    "bind": "none",
+    "memory": "default",
+    "pages": "default",
+    "scheduler": "other",
+    "cache": "all",
+    "clock": "all",
+}
+# Names in braces that mean nothing on nodes.
+_ELSEWHERE: Final = {
+    "inputs": "inputs that are made by [files], or lie in {source}, a folder that all nodes share",
+    "build": "a program that is there",
+    "meshmark": "other programs, since nodes have no Python",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeApplication:
+    """An application in the one configuration that nodes run.
+
+    Attributes:
+        tables: Those of its file, with the values of the step.
+    """
+
+    app: Application
+    one: Configuration
+    tables: Mapping[str, Any]
+
+    @staticmethod
+    def of(tables: Mapping[str, Any], where: str, source: Path) -> NodeApplication:
+        """Args:
+            where: Its name in errors.
+            source: The folder of its file.
+
+        Raises:
+            UsageError: It is invalid, or nodes cannot run it; the message names the key, what was found and what is
+                allowed.
+        """
+        app = of_tables(tables, where, source)
+        _check(app, where)
+        return NodeApplication(app, configurations(app)[0], tables)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Of names in braces, on nodes."""
+        return {**dict.fromkeys(COUNTS, "1"), **self.one.values, "source": str(self.app.source), "copy": "0"}
+
+    @property
+    def definition(self) -> str:
+        """Digest of what runs: another program or input is no change of a node."""
+        what = [self.app.command, sorted(self.app.env.items()), sorted(self.app.files.items())]
+        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]
+
+
+def application_of(step: StepSpec, folder: Path, at: str) -> NodeApplication:
+    """The application of a step.
+
+    Args:
+        folder: That its file is relative to.
+        at: The step, for errors.
+
+    Raises:
+        UsageError: As `NodeApplication.of`, or there is no such file.
+    """
+    try:
+        tables, source = named_tables(step.application, step.dimensions, folder)
+    except UsageError as why:
+        raise UsageError(f"{at}: application: {str(why).removeprefix('FILE: ')}", why.hint) from why
+    return NodeApplication.of(tables, step.application, source)
+
+
+def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
+    """A step of a plan, without its id.
+
+    Raises:
+        UsageError: Its runs may take longer than a day.
+    """
+    app, one = what.app, what.one
+    values = what.values
+    runs, warmup = step.runs or RUNS, WARMUP if step.warmup is None else step.warmup
+    each_s = app.limits.timeout_s + _END_S + (LIMIT_S if app.verify.command else 0.0)
+    limit_s = (warmup + runs + 1) * each_s  # one run that failed is repeated
+    if limit_s > LONGEST_S:
+        most = LONGEST_S / (warmup + runs + 1) - (each_s - app.limits.timeout_s)
+        found = f"{app.limits.timeout_s:g}, with which {warmup + runs} runs may take longer than a day"
+        raise UsageError(f"{step.application}: limits.timeout_s: found {found}; allowed on nodes: at most {most:.0f}")
+    program: dict[str, Any] = {
+        "runs": runs,
+        "warmup": warmup,
+        "environment": environment(app, one, values),
+        "files": {name: filled(text, values) for name, text in app.files.items()},
+        "results": filled(app.output, values),
+        "verify": [filled(word, values) for word in app.verify.command or ()],
+        "timeout_s": app.limits.timeout_s,
+        "output": int(app.limits.output_mib * _MIB),
+        "kept": (step.output_kib or OUTPUT_KIB) << 10,
+    }
+    if app.limits.memory_mib is not None:
+        program["memory"] = int(app.limits.memory_mib * _MIB)
+    return {
+        "argv": [filled(word, values) for word in app.command],
+        "limit_s": limit_s,
+        "program": program,
+        "application": {"tables": dict(what.tables), "source": str(app.source)},
+    }
+
+
+def of_step(step: Mapping[str, Any]) -> NodeApplication | None:
+    """The application of a step of a plan; None if it has none, or is damaged."""
+    try:
+        found = step["application"]
+        return NodeApplication.of(found["tables"], "plan", Path(found["source"]))
+    except (KeyError, TypeError, UsageError):
+        return None
+
+
+def _check(app: Application, where: str) -> None:
+    """Raise UsageError for what nodes cannot do."""
+
+    def refuse(key: str, found: str, allowed: str, hint: str = "") -> NoReturn:
+        raise UsageError(f"{where}: {key}: found {found}; allowed on nodes: {allowed}", hint)
+
+    if app.prepare:
+        refuse("application.prepare", f"'{quoted(app.prepare[0][0])}'", _ELSEWHERE["inputs"])
+    if app.profile:
+        refuse("application.profile", "true", "false, since nodes run no profiler")
+    if app.build:
+        refuse("build", f"'{next(iter(app.build))}'", _ELSEWHERE["build"])
+    for name, given in app.dimensions.items():
+        key, text = f"dimensions.{name}", ", ".join(map(shown, given))
+        if name == "ranks":
+            refuse(key, text, "none; a launcher may be part of application.command, such as mpirun -n 4")
+        if len(given) > 1:
+            refuse(key, text, "one value", f'dimensions = {{ {name} = "{given[0]}" }} in the step')
+        if given[0] != _AS_IT_IS.get(name, given[0]):
+            refuse(key, text, _AS_IT_IS[name])
+    for name in used_names(app, where) & _ELSEWHERE.keys():
+        refuse("application", f"{{{name}}}", _ELSEWHERE[name])
+    program = app.command[0]
+    if "/" in program and not program.startswith(("/", "{source}/")):
+        refuse("application.command", f"'{quoted(program)}'", "a program of the PATH, an absolute path, or {source}/…")
+    output = PurePosixPath(app.output or "x")
+    if output.is_absolute() or ".." in output.parts or "{source}" in app.output:
+        refuse("application.output", f"'{quoted(app.output)}'", "a file in the folder of the run")
+    if app.output in app.files:
+        refuse("application.output", f"'{quoted(app.output)}'", "a file that is none of [files]")

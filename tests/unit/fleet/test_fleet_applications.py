@@ -1,0 +1,347 @@
+"""Applications on nodes: what is refused before anything runs, what nodes run, and what their runs say."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.fleet.campaign import Wanted, begin, new_campaign
+from meshmark.fleet.confirm import repeated
+from meshmark.fleet.folder import Fleet
+from meshmark.fleet.ingest import ingest
+from meshmark.fleet.judgements import Confirmation, controls, decide, look, reference
+from meshmark.fleet.limits import with_limits
+from meshmark.fleet.panel import read_panel
+from meshmark.fleet.plan import NodePlan
+from meshmark.fleet.results import read_result
+from meshmark.fleet.values import query, read_matrix
+from meshmark.fleet.verdicts import Verdict, verdicts_of
+from meshmark.measure.spec import parse_spec
+from meshmark.native import find_native
+from support.made_application import SPEC, SUM, lines_with, plan_of, run_line
+from support.made_fleet import MadeEngine, lines_of, write_result
+
+AS_IT_IS = {"build": "b", "command": "c", "start": "s"}
+
+
+def with_plan(fleet: Fleet, plan: NodePlan) -> NodePlan:
+    fleet.plans.mkdir(parents=True, exist_ok=True)
+    (fleet.plans / f"{plan.id}.json").write_bytes(plan.to_bytes())
+    return plan
+
+
+def verdict(folder: Path, *runs: dict[str, Any], status: str = "ok", file: str = SUM, spec: str = SPEC) -> Verdict:
+    """What these runs say."""
+    plan = with_plan(Fleet(folder), plan_of(folder, file, spec=spec))
+    path = write_result(folder, "n1", lines_with(lines_of("n1"), plan, *runs, status=status))
+    (found,) = verdicts_of(folder / "plans", read_result(path)).values()
+    return found
+
+
+def values(found: Verdict) -> dict[str, tuple[float, ...]]:
+    return {record.metric: record.samples for record in found.records}
+
+
+# ------------------------------------------------------------------ plans
+
+
+def test_a_step_has_all_that_a_node_needs_to_run_the_program(tmp_path: Path) -> None:
+    spec = SPEC + "warmup = 0\nrepetitions = 2\noutput_kib = 1\ndimensions = { size = 7 }\n"
+    plan = plan_of(tmp_path, SUM + '"sub/{{x}}" = "{threads} {{}}"\n', spec=spec)
+    assert [step["id"] for step in plan.steps] == ["01-sum.r1", "02-sum.r2"]
+    first = plan.steps[0]
+    assert first["argv"] == ["sh", f"{tmp_path}/sum.sh", "input.txt"]
+    program = first["program"]
+    assert program["files"] == {"input.txt": "7", "sub/{{x}}": "1 {}"}
+    assert (program["runs"], program["warmup"], program["kept"], program["timeout_s"]) == (2, 0, 1024, 20.0)
+    assert first["limit_s"] >= 3 * 20.0 and plan.limit_s == 2 * first["limit_s"]
+
+
+def test_applications_and_instruments_take_turns(tmp_path: Path) -> None:
+    spec = SPEC + 'repetitions = 2\n[[step]]\ninstrument = "clock"\nrepetitions = 2\noptions = { budget = "1s" }\n'
+    plan = plan_of(tmp_path, spec=spec)
+    assert [step["id"] for step in plan.steps] == ["01-sum.r1", "02-clock.r1", "03-sum.r2", "04-clock.r2"]
+    assert ["program" in step for step in plan.steps] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("[figure]", 'prepare = ["make"]\n[figure]'), "application.prepare: found 'make'; allowed on nodes: inputs"),
+        (("[figure]", "profile = true\n[figure]"), "application.profile: found true; allowed on nodes: false"),
+        (("size = 100", "size = 100\nranks = 1"), "dimensions.ranks: found 1; allowed on nodes: none; a launcher"),
+        (("size = 100", "size = [1, 2]"), "dimensions.size: found 1, 2; allowed on nodes: one value"),
+        (("size = 100", "size = 1\ncopies = 2"), "dimensions.copies: found 2; allowed on nodes: 1"),
+        (("size = 100", 'size = 1\ncache = "1MiB"'), "dimensions.cache: found 1MiB; allowed on nodes: all"),
+        (("sh {source}", "{meshmark} {source}"), "application: found {meshmark}; allowed on nodes: other programs"),
+        (("sh {source}", "./sum {source}"), "application.command: found './sum'; allowed on nodes: a program of"),
+        (("[figure]", 'output = "/x"\n[figure]'), "application.output: found '/x'; allowed on nodes: a file in"),
+        (("[figure]", 'output = "input.txt"\n[figure]'), "application.output: found 'input.txt'; allowed on nodes: a"),
+        (("timeout_s = 20", "timeout_s = 1e5"), "limits.timeout_s: found 100000, with which 3 runs may take longer"),
+        (("[limits]", "[build.O2]\n[limits]"), "build: found 'O2'; allowed on nodes: a program that is there"),
+        (("expected", "expekted"), "verify.expekted: unknown key"),
+    ],
+)
+def test_what_nodes_cannot_do_is_refused_by_its_key(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as why:
+        plan_of(tmp_path, SUM.replace(*change))
+    assert message in str(why.value) and "sum.toml: " in str(why.value) and "\n" not in str(why.value)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("", "step[0]: found neither of instrument and application"),
+        ('application = "a.toml"\ninstrument = "clock"', "step[0]: found both of instrument and application"),
+        ('application = "none.toml"', "step[0]: application: found '"),
+        ('application = "a.toml"\noptions = { x = 1 }', "step[0]: options: found with an application"),
+        ('instrument = "clock"\nruns = 3', "step[0]: runs: found with an instrument"),
+        ('application = "a.toml"\nruns = 0', "step[0].runs: found 0; allowed: an integer from 1 to 100"),
+        ('application = "a.toml"\ndimensions = { a = [1] }', "step[0].dimensions.a: found [1]"),
+    ],
+)
+def test_steps_that_are_wrong_are_refused(tmp_path: Path, step: str, message: str) -> None:
+    with pytest.raises(UsageError) as why:
+        plan_of(tmp_path, spec=f'name = "ours"\n[[step]]\n{step}\n')
+    assert message in str(why.value)
+
+
+def test_a_survey_of_one_machine_has_no_applications() -> None:
+    with pytest.raises(UsageError, match=r"step\[0\]: application: found 'sum.toml'; allowed: in steps of meshmark fl"):
+        parse_spec(SPEC, "ours.toml")
+
+
+def test_a_confirmation_gives_programs_no_seed(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, spec=SPEC + '[[step]]\ninstrument = "clock"\noptions = { budget = "1s" }\n')
+    again = repeated(plan, 3)
+    assert [step["argv"][-2:] for step in again.steps[:2]] == [plan.steps[0]["argv"][-2:], ["--seed", "1"]]
+    assert len(again.steps) == 6 and again.steps[0]["program"] == plan.steps[0]["program"]
+
+
+# ------------------------------------------------------------------ verdicts
+
+
+def test_runs_become_records_as_of_measure_app(tmp_path: Path) -> None:
+    found = verdict(
+        tmp_path, run_line(0, elapsed_s=9.0), run_line(1), run_line(2, elapsed_s=0.7, err="rate: 260 MB/s\n")
+    )
+    assert not found.absences and not found.wrong
+    assert values(found) == {
+        "figure_of_merit": (250e6, 260e6),
+        "elapsed": (0.5, 0.7),
+        "user": (0.25, 0.25),
+        "system": (0.125, 0.125),
+        "peak_memory": (1 << 20, 1 << 20),
+        "minor_faults": (100, 100),
+        "major_faults": (0, 0),
+        "switches_involuntary": (2, 2),
+    }
+    figure = found.records[0]
+    assert (figure.instrument, figure.unit, figure.better, figure.flags) == ("app", "B/s", "higher", frozenset())
+    assert figure.conditions["program"] == "sum" and figure.conditions["size"] == "100"
+    assert figure.machine == "n1-0123abcd" and figure.provenance["verified"] is True
+    # Counts of events are neither good nor bad: nodes are not judged by them.
+    assert {r.better for r in found.records if r.unit == "1"} == {"none"}
+
+
+def test_another_input_is_another_point(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = verdict(tmp_path / "a", run_line())
+    other = verdict(tmp_path / "b", run_line(), file=SUM.replace('"{size}"', '"{size} more"'))
+    assert one.records[0].conditions["definition"] != other.records[0].conditions["definition"]
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        ({"how": "status", "code": 3, "err": "no licence\n"}, "ended with status 3: no licence"),
+        ({"how": "signal", "code": 11}, "ended with SIGSEGV: sum: 5050"),
+        ({"how": "signal", "code": 25}, "wrote more than 1024 MiB to a file"),
+        ({"how": "time"}, "took longer than 20 s"),
+        ({"how": "output"}, "wrote more than 1024 MiB"),
+        ({"left": 2}, "left 2 processes running, which were killed"),
+        ({"out": "sum: 5050\n"}, "figure.pattern: found no match in the output, a positive number is required"),
+        ({"out": "sum: 5050\n", "cut": True}, "of which the node kept the end only; output_kib keeps more"),
+        ({"number": "x"}, "its run cannot be read: 01-sum: number: found 'x'"),
+    ],
+)
+def test_failures_have_the_labels_of_measure_app(tmp_path: Path, run: dict[str, Any], reason: str) -> None:
+    bad = run_line(**{"number": 1, **run})
+    found = verdict(tmp_path, bad, bad, status="failed")
+    assert not found.records and not found.wrong
+    (absence,) = found.absences
+    assert absence.kind == "error" and absence.instrument == "app"
+    assert absence.reason.startswith("sum size=100: ") and reason in absence.reason
+
+
+def test_a_program_that_is_not_installed_is_absent_with_its_package(tmp_path: Path) -> None:
+    found = verdict(tmp_path, run_line(0, how="missing", code=2), status="absent")
+    (absence,) = found.absences
+    assert (absence.kind, absence.reason) == ("absent", "sum: found no program sh; it is in the package sum-tools")
+
+
+def test_one_failure_leaves_the_other_runs(tmp_path: Path) -> None:
+    found = verdict(tmp_path, run_line(1, how="signal", code=9), run_line(1), run_line(2))
+    assert not found.absences and found.records[0].provenance["failed"] == 1
+    assert values(found)["elapsed"] == (0.5, 0.5)
+
+
+def test_a_wrong_result_names_the_node(tmp_path: Path) -> None:
+    found = verdict(tmp_path, run_line(1), run_line(2, out="rate: 250 MB/s\nsum: 5051\n"))
+    assert values(found)["elapsed"] == (0.5,)
+    assert found.wrong == ["sum: verify.expected: found 5051.0; expected 5050.0, 0.00505 more or less"]
+
+
+@pytest.mark.parametrize(
+    ("verify", "reason", "wrong"),
+    [
+        ({"how": "status", "code": 1, "out": "differs\n"}, "verify.command: ended with status 1: differs", True),
+        ({"how": "missing", "code": 2, "out": ""}, "verify.command: cannot run cmp: error 2", False),
+        ({"how": "time", "code": 0, "out": ""}, "verify.command: took longer than 300 s", False),
+    ],
+)
+def test_a_command_that_cannot_verify_says_nothing_about_a_node(
+    tmp_path: Path, verify: dict[str, Any], reason: str, wrong: bool
+) -> None:
+    file = SUM.replace("[limits]", 'command = "cmp a b"\n[limits]')
+    bad = run_line(verify=verify)
+    found = verdict(tmp_path, bad, bad, file=file, status="failed")
+    assert found.absences[0].reason == f"sum size=100: {reason}" and bool(found.wrong) == wrong
+
+
+def test_work_of_others_and_of_the_hypervisor_is_flagged(tmp_path: Path) -> None:
+    assert verdict(tmp_path, run_line(busy_s=0.9)).records[0].flags == {"disturbed"}
+    assert verdict(tmp_path, run_line(stolen_s=0.2)).records[0].flags == {"stolen"}
+
+
+# ------------------------------------------------------------------ ingestion
+
+
+def test_applications_are_ingested_like_instruments(tmp_path: Path) -> None:
+    fleet, name = Fleet(tmp_path), new_campaign("check")
+    plan = with_plan(fleet, plan_of(tmp_path))
+    inbox = fleet.campaign(name) / "inbox"
+    wrong = run_line(2, out="rate: 1 MB/s\nsum: 1\n")
+    write_result(inbox, "n1", lines_with(lines_of("n1"), plan, run_line(1), run_line(2)))
+    write_result(inbox, "n2", lines_with(lines_of("n2"), plan, run_line(1), wrong))
+    write_result(inbox, "n3", lines_with(lines_of("n3"), plan, run_line(0, how="missing"), status="absent"))
+    found = ingest(fleet, name, "hawk")
+    assert sorted(found.nodes) == ["n1", "n2", "n3"]
+    assert found.failures == {"sum: found no program sh; it is in the package sum-tools": ["n3"]}
+    matrix = read_matrix(fleet, name, "hawk")
+    assert {p.metric for p in matrix.points} == {"figure_of_merit", "elapsed", "user", "system", "peak_memory"}
+    rows = query(fleet, "nodes", [name], "hawk", "SELECT node, wrong FROM read_parquet(?) ORDER BY node")
+    assert rows is not None
+    assert [len(row["wrong"]) for row in rows.to_pylist()] == [0, 1, 0]
+
+
+def judged(fleet: Fleet, kind: str, day: int, plan: NodePlan, nodes: list[str], wrong: Sequence[str] = ()) -> None:
+    """A campaign in which the program is slow on n07, and computes wrongly on some nodes."""
+    name = f"{kind}-202611{day:02d}T120000-{day:04x}"
+    for node in nodes:
+        dice = random.Random(f"{node} {day}")
+        total = 5051 if node in wrong else 5050
+
+        def runs(_step: int, node: str = node, dice: random.Random = dice, total: int = total) -> list[dict[str, Any]]:
+            factor = (0.9 if node == "n07" else 1.0) * (1 + dice.gauss(0, 0.005))
+            own = {
+                "elapsed_s": 0.5 / factor,
+                "user_s": 0.25 / factor,
+                "out": f"rate: {250 * factor} MB/s\nsum: {total}\n",
+            }
+            return [run_line(number, **own) for number in (1, 2)]
+
+        lines = lines_with(lines_of(node), plan, more=runs)
+        write_result(fleet.campaign(name) / "inbox", node, lines)
+    assert len(ingest(fleet, name, "cluster").nodes) == len(nodes)
+
+
+def test_a_node_on_which_a_program_is_slow_is_named(tmp_path: Path) -> None:
+    fleet, nodes = Fleet(tmp_path), [f"n{i:02d}" for i in range(1, 21)]
+    plan = with_plan(fleet, plan_of(tmp_path, spec=SPEC + "repetitions = 2\n"))
+    for day in (1, 2, 3):
+        judged(fleet, "check", day, plan, nodes)
+    seen = look(fleet, "cluster")
+    assert "n07" in seen.suspects()
+    again = with_plan(fleet, repeated(plan, 6))
+    judged(fleet, "confirm", 4, again, sorted({*seen.suspects(), *controls(seen)}))
+    fresh = Confirmation(read_panel(fleet, fleet.campaigns()[-1:], "cluster"), reference(fleet, "cluster", seen))
+    (named,) = decide(fleet, "cluster", seen, fresh)
+    assert named.node == "n07" and {m.metric for m in named.metrics} == {"figure_of_merit", "elapsed", "user"}
+    assert named.metrics[0].instrument == "app" and named.metrics[0].conditions["program"] == "sum"
+
+
+@pytest.mark.parametrize(("count", "suspected"), [(1, True), (10, True), (11, False), (20, False)])
+def test_what_most_nodes_compute_wrongly_names_none(tmp_path: Path, count: int, suspected: bool) -> None:
+    fleet, nodes = Fleet(tmp_path), [f"n{i:02d}" for i in range(1, 21)]
+    plan = with_plan(fleet, plan_of(tmp_path))
+    judged(fleet, "check", 1, plan, [*nodes, *(f"m{i:02d}" for i in range(40))])  # more nodes than the newest has
+    judged(fleet, "check", 2, plan, nodes, wrong=nodes[-count:])
+    seen = look(fleet, "cluster")
+    assert (set(seen.wrong) == set(nodes[-count:])) == suspected and seen.common == (set() if suspected else {"sum"})
+    assert set(nodes[-count:]) <= set(seen.suspects()) or not suspected
+
+
+def test_health_checks_are_without_programs_of_users(tmp_path: Path) -> None:
+    fleet, nodes = Fleet(tmp_path), [f"n{i:02d}" for i in range(1, 21)]
+    plan, name = plan_of(tmp_path), "check-20261101T120000-0001"
+    begin(fleet, name, plan, MadeEngine.of(nodes, lambda *_: None), Wanted(), {"cluster": "cluster"})
+    judged(fleet, "check", 1, plan, nodes)
+    with pytest.raises(AbsentError, match="has applications only, which have no limits on nodes"):
+        with_limits(fleet, "cluster", look(fleet, "cluster"))
+
+
+def test_results_whose_plan_is_lost_are_kept_aside(tmp_path: Path) -> None:
+    fleet, name = Fleet(tmp_path), new_campaign("check")
+    plan = plan_of(tmp_path)
+    write_result(fleet.campaign(name) / "inbox", "n1", lines_with(lines_of("n1"), plan, run_line()))
+    found = ingest(fleet, name, "hawk")
+    assert found.nodes == [] and "has its application" in found.skipped["n1.jsonl.gz"]
+    assert len(list((fleet.campaign(name) / "refused").iterdir())) == 1
+
+
+# ------------------------------------------------------------------ the runner
+
+
+def carried_out(folder: Path, plan: NodePlan) -> Verdict:
+    """What the native runner leaves for a plan."""
+    with_plan(Fleet(folder), plan)
+    words = [find_native("meshmark-node"), folder / "plans" / f"{plan.id}.json", "--out", folder, "--name", "n1"]
+    done = subprocess.run(
+        [*words, "--beside", "--scratch", folder], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = verdicts_of(folder / "plans", read_result(folder / "n1.jsonl.gz")).values()
+    return found
+
+
+def test_a_node_runs_a_program_and_its_figures_are_records(tmp_path: Path) -> None:
+    found = carried_out(tmp_path, plan_of(tmp_path))
+    assert not found.absences and not found.wrong
+    got = values(found)
+    assert got["figure_of_merit"] == (250e6, 250e6) and all(0 < e < 20 for e in got["elapsed"])
+    assert not list(tmp_path.glob("meshmark-node-*")), "the folder of the runs is removed"
+
+
+def test_what_a_node_refuses_to_compute_is_said_and_other_steps_go_on(tmp_path: Path) -> None:
+    spec = SPEC + '[[step]]\ninstrument = "clock"\noptions = { budget = "100ms", clocks = "tsc" }\n'
+    plan = plan_of(tmp_path, script="echo 'rate: 1 MB/s'; echo sum: 7\n", spec=spec)
+    found = carried_out(tmp_path, plan)
+    assert not found.records and "verify.expected: found 7.0" in found.absences[0].reason and found.wrong
+    steps = read_result(tmp_path / "n1.jsonl.gz").steps
+    assert [step.status for step in steps] == ["ok", "ok"] and steps[1].reading.records
+
+
+def test_plans_read_back_with_their_applications(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path)
+    assert json.loads(plan.to_bytes())["steps"][0]["application"]["source"] == str(tmp_path)
+    assert dataclasses.replace(plan, spec="other").id != plan.id
