@@ -50,6 +50,38 @@ void add_rows(const Level& level, const double* row, double* __restrict near, do
   for (std::size_t x = 0; x < n; ++x) far[x] = (e[x] + f[x]) + (g[x] + h[x]);
 }
 
+/// Sums of adjacent rows, of a thread.
+struct Sums {
+  explicit Sums(const Level& level) : near(level.step_y()), far(near.size()) {}
+  std::vector<double> near, far;
+};
+/// Calls work(y, z, sums) for the rows of a grid on all threads; `count` of them along y and z, from `first`.
+template <class Work>
+void each_row(const Level& level, std::size_t first, const std::size_t* count, const Work& work) {
+  in_parts(count[2], [&](std::size_t from, std::size_t to) {
+    Sums sums(level);
+    for (std::size_t z = first + from; z < first + to; ++z)
+      for (std::size_t y = first; y < first + count[1]; ++y) work(y, z, sums);
+  });
+}
+
+/// Fills the ghost points of a dimension that is not divided.
+void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of) {
+  const std::size_t last = level.extent[d] * step;
+  const auto copy = [&](std::size_t at, std::size_t run) {
+    std::copy_n(&of[at + last], run, &of[at]);
+    std::copy_n(&of[at + step], run, &of[at + last + step]);
+  };
+  if (d == 2) return in_parts(level.step_z(), [&](std::size_t first, std::size_t end) { copy(first, end - first); });
+  in_parts(level.extent[2] + 2, [&](std::size_t first, std::size_t end) {
+    for (std::size_t z = first; z < end; ++z)
+      if (d == 1)
+        copy(level.at(0, 0, z), level.step_y());
+      else
+        for (std::size_t y = 0; y < level.extent[1] + 2; ++y) copy(level.at(0, y, z), 1);
+  });
+}
+
 class Multigrid final : public Kernel {
  public:
   explicit Multigrid(const Class& problem) : problem_(problem) {
@@ -93,21 +125,6 @@ class Multigrid final : public Kernel {
  private:
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
   Level& top() { return levels_.back(); }
-
-  /// Sums of adjacent rows, of a thread.
-  struct Sums {
-    explicit Sums(const Level& level) : near(level.step_y()), far(near.size()) {}
-    std::vector<double> near, far;
-  };
-  /// Calls work(y, z, sums) for the rows of a grid on all threads; `count` of them along y and z, from `first`.
-  template <class Work>
-  static void each_row(const Level& level, std::size_t first, const std::size_t* count, const Work& work) {
-    in_parts(count[2], [&](std::size_t from, std::size_t to) {
-      Sums sums(level);
-      for (std::size_t z = first + from; z < first + to; ++z)
-        for (std::size_t y = first; y < first + count[1]; ++y) work(y, z, sums);
-    });
-  }
 
   /// +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
   void place_charges() {
@@ -276,23 +293,6 @@ class Multigrid final : public Kernel {
         u[2 * x] = add ? u[2 * x] + row[x] : row[x];
         u[2 * x + 1] = add ? u[2 * x + 1] + between : between;
       }
-    });
-  }
-
-  /// Fills the ghost points of a dimension that is not divided.
-  static void wrap(const Level& level, std::size_t d, std::size_t step, Array<double>& of) {
-    const std::size_t last = level.extent[d] * step;
-    const auto copy = [&](std::size_t at, std::size_t run) {
-      std::copy_n(&of[at + last], run, &of[at]);
-      std::copy_n(&of[at + step], run, &of[at + last + step]);
-    };
-    if (d == 2) return in_parts(level.step_z(), [&](std::size_t first, std::size_t end) { copy(first, end - first); });
-    in_parts(level.extent[2] + 2, [&](std::size_t first, std::size_t end) {
-      for (std::size_t z = first; z < end; ++z)
-        if (d == 1)
-          copy(level.at(0, 0, z), level.step_y());
-        else
-          for (std::size_t y = 0; y < level.extent[1] + 2; ++y) copy(level.at(0, y, z), 1);
     });
   }
 
