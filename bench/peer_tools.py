@@ -282,6 +282,7 @@ shape = [int(n) for n in words[0].split("x")]
 x, y = np.zeros(shape, complex), np.zeros(shape, complex)
 library.fftw_plan_dft.restype = ctypes.c_void_p
 plan = ctypes.c_void_p(library.fftw_plan_dft(len(shape), (ctypes.c_int * len(shape))(*shape), p(x), p(y), -1, 0))
+x[...] = np.random.default_rng(1).random(shape)  # pages of zeros that nobody wrote would all be the same one
 timed(lambda: library.fftw_execute(plan), 5.0 * x.size * math.log2(x.size))
 """
 
