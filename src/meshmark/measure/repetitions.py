@@ -21,6 +21,7 @@ from meshmark.values.verdicts import Measured
 
 MIN_SAMPLES: Final = 6  # fewer give no 95 % interval of the median
 PLATEAU: Final = ("from_bytes", "to_bytes")  # the footprints of a level of a curve
+_LONGEST_S: Final = 3600.0  # a budget worth advising
 MODE_GAP: Final = 0.05  # between the nearest intervals of two modes, as a share
 _TWO_RUNS: Final = 1.5  # times the distance of two runs: with 1, 6 % of equals would be called different, with this 4 %
 
@@ -129,10 +130,10 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
         return "; ".join(texts)
     budget = budget_s * max(1.2, math.fsum(growth.values()) / len(growth))
     rounded = math.ceil(budget - 1e-6) if budget < 100 else 10 * math.ceil(budget / 10 - 1e-6)
+    enough = f"--budget {rounded}s would probably do" if rounded <= _LONGEST_S else "repeat on a quieter machine"
     texts.insert(
         0,
-        f"{short} {of} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; "
-        f"--budget {rounded}s would probably do",
+        f"{short} {of} with fewer than {MIN_SAMPLES} samples or a wider interval than requested; {enough}",
     )
     return "; ".join(texts)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import altair as alt
 
@@ -303,22 +304,56 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
 
 @drawing
 def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Share of time in the MPI library, by kernel and library."""
-    found = selected(records, "npb", "communication_share", texts=("kernel", "class"))
-    if not found:
-        return None
-    several = len({where_of(r) for r in found}) > 1
-    rows = [
-        row(
-            r,
-            kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
-            series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""),
-        )
-        for r in sorted(found, key=order_of)
+    """Share of time in the MPI library, and speed by ranks and threads, by kernel and library."""
+    parts = [
+        (
+            selected(records, "npb", "communication_share", texts=("kernel", "class")),
+            "share of time in the MPI library",
+        ),
+        (_speeds(records), "speed, times that of one rank of one thread"),
     ]
-    order = list(dict.fromkeys(r["kernel"] for r in rows))
-    share = "share of time in the MPI library"
-    kernels_ = clearest(rows, "kernel", "series")
-    chart = charts.bars(kernels_, "kernel", order, share, "format(datum.value, '.0%')", ["kernel", "series"])
-    chart_: alt.TopLevelMixin = alt.concat(chart.properties(width=560, height=200))
-    return chart_
+    several = len({where_of(r) for found, _ in parts for r in found}) > 1
+    drawn = []
+    for found, title in parts:
+        rows = [
+            row(
+                r,
+                kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
+                series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""),
+            )
+            for r in sorted(found, key=order_of)
+        ]
+        if rows:
+            order = list(dict.fromkeys(r["kernel"] for r in rows))
+            label = "format(datum.value, '.0%')" if found is parts[0][0] else "datum.label"
+            bars = charts.bars(clearest(rows, "kernel", "series"), "kernel", order, title, label, ["kernel", "series"])
+            drawn.append(bars.properties(width=560, height=200))
+    chart: alt.TopLevelMixin = alt.concat(*drawn, columns=1)
+    return chart if drawn else None
+
+
+def _speeds(records: Sequence[Record]) -> list[Record]:
+    """Times of one rank of one thread over those of more, as records of a speed."""
+    times_ = selected(records, "npb", "elapsed", texts=("kernel", "class"), above_zero=True)
+    alone: dict[tuple[object, ...], Record] = {}
+    for r in times_:
+        if (r.conditions.get("ranks"), r.conditions.get("threads", 1)) == (1, 1):
+            alone.setdefault(_same_problem(r), r)
+    found = []
+    for r in times_:
+        one = alone.get(_same_problem(r))
+        if one is None or r is one or r.bounds is None:
+            continue
+        low, high = r.bounds
+        speeds: dict[str, Any] = {
+            "value": one.value / r.value,
+            "interval": (one.value / high, one.value / low),
+            "samples": tuple(one.value / s for s in r.samples),
+            "conditions": {k: v for k, v in r.conditions.items() if not k.startswith("run_")},
+        }
+        found.append(replace(r, metric="speed", unit="1", better="higher", flags=r.flags | one.flags, **speeds))
+    return found
+
+
+def _same_problem(record: Record) -> tuple[object, ...]:
+    return record.machine, *(record.conditions.get(k) for k in ("kernel", "class", "fft", "library", "mpi"))

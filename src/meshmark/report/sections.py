@@ -339,7 +339,8 @@ SECTIONS = (
         "npb",
         "Communication: NAS benchmarks",
         "npb",
-        "Time to solution, and the largest share of it that a rank spends in the MPI library.",
+        "Time to solution, the largest share of it that a rank spends in the MPI library, and how many times faster "
+        "more ranks and threads are than one. Hollow: flagged.",
         program_charts.npb,
         details=program_charts.kernel_tables,
     ),

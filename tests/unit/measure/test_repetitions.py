@@ -220,6 +220,7 @@ def test_a_budget_is_proposed_for_points_that_are_too_wide_or_short() -> None:
     assert "--budget 20s" in shortfall([replace(few, flags=frozenset({"stolen"}))], 10)
     assert "--budget 12s" in shortfall([wide(0.0201)], 10)  # at least a fifth more
     assert "--budget 400s" in shortfall([wide(0.04)], 99)
+    assert "--budget 3600s" in shortfall([wide(0.04)], 900) and "quieter machine" in shortfall([wide(0.04)], 901)
     # What more samples do not help:
     assert shortfall([replace(wide(0.2), flags=frozenset({"stolen"}))], 10) == ""
     assert shortfall([wide(0.2, run_modes=2)], 10) == ""

@@ -178,6 +178,25 @@ def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -
     assert list(lines)[1:5] == ["ep", "cg", "ft", "mg"], "in the order of the instrument"
 
 
+def test_kernels_are_drawn_by_their_speed_over_one_rank_of_one_thread() -> None:
+    one = {"kernel": "lu", "class": "S", "mpi": "openmpi", "library": "Open MPI 4.1.4", "ranks": 1, "threads": 1}
+    elapsed = made_run.record("npb", "elapsed", 0.4, **one)
+    two = made_run.record("npb", "elapsed", 0.1, **{**one, "threads": 2, "run_low": 0.08, "run_high": 0.2})
+    slow = made_run.record("npb", "elapsed", 0.8, **{**one, "ranks": 2}, flags=["disturbed"])
+    other = made_run.record(
+        "npb", "elapsed", 0.1, **{**one, "kernel": "sp", "threads": 2}
+    )  # alone, it was not measured
+    rows = rows_of(program_charts.npb([two, elapsed, slow, other]))
+    assert {r["series"]: (r["value"], r["flagged"]) for r in rows} == {
+        "Open MPI 4.1.4, 1 rank of 2 threads": (pytest.approx(4, rel=0.01), False),
+        "Open MPI 4.1.4, 2 ranks": (pytest.approx(0.5, rel=0.01), True),
+    }
+    (fast,) = (r for r in rows if not r["flagged"])
+    assert (fast["low"], fast["high"]) == (pytest.approx(2, rel=0.01), pytest.approx(5, rel=0.01)) and fast[
+        "kernel"
+    ] == "lu, class S"
+
+
 def test_the_terminal_has_a_table_that_does_not_wrap(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
