@@ -13,6 +13,7 @@ import pytest
 
 from meshmark.fleet.folder import Fleet
 from support.cli import command
+from support.made_application import SCRIPT, SPEC, SUM, write_sum
 from support.mini_slurm import CannotStart, mini_slurm
 from support.waiting import until
 
@@ -52,13 +53,18 @@ def start(words: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[
     )
 
 
+def read_bytes(path: Path) -> bytes:
+    """Of a file of a process, which may end."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
 def daemon_of(node: str) -> int:
     """The process of a node's slurmd."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
+        words = read_bytes(path).split(b"\0")
         if words[:1] and words[0].endswith(b"slurmd") and words[-2:-1] == [node.encode()]:
             return int(path.parent.name)
     raise AssertionError(node)
@@ -103,3 +109,20 @@ def test_a_killed_campaign_is_resumed_and_no_node_measures_twice(
     states = [json.loads(line) for line in done.stdout.splitlines()][:-1]
     assert {s["node"]: (s["status"], s["tries"]) for s in states} == dict.fromkeys(names, ("done", 1))
     assert len(fleet.campaigns()) == 1
+
+
+def test_nodes_run_applications_and_end_what_they_leave(
+    slurm: tuple[list[str], dict[str, str]], tmp_path: Path
+) -> None:
+    names, env = slurm
+    more = '[[step]]\napplication = "left.toml"\nruns = 1\n'
+    spec = write_sum(tmp_path, spec=SPEC + more)
+    (tmp_path / "left.toml").write_text(SUM.replace('name = "sum"', 'name = "left"').replace("sum.sh", "left.sh"))
+    (tmp_path / "left.sh").write_text(SCRIPT + "setsid sleep 987654 &\n")  # in a session of its own
+    done = start(command("fleet", "check", str(tmp_path / "fleet"), "--spec", str(spec), "--beside", "--json"), env)
+    assert done.returncode == 0, done.stderr
+    *nodes, ingested = map(json.loads, done.stdout.splitlines())
+    assert {n["node"]: n["status"] for n in nodes} == dict.fromkeys(names, "done")
+    reason = "left size=100: left 1 process running, which was killed"
+    assert {why: sorted(of) for why, of in ingested["failures"].items()} == {reason: sorted(names)}
+    assert not any(b"\x00987654\x00" in read_bytes(path) for path in Path("/proc").glob("[0-9]*/cmdline"))
