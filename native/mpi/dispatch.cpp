@@ -1,6 +1,7 @@
 /// meshmark-comm: executes the program for the MPI library whose launcher started it, so that `mpirun -n 4
 /// meshmark-comm halo` works with each. MESHMARK_MPI overrides the choice; without a launcher the first installed
-/// program is used.
+/// program is used. Variables by which OpenMP would bind the process as it starts are removed: ranks would get the same
+/// CPU, and those with threads bind them by themselves.
 #include <unistd.h>
 
 #include <cerrno>
@@ -46,6 +47,7 @@ int main(int, char** argv) {
                  wanted.empty() ? "any MPI library" : wanted.c_str(), all.empty() ? "none" : all.c_str());
     return 77;
   }
+  for (const char* binding : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) unsetenv(binding);
   const std::string path = folder / ("meshmark-comm-" + chosen);
   execv(path.c_str(), argv);
   std::fprintf(stderr, "meshmark-comm: error: %s: %s\n", path.c_str(), std::strerror(errno));

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <memory>
 #include <numbers>
 #include <utility>
 
@@ -175,8 +176,10 @@ std::size_t Sea::words(int cells, int rows) {
   return 6 * ((static_cast<std::size_t>(cells) + 9) / 8 * 8 * (static_cast<std::size_t>(rows) + 2) + kSkew);
 }
 
-Sea::Sea(int cells, int first, int rows) : cells_(cells), first_(first), rows_(rows), own_(words(cells, rows)) {
-  fields_in(own_.data());
+Sea::Sea(int cells, int first, int rows) : cells_(cells), first_(first), rows_(rows), own_(words(cells, rows) + 8) {
+  void* memory = own_.data();
+  std::size_t bytes = own_.size() * sizeof(double);
+  fields_in(static_cast<double*>(std::align(64, words(cells, rows) * sizeof(double), memory, bytes)));
 }
 
 Sea::Sea(int cells, int first, int rows, double* memory) : cells_(cells), first_(first), rows_(rows) {

@@ -33,7 +33,7 @@ class Sea {
 
   /// Rows first … first + rows - 1 of `cells`, each of `cells` cells, in memory of its own.
   Sea(int cells, int first, int rows);
-  /// The same in `memory` of `words` numbers, which must outlive it.
+  /// The same in `memory` of `words` numbers, aligned to a cache line, which must outlive it.
   Sea(int cells, int first, int rows, double* memory);
 
   /// Vortices in balance with their pressure, and a gravity wave that crosses them.

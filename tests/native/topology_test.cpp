@@ -170,6 +170,23 @@ TEST(FillOrder, RanksThreadsAmongTheCpusThatAreFilled) {
   EXPECT_THROW(fill_order(machine, "cores", {8}), UsageError);
 }
 
+TEST(FillOrder, SharesAreAdjacentAndTakeCoresFirst) {
+  const Machine machine = machine_of("pack:2 [numa] core:2 pu:2(indexes=0,4,1,5,2,6,3,7)");
+  Ids all(8);
+  std::iota(all.begin(), all.end(), 0);
+  const auto share = [&](std::size_t sharers, std::size_t place, std::size_t count) {
+    return share_of_cpus(machine, all, sharers, place, count);
+  };
+  EXPECT_EQ(share(1, 0, 4), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(share(2, 0, 2), (Ids{0, 1}));
+  EXPECT_EQ(share(2, 1, 2), (Ids{2, 3})) << "the other package, though the first has CPUs left";
+  EXPECT_EQ(share(2, 1, 4), (Ids{2, 3, 6, 7}));
+  EXPECT_EQ(share(4, 1, 2), (Ids{1, 5})) << "a core each";
+  EXPECT_EQ(share(4, 3, 3), (Ids{3, 7, 3})) << "too few";
+  EXPECT_EQ(share_of_cpus(machine, {4, 6}, 3, 0, 1), (Ids{4}));
+  EXPECT_EQ(share_of_cpus(machine, {4, 6}, 3, 2, 2), (Ids{6, 6}));
+}
+
 TEST(Topology, CachesOfInstrumentsAreOfTheFirstAllowedCpu) {
   const Machine& machine = topology();
   for (std::size_t i = 1; i < machine.caches.size(); ++i)

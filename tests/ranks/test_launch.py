@@ -163,6 +163,9 @@ def test_ranks_may_have_the_cpus_of_all_nodes_of_a_job(monkeypatch: pytest.Monke
     for job, found in (("", own), ("64", own), ("16(x3),8", 56), ("4,4", 8)):
         monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", job)
         assert launch.cpus() == found, job
+    monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", "16(x3),8")
+    assert [launch.ranks_of_host(n) for n in (1, 4, 5, 8)] == [1, 1, 2, 2]
+    assert [launch.cpus_of_rank(n) for n in (1, 4, 5, 8, 100)] == [8, 8, 4, 4, 1], "of the smallest host"
 
 
 @pytest.mark.parametrize(
@@ -198,6 +201,13 @@ def test_root_is_let_in_by_open_mpi_alone() -> None:
     given = {k for k in launch.environment("openmpi") if k.startswith("OMPI_ALLOW")}
     assert given >= ({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"} if os.geteuid() == 0 else set())
     assert launch.environment("mpich") == dict(os.environ)
+
+
+def test_openmp_binds_no_rank_before_the_ranks_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "0")
+    found = launch.environment("openmpi")
+    assert not {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"} & found.keys() and "OMP_NUM_THREADS" in found
 
 
 # ------------------------------------------------------------------ what they say

@@ -80,4 +80,17 @@ std::vector<int> fill_order(const Machine& machine, const std::string& how, cons
   return ids;
 }
 
+std::vector<int> share_of_cpus(const Machine& machine, const std::vector<int>& among, std::size_t sharers,
+                               std::size_t place, std::size_t count) {
+  const std::vector<int> order = fill_order(machine, "compact", among);
+  std::vector<int> own;
+  for (std::size_t i = order.size() * place / sharers; i < order.size() * (place + 1) / sharers; ++i)
+    own.push_back(order[i]);
+  if (own.empty()) own.push_back(order[place % order.size()]);  // more sharers than CPUs
+  own = fill_order(machine, "cores", own);
+  std::vector<int> found;
+  for (std::size_t i = 0; i < count; ++i) found.push_back(own[i % own.size()]);
+  return found;
+}
+
 }  // namespace mm

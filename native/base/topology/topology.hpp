@@ -96,5 +96,9 @@ void use_matrix(Machine& machine, const std::string& file);
 /// "cores" one CPU a core first, package by package; "spread" deals cores round the packages first.
 std::vector<int> fill_order(const Machine& machine, const std::string& how, const std::vector<int>& among);
 std::vector<int> fill_order(const std::string& how, const std::vector<int>& among);  ///< of this host
+/// `count` CPUs for the one at `place` (from 0) of several that share CPUs: adjacent ones, one of each core first,
+/// which repeat if its share is smaller.
+std::vector<int> share_of_cpus(const Machine& machine, const std::vector<int>& among, std::size_t sharers,
+                               std::size_t place, std::size_t count);
 
 }  // namespace mm

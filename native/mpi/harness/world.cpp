@@ -176,26 +176,29 @@ void World::start(bool threaded) {
     oversubscribed_ = oversubscribed_ || usage.first > static_cast<int>(usage.second.size());
   find_offsets();
   transport_ = broadcast(find_transport());
+  if (threaded && provided < MPI_THREAD_FUNNELED)
+    throw Failure(library_ + " supports no threads (MPI_THREAD_FUNNELED)", "--threads 1");
 }
 
 std::vector<int> World::divide_cpus(int threads) {
-  const auto alike = [](const Member& a, const Member& b) { return a.boot_id == b.boot_id && a.allowed == b.allowed; };
-  const auto share = [&](std::size_t rank) {  // CPUs of a rank, and its place among those that share them
-    const Member& own = members_[rank];
-    const auto in = [&](std::size_t n) {
-      return static_cast<std::size_t>(std::count_if(members_.begin(), members_.begin() + static_cast<std::ptrdiff_t>(n),
-                                                    [&](const Member& other) { return alike(own, other); }));
-    };
-    return std::pair{std::max<std::size_t>(1, own.allowed.size() / in(members_.size())), in(rank)};
+  const auto sharers = [&](const Member& own, int below) {
+    return std::count_if(members_.begin(), members_.begin() + below, [&](const Member& other) {
+      return other.boot_id == own.boot_id && other.allowed == own.allowed;
+    });
   };
-  std::size_t fewest = share(0).first;
-  for (std::size_t r = 1; r < members_.size(); ++r) fewest = std::min(fewest, share(r).first);
-  const std::size_t each = threads > 0 ? static_cast<std::size_t>(threads) : fewest;
-  oversubscribed_ = oversubscribed_ || each > fewest;
-  const auto own = static_cast<std::size_t>(rank_);
-  const std::vector<int> order = fill_order("cores", members_[own].allowed);
-  std::vector<int> cpus;
-  for (std::size_t t = 0; t < each; ++t) cpus.push_back(order[(share(own).second * each + t) % order.size()]);
+  std::size_t fewest = members_.front().allowed.size();
+  for (const Member& each : members_)
+    fewest = std::min(fewest, each.allowed.size() / static_cast<std::size_t>(std::max(1L, sharers(each, size_))));
+  const std::size_t each = threads > 0 ? static_cast<std::size_t>(threads) : std::max<std::size_t>(1, fewest);
+  const Member& own = members_[static_cast<std::size_t>(rank_)];
+  const std::vector<int> cpus = share_of_cpus(topology(), own.allowed, static_cast<std::size_t>(sharers(own, size_)),
+                                              static_cast<std::size_t>(sharers(own, rank_)), each);
+  std::set<std::pair<std::string, int>> taken;
+  std::size_t wanted = 0;
+  const auto all = gather(cpus);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    for (const int cpu : all[r]) ++wanted, taken.emplace(members_[r].boot_id, cpu);
+  oversubscribed_ = oversubscribed_ || taken.size() < wanted;
   return cpus;
 }
 

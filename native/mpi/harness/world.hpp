@@ -68,9 +68,9 @@ class World {
   const std::vector<Member>& members() const { return members_; }
   const std::string& library() const { return library_; }  ///< "Open MPI 4.1.4"
   const std::string& kind() const { return kind_; }        ///< "openmpi", "mpich", …
-  /// The CPUs for threads of this rank: ranks of a host that may use the same CPUs divide them. 0: as many threads as
-  /// there are CPUs for. If there are fewer, they repeat, and the ranks are oversubscribed. Every rank must ask for the
-  /// same.
+  /// The CPUs for threads of this rank: ranks of a host that may use the same CPUs divide them, adjacent ones to each.
+  /// 0: as many threads as there are CPUs for. If there are fewer, they repeat, and the ranks are oversubscribed. Every
+  /// rank must ask for the same. Collective.
   std::vector<int> divide_cpus(int threads);
   /// More ranks on a host than CPUs available to them: a spinning rank then blocks another.
   bool oversubscribed() const { return oversubscribed_; }

@@ -23,8 +23,9 @@ using Complex = std::complex<double>;
 constexpr int kMostIterations = 20;
 constexpr double kAlpha = 1e-6, kTolerance = 1e-12;
 constexpr std::size_t kChecked = 1024;
-constexpr std::size_t kBatch =
-    4;  // transforms at a time, which fit into a first-level cache; extents are multiples of it
+// Transforms at a time: those of 256 numbers and their results fit into a first-level cache. Extents are multiples of
+// it.
+constexpr std::size_t kBatch = 4;
 
 struct Class {
   const char* name;
@@ -134,7 +135,8 @@ class Transform {
       double *re = a_.re.data(), *im = a_.im.data(), *to_re = b_.re.data(), *to_im = b_.im.data();
       // With real and imaginary parts swapped, forward becomes backward. 0: FFTW_MEASURE.
       if (!forward) std::swap(re, im), std::swap(to_re, to_im);
-      plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);
+      // It is asked for only where the library was found.
+      plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);  // NOLINT(*-core.CallAndMessage)
       if (plan_ == nullptr) throw Failure("FFTW has no plan for length " + std::to_string(n));
       return;
     }

@@ -63,7 +63,7 @@ const Description& npb_description() {
           "divide its loops; with one rank no data is exchanged.\n"
           "A result that fails verification is reported absent, with the expected and the actual value. Operations are "
           "counted as in the report's programs.\n"
-          "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W --threads 1,2",
+          "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W",
       .source =
           "Bailey, Barszcz, Barton and others, The NAS Parallel Benchmarks, RNR-94-007 (1994); classes W and C: later "
           "programs",

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/team.hpp"
+#include "mpi/harness/world.hpp"
 
 namespace mm::mpi::npb {
 namespace {
@@ -17,6 +18,11 @@ std::size_t started = 1;
 std::size_t threads() { return started; }
 
 std::size_t this_thread() { return static_cast<std::size_t>(omp_get_thread_num()); }
+
+void expect_all_threads() {
+  if (const auto found = static_cast<std::size_t>(omp_get_num_threads()); found != started)
+    abort_job("OpenMP started " + std::to_string(found) + " of " + std::to_string(started) + " threads");
+}
 
 void start_threads(const std::vector<int>& cpus) {
   omp_set_dynamic(0);

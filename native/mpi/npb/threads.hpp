@@ -1,6 +1,7 @@
 #pragma once
 /// The threads of a rank, among which a kernel divides its loops.
 #include <cstddef>
+#include <exception>
 #include <new>
 #include <vector>
 
@@ -15,16 +16,26 @@ std::size_t threads();
 void start_threads(const std::vector<int>& cpus);
 /// Index of the calling thread.
 std::size_t this_thread();
+/// On a thread of the team: ends the job with a message if OpenMP started a smaller one, which would leave parts out.
+void expect_all_threads();
 
 /// Calls work(first, last) on all threads, each with its part of 0 … n, and waits for them.
 template <class Work>
 void in_parts(std::size_t n, const Work& work) {
   const std::size_t all = threads();
+  std::exception_ptr error;
 #pragma omp parallel num_threads(static_cast<int>(all))
   {
+    expect_all_threads();
     const std::size_t own = this_thread();
-    work(part(n, all, own), part(n, all, own + 1));
+    try {
+      work(part(n, all, own), part(n, all, own + 1));
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
   }
+  if (error) std::rethrow_exception(error);
 }
 
 /// The sum of what work(first, last) returns for the parts of 0 … n, in their order: equal in every run.

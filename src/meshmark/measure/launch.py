@@ -99,11 +99,26 @@ def chosen(requested: str) -> list[str]:
     return kinds
 
 
-def cpus() -> int:
-    """Number of CPUs for ranks: those of this process, or those of all nodes of the current Slurm job."""
+def cpus_of_hosts() -> list[int]:
+    """Numbers of CPUs for ranks: that of this process, or those of the nodes of the current Slurm job."""
     nodes = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))  # 16(x3),8
     numbers = [int(each) for each, times in nodes for _ in range(int(times or 1))]
-    return sum(numbers) if len(numbers) > 1 else len(os.sched_getaffinity(0))
+    return numbers if len(numbers) > 1 else [len(os.sched_getaffinity(0))]
+
+
+def cpus() -> int:
+    """Number of CPUs for ranks, of all hosts together."""
+    return sum(cpus_of_hosts())
+
+
+def ranks_of_host(ranks: int) -> int:
+    """How many ranks a host has if they are dealt round the hosts."""
+    return -(-ranks // len(cpus_of_hosts()))
+
+
+def cpus_of_rank(ranks: int) -> int:
+    """Number of CPUs for the threads of each rank, at least 1."""
+    return max(1, min(cpus_of_hosts()) // ranks_of_host(ranks))
 
 
 def counts(requested: str, cpus: int) -> list[int]:
@@ -141,6 +156,7 @@ def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] 
     passive = "OMP_WAIT_POLICY=passive"  # threads that spin would hold a CPU that another rank needs
     if launcher_.kind == "openmpi":
         binding = ["--bind-to", "none" if oversubscribed or threads > 1 else "core"]
+        binding += ["--map-by", "node"] if threads > 1 else []  # a host has CPUs for the threads of some ranks alone
         if oversubscribed:
             binding += ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
             binding += ["-x", passive] if threads > 1 else []
@@ -148,6 +164,7 @@ def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] 
         own = [*binding, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
     elif launcher_.kind == "mpich":
         own = [] if oversubscribed or threads > 1 else ["-bind-to", "core"]
+        own += ["-ppn", str(ranks_of_host(ranks))] if threads > 1 else []
         own += ["-genv", *passive.split("=")] if oversubscribed and threads > 1 else []
     else:
         own = []
@@ -191,6 +208,11 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+# By these, OpenMP binds a process as it starts: ranks that are not bound would get the same CPU.
+_OPENMP_BINDING: Final = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"})
+
+
 def environment(kind: str) -> Mapping[str, str]:
     """Environment variables for a launcher of this kind."""
-    return {**os.environ, **(openmpi_as_root() if kind == "openmpi" else {})}
+    own = {name: value for name, value in os.environ.items() if name not in _OPENMP_BINDING}
+    return {**own, **(openmpi_as_root() if kind == "openmpi" else {})}

@@ -100,7 +100,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
             each = [_replaced(_replaced(argv, option, v), BUDGET, budget) for v in values]
             return [Launch((d.name, *own), total_s / len(values), value=v) for own, v in zip(each, values, strict=True)]
         return [Launch((d.name, *argv) if named else (d.name, *argv, BUDGET, budget), total_s)]
-    from meshmark.measure.launch import chosen, counts, cpus
+    from meshmark.measure.launch import chosen, counts, cpus, cpus_of_rank
 
     requested = {"--ranks": "all", "--mpi": "any", BUDGET: budget, "--seed": str(d.parameter("seed").default)}
     rest: list[str] = []
@@ -114,7 +114,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
     for ranks, (turn, order) in itertools.product(counts(requested["--ranks"], cpus()), turns):
-        option, values = _values_per_process(d, argv, max(1, cpus() // ranks))
+        option, values = _values_per_process(d, argv, cpus_of_rank(ranks))
         several = len(values) > 1
         own_s = total_s / (2 if turn else 1) / len(values)
         budget = f"{own_s:.9g}s" if turn or several else requested[BUDGET]

@@ -46,7 +46,7 @@ def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.Monkey
 
 def test_threads_of_ranks_have_processes_of_their_own_and_share_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "chosen", lambda asked: asked.split(","))
-    monkeypatch.setattr(launch, "cpus", lambda: 16)
+    monkeypatch.setattr(launch, "cpus_of_hosts", lambda: [8, 8])
     threads = Parameter(
         name="threads",
         option="--threads",
