@@ -116,6 +116,7 @@ def test_a_command_is_all_that_is_required() -> None:
         ("size = [1000, 2000]", "size = []", "dimensions.size: found []; allowed: a list of values, or a text"),
         ("size = [1000, 2000]", "size = [7, 7]", "dimensions.size: found a value twice: 7, 7"),
         ("size = [1000, 2000]", "size = [7, 8]\nbild = 3", "dimensions.bild: is in no command, file or variable"),
+        ("MALLOC_ARENA_MAX = 1", 'scheduler = "fifo=1"', "dimensions.scheduler: found 'fifo=1'; allowed: other, batch"),
         ("MALLOC_ARENA_MAX = 1", 'pages = ["huge"]', "dimensions.pages: found 'huge'; allowed: default, 4KiB"),
         ("MALLOC_ARENA_MAX = 1", 'bind = "pack"\nranks = 2', "dimensions.bind: found with ranks of several threads"),
         ('threads = "1..4"', 'bind = ["none", "pack"]', "dimensions.bind: found without threads, which say how many"),

@@ -47,6 +47,7 @@ from meshmark.place.app.machine_limits import cache_bytes, clock_hz
 from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.figure import DIRECTIONS, Figure
 from meshmark.place.native import vocabulary
+from meshmark.place.setting import AS_IT_IS
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of
@@ -413,7 +414,7 @@ def _values(name: str, values: tuple[str, ...], app: Application, where: str) ->
             clock_hz(at, value)
     words = _allowed(name, app)
     for value in values:
-        word = re.split("[=,]", value)[0]
+        word = re.split("[=,]", value)[0] if name in AS_IT_IS else value  # policies have modifiers
         if words is not None and word not in words and not (name == "bind" and word[:1].isdigit()):
             raise UsageError(f"{at}: found '{quoted(word)}'; allowed: {', '.join(words) or 'none'}", near(word, words))
     if len(set(values)) < len(values):
