@@ -125,8 +125,8 @@ def measure_app(
     """Measure a program of your own: its figure of merit or time, CPU time, memory and faults.
 
     All combinations of the dimensions run in rounds, in random order, each time in fresh processes. Dimensions:
-    threads, copies, ranks, bind, memory, pages, build, wait, scheduler, cache, clock, environment variables in
-    capitals, and any {NAME} in the command.
+    threads, copies, ranks, bind, memory, pages, build, wait, scheduler, cache, clock, prefetchers, environment
+    variables in capitals, and any {NAME} in the command.
 
     example: meshmark measure app --command './a.out {size}' --vary size=100,200 --vary threads=1,2
     """

@@ -17,6 +17,7 @@ from meshmark.errors import UsageError, quoted
 from meshmark.measure.spec import StepSpec
 from meshmark.place.app.application import COUNTS, Application, filled, named_tables, of_tables, used_names
 from meshmark.place.app.configuration import Configuration, configurations, environment
+from meshmark.place.app.machine_limits import NEVER_USUAL
 from meshmark.place.app.verification import LIMIT_S
 from meshmark.values.inputs import shown
 
@@ -160,6 +161,8 @@ def _check(app: Application, where: str) -> None:
         key, text = f"dimensions.{name}", ", ".join(map(shown, given))
         if name == "ranks":
             refuse(key, text, "none; a launcher may be part of application.command, such as mpirun -n 4")
+        if name in NEVER_USUAL:
+            refuse(key, text, "none")
         if len(given) > 1:
             refuse(key, text, "one value", f'dimensions = {{ {name} = "{given[0]}" }} in the step')
         if given[0] != _AS_IT_IS.get(name, given[0]):

@@ -18,7 +18,7 @@ from meshmark.native import openmpi_unbound
 from meshmark.place.app.application import Application, absent, named_tables, of_tables
 from meshmark.place.app.attempt import HIGHEST, LOWEST, Results, home, write_files
 from meshmark.place.app.configuration import Configuration, Folders, argv, configurations, environment, placeholders
-from meshmark.place.app.machine_limits import ALL
+from meshmark.place.app.machine_limits import ALL, NEVER_USUAL
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import tail
@@ -119,6 +119,8 @@ def described(name: str, dimensions: Mapping[str, Any], threads: int | None, fol
     app = of_tables(tables, name, source)
     if limited := next((d for d in _OF_MEASURE_APP if app.dimensions.get(d, (ALL,)) != (ALL,)), ""):
         raise UsageError(f"{asked.dimension}: found {limited}, which only measure app varies; allowed: {ALL}")
+    if limited := next((d for d in NEVER_USUAL if d in app.dimensions), ""):
+        raise UsageError(f"{asked.dimension}: found {limited}, which only measure app varies; allowed: others")
     every = configurations(app)
     if len(every) != 1:
         several = [n for n, values in app.dimensions.items() if len(values) > 1]

@@ -37,7 +37,7 @@ def print_application(found: Mapping[str, Any]) -> None:
     if any(one["functions"] for one in found["profiles"]):
         console.print()
         console.print(_hottest(found))
-    for block in (_profiles, _pairs, _working_sets, _scaling, _exceptions, _notes):
+    for block in (_profiles, _pairs, _working_sets, _prefetchers, _scaling, _exceptions, _notes):
         lines = list(block(found))
         if lines:
             console.print()
@@ -123,6 +123,12 @@ def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["working_sets"]:
         of = f", {one['others']}" if one["others"] else ""
         yield f"cache{of}: {one['text']}"
+
+
+def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
+    for one in found["prefetchers"]:
+        of = f", {one['others']}" if one["others"] else ""
+        yield f"prefetchers{of}: {one['text']}"
 
 
 def _scaling(found: Mapping[str, Any]) -> Iterator[str]:

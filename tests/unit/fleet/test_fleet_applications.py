@@ -81,6 +81,7 @@ def test_applications_and_instruments_take_turns(tmp_path: Path) -> None:
         (("size = 100", "size = [1, 2]"), "dimensions.size: found 1, 2; allowed on nodes: one value"),
         (("size = 100", "size = 1\ncopies = 2"), "dimensions.copies: found 2; allowed on nodes: 1"),
         (("size = 100", 'size = 1\ncache = "1MiB"'), "dimensions.cache: found 1MiB; allowed on nodes: all"),
+        (("size = 100", 'size = 1\nprefetchers = "on"'), "dimensions.prefetchers: found on; allowed on nodes: none"),
         (("sh {source}", "{meshmark} {source}"), "application: found {meshmark}; allowed on nodes: other programs"),
         (("sh {source}", "./sum {source}"), "application.command: found './sum'; allowed on nodes: a program of"),
         (("[figure]", 'output = "/x"\n[figure]'), "application.output: found '/x'; allowed on nodes: a file in"),

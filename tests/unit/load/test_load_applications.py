@@ -174,6 +174,10 @@ def test_a_study_makes_inputs_once_and_counts_only_right_results(tmp_path: Path)
         ("application = 'app.toml'", r"program p: application: found 2 combinations of size in app.toml; allowed: one"),
         ("application = 'app.toml'\ndimensions = { bind = 'pack' }", "dimensions: found bind, which is cpus or policy"),
         ("application = 'app.toml'\ndimensions = { cache = '8MiB' }", "found cache, which only measure app varies"),
+        (
+            "application = 'app.toml'\ndimensions = { prefetchers = 'on' }",
+            "found prefetchers, which only measure app varies",
+        ),
         ("application = 'app.toml'\ndimensions = { other = 3 }", "dimensions.other: is in no command"),
         ("application = 'app.toml'\ndimensions = { size = [1] }", "dimensions.size: found"),
         ("application = 'app.toml'\ncommand = ['true']", "command: found with application; allowed: one of them"),

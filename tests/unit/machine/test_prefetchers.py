@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,17 +14,14 @@ from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.tree import FilesInMemory, Tree
 from meshmark.store.machines import changes, machines
 from meshmark.store.store import Store
+from support.made_registers import write_registers
 
 INTEL, AMD = ("GenuineIntel", 0x1A4), ("AuthenticAMD", 0xC0000108)
 
 
 def registers(root: Path, number: int, *values: int) -> Tree:
     """A tree whose CPUs have these values in a register."""
-    for cpu, value in enumerate(values):
-        folder = root / "dev" / "cpu" / str(cpu)
-        folder.mkdir(parents=True)
-        with (folder / "msr").open("wb") as file:
-            os.pwrite(file.fileno(), value.to_bytes(8, "little"), number)
+    write_registers(root / "dev" / "cpu", number, dict(enumerate(values)))
     (root / "dev" / "cpu" / "microcode").write_text("")
     return Tree(root)
 

@@ -12,6 +12,7 @@ from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration
 from meshmark.place.app.pairs import Pair, compare
+from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
 from meshmark.place.app.records import FIGURE, usual_flags
@@ -20,7 +21,8 @@ from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.store.record import median, median_interval
 
-# Probability of any false statement among ratios of values, those of spreads, scalings, and parts of a cache, each.
+# Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
+# of prefetchers, each.
 ERROR: Final = 0.05
 
 
@@ -46,6 +48,9 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "failed": dict(found.excluded),
         "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
         "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
+        "prefetchers": [
+            asdict(one) for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin, ERROR)
+        ],
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
             {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
@@ -113,8 +118,7 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
     groups: dict[tuple[str, str], dict[int, Configuration]] = {}
     for name in COUNTS:
         for one in ran if name in app.dimensions else ():
-            others = " ".join(f"{k}={v}" for k, v in one.values.items() if k != name)
-            groups.setdefault((name, others), {})[one.count(name)] = one
+            groups.setdefault((name, one.without(name)), {})[one.count(name)] = one
     groups = {key: members for key, members in groups.items() if len(members) > 1}
     confidence = 1 - ERROR / max(1, len(groups))
     made = []

@@ -44,6 +44,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
 from meshmark.place.app.machine_limits import cache_bytes, clock_hz
+from meshmark.place.app.prefetcher_switch import SETTINGS
 from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.figure import DIRECTIONS, Figure
 from meshmark.place.native import vocabulary
@@ -65,6 +66,7 @@ DIMENSIONS: Final = {
     "scheduler": "scheduling class",
     "cache": "part of the last-level caches that it may fill",
     "clock": "limit of the clock",
+    "prefetchers": "whether the hardware prefetchers are on",
 }
 COUNTS: Final = ("threads", "copies", "ranks")
 FOLDERS: Final = {
@@ -437,6 +439,8 @@ def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
             return WAITS
         case "scheduler":
             return SCHEDULERS
+        case "prefetchers":
+            return SETTINGS
     return None
 
 

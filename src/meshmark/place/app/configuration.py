@@ -30,6 +30,10 @@ class Configuration:
         """Such as `threads=2 build=O3`; "as it is" without dimensions. Different values have different labels."""
         return " ".join(f"{name}={_word(value)}" for name, value in self.values.items()) or "as it is"
 
+    def without(self, name: str) -> str:
+        """The values of all other dimensions, such as `threads=2 build=O3`; "" if there are none."""
+        return " ".join(f"{k}={v}" for k, v in self.values.items() if k != name)
+
     def count(self, name: str) -> int:
         """Of `threads`, `copies` or `ranks`; 1 if it is not varied."""
         return int(self.values.get(name, "1"))

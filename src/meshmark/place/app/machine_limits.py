@@ -1,17 +1,15 @@
-"""Limits what the runs of a configuration may use of the machine: a part of the last-level caches, and a clock.
+"""Sets what the runs of a configuration may use of the machine: a part of the last-level caches, a clock, prefetchers.
 
 Sources: Documentation/filesystems/resctrl.rst and Documentation/admin-guide/pm/cpufreq.rst of the Linux kernel.
 
-A helper process undoes each limit as soon as this process closes a pipe to it, also by being killed.
+`undoing` undoes each limit when the run ends, also if this process is killed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,31 +17,19 @@ from typing import Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.machine.topology import Topology
+from meshmark.place.app.prefetcher_switch import DEVICES, switched
+from meshmark.place.app.undoing import alone, undone
 from meshmark.values import grammar
 from meshmark.values.units import size
 
 RESCTRL: Final = Path("/sys/fs/resctrl")
 CPUFREQ: Final = Path("/sys/devices/system/cpu/cpufreq")
-LIMITS: Final = ("cache", "clock")
+LIMITS: Final = ("cache", "clock", "prefetchers")
+NEVER_USUAL: Final = ("prefetchers",)  # no value of which leaves the machine as it is
 ALL: Final = "all"
 _NEAR: Final = 0.01  # of a size, to a multiple of what can be assigned
 _OBEYED: Final = 0.05  # of a clock, to what the driver made of it
-_UNDO_S: Final = 10.0
 _CLOCK: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([MG])Hz")
-# Waits for the end of its input, then writes texts into files and removes groups.
-_UNDO: Final = """
-trap '' TERM INT HUP QUIT
-while read -r _; do :; done
-failed=0
-while [ $# -ge 3 ]; do
-  case $1 in
-    write) printf '%s\\n' "$3" > "$2" || failed=1 ;;
-    remove) [ ! -d "$2" ] || rmdir "$2" || failed=1 ;;
-  esac
-  shift 3
-done
-exit $failed
-"""
 
 
 def cache_bytes(at: str, text: str) -> int | None:
@@ -88,6 +74,10 @@ def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], 
         if (hz := clock_hz("dimensions.clock", text)) is not None:
             for policy in _policies():
                 policy.check(hz)
+    for text in dimensions.get("prefetchers", ()):
+        # Only a try shows whether the kernel permits it, and whether a hypervisor ignores it.
+        with alone(DEVICES) as lock, switched(text, lock):
+            pass
 
 
 @contextlib.contextmanager
@@ -104,29 +94,16 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
     with contextlib.ExitStack() as stack:
         joined = None
         if "cache" in values:
-            lock = stack.enter_context(_alone(RESCTRL))
+            lock = stack.enter_context(alone(RESCTRL))
             if (wanted := cache_bytes("dimensions.cache", values["cache"])) is not None:
                 joined = stack.enter_context(Ways.of(machine()).group(wanted, lock))
         if "clock" in values:
-            lock = stack.enter_context(_alone(CPUFREQ))
+            lock = stack.enter_context(alone(CPUFREQ))
             if (hz := clock_hz("dimensions.clock", values["clock"])) is not None:
                 stack.enter_context(_clocked(hz, lock))
+        if "prefetchers" in values:
+            stack.enter_context(switched(values["prefetchers"], stack.enter_context(alone(DEVICES))))
         yield joined
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[int | None]:
-    """Waits until no other run that varies the same limit is under way, also one without a limit. Yields the lock."""
-    try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # without the folder, nothing can be limited
-        yield None
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield handle
-    finally:
-        os.close(handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +179,7 @@ class Ways:
             folder.mkdir()
         except OSError as why:
             raise MeshmarkError(f"dimensions.cache: cannot make {folder}: {why.strerror}") from why
-        with _undone([("remove", folder, "")], lock):
+        with undone([("remove", folder, "")], lock):
             try:
                 line = "L3:" + ";".join(f"{cache}={mask:x}" for cache in self.caches)
                 (folder / "schemata").write_text(line + "\n", encoding="ascii")
@@ -260,7 +237,7 @@ def _policies() -> list[_Policy]:
 def _clocked(hz: float, lock: int | None) -> Iterator[None]:
     """Limits the clock of all CPUs that this process may use."""
     policies = _policies()
-    with _undone([("write", policy.file, policy.now) for policy in policies], lock):
+    with undone([("write", policy.file, policy.now) for policy in policies], lock):
         for policy in policies:
             policy.check(hz)
             try:
@@ -273,28 +250,3 @@ def _clocked(hz: float, lock: int | None) -> Iterator[None]:
                     f"dimensions.clock: asked {policy.folder.name} for {hz / 1e9:g}GHz, it took {obeyed / 1e6:g}GHz"
                 )
         yield
-
-
-@contextlib.contextmanager
-def _undone(steps: Sequence[tuple[str, Path, str]], lock: int | None) -> Iterator[None]:
-    """Takes these steps when the context or this process ends: `write` a text into a file, or `remove` a group. The
-    helper that takes them keeps the lock until then."""
-    words = [word for kind, path, text in steps for word in (kind, str(path), text)]
-    helper = subprocess.Popen(
-        ["sh", "-c", _UNDO, "sh", *words],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-        pass_fds=() if lock is None else (lock,),
-    )
-    try:
-        yield
-    finally:
-        assert helper.stdin is not None
-        helper.stdin.close()
-        try:
-            status = helper.wait(_UNDO_S)
-        except subprocess.TimeoutExpired:
-            helper.kill()
-            status = helper.wait()
-        if status:
-            raise MeshmarkError(f"cannot undo a limit: {', '.join(str(path) for _, path, _ in steps)}")

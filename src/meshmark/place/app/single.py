@@ -10,6 +10,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.app.application import Application, filled
 from meshmark.place.app.attempt import Results, emptied, home, write_files
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
+from meshmark.place.app.machine_limits import NEVER_USUAL
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import Around
@@ -31,6 +32,8 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
     for name, usual in _AS_USUAL.items():
         if one.values.get(name, usual) != usual:
             raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]} first; allowed here: {usual}")
+    if name := next((n for n in NEVER_USUAL if n in one.values), ""):
+        raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]}; allowed here: none of it")
     root.mkdir(parents=True, exist_ok=True)
     made = prepare(app, folders, notify)
     if why := made.failed.get(one.values.get("build", "")):

@@ -46,8 +46,7 @@ def working_sets(
     groups: dict[str, list[Configuration]] = {}
     for one in ran:
         if "cache" in one.values:
-            others = " ".join(f"{k}={v}" for k, v in one.values.items() if k != "cache")
-            groups.setdefault(others, []).append(one)
+            groups.setdefault(one.without("cache"), []).append(one)
     groups = {others: sorted(these, key=_part, reverse=True) for others, these in groups.items() if len(these) > 1}
     confidence = 1 - error / max(1, sum(len(these) - 1 for these in groups.values()))
     found = []

@@ -1,0 +1,56 @@
+"""Says what the hardware prefetchers bring an application, from runs with them on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from meshmark.place.app.configuration import Configuration
+from meshmark.place.app.pairs import compare
+from meshmark.store.record import Better
+from meshmark.values.verdicts import Interval
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetcherEffect:
+    """Off over on, with the other dimensions fixed.
+
+    Attributes:
+        others: Values of the other dimensions.
+        ratio: Of the figure of merit; None if no round has both.
+        interval: Of the ratio; None with too few rounds.
+        text: In words.
+    """
+
+    others: str
+    ratio: float | None
+    interval: Interval | None
+    text: str
+
+
+def prefetcher_effects(
+    values: Mapping[str, Mapping[int, float]],
+    ran: Sequence[Configuration],
+    better: Better,
+    margin: float,
+    error: float,
+) -> list[PrefetcherEffect]:
+    """Compare off with on, where both ran.
+
+    Args:
+        values: Of the runs of each configuration, by label and round.
+        margin: Smallest relative difference that matters.
+        error: Probability of any false statement.
+    """
+    groups: dict[str, dict[str, Configuration]] = {}
+    for one in ran:
+        if "prefetchers" in one.values:
+            groups.setdefault(one.without("prefetchers"), {})[one.values["prefetchers"]] = one
+    both = {others: these for others, these in groups.items() if len(these) > 1}
+    confidence = 1 - error / max(1, len(both))
+    found = []
+    for others, these in both.items():
+        off, on = these["off"].label, these["on"].label
+        pair = compare(off, on, (values[off], values[on]), better, margin, confidence)
+        found.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(better)}"))
+    return found

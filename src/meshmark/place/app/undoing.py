@@ -1,0 +1,84 @@
+"""Changes of the machine that one run at a time makes, and that are undone when it ends, even if it is killed.
+
+A helper process undoes them as soon as this process closes a pipe to it, which the kernel does for one that was killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from meshmark.errors import MeshmarkError
+
+Step = tuple[Literal["write", "remove", "register"], Path, str]
+_UNDO_S: Final = 10.0
+# Waits for the end of its input, then writes texts into files, removes groups and writes registers.
+_UNDO: Final = """
+trap '' TERM INT HUP QUIT
+while read -r _; do :; done
+failed=0
+while [ $# -ge 3 ]; do
+  case $1 in
+    write) printf '%s\\n' "$3" > "$2" || failed=1 ;;
+    remove) [ ! -d "$2" ] || rmdir "$2" || failed=1 ;;
+    register)
+      printf "${3#* }" |
+        dd of="$2" bs=8 count=1 iflag=fullblock oflag=seek_bytes seek="${3%% *}" conv=notrunc,nocreat 2>/dev/null ||
+        failed=1
+      ;;
+  esac
+  shift 3
+done
+exit $failed
+"""
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[int | None]:
+    """Waits until no other run that varies the same is under way, also one that leaves it as it is. Yields the lock."""
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # without the folder, nothing can be changed
+        yield None
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def register_step(device: Path, number: int, value: int) -> Step:
+    """Writes a value of 64 bits into a model-specific register, by its device."""
+    octal = "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little"))
+    return ("register", device, f"{number} {octal}")
+
+
+@contextlib.contextmanager
+def undone(steps: Sequence[Step], lock: int | None) -> Iterator[None]:
+    """Takes these steps when the context or this process ends: `write` a text into a file, `remove` a group, or write a
+    `register`, see `register_step`. The helper that takes them keeps the lock until then."""
+    words = [word for kind, path, text in steps for word in (kind, str(path), text)]
+    helper = subprocess.Popen(
+        ["sh", "-c", _UNDO, "sh", *words],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        pass_fds=() if lock is None else (lock,),
+    )
+    try:
+        yield
+    finally:
+        assert helper.stdin is not None
+        helper.stdin.close()
+        try:
+            status = helper.wait(_UNDO_S)
+        except subprocess.TimeoutExpired:
+            helper.kill()
+            status = helper.wait()
+        if status:
+            raise MeshmarkError(f"cannot undo a limit: {', '.join(str(path) for _, path, _ in steps)}")

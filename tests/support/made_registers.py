@@ -1,0 +1,25 @@
+"""Model-specific registers of made-up processors, in files that stand for their devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def write_registers(devices: Path, number: int, values: Mapping[int, int]) -> None:
+    """Make the devices of these CPUs below a folder such as /dev/cpu, with these values in a register."""
+    for cpu, value in values.items():
+        folder = devices / str(cpu)
+        folder.mkdir(parents=True)
+        with (folder / "msr").open("wb") as file:
+            os.pwrite(file.fileno(), value.to_bytes(8, "little"), number)
+
+
+def read_registers(devices: Path, number: int) -> dict[int, int]:
+    """The register of each CPU."""
+    found = {}
+    for path in devices.glob("*/msr"):
+        with path.open("rb") as file:
+            found[int(path.parent.name)] = int.from_bytes(os.pread(file.fileno(), 8, number), "little")
+    return found
