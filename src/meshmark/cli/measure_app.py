@@ -125,12 +125,14 @@ def measure_app(
     """Measure a program of your own: its figure of merit or time, CPU time, memory and faults.
 
     All combinations of the dimensions run in rounds, in random order, each time in fresh processes. Dimensions:
-    threads, copies, ranks, bind, memory, pages, build, wait, scheduler, cache, clock, prefetchers, environment
-    variables in capitals, and any {NAME} in the command.
+    threads, copies, ranks, bind, memory, pages, build, wait, scheduler, cache, cache_method, clock, prefetchers,
+    environment variables in capitals, and any {NAME} in the command.
 
     example: meshmark measure app --command './a.out {size}' --vary size=100,200 --vary threads=1,2
     """
     from meshmark.place.app.application import of_tables
+    from meshmark.place.app.machine_limits import RESCTRL_METHOD
+    from meshmark.place.app.neighbours import method
     from meshmark.place.app.trials import INTERRUPTED, Plan
     from meshmark.store.store import run_name
 
@@ -165,6 +167,10 @@ def measure_app(
         )
         folder = run_folder(plan.run).absolute()
         app = of_tables(tables, file or "--command", source)
+        if chosen := method(app.dimensions):
+            _add(tables, "dimensions", {"cache_method": chosen})
+            app = of_tables(tables, file or "--command", source)
+            say(f"cache_method={chosen}, since resctrl is {'' if chosen == RESCTRL_METHOD else 'not '}mounted")
     if reframe is not None:
         from meshmark.place.app.reframe import reframe_test
         from meshmark.store.files import write_text

@@ -37,7 +37,7 @@ def print_application(found: Mapping[str, Any]) -> None:
     if any(one["functions"] for one in found["profiles"]):
         console.print()
         console.print(_hottest(found))
-    for block in (_profiles, _pairs, _working_sets, _prefetchers, _scaling, _exceptions, _notes):
+    for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _scaling, _exceptions, _notes):
         lines = list(block(found))
         if lines:
             console.print()
@@ -123,6 +123,25 @@ def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["working_sets"]:
         of = f", {one['others']}" if one["others"] else ""
         yield f"cache{of}: {one['text']}"
+
+
+def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
+    """How well the processes that limited the cache kept their part."""
+    rows = [row for row in found["configurations"] if row["neighbours"]]
+    for row in rows:
+        say = row["neighbours"]
+        times = f"{plain(say['neighbours_load_s'], 's', 3)} a load, alone {plain(say['neighbours_alone_s'], 's', 3)}"
+        claimed = size(say["cache_claimed_bytes"])
+        kept = percent(say["neighbours_held_share"])
+        yield (
+            f"{row['configuration']}: neighbours kept {kept} of their part of the {claimed} that the cache has "
+            f"according to the system ({times})"
+        )
+    if rows:
+        yield (
+            "note: neighbours are processes on other cores that occupy the rest of the cache. They also take bandwidth "
+            "of the cache and of memory, so that differences may have other causes than the size of the cache"
+        )
 
 
 def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:

@@ -182,6 +182,16 @@ def test_one_goes_on_wherever_it_is_resumed(files: Path) -> None:
     assert done.returncode == 0 and len((folder / "journal.jsonl").read_text().splitlines()) == len(lines), done.stderr
 
 
+def test_how_the_cache_is_limited_is_said_and_kept(files: Path) -> None:
+    words = ("measure", "app", "--command", "true", "--vary", "cache=1MiB,all", "--no-store")
+    done = meshmark(*words, env={"MESHMARK_LOAD": str(files / "none")})  # so that no neighbour starts
+    said, _, _ = done.stderr.splitlines()[0].partition(", since resctrl is ")
+    assert said in ("cache_method=neighbours", "cache_method=resctrl"), done.stderr
+    (plan,) = (files / "data" / "meshmark" / "runs").glob("*/application.json")
+    dimensions = json.loads(plan.read_text())["tables"]["dimensions"]
+    assert dimensions["cache"] == "1MiB,all" and f"cache_method={dimensions['cache_method']}" == said
+
+
 def test_no_result_within_the_budget_is_an_error(files: Path) -> None:
     done = meshmark("measure", "app", "--command", "sleep 0.2", "--budget", "0.1", "--no-store")
     assert done.returncode == 1 and "the budget ended before a run that counts" in done.stderr
@@ -193,7 +203,8 @@ def test_a_table_keeps_configurations_and_figures_on_a_narrow_terminal(
 ) -> None:
     row = {"configuration": "size=1000 threads=2", "value": 0.1084, "interval": (0.1041, 0.1162), "lowest": 0.1041}
     more = {"highest": 0.1162, "user_s": 0.0966, "system_s": 0.01, "waiting_share": 0.038, "peak_bytes": 1 << 20}
-    found = {"configurations": [{**row, **more, "runs": 6, "failed": 0, "flags": [], "findings": []}], "unit": "s"}
+    none: dict[str, object] = {"findings": [], "neighbours": {}}
+    found = {"configurations": [{**row, **more, "runs": 6, "failed": 0, "flags": [], **none}], "unit": "s"}
     found |= {"metric": "elapsed", "better": "lower", "verified": True, "stopped": "", "failed": {}}
     found |= {"pairs": [], "scaling": [], "levels": []}
     found |= {"profiles": [], "working_sets": [{"others": "threads=2", "text": "8MiB is as good as all"}]}

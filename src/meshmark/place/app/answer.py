@@ -15,7 +15,7 @@ from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
-from meshmark.place.app.records import FIGURE, usual_flags
+from meshmark.place.app.records import FIGURE, neighbours_of, usual_flags
 from meshmark.place.app.scaling import Point, scaling
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
@@ -79,6 +79,7 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
         "runs": len(runs),
         "flags": sorted(usual_flags(runs)),
         "failed": found.failures.get(one.label, 0),
+        "neighbours": neighbours_of(runs),
         "elapsed_s": usual.elapsed_s,
         "user_s": usual.cpu_s - usual.system_s,
         "system_s": usual.system_s,

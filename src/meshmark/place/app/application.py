@@ -43,7 +43,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
-from meshmark.place.app.machine_limits import cache_bytes, clock_hz
+from meshmark.place.app.machine_limits import METHODS, NEIGHBOURS, cache_bytes, clock_hz
 from meshmark.place.app.prefetcher_switch import SETTINGS
 from meshmark.place.candidates import SCHEDULERS, WAITS
 from meshmark.place.figure import DIRECTIONS, Figure
@@ -65,6 +65,7 @@ DIMENSIONS: Final = {
     "wait": "OMP_WAIT_POLICY",
     "scheduler": "scheduling class",
     "cache": "part of the last-level caches that it may fill",
+    "cache_method": "how the caches are limited",
     "clock": "limit of the clock",
     "prefetchers": "whether the hardware prefetchers are on",
 }
@@ -373,7 +374,13 @@ def _checked(app: Application, where: str) -> Application:
 
 
 def _check_bind(app: Application, where: str) -> None:
-    """Raise UsageError if a policy would confine threads to fewer CPUs than there are of them."""
+    """Raise UsageError if a policy would confine threads to fewer CPUs than there are of them, or not to those that
+    neighbours leave."""
+    if "cache_method" in app.dimensions and "cache" not in app.dimensions:
+        raise UsageError(f"{where}: dimensions.cache_method: found without cache, which it limits")
+    if NEIGHBOURS in app.dimensions.get("cache_method", ()) and set(app.dimensions.get("bind", ())) - {"none"}:
+        found = f"found with cache_method={NEIGHBOURS}, which chooses the CPUs"
+        raise UsageError(f"{where}: dimensions.bind: {found}; allowed: none")
     if all(word == "none" or word[:1].isdigit() for word in app.dimensions.get("bind", ())):
         return
     threads = app.dimensions.get("threads", ())
@@ -439,6 +446,8 @@ def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
             return WAITS
         case "scheduler":
             return SCHEDULERS
+        case "cache_method":
+            return METHODS
         case "prefetchers":
             return SETTINGS
     return None

@@ -26,6 +26,7 @@ from meshmark.native import end_with_parent, within
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
 from meshmark.place.app.machine_limits import limited
+from meshmark.place.app.neighbours import Beside, beside
 from meshmark.place.app.others import Others
 from meshmark.place.app.verification import verified
 from meshmark.place.figure import Value
@@ -149,8 +150,9 @@ def attempt(
                 _cut_verdict(each.err)
         _read(found, app, started.copies)
     if not found.reason:
-        shares = others.shares(found.times.get("user", 0.0) + found.times.get("system", 0.0))
-        found.counts |= {"others_share": shares.others, "steal_share": shares.stolen}
+        own_s = found.times.get("user", 0.0) + found.times.get("system", 0.0) + started.beside.cpu_s
+        shares = others.shares(own_s)
+        found.counts |= started.beside.counts | {"others_share": shares.others, "steal_share": shares.stolen}
         found.flags = sorted({*found.flags, *shares.flags})
     if all(one.values.get(name, usual) == usual for name, usual in AS_IT_IS.items()):
         found.findings = []  # nothing was asked for
@@ -187,9 +189,18 @@ def write_files(app: Application, one: Configuration, folders: Folders, copy: in
 
 
 @dataclass(frozen=True, slots=True)
+class _Join:
+    """What a copy joins before it starts: a group of resctrl, and the CPUs that neighbours leave."""
+
+    tasks: Path | None
+    cpus: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Started:
     copies: Sequence[_Copy]
     elapsed_s: float
+    beside: Beside
 
 
 def _run_copies(
@@ -204,22 +215,25 @@ def _run_copies(
     """Start all copies, and wait for their end; returns why they failed, "" if none did."""
     running: list[_Copy] = []
     token = str(folders.root.absolute())
-    with limited(one.values, from_sysfs) as tasks, _adopting():
+    with limited(one.values, from_sysfs) as tasks, beside(one.values, from_sysfs) as neighbours, _adopting():
         before = set(_children())
+        join = _Join(tasks, neighbours.cpus)
+        neighbours.begin()
         began = time.perf_counter()
         try:
             running.extend(
-                _start(app, one, folders, copy, observed, token, () if copy else under, tasks) for copy in range(copies)
+                _start(app, one, folders, copy, observed, token, () if copy else under, join) for copy in range(copies)
             )
             reason = _wait(running, app, folders, began, most_s)
             elapsed_s = time.perf_counter() - began
             for each in running:
                 reason = reason or _failed(each, app, elapsed_s)
+            reason = reason or neighbours.end()
         finally:
             _end_all([each.process for each in running if each.process.returncode is None])
             left = _end_rest(before)
         reason = reason or left_running(left)
-    return reason, _Started(running, elapsed_s)
+    return reason, _Started(running, elapsed_s, neighbours)
 
 
 def left_running(count: int) -> str:
@@ -237,7 +251,7 @@ def _start(
     observed: bool,
     token: str,
     under: Sequence[str],
-    tasks: Path | None,
+    join: _Join,
 ) -> _Copy:
     values = placeholders(app, one, folders, copy)
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
@@ -249,8 +263,10 @@ def _start(
 
     def limit() -> None:
         end_with_parent()
-        if tasks is not None:
-            tasks.write_text(f"{os.getpid()}\n", encoding="ascii")
+        if join.cpus is not None:
+            os.sched_setaffinity(0, join.cpus)
+        if join.tasks is not None:
+            join.tasks.write_text(f"{os.getpid()}\n", encoding="ascii")
         most = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
         resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -275,9 +291,9 @@ def _start(
         except subprocess.SubprocessError as why:
             if kind != "other":
                 raise UsageError(f"dimensions.scheduler: found {kind}, which this user may not set") from why
-            if tasks is None:
+            if join.tasks is None:
                 raise
-            raise MeshmarkError(f"dimensions.cache: no process can join {tasks}") from why
+            raise MeshmarkError(f"dimensions.cache: no process can join {join.tasks}") from why
     return _Copy(process, out, err, record)
 
 

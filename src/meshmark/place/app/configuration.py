@@ -12,6 +12,7 @@ from pathlib import Path
 from meshmark.native import openmpi_as_root, openmpi_unbound
 from meshmark.place import native
 from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
+from meshmark.place.app.machine_limits import NEIGHBOURS
 from meshmark.place.setting import AS_IT_IS
 
 
@@ -95,12 +96,14 @@ def placeholders(app: Application, one: Configuration, folders: Folders, copy: i
 def environment(app: Application, one: Configuration, values: Mapping[str, str]) -> dict[str, str]:
     """Variables of a run besides those of this process."""
     found = openmpi_as_root() if "ranks" in one.values else {}
+    confined = one.values.get("cache_method") == NEIGHBOURS
     if (
         "ranks" in one.values
-        and one.count("copies") > 1
+        and (one.count("copies") > 1 or confined)
         and one.values.get("bind", AS_IT_IS["bind"]) == AS_IT_IS["bind"]
     ):
-        found |= openmpi_unbound()  # the launcher of each copy would bind its ranks to the same first cores
+        # The launcher of each copy would bind its ranks to the same first cores, whatever CPUs it may use.
+        found |= openmpi_unbound()
     found |= {name: filled(text, values) for name, text in app.env.items()}
     if "threads" in one.values:
         found["OMP_NUM_THREADS"] = one.values["threads"]

@@ -24,9 +24,12 @@ from meshmark.values.units import size
 
 RESCTRL: Final = Path("/sys/fs/resctrl")
 CPUFREQ: Final = Path("/sys/devices/system/cpu/cpufreq")
-LIMITS: Final = ("cache", "clock", "prefetchers")
-NEVER_USUAL: Final = ("prefetchers",)  # no value of which leaves the machine as it is
+LIMITS: Final = ("cache", "cache_method", "clock", "prefetchers")
+NEVER_USUAL: Final = ("prefetchers", "cache_method")  # no value of which leaves the machine as it is
 ALL: Final = "all"
+RESCTRL_METHOD: Final = "resctrl"
+NEIGHBOURS: Final = "neighbours"
+METHODS: Final = (RESCTRL_METHOD, NEIGHBOURS)  # of limiting the cache
 _NEAR: Final = 0.01  # of a size, to a multiple of what can be assigned
 _OBEYED: Final = 0.05  # of a clock, to what the driver made of it
 _CLOCK: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([MG])Hz")
@@ -67,7 +70,8 @@ def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], 
         AbsentError: It cannot limit this at all.
         UsageError: It cannot limit it to a value.
     """
-    for text in dimensions.get("cache", ()):
+    by_resctrl = RESCTRL_METHOD in dimensions.get("cache_method", METHODS)
+    for text in dimensions.get("cache", ()) if by_resctrl else ():
         if (wanted := cache_bytes("dimensions.cache", text)) is not None:
             Ways.of(machine()).bits(wanted)
     for text in dimensions.get("clock", ()):
@@ -93,7 +97,7 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
     """
     with contextlib.ExitStack() as stack:
         joined = None
-        if "cache" in values:
+        if "cache" in values and values.get("cache_method", RESCTRL_METHOD) == RESCTRL_METHOD:
             lock = stack.enter_context(alone(RESCTRL))
             if (wanted := cache_bytes("dimensions.cache", values["cache"])) is not None:
                 joined = stack.enter_context(Ways.of(machine()).group(wanted, lock))
@@ -104,6 +108,11 @@ def limited(values: Mapping[str, str], machine: Callable[[], Topology]) -> Itera
         if "prefetchers" in values:
             stack.enter_context(switched(values["prefetchers"], stack.enter_context(alone(DEVICES))))
         yield joined
+
+
+def has_resctrl() -> bool:
+    """Whether the resctrl file system is mounted."""
+    return (RESCTRL / "schemata").exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ class Ways:
         Raises:
             AbsentError: It has none, or they cannot be assigned.
         """
-        if not RESCTRL.is_dir() or not (RESCTRL / "schemata").exists():
+        if not has_resctrl():
             raise AbsentError(
                 f"dimensions.cache: found no resctrl file system in {RESCTRL}",
                 "mount -t resctrl resctrl /sys/fs/resctrl, as root, on a processor that can assign its cache",

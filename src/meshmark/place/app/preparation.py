@@ -15,6 +15,7 @@ from meshmark.machine.sysfs import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, placeholders
 from meshmark.place.app.machine_limits import LIMITS, check_limits
+from meshmark.place.app.neighbours import check_neighbours
 from meshmark.place.turns import failure, run_to_end
 from meshmark.store.files import write_file
 
@@ -45,6 +46,7 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     """
     if any(name in app.dimensions for name in LIMITS):
         check_limits(app.dimensions, from_sysfs)
+        check_neighbours(app.dimensions, from_sysfs)
     found = Prepared()
     program = app.command[0]
     known = "/" not in program and "{" not in program

@@ -17,6 +17,8 @@ from meshmark.store.run import Absence
 INSTRUMENT: Final = "app"
 FIGURE: Final = "figure_of_merit"
 SHARE: Final = Metric("function_share", "1", "none", "share of the samples of CPU time that were taken in a function")
+# Of runs whose cache neighbours limited, see `neighbours`.
+_NEIGHBOURS: Final = ("cache_claimed_bytes", "neighbours_held_share", "neighbours_load_s", "neighbours_alone_s")
 _TIMES: Final = {
     "user": "CPU time in user mode, all processes",
     "system": "CPU time in the kernel, all processes",
@@ -94,6 +96,7 @@ def records_of(
         conditions["observed_cpus"] = str(warm.seen["cpus"])
     for share in ("others_share", "steal_share"):
         conditions[share] = median([a.counts.get(share, 0.0) for a in runs.values()])
+    conditions |= neighbours_of(list(runs.values()))
     more: dict[str, Scalar] = {}
     series = [(metric, samples, flags, conditions) for metric, samples in _series(app, one, runs)]
     series += [(what, [value], frozenset(), {**conditions, **where}) for what, value, where in _observed(warm)]
@@ -114,6 +117,12 @@ def records_of(
         )
         for metric, samples, flagged, under in series
     ]
+
+
+def neighbours_of(runs: Sequence[Attempt]) -> dict[str, float]:
+    """How well the processes that limited the cache kept their part of it; empty without such processes."""
+    known = [name for name in _NEIGHBOURS if all(name in a.counts for a in runs)]
+    return {name: median([a.counts[name] for a in runs]) for name in known}
 
 
 def usual_flags(runs: Sequence[Attempt]) -> frozenset[Flag]:

@@ -1,0 +1,314 @@
+"""A cache that processes beside the program occupy: on which CPUs, how well they hold it, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.topology import Topology
+from meshmark.place.app import machine_limits
+from meshmark.place.app.answer import answer
+from meshmark.place.app.application import of_tables, parse_application
+from meshmark.place.app.attempt import Attempt, attempt
+from meshmark.place.app.configuration import Configuration, Folders, configurations, environment
+from meshmark.place.app.neighbours import Sharing, beside, check_neighbours, method, occupying, scale_of
+from meshmark.place.app.occupier import Occupier
+from meshmark.place.app.others import Others, Shares
+from meshmark.place.app.records import records
+from meshmark.place.app.single import single
+from meshmark.place.app.trials import Plan, Trials
+from meshmark.terminal.application import print_application
+from support.fake_occupier import FAR_S, NEAR_S, MadeCache
+from support.paths import ROOT
+from support.waiting import alive, until
+
+MIB = 1 << 20
+TWO_CPUS = pytest.mark.skipif(not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1")
+LIMITED = {"cache": "8MiB", "cache_method": "neighbours"}
+
+
+def machine(text: str = "pack:1 l3:1(size=32MiB) core:2 pu:1", *sizes: int) -> Topology:
+    """With last-level caches of 32 MiB, and those of `sizes` by level above them."""
+    made = from_synthetic(text)
+    of = dict(enumerate((*sizes, 32 * MIB), 3 - len(sizes)))
+    return replace(made, caches=tuple(replace(c, size_bytes=of[c.level]) for c in made.caches if c.level in of))
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeCache:
+    """One of 32 MiB, which CPUs 0 and 1 share; resctrl is not mounted."""
+    made = MadeCache(tmp_path / "load", 32 * MIB)
+    monkeypatch.setenv("MESHMARK_LOAD", str(made.program))
+    monkeypatch.setattr(machine_limits, "RESCTRL", tmp_path / "none")
+    for module in ("attempt", "preparation"):
+        monkeypatch.setattr(f"meshmark.place.app.{module}.from_sysfs", machine)
+    scale_of.cache_clear()
+    return made
+
+
+# ------------------------------------------------------------------ which CPUs
+
+
+def test_programs_have_cores_and_occupiers_the_others_of_the_same_cache() -> None:
+    two = machine("pack:2 l3:1 l2:3(size=1MiB) core:1 pu:2", MIB)
+    one = Sharing.of(two, 1)
+    assert (one.program, one.occupiers, one.cache_bytes, one.private_bytes) == ((0, 1), (2, 4), 32 * MIB, MIB)
+    more = Sharing.of(two, 2)
+    assert (more.program, more.occupiers) == ((0, 1, 2, 3), (4,)), "no occupier is beside a program on a core"
+    assert one.parts(24 * MIB) == [(2, 13 * MIB), (4, 13 * MIB)], "a part, and the caches of its core"
+
+
+def test_a_cache_with_more_cores_of_this_process_is_taken() -> None:
+    two = machine("pack:2 l3:1 core:4 pu:1")
+    kept = replace(two, allowed_cpus=(0, 4, 5, 7))
+    found = Sharing.of(kept, 1)
+    assert (found.program, found.occupiers) == ((4,), (5, 7))
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [("pack:1 l3:1 core:2 pu:1", 2), ("pack:1 l3:1 core:1 pu:2", 1), ("pack:2 l3:1 core:1 pu:1", 1)],
+)
+def test_without_a_core_for_occupiers_there_are_none(text: str, workers: int) -> None:
+    with pytest.raises(AbsentError, match=rf"no last-level cache of known size that {workers + 1} cores") as found:
+        Sharing.of(machine(text), workers)
+    assert "vary the size of the problem" in found.value.hint
+    with pytest.raises(AbsentError):
+        Sharing.of(replace(machine(), caches=()), 1)
+
+
+# ------------------------------------------------------------------ how the cache is limited
+
+
+def test_resctrl_is_taken_where_it_is_and_neighbours_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_limits, "RESCTRL", tmp_path)
+    sizes = {"cache": ("4MiB", "all")}
+    assert method(sizes) == "neighbours"
+    (tmp_path / "schemata").write_text("")
+    assert method(sizes) == "resctrl"
+    assert method({"cache": ("all",)}) == method({}) == method({**sizes, "cache_method": ("neighbours",)}) == ""
+
+
+@TWO_CPUS
+def test_occupiers_have_the_rest_and_end_with_the_run(cache: MadeCache) -> None:
+    scale_of(Sharing.of(machine(), 1))
+    before = set(cache.processes)
+    with beside(LIMITED, machine) as found:
+        (pid,) = set(cache.processes) - before
+        assert found.cpus == (0,) and os.sched_getaffinity(pid) == {1} and alive(pid)
+        assert int((cache.folder / str(pid)).read_text()) == 24 * MIB
+        found.begin()
+        marks = list(found.marks)
+        found.occupiers[0].wait(marks[0])
+        assert found.end() == ""
+    assert not alive(pid) and found.cpu_s > 0
+    assert found.counts["neighbours_held_share"] == 1 and found.counts["cache_claimed_bytes"] == 32 * MIB
+    assert found.counts["neighbours_load_s"] == pytest.approx(NEAR_S)
+    with beside({**LIMITED, "cache": "all"}, machine) as whole:
+        assert whole.cpus == (0,) and not whole.occupiers and whole.end() == ""
+    with beside({"cache": "8MiB", "cache_method": "resctrl"}, machine) as other:
+        assert other.cpus is None and not other.occupiers
+
+
+@TWO_CPUS
+def test_a_program_that_takes_the_cache_from_them_has_no_result(
+    cache: MadeCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = f"""
+[application]
+command = ["sh", "-c", "{cache.of_program(0)}; test {{size}} = 0 || {cache.of_program(16 * MIB)}; sleep 0.4"]
+[dimensions]
+size = [0, 1]
+cache = ["8MiB", "all"]
+cache_method = "neighbours"
+"""
+    app = parse_application(text, "a", tmp_path)
+    own: list[float] = []
+
+    class Watched(Others):
+        def shares(self, own_s: float) -> Shares:
+            own.append(own_s)
+            return super().shares(own_s)
+
+    monkeypatch.setattr("meshmark.place.app.attempt.Others", Watched)
+    made = {c.label: attempt(app, c, Folders(tmp_path / "run"), 1) for c in configurations(app)}
+    values = [one.value is not None for one in made.values()]
+    assert values == [True, True, False, True], [one.reason for one in made.values()]
+    kept, whole, lost, _ = made.values()
+    assert kept.counts["neighbours_held_share"] > 0.95
+    assert own[0] > sum(kept.times.get(kind, 0.0) for kind in ("user", "system")), "occupiers are no other work"
+    assert "neighbours_held_share" not in whole.counts
+    assert lost.reason.startswith("neighbours kept only ") and "from memory 100 ns" in lost.reason
+    assert lost.counts == {}
+
+
+@TWO_CPUS
+def test_a_run_is_confined_whether_or_not_its_cache_is_limited(cache: MadeCache, tmp_path: Path) -> None:
+    app = parse_application(
+        f"""
+[application]
+command = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status > {tmp_path}/{{cache}}; sleep 0.4"]
+[dimensions]
+cache = ["8MiB", "all"]
+cache_method = "neighbours"
+""",
+        "a",
+        tmp_path,
+    )
+    for one in configurations(app):
+        assert attempt(app, one, Folders(tmp_path / "run"), 1).reason == ""
+    assert {(tmp_path / name).read_text().split()[1] for name in ("8MiB", "all")} == {"0"}
+
+
+@TWO_CPUS
+def test_a_run_that_is_too_short_to_tell_does_not_count(cache: MadeCache) -> None:
+    with beside(LIMITED, machine) as found:
+        for one in found.occupiers:
+            os.kill(one.pid, signal.SIGSTOP)
+        found.begin()
+        assert found.end().startswith("it ended before the neighbours")
+
+
+@TWO_CPUS
+def test_occupiers_that_cannot_hold_their_part_even_alone_are_no_limit(cache: MadeCache) -> None:
+    scale_of(Sharing.of(machine(), 1))
+    cache.holds(16 * MIB)  # as when another virtual machine begins to use it
+    with beside(LIMITED, machine) as found:
+        found.begin()
+        assert re.match(r"neighbours cannot occupy 24.MiB of the 32.MiB", found.end())
+
+
+@TWO_CPUS
+def test_what_the_machine_says_is_checked(cache: MadeCache) -> None:
+    limits = {"cache": ["8MiB", "all"], "cache_method": ["neighbours"]}
+    check_neighbours(limits, machine)
+    assert cache.parts == [4 * MIB, 24 * MIB, 24 * MIB, 24 * MIB, 128 * MIB]
+    for change, message in (
+        (cache.apart, r"processes on CPUs 0-1 keep more than the 32.MiB .* do not share it"),
+        (lambda: cache.holds(8 * MIB), r"neighbours cannot occupy 24.MiB of the 32.MiB that the last-level cache has"),
+        (lambda: cache.takes(NEAR_S, 1.2 * NEAR_S), r"too little difference to tell"),
+    ):
+        scale_of.cache_clear()
+        change()
+        with pytest.raises(AbsentError, match=message):
+            check_neighbours(limits, machine)
+    check_neighbours({"cache": ["8MiB"], "cache_method": ["resctrl"]}, machine)
+    assert not [pid for pid in cache.processes if alive(pid)]
+
+
+def test_more_than_the_cache_is_refused(cache: MadeCache) -> None:
+    with pytest.raises(UsageError, match=r"dimensions.cache: found 32.MiB; allowed: less than 32.MiB, all"):
+        check_neighbours({"cache": ["32MiB"], "cache_method": ["neighbours"]}, machine)
+    with pytest.raises(AbsentError, match="3 cores"):
+        check_neighbours({"cache": ["8MiB"], "cache_method": ["neighbours"], "threads": ["1", "2"]}, machine)
+
+
+def test_occupiers_that_fail_say_why(cache: MadeCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    cache.refuses()
+    with pytest.raises(MeshmarkError, match=rf"on CPU {cpu} failed: meshmark-load: error: refused"):
+        Occupier(cpu, MIB)
+    monkeypatch.setenv("MESHMARK_LOAD", str(cache.folder / "bytes"))
+    with pytest.raises(MeshmarkError, match="not found"):
+        Occupier(cpu, MIB)
+
+
+def test_occupiers_end_if_the_process_is_killed(cache: MadeCache) -> None:
+    script = f"""
+import signal
+from meshmark.place.app.occupier import Occupier
+one = Occupier({min(os.sched_getaffinity(0))}, 1 << 20)
+print("occupied", flush=True)
+signal.pause()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline() == b"occupied\n"
+        (pid,) = cache.processes
+        assert alive(pid)
+        child.kill()
+    assert until(lambda: not alive(pid))
+
+
+def test_a_real_occupier_walks_on_its_cpu() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    with occupying([(cpu, MIB)]) as (one,):
+        one.settle()
+        mark = one.mark()
+        one.wait(mark)
+        load_s = one.load_s(mark)
+        assert os.sched_getaffinity(one.pid) == {cpu}
+    assert load_s is not None and 1e-10 < load_s < 1e-5
+    assert not alive(one.pid) and one.cpu_s > 0
+
+
+# ------------------------------------------------------------------ files and results
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ('cache = "8MiB"\ncache_method = "magic"', r"cache_method: found 'magic'; allowed: resctrl, neighbours"),
+        ('cache_method = "neighbours"', r"cache_method: found without cache"),
+        (
+            'cache = "8MiB"\ncache_method = "neighbours"\nthreads = 2\nbind = "pack"',
+            r"bind: found with cache_method=neighbours, which chooses the CPUs; allowed: none",
+        ),
+    ],
+)
+def test_what_a_file_may_not_ask_for(tmp_path: Path, lines: str, message: str) -> None:
+    with pytest.raises(UsageError, match=r"dimensions." + message):
+        parse_application(f'[application]\ncommand = "a"\n[dimensions]\n{lines}\n', "a", tmp_path)
+
+
+def test_ranks_are_not_bound_to_other_cores_by_their_launcher(tmp_path: Path) -> None:
+    app = parse_application('[application]\ncommand = "a"\n[dimensions]\nranks = 2\n', "a", tmp_path)
+    ranks = {"ranks": "2", "copies": "1"}
+    assert "OMPI_MCA_hwloc_base_binding_policy" in environment(app, Configuration({**ranks, **LIMITED}), {})
+    assert "OMPI_MCA_hwloc_base_binding_policy" not in environment(app, Configuration(ranks), {})
+
+
+def test_commands_that_start_no_neighbours_refuse_them(tmp_path: Path) -> None:
+    text = '[application]\ncommand = "true"\n[dimensions]\ncache = "all"\ncache_method = "neighbours"\n'
+    with pytest.raises(UsageError, match=r"dimensions.cache_method: found neighbours; allowed here: none of it"):
+        single(parse_application(text, "a", tmp_path), tmp_path / "run", print)
+
+
+def test_results_say_how_the_cache_was_limited_and_how_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = {
+        "application": {"command": "a"},
+        "dimensions": {"cache": "8MiB,all", "cache_method": "neighbours"},
+    }
+    plan = Plan(
+        tables=tables, source=str(tmp_path), rounds=2, warmup=0, budget_s=1, seed=1, margin=0.02, run="r", started="now"
+    )
+    app = of_tables(tables, "a", tmp_path)
+    small, whole = configurations(app)
+    found = Trials(plan, [small, whole])
+    for number in (1, 2):
+        counts = {
+            "cache_claimed_bytes": 32.0 * MIB,
+            "neighbours_held_share": 0.97,
+            "neighbours_load_s": 22.4e-9,
+            "neighbours_alone_s": NEAR_S,
+        }
+        found.add(Attempt(configuration=small.label, round=number, value=1.2, elapsed_s=1.2, counts=counts))
+        found.add(Attempt(configuration=whole.label, round=number, value=1.0, elapsed_s=1.0))
+    of = {r.conditions["cache"]: r.conditions for r in records(found, app, "m", "", "") if r.metric == "elapsed"}
+    assert of["8MiB"]["cache_method"] == "neighbours" and of["8MiB"]["neighbours_held_share"] == 0.97
+    assert of["8MiB"]["cache_claimed_bytes"] == 32 * MIB and "neighbours_held_share" not in of["all"]
+    print_application(answer(found, app, machine()))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "cache=8MiB cache_method=neighbours: neighbours kept 97 % of their part of the 32 MiB" in printed
+    assert "(22.4 ns a load, alone 20.0 ns)" in printed and "note: neighbours are processes on other cores" in printed
+    assert FAR_S > NEAR_S
