@@ -16,6 +16,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 
 #include "clock.hpp"
 #include "error.hpp"
@@ -27,6 +28,11 @@ namespace {
 constexpr double kLook_s = 0.5;    // between looks at the size of what it writes
 constexpr double kTerm_s = 2.0;    // for programs to end by themselves
 constexpr double kGrace_s = 10.0;  // for processes that were killed to end
+
+// Of the batch system and of MPI in the environment of a job, each the beginning of a name. With them, a launcher would
+// start its ranks on other nodes of the job, and an MPI program without one would join the step of the runner.
+constexpr std::array<std::string_view, 8> kOfTheJob{"SLURM_", "PMI",   "OMPI_",     "PBS_",
+                                                    "LSB_",   "FLUX_", "MPI_LOCAL", "HYDRA_"};
 
 /// What a child tells before it becomes the command, and once more if it cannot.
 struct Told {
@@ -53,6 +59,17 @@ bool redirect(const std::string& path, int flags, int to) {
   return file >= 0 && ::dup2(file, to) >= 0;
 }
 
+/// Removes what tells programs of the job that this runner is part of.
+void forget_job() {
+  std::vector<std::string> found;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view one(*at);
+    if (std::any_of(kOfTheJob.begin(), kOfTheJob.end(), [&](const auto& begin) { return one.starts_with(begin); }))
+      found.emplace_back(one.substr(0, one.find('=')));
+  }
+  for (const std::string& name : found) ::unsetenv(name.c_str());
+}
+
 /// In the child: becomes the command, or tells why it cannot.
 [[noreturn]] void become(const Command& command, pid_t parent, int told, const sigset_t& mask) {
   // Without its parent, nobody would end the command.
@@ -64,6 +81,7 @@ bool redirect(const std::string& path, int flags, int to) {
   std::vector<char*> argv;
   for (const std::string& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
+  forget_job();
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   constexpr int kOut = O_WRONLY | O_CREAT | O_APPEND;
   Told text;

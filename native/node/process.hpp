@@ -13,7 +13,7 @@ struct Command {
   std::vector<std::string> argv;
   std::string folder;        ///< in which it runs
   std::string out, err;      ///< files for its output; may be the same
-  Variables environment{};   ///< besides that of this process
+  Variables environment{};   ///< besides that of this process, but for variables of the job that it is part of
   double timeout_s = 0;      ///< after which it is ended, with all that it started
   std::uint64_t memory = 0;  ///< bytes of data of a process; 0: no limit
   std::uint64_t output = 0;  ///< bytes of a file

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -83,6 +84,22 @@ TEST_F(NodeProgram, RunsInFreshProcessesWithItsFilesVariablesAndOwnFolder) {
     EXPECT_GT(line["minor_faults"], 0);
     EXPECT_GE(line["spent_s"], line["elapsed_s"]);
   }
+}
+
+TEST_F(NodeProgram, KnowsNothingOfTheJobOfItsNode) {
+  const std::array<const char*, 9> names{"SLURM_JOB_ID",         "PMI_RANK",        "PMIX_RANK",
+                                         "OMPI_COMM_WORLD_SIZE", "PBS_NODEFILE",    "LSB_HOSTS",
+                                         "FLUX_JOB_ID",          "MPI_LOCALNRANKS", "HYDRA_HOST_FILE"};
+  for (const char* name : names) ::setenv(name, "of the job", 1);
+  ::setenv("OF_A_USER", "kept", 1);
+  program.environment = {{"OMPI_MCA_btl", "self"}};
+  program.verify = {"/bin/sh", "-c", "env | grep 'of the job'; test $? = 1"};
+  const StepEnd end = run("env | grep 'of the job'; echo $OF_A_USER $OMPI_MCA_btl");
+  EXPECT_EQ(end.status, "ok") << end.reason;
+  EXPECT_EQ(lines.at(0)["out"], "kept self\n");
+  EXPECT_STREQ(std::getenv("PMI_RANK"), "of the job") << "the runner itself keeps them";
+  for (const char* name : names) ::unsetenv(name);
+  ::unsetenv("OF_A_USER");
 }
 
 TEST_F(NodeProgram, CountsTheTimeOfAllItsProcesses) {
