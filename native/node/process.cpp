@@ -10,13 +10,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <string_view>
+#include <thread>
 
 #include "clock.hpp"
 #include "error.hpp"
@@ -25,9 +29,10 @@
 namespace mm::node {
 namespace {
 
-constexpr double kLook_s = 0.5;    // between looks at the size of what it writes
-constexpr double kTerm_s = 2.0;    // for programs to end by themselves
-constexpr double kGrace_s = 10.0;  // for processes that were killed to end
+constexpr double kLook_s = 0.5;                                    // between looks at the size of what it writes
+constexpr double kTerm_s = 2.0;                                    // for programs to end by themselves
+constexpr double kPause_s = 0.01;                                  // between looks at processes that were killed
+constexpr std::uint64_t kMoreThanRunner = std::uint64_t{1} << 20;  // of memory: Linux counts pages with some delay
 
 // Of the batch system and of MPI in the environment of a job, each the beginning of a name. With them, a launcher would
 // start its ranks on other nodes of the job, and an MPI program without one would join the step of the runner.
@@ -38,6 +43,9 @@ constexpr std::array<std::string_view, 8> kOfTheJob{"SLURM_", "PMI",   "OMPI_", 
 struct Told {
   double begin_s = 0;
   int error = 0;
+  bool prepared = false;     ///< its folder and the files of its output were opened
+  bool found = true;         ///< there is an executable file of its name
+  std::uint64_t before = 0;  ///< bytes of its largest memory so far, that of a copy of this process
 };
 
 sigset_t child_ended() {
@@ -70,6 +78,21 @@ void forget_job() {
   for (const std::string& name : found) ::unsetenv(name.c_str());
 }
 
+/// Whether execvp finds an executable file of this name. It cannot be started for other reasons, too: the interpreter
+/// of a script may be missing.
+bool is_installed(const std::string& program) {
+  const auto is_executable = [](const std::string& path) {
+    struct stat about{};
+    return ::stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode) && ::access(path.c_str(), X_OK) == 0;
+  };
+  if (program.find('/') != std::string::npos) return is_executable(program);
+  const char* const variable = std::getenv("PATH");
+  std::stringstream folders(variable != nullptr ? variable : "/bin:/usr/bin");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (is_executable((folder.empty() ? "." : folder) + "/" + program)) return true;
+  return false;
+}
+
 /// In the child: becomes the command, or tells why it cannot.
 [[noreturn]] void become(const Command& command, pid_t parent, int told, const sigset_t& mask) {
   // Without its parent, nobody would end the command.
@@ -85,15 +108,19 @@ void forget_job() {
   for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
   constexpr int kOut = O_WRONLY | O_CREAT | O_APPEND;
   Told text;
+  // Linux keeps the largest memory of a process when it becomes another program.
+  if (rusage use{}; ::getrusage(RUSAGE_SELF, &use) == 0) text.before = static_cast<std::uint64_t>(use.ru_maxrss) << 10;
   if (redirect("/dev/null", O_RDONLY, STDIN_FILENO) && redirect(command.out, kOut, STDOUT_FILENO) &&
       redirect(command.err, kOut, STDERR_FILENO) && ::chdir(command.folder.c_str()) == 0) {
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_FSIZE, command.output);
     if (command.memory > 0) limit(RLIMIT_DATA, command.memory);
     text.begin_s = wall_s();
+    text.prepared = true;
     if (::write(told, &text, sizeof text) == sizeof text) ::execvp(argv[0], argv.data());
   }
   text.error = errno;
+  text.found = is_installed(command.argv[0]);
   if (::write(told, &text, sizeof text) < 0) ::_exit(126);
   ::_exit(127);
 }
@@ -166,28 +193,32 @@ void stop(pid_t child, Ended& ended) {
   const double end_s = wall_s() + kTerm_s;
   Ended ignored;
   while (!reap(child, ignored) && wall_s() < end_s) wait_some(end_s - wall_s());
-  end_descendants();
-  ended.left = 0;
+  ended.stuck = end_descendants().stuck;
 }
 
 }  // namespace
 
 void adopt_orphans() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
-int end_descendants() {
-  int left = 0;
-  for (const double end_s = wall_s() + kGrace_s; wall_s() < end_s;) {
+Rest end_descendants(double most_s) {
+  std::set<pid_t> met;
+  Rest rest;
+  for (const double end_s = wall_s() + most_s;;) {
     const auto all = children_by_parent();
     const auto own = all.find(::getpid());
     if (own == all.end()) break;
+    rest.stuck = 0;
     for (const pid_t pid : own->second) {
       if (::waitpid(pid, nullptr, WNOHANG) != 0) continue;  // it had ended, or is no child any more
-      ++left;
+      met.insert(pid);
+      ++rest.stuck;
       ::kill(pid, SIGKILL);
-      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {}
     }
+    if (wall_s() >= end_s) break;
+    if (rest.stuck > 0) std::this_thread::sleep_for(std::chrono::duration<double>(kPause_s));
   }
-  return left;
+  rest.left = static_cast<int>(met.size());
+  return rest;
 }
 
 Ended run_to_end(const Command& command) {
@@ -221,12 +252,15 @@ Ended run_to_end(const Command& command) {
     ended.how = stopped;
     ended.code = 0;
   } else {
-    ended.left = end_descendants();
+    const Rest rest = end_descendants();
+    ended.left = rest.left;
+    ended.stuck = rest.stuck;
+    // A short run may end before the first look.
+    if (ended.good() && !command.watched.empty() && written_bytes(command.watched) > command.output)
+      ended.how = "output";
   }
-  if (text.error != 0) {
-    const bool missing = text.error == ENOENT || text.error == EACCES || text.error == ENOTDIR;
-    ended = {missing ? "missing" : "start", text.error};
-  }
+  if (ended.peak_bytes <= text.before + kMoreThanRunner) ended.peak_bytes = 0;
+  if (text.error != 0) ended = {text.prepared ? text.found ? "start" : "missing" : "folder", text.error};
   ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return ended;
 }

@@ -7,6 +7,8 @@
 
 namespace mm::node {
 
+inline constexpr double kKilled_s = 10.0;  ///< for processes that were killed to end
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 struct Command {
@@ -22,13 +24,17 @@ struct Command {
 
 /// How a command ended. Times, memory and faults are those of all its processes.
 struct Ended {
-  /// status, signal, time (it took too long), output (it wrote too much), missing (it is not installed), or start
+  /// status, signal, time (it took too long), output (it wrote too much), missing (no executable file has its name),
+  /// folder (its folder or the files of its output cannot be opened), or start (it cannot be started)
   std::string how;
   int code = 0;  ///< exit status, signal or error number
   double elapsed_s = 0, user_s = 0, system_s = 0;
-  std::uint64_t peak_bytes = 0;  ///< of the largest process
+  /// Of the largest process. 0: about as much as this process has, or less. Linux then reports that of this process,
+  /// since a child begins as its copy and keeps its largest memory when it becomes another program.
+  std::uint64_t peak_bytes = 0;
   std::uint64_t minor_faults = 0, major_faults = 0, switches_involuntary = 0;
-  int left = 0;  ///< processes that still ran after it, and were killed
+  int left = 0;   ///< processes that still ran after it, and were killed
+  int stuck = 0;  ///< those that were killed, also for its time or output, and have not ended
 
   bool good() const { return how == "status" && code == 0 && left == 0; }
 };
@@ -36,8 +42,13 @@ struct Ended {
 /// Becomes the parent of all processes that descendants leave behind, so that none of them is lost.
 void adopt_orphans();
 
-/// Kills all descendants of this process, and waits up to ten seconds for them. Returns how many still ran.
-int end_descendants();
+struct Rest {
+  int left = 0;   ///< descendants that still ran
+  int stuck = 0;  ///< children that have not ended since: they wait for a device or a file system that does not answer
+};
+
+/// Kills all descendants of this process, and waits for them, at most so long.
+Rest end_descendants(double most_s = kKilled_s);
 
 /// Runs a command to its end. Pre: `adopt_orphans` was called, and this process has no other children. Throws Failure.
 Ended run_to_end(const Command& command);

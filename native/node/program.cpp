@@ -106,6 +106,7 @@ json run_once(const Step& step, const Program& program, int number, bool& failed
             {"how", ended.how},
             {"code", ended.code},
             {"left", ended.left},
+            {"stuck", ended.stuck},
             {"elapsed_s", ended.elapsed_s},
             {"user_s", ended.user_s},
             {"system_s", ended.system_s},

@@ -14,6 +14,7 @@
 
 #include "clock.hpp"
 #include "error.hpp"
+#include "node/process.hpp"
 #include "sys/files.hpp"
 
 namespace mm::node {
@@ -22,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kMark = "MESHMARK_NODE_RUN";  // in the environment of all processes of a program
-constexpr double kKilled_s = 10.0;                  // for processes that were killed to end
 
 /// Whether a process was started by a program of this mark. The environment of others cannot be read.
 bool is_marked(pid_t pid, const std::string& mark) {

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
+#include <thread>
 
 #include "clock.hpp"
 #include "error.hpp"
@@ -60,6 +62,16 @@ int run_program_of(const Step& step, const Program& program) {
   argv.push_back(nullptr);
   const int status = answer(static_cast<int>(words.size()), argv.data(), {.name = "meshmark-node", .summary = ""});
   ::_exit(status);  // without destructors of the parent's objects
+}
+
+/// Waits for a child that was killed, at most so long: it may be waiting for a file system that does not answer.
+bool wait_for_killed(pid_t child, int& status) {
+  for (const double end_s = wall_s() + kKilled_s;;) {
+    const pid_t found = ::waitpid(child, &status, WNOHANG);
+    if (found != 0 && !(found < 0 && errno == EINTR)) return true;
+    if (wall_s() >= end_s) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 /// Calls `take` with each complete line, and keeps the rest. Longer lines than `kMaxLine` are dropped.
@@ -141,12 +153,18 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   }
   ::close(ends[0]);
   int wait_status = 0;
-  if (stopped != nullptr) ::kill(-child, SIGKILL);
-  while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
+  bool ended = true;
+  if (stopped != nullptr) {
+    ::kill(-child, SIGKILL);
+    ended = wait_for_killed(child, wait_status);
+  } else {
+    while (::waitpid(child, &wait_status, 0) < 0 && errno == EINTR) {}
+  }
   ::kill(-child, SIGKILL);  // what it left behind
   if (step.program) end_descendants();
   StepEnd end = end_of(wait_status, step.program.has_value());
   if (stopped != nullptr) end = {stopped, stopped == std::string("timed out") ? "its time was up" : "a signal arrived"};
+  if (!ended) end.reason += "; its process was killed and does not end";
   end.elapsed_s = wall_s() - begun_s;
   return end;
 }

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,10 +9,12 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include "clock.hpp"
 #include "error.hpp"
 #include "node/plan.hpp"
+#include "node/process.hpp"
 #include "node/scratch.hpp"
 #include "node/step.hpp"
 #include "sys/files.hpp"
@@ -80,7 +83,6 @@ TEST_F(NodeProgram, RunsInFreshProcessesWithItsFilesVariablesAndOwnFolder) {
     EXPECT_EQ(line["err"], "text of it\n");
     EXPECT_EQ(line["file"], "late\n");
     EXPECT_FALSE(line["cut"]);
-    EXPECT_GT(line["peak_bytes"], 100'000);
     EXPECT_GT(line["minor_faults"], 0);
     EXPECT_GE(line["spent_s"], line["elapsed_s"]);
   }
@@ -100,6 +102,14 @@ TEST_F(NodeProgram, KnowsNothingOfTheJobOfItsNode) {
   EXPECT_STREQ(std::getenv("PMI_RANK"), "of the job") << "the runner itself keeps them";
   for (const char* name : names) ::unsetenv(name);
   ::unsetenv("OF_A_USER");
+}
+
+TEST_F(NodeProgram, HasTheMemoryOfItsOwnAndNotThatOfTheRunner) {
+  const std::vector<char> of_the_runner(std::size_t{64} << 20, 'x');
+  EXPECT_EQ(run("exec true").status, "ok");
+  EXPECT_LT(lines.at(0)["peak_bytes"], of_the_runner.size() / 2);
+  EXPECT_EQ(run("head -c 200000000 /dev/zero | tail -c 199999999 > /dev/null").status, "ok");
+  EXPECT_GT(lines.at(0)["peak_bytes"], 190'000'000);
 }
 
 TEST_F(NodeProgram, CountsTheTimeOfAllItsProcesses) {
@@ -139,6 +149,62 @@ TEST_F(NodeProgram, ThatIsNotInstalledIsAbsent) {
   EXPECT_EQ(lines[0]["how"], "missing");
 }
 
+TEST_F(NodeProgram, ThatIsThereAndCannotBeStartedIsNotTakenForAMissingOne) {
+  const std::string script = folder.write("script", "#!/no/such/interpreter\n");
+  const auto how_of = [&](const std::string& name) {
+    EXPECT_FALSE(run(Step{"01", {name}, 60, "n1-cafe", program, scratch.path()}).status == "ok");
+    return lines.at(0)["how"];
+  };
+  EXPECT_EQ(how_of(script), "missing") << "it is not executable";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  EXPECT_EQ(how_of(script), "start");
+  EXPECT_EQ(lines.size(), 2U);
+  EXPECT_EQ(how_of(folder.path("none")), "missing");
+  program.environment = {{"PATH", "/none:" + folder.path().string()}};
+  EXPECT_EQ(how_of("script"), "start");
+  EXPECT_EQ(how_of("none"), "missing");
+}
+
+TEST(NodeProcess, WhoseFolderCannotBeUsedIsNotTakenForAMissingOne) {
+  const TemporaryFolder folder;
+  const auto how_of = [&](const std::string& in, const std::string& out) {
+    return run_to_end({.argv = {"true"}, .folder = in, .out = out, .err = out, .timeout_s = 20, .output = 1 << 20}).how;
+  };
+  EXPECT_EQ(how_of(folder.path().string(), folder.path("out")), "status");
+  EXPECT_EQ(how_of(folder.path("none"), folder.path("out")), "folder");
+  EXPECT_EQ(how_of(folder.path().string(), folder.path("none/out")), "folder");
+}
+
+TEST(NodeProcess, ThatDoesNotEndAfterItWasKilledIsGivenUp) {
+  std::array<int, 2> pids{};
+  ASSERT_EQ(::pipe(pids.data()), 0);
+  const pid_t runner = ::fork();
+  if (runner == 0) {
+    ::alarm(60);
+    const pid_t child = ::fork();
+    if (child == 0)
+      for (;;) ::pause();
+    if (::write(pids[1], &child, sizeof child) != sizeof child) ::_exit(99);
+    ::raise(SIGSTOP);
+    const Rest rest = end_descendants(0.2);
+    ::_exit(10 * rest.left + rest.stuck);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(::read(pids[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  int status = 0;
+  ASSERT_EQ(::waitpid(runner, &status, WUNTRACED), runner);
+  // The end of a process that another one traces is told to that one first.
+  const bool traced = ::ptrace(PTRACE_SEIZE, child, nullptr, nullptr) == 0;
+  ::kill(runner, SIGCONT);
+  ASSERT_EQ(::waitpid(runner, &status, 0), runner);
+  if (!traced) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_TRUE(WIFEXITED(status)) << "it waits without a limit";
+  EXPECT_EQ(WEXITSTATUS(status), 11);
+  ::waitpid(child, &status, 0);
+  ::close(pids[0]);
+  ::close(pids[1]);
+}
+
 TEST_F(NodeProgram, ThatTakesTooLongIsEndedWithItsDescendants) {
   program.timeout_s = 0.3;
   // A descendant in a session of its own, which ignores the first signal.
@@ -171,6 +237,8 @@ TEST_F(NodeProgram, MayNotWriteMoreThanAllowedToAFileOrAltogether) {
   EXPECT_EQ(lines.at(0)["how"], "signal");
   EXPECT_EQ(lines.at(0)["code"], SIGXFSZ);
   EXPECT_EQ(run("for i in 1 2 3; do head -c 90000 /dev/zero > $i; done; sleep 600").status, "failed");
+  EXPECT_EQ(lines.at(0)["how"], "output");
+  EXPECT_EQ(run("for i in 1 2 3; do head -c 90000 /dev/zero > $i; done").status, "failed") << "it ends before a look";
   EXPECT_EQ(lines.at(0)["how"], "output");
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,8 +28,9 @@ from meshmark.place.turns import status_failure
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
 from meshmark.values.inputs import Excerpt, checked
+from meshmark.values.units import counted
 
-How = Literal["status", "signal", "time", "output", "missing", "start"]
+How = Literal["status", "signal", "time", "output", "missing", "folder", "start"]
 _Positive = Annotated[float, Field(ge=0)]
 _Count = Annotated[int, Field(ge=0)]
 
@@ -50,6 +52,8 @@ class RunLine(Excerpt):
         number: From 1; runs that do not count have one below.
         code: Exit status, signal or error number.
         left: Processes that it left running.
+        stuck: Processes that were killed and have not ended.
+        peak_bytes: 0: no more than the runner takes, which hides it.
         busy_s, stolen_s: CPU time of all CPUs together meanwhile.
         file: The end of its file of results.
         cut: Whether there was more before the end of an output.
@@ -73,6 +77,7 @@ class RunLine(Excerpt):
     out: str
     err: str
     cut: bool
+    stuck: _Count = 0
     file: str = ""
     verify: VerifyLine | None = None
 
@@ -223,9 +228,17 @@ def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
 
 
 def _not_ended_well(what: NodeApplication, line: RunLine) -> str:
+    why = _why_not_ended_well(what, line)
+    stuck = f"; {counted(line.stuck, 'process', 'processes')} cannot be ended" if line.stuck else ""
+    return why + stuck if why else ""
+
+
+def _why_not_ended_well(what: NodeApplication, line: RunLine) -> str:
     app = what.app
     if line.how == "start":
-        return f"cannot be started: error {line.code}"
+        return f"cannot be started: {os.strerror(line.code)}"
+    if line.how == "folder":
+        return f"its folder on the node cannot be used: {os.strerror(line.code)}"
     if line.how == "output":
         return wrote_too_much(app)
     why = file_too_large(app, line.status) or status_failure(line.status, line.text, app.limits.timeout_s)
@@ -241,8 +254,8 @@ def _unverified(what: NodeApplication, line: RunLine) -> str:
         return ""
     if line.verify is None:
         return "verify.command: did not run"
-    if line.verify.how in {"missing", "start", "output"}:
-        return not_run(filled(app.verify.command[0], what.values), f"error {line.verify.code}")
+    if line.verify.how in {"missing", "folder", "start", "output"}:
+        return not_run(filled(app.verify.command[0], what.values), os.strerror(line.verify.code))
     status = None if line.verify.how == "time" else line.verify.code * (-1 if line.verify.how == "signal" else 1)
     return by_status(status, line.verify.out)
 

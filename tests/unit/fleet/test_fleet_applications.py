@@ -153,6 +153,11 @@ def test_runs_become_records_as_of_measure_app(tmp_path: Path) -> None:
     assert {r.better for r in found.records if r.unit == "1"} == {"none"}
 
 
+def test_memory_that_the_runner_hides_is_no_record(tmp_path: Path) -> None:
+    found = values(verdict(tmp_path, run_line(1, peak_bytes=0), run_line(2)))
+    assert "peak_memory" not in found and "elapsed" in found
+
+
 def test_another_input_is_another_point(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -168,6 +173,9 @@ def test_another_input_is_another_point(tmp_path: Path) -> None:
         ({"how": "signal", "code": 11}, "ended with SIGSEGV: sum: 5050"),
         ({"how": "signal", "code": 25}, "wrote more than 1024 MiB to a file"),
         ({"how": "time"}, "took longer than 20 s"),
+        ({"how": "time", "stuck": 1}, "took longer than 20 s; 1 process cannot be ended"),
+        ({"how": "start", "code": 2}, "cannot be started: No such file or directory"),
+        ({"how": "folder", "code": 28}, "its folder on the node cannot be used: No space left on device"),
         ({"how": "output"}, "wrote more than 1024 MiB"),
         ({"left": 2}, "left 2 processes running, which were killed"),
         ({"out": "sum: 5050\n"}, "figure.pattern: found no match in the output, a positive number is required"),
@@ -206,7 +214,7 @@ def test_a_wrong_result_names_the_node(tmp_path: Path) -> None:
     ("verify", "reason", "wrong"),
     [
         ({"how": "status", "code": 1, "out": "differs\n"}, "verify.command: ended with status 1: differs", True),
-        ({"how": "missing", "code": 2, "out": ""}, "verify.command: cannot run cmp: error 2", False),
+        ({"how": "missing", "code": 2, "out": ""}, "verify.command: cannot run cmp: No such file or directory", False),
         ({"how": "time", "code": 0, "out": ""}, "verify.command: took longer than 300 s", False),
     ],
 )

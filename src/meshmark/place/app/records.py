@@ -145,7 +145,8 @@ def _series(app: Application, one: Configuration, runs: Mapping[int, Attempt]) -
     if "copies" in app.dimensions:
         copies = one.count("copies")
         yield Metric("throughput", "1/s", "higher", "copies per time"), [copies / a.elapsed_s for a in these]
-    yield Metric("peak_memory", "B", "lower", "largest resident memory of a process"), [a.peak_bytes for a in these]
+    if all(a.peak_bytes > 0 for a in these):  # 0: not known
+        yield Metric("peak_memory", "B", "lower", "largest resident memory of a process"), [a.peak_bytes for a in these]
     for name, text in _COUNTS.items():
         if all(name in a.counts for a in these):
             yield Metric(name, "1", "lower", text), [a.counts[name] for a in these]
