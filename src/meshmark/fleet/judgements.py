@@ -21,7 +21,7 @@ from meshmark.fleet.classes import Class, classes
 from meshmark.fleet.estimates import nan_median
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judging import CONTROLS, FRESH, Discoveries, Screening, fresh_count, fresh_evidence, screen
-from meshmark.fleet.panel import Panel, read_panel
+from meshmark.fleet.panel import Panel, of_what, read_panel
 from meshmark.fleet.trends import worse_since
 from meshmark.fleet.values import Point, node_rows
 from meshmark.store.files import held, write_file
@@ -98,27 +98,27 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
     panel = read_panel(fleet, window, cluster)
     state = State.load(fleet, cluster)
     found = [_suspects(panel, one, window[-1], set(state.open)) for one in classes(panel.facts)]
-    common = _common(panel.wrong, panel.measured)
+    common = _common(panel.wrong, panel.verdicts)
     own = _without(panel.wrong, common)
     wrong = {n: texts for n, texts in own.items() if n in panel.nodes and not _open_wrong(state, n)}
     return Look(panel, window[-1], window, found, wrong, common)
 
 
-def _common(wrong: Mapping[str, Sequence[str]], nodes: int) -> frozenset[str]:
-    """What is wrong on most of so many nodes: a fault of the program or of its expected value, not of these nodes."""
-    counts = Counter(what for texts in wrong.values() for what in {_of_what(text) for text in texts})
-    return frozenset(what for what, count in counts.items() if count > max(_FEW, nodes / 2))
+def _common(wrong: Mapping[str, Sequence[str]], verdicts: Mapping[str, int]) -> frozenset[str]:
+    """What is wrong on most nodes that have a result of it: a fault of the program or of its expected value, not of
+    these nodes.
+
+    Args:
+        verdicts: As of `Panel`.
+    """
+    counts = Counter(what for texts in wrong.values() for what in {of_what(text) for text in texts})
+    return frozenset(what for what, count in counts.items() if count > max(_FEW, verdicts[what] / 2))
 
 
 def _without(wrong: Mapping[str, Sequence[str]], common: frozenset[str]) -> dict[str, list[str]]:
     """Nodes with other wrong results than those, and which."""
-    kept = {node: [text for text in texts if _of_what(text) not in common] for node, texts in wrong.items()}
+    kept = {node: [text for text in texts if of_what(text) not in common] for node, texts in wrong.items()}
     return {node: texts for node, texts in kept.items() if texts}
-
-
-def _of_what(wrong: str) -> str:
-    """The program or kernel of a wrong result."""
-    return wrong.partition(": ")[0]
 
 
 def _open_wrong(state: State, node: str) -> bool:

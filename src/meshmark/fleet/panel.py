@@ -10,7 +10,7 @@ from meshmark.fleet.arrays import Array
 from meshmark.fleet.classes import classes
 from meshmark.fleet.curves import as_distances
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.values import Point, is_sound, node_rows, read_matrix
+from meshmark.fleet.values import Point, is_sound, node_rows, query, read_matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Panel:
             Latencies under load are distances from the curve of the class, see `curves`.
         of: The campaign of each of the k values.
         wrong: Nodes with wrong results of kernels in the newest campaign, and which.
-        measured: Number of nodes of the newest campaign.
+        verdicts: Of each program and kernel with a wrong result, the number of nodes that gave any, right or wrong.
     """
 
     nodes: list[str]
@@ -33,7 +33,7 @@ class Panel:
     values: Array
     of: list[str]
     wrong: Mapping[str, list[str]]
-    measured: int
+    verdicts: Mapping[str, int]
 
 
 def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
@@ -46,12 +46,12 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
 
     facts: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
-    measured = 0
+    sound: list[str] = []  # attempts of the newest campaign
     order = {name: i for i, name in enumerate(campaigns)}
     for row in sorted(node_rows(fleet, campaigns, cluster), key=lambda row: order[row["campaign"]]):
         if is_sound(row):
             facts[row["node"]] = row["facts"]
-        measured += row["campaign"] == campaigns[-1]
+            sound += [row["attempt"]] if row["campaign"] == campaigns[-1] else []
         if row["wrong"] and row["campaign"] == campaigns[-1]:
             wrong[row["node"]] = list(row["wrong"])
     texts = {text: json.loads(text) for text in set(facts.values())}
@@ -78,5 +78,32 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
         panel,
         [campaign for campaign, _ in slots],
         wrong,
-        measured,
+        _verdicts(fleet, campaigns[-1], cluster, wrong, sound) if wrong else {},
     )
+
+
+def of_what(wrong: str) -> str:
+    """The program or kernel of a wrong result."""
+    return wrong.partition(": ")[0]
+
+
+def _verdicts(
+    fleet: Fleet, campaign: str, cluster: str, wrong: Mapping[str, Sequence[str]], attempts: Sequence[str]
+) -> dict[str, int]:
+    """As `Panel.verdicts`. Nodes that were refused, or have not the program, say nothing about it."""
+    text = """SELECT DISTINCT node, instrument, metric, program FROM read_parquet(?)
+              WHERE status = 'measured' AND list_contains(?, attempt)"""
+    found = query(fleet, "results", [campaign], cluster, text, list(attempts))
+    nodes: dict[str, set[str]] = {}
+    for node, texts in wrong.items():
+        for one in texts:
+            nodes.setdefault(of_what(one), set()).add(node)
+    for row in found.to_pylist() if found is not None else ():
+        if (name := row["program"] or _kernel(row["instrument"], row["metric"])) in nodes:
+            nodes[name].add(row["node"])
+    return {name: len(those) for name, those in nodes.items()}
+
+
+def _kernel(instrument: str, metric: str) -> str:
+    """How the runner names what computed wrongly, see native/node/limits.cpp."""
+    return metric if metric.startswith(instrument) else f"{instrument} {metric}"

@@ -149,6 +149,7 @@ def _applications(plan: Path) -> Mapping[str, NodeApplication | None]:
 
 
 _PLAN: Final = re.compile(r"[0-9a-f]{16}")
+_NOT_RUN: Final = frozenset({126, 127})  # of shells and env: the command cannot be run, or is not found
 _NOT_ENDED: Final = frozenset({"left out", "timed out", "failed"})
 
 
@@ -261,10 +262,13 @@ def _unverified(what: NodeApplication, line: RunLine) -> str:
 
 
 def _is_wrong(what: NodeApplication, line: RunLine, made: Attempt) -> bool:
-    """Whether a run computed a wrong result. A command that cannot verify says nothing about it."""
+    """Whether a run computed a wrong result: it printed another number than the expected one, or its command looked at
+    the result and refused it. Output of which nothing matches, or of which a part is missing, says nothing."""
     if "unverified" not in made.flags:
         return False
-    return bool(by_pattern(what.app.verify, line.text)) or (line.verify is not None and line.verify.how == "status")
+    if not line.cut and by_pattern(what.app.verify, line.text).startswith("verify.expected:"):
+        return True
+    return line.verify is not None and line.verify.how == "status" and line.verify.code not in {0, *_NOT_RUN}
 
 
 def _judged(record: Record, definition: str) -> Record:

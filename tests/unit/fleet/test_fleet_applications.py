@@ -216,6 +216,13 @@ def test_a_wrong_result_names_the_node(tmp_path: Path) -> None:
         ({"how": "status", "code": 1, "out": "differs\n"}, "verify.command: ended with status 1: differs", True),
         ({"how": "missing", "code": 2, "out": ""}, "verify.command: cannot run cmp: No such file or directory", False),
         ({"how": "time", "code": 0, "out": ""}, "verify.command: took longer than 300 s", False),
+        (
+            {"how": "status", "code": 127, "out": "cmp: not found\n"},
+            "verify.command: ended with status 127: cmp",
+            False,
+        ),
+        ({"how": "status", "code": 126, "out": ""}, "verify.command: ended with status 126: ", False),
+        ({"how": "signal", "code": 9, "out": ""}, "verify.command: ended with SIGKILL: ", False),
     ],
 )
 def test_a_command_that_cannot_verify_says_nothing_about_a_node(
@@ -224,7 +231,21 @@ def test_a_command_that_cannot_verify_says_nothing_about_a_node(
     file = SUM.replace("[limits]", 'command = "cmp a b"\n[limits]')
     bad = run_line(verify=verify)
     found = verdict(tmp_path, bad, bad, file=file, status="failed")
-    assert found.absences[0].reason == f"sum size=100: {reason}" and bool(found.wrong) == wrong
+    assert found.absences[0].reason.startswith(f"sum size=100: {reason}") and bool(found.wrong) == wrong
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        ({"out": "rate: 250 MB/s\n"}, "verify.pattern: found no match in the output"),
+        ({"out": "rate: 250 MB/s\nsum: many\n"}, "verify.pattern: found 'many', a number is required"),
+        ({"out": "rate: 250 MB/s\nsum: 50\n", "cut": True}, "verify.expected: found 50.0"),
+    ],
+)
+def test_output_without_the_number_is_no_wrong_result(tmp_path: Path, run: dict[str, Any], reason: str) -> None:
+    bad = run_line(**run)
+    found = verdict(tmp_path, bad, bad)
+    assert reason in found.absences[0].reason and not found.wrong
 
 
 def test_work_of_others_and_of_the_hypervisor_is_flagged(tmp_path: Path) -> None:
@@ -298,6 +319,21 @@ def test_what_most_nodes_compute_wrongly_names_none(tmp_path: Path, count: int, 
     seen = look(fleet, "cluster")
     assert (set(seen.wrong) == set(nodes[-count:])) == suspected and seen.common == (set() if suspected else {"sum"})
     assert set(nodes[-count:]) <= set(seen.suspects()) or not suspected
+
+
+def test_nodes_without_a_result_of_a_program_are_no_majority(tmp_path: Path) -> None:
+    fleet, name = Fleet(tmp_path), "check-20261102T120000-0002"
+    plan = with_plan(fleet, plan_of(tmp_path))
+    inbox = fleet.campaign(name) / "inbox"
+    for number in range(1, 21):
+        node = f"n{number:02d}"
+        line = run_line(1, out="rate: 250 MB/s\nsum: 1\n") if number <= 7 else run_line(1)
+        if number > 12:
+            line = run_line(0, how="missing", code=2)
+        write_result(inbox, node, lines_with(lines_of(node), plan, line))
+    ingest(fleet, name, "cluster")
+    seen = look(fleet, "cluster")
+    assert seen.common == {"sum"} and not seen.wrong, "7 of the 12 that have the program"
 
 
 def test_health_checks_are_without_programs_of_users(tmp_path: Path) -> None:
