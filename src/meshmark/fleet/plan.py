@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.fleet.applications import LONGEST_S, application_of, step_of
-from meshmark.measure.plan import make_plan, step_names
+from meshmark.measure.plan import steps_of
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
 from meshmark.values.units import duration
@@ -135,21 +135,21 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path(
     Raises:
         UsageError: A step needs a launcher or what else nodes do not have, or the plan may take longer than a day.
     """
-    found = make_plan(spec).steps
-    if with_launcher := [step.instrument for step in found if step.ranks]:
+    found = steps_of(spec)
+    if with_launcher := [step.instrument for _, step in found if step.ranks]:
         raise UsageError(
             f"{spec.name}: found '{with_launcher[0]}', which needs an MPI launcher; allowed: instruments of one process"
         )
-    run: dict[str, dict[str, Any]] = {}
-    for i, (name, step) in enumerate(zip(step_names(spec), spec.step, strict=True)):
-        if step.application:
-            what = application_of(step, folder, f"{spec.name}: step[{i}]")
-            run[name] = step_of(what, step)
+    run = {
+        i: step_of(application_of(step, folder, f"{spec.name}: step[{i}]"), step)
+        for i, step in enumerate(spec.step)
+        if step.application
+    }
     steps: list[dict[str, Any]] = [
-        {"id": s.id, **run[s.repeats]}
-        if s.repeats in run and not s.instrument
+        {"id": s.id, **run[i]}
+        if i in run
         else {"id": s.id, "argv": list(s.argv), "limit_s": _SLACK * s.budget_s + _START_S}
-        for s in found
+        for i, s in found
     ]
     whole_s = limit_s or sum(step["limit_s"] for step in steps)
     if whole_s > LONGEST_S:

@@ -23,6 +23,7 @@ from meshmark.values import grammar
 from meshmark.values.inputs import LIST, Excerpt, checked
 
 _ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in the run folder
+_REPETITION: Final = re.compile(r"\.r\d+$")  # the end of its id
 REPETITIONS: Final = 3  # fresh processes of one measurement
 SHORTEST_S: Final = 1.0  # of a repetition
 _LONG: Final = frozenset({"linpack"})  # one sample takes up to minutes
@@ -43,7 +44,7 @@ class Step(Excerpt):
     @property
     def repeats(self) -> str:
         """The step's name in the specification, common to all its repetitions."""
-        return re.sub(r"^\d+-|\.r\d+$", "", self.id)
+        return _REPETITION.sub("", re.sub(r"^\d+-", "", self.id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +189,13 @@ def _suffix(run: Launch, repetition: int, repetitions: int) -> str:
     return f"{target}.r{2 * (repetition - 1) + run.turn if run.turn else repetition}"
 
 
+def _id(number: int, name: str, run: Launch, repetition: int, repetitions: int) -> str:
+    """The id of the n-th step of a plan."""
+    suffix = _suffix(run, repetition, repetitions)
+    # A name that ends as repetitions do is none.
+    return f"{number:02d}-{name}{suffix or (f'.r{repetition}' if _REPETITION.search(name) else '')}"
+
+
 def _replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
     """`argv` with another value of an option, wherever it is."""
     at = argv.index(option) if option in argv else None
@@ -208,25 +216,33 @@ def in_turns(spec: Spec) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
 
 
 def step_names(spec: Spec) -> list[str]:
-    """What `Step.repeats` is for each step of a specification."""
-    numbers: dict[str, int] = {}
+    """What `Step.repeats` is for each step of a specification; all are different."""
+    named = {step.base for step in spec.step}
     names: list[str] = []
     for step in spec.step:
-        numbers[step.base] = numbers.get(step.base, 0) + 1
-        names.append(step.base if numbers[step.base] == 1 else f"{step.base}-{numbers[step.base]}")
+        name, number = step.base, 1
+        while name in names or (number > 1 and name in named):
+            number += 1
+            name = f"{step.base}-{number}"
+        names.append(name)
     return names
 
 
 def make_plan(spec: Spec, machine: str = "") -> Plan:
-    """Expand a specification into steps, see `in_turns`. Those of applications have no instrument: who allows them
-    says what they run."""
-    steps: list[Step] = []
+    """Expand a specification into steps, see `in_turns`."""
+    return Plan(spec.name, tuple(step for _, step in steps_of(spec, machine)))
+
+
+def steps_of(spec: Spec, machine: str = "") -> list[tuple[int, Step]]:
+    """The steps of a plan, each with the index of that of the specification. Those of applications have no instrument:
+    who allows them says what they run."""
+    steps: list[tuple[int, Step]] = []
     names = step_names(spec)
     for number, repetition, own in in_turns(spec):
         step, options = spec.step[number], own
         if step.application:
-            id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(Launch((), 0.0), repetition, step.repetitions)
-            steps.append(Step(id_, "", (), 0.0))
+            id_ = _id(len(steps) + 1, names[number], Launch((), 0.0), repetition, step.repetitions)
+            steps.append((number, Step(id_, "", (), 0.0)))
             continue
         d = description(step.instrument)
         scale = memory_scale(d, arguments(d, options))
@@ -234,6 +250,7 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
             options = {**options, "budget": f"{scale * grammar.seconds(BUDGET, str(options['budget'])):g}s"}
         named = ("--machine", machine) if machine else ()
         for run in launched(d, (*arguments(d, options), *named)):
-            id_ = f"{len(steps) + 1:02d}-{names[number]}" + _suffix(run, repetition, step.repetitions)
-            steps.append(Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads))
-    return Plan(spec.name, tuple(steps))
+            id_ = _id(len(steps) + 1, names[number], run, repetition, step.repetitions)
+            made = Step(id_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi, run.threads)
+            steps.append((number, made))
+    return steps

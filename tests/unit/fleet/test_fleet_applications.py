@@ -72,6 +72,24 @@ def test_applications_and_instruments_take_turns(tmp_path: Path) -> None:
     assert ["program" in step for step in plan.steps] == [True, False, True, False]
 
 
+def test_each_step_runs_its_own_file_whatever_its_name_is(tmp_path: Path) -> None:
+    for name in ("a", "a-2"):
+        file = SUM.replace("input.txt", f"{name}.txt").replace("size = 100", "size = 100\nk = 1")
+        (tmp_path / f"{name}.toml").write_text(file.replace("sum.sh", "sum.sh {k}"), encoding="utf-8")
+    steps = ('"a.toml"', '"a.toml"\ndimensions = { k = 2 }', '"a-2.toml"', '"a.toml"\nname = "v.r2"')
+    spec = 'name = "ours"\n' + "".join(f"[[step]]\napplication = {step}\n" for step in steps)
+    plan = plan_of(tmp_path, spec=spec)
+    assert [step["argv"][-2:] for step in plan.steps] == [
+        ["1", "a.txt"],
+        ["2", "a.txt"],
+        ["1", "a-2.txt"],
+        ["1", "a.txt"],
+    ]
+    assert [step["id"] for step in plan.steps] == ["01-a", "02-a-3", "03-a-2", "04-v.r2.r1"]
+    again = repeated(plan, 2)
+    assert [step["id"] for step in again.steps[3::4]] == ["004-v.r2.r1", "008-v.r2.r2"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
