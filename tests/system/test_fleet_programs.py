@@ -69,8 +69,7 @@ def test_what_nodes_cannot_do_is_refused_before_a_campaign_begins(tmp_path: Path
     fleet = fleet_of(tmp_path, "n1")
     done = meshmark("fleet", "run", fleet, "--spec", spec)
     assert (
-        done.returncode == 2
-        and "sum.toml: dimensions.ranks: found 2; allowed on nodes: none; a launcher" in done.stderr
+        done.returncode == 2 and "sum.toml: dimensions.ranks: found 2; allowed on nodes: 1; a launcher" in done.stderr
     )
     assert "Traceback" not in done.stderr and not list(fleet.glob("campaigns/*"))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -19,6 +20,7 @@ from meshmark.place.app.application import COUNTS, Application, filled, named_ta
 from meshmark.place.app.configuration import Configuration, configurations, environment
 from meshmark.place.app.machine_limits import NEVER_USUAL
 from meshmark.place.app.verification import LIMIT_S
+from meshmark.place.setting import AS_IT_IS
 from meshmark.values.inputs import shown
 
 RUNS: Final = 3  # of a repetition
@@ -29,10 +31,9 @@ _END_S: Final = 15.0  # for the processes of a run to end
 LONGEST_S: Final = 86_400.0  # of a step, and of a plan
 # Dimensions that nodes do not implement, and the value that asks for nothing.
 _AS_IT_IS: Final = {
+    **AS_IT_IS,
     "copies": "1",
-    "bind": "none",
-    "memory": "default",
-    "pages": "default",
+    "ranks": "1",
     "scheduler": "other",
     "cache": "all",
     "clock": "all",
@@ -51,17 +52,20 @@ class NodeApplication:
 
     Attributes:
         tables: Those of its file, with the values of the step.
+        warm: Whether runs that do not count come first.
     """
 
     app: Application
     one: Configuration
     tables: Mapping[str, Any]
+    warm: bool = True
 
     @staticmethod
-    def of(tables: Mapping[str, Any], where: str, source: Path) -> NodeApplication:
+    def of(tables: Mapping[str, Any], where: str, source: Path, *, warm: bool = True) -> NodeApplication:
         """Args:
             where: Its name in errors.
             source: The folder of its file.
+            warm: Whether runs that do not count come first.
 
         Raises:
             UsageError: It is invalid, or nodes cannot run it; the message names the key, what was found and what is
@@ -69,7 +73,9 @@ class NodeApplication:
         """
         app = of_tables(tables, where, source)
         _check(app, where)
-        return NodeApplication(app, configurations(app)[0], tables)
+        found = NodeApplication(app, configurations(app)[0], tables, warm)
+        _check_output(found, where)
+        return found
 
     @property
     def values(self) -> dict[str, str]:
@@ -78,8 +84,13 @@ class NodeApplication:
 
     @property
     def definition(self) -> str:
-        """Digest of what runs: another program or input is no change of a node."""
-        what = [self.app.command, sorted(self.app.env.items()), sorted(self.app.files.items())]
+        """Digest of what runs and what its figure is: another program, input or figure is no change of a node."""
+        app, figure = self.app, self.app.figure
+        what = [
+            [app.command, sorted(app.env.items()), sorted(app.files.items()), app.output],
+            [figure.pattern, figure.unit, figure.scale, figure.better],
+            self.warm,
+        ]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]
 
 
@@ -108,6 +119,7 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
     """
     app, one = what.app, what.one
     values = what.values
+    alone = Configuration({name: value for name, value in one.values.items() if name != "ranks"})  # no launcher
     runs, warmup = step.runs or RUNS, WARMUP if step.warmup is None else step.warmup
     each_s = app.limits.timeout_s + _END_S + (LIMIT_S if app.verify.command else 0.0)
     limit_s = (warmup + runs + 1) * each_s  # one run that failed is repeated
@@ -118,16 +130,16 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
     program: dict[str, Any] = {
         "runs": runs,
         "warmup": warmup,
-        "environment": environment(app, one, values),
+        "environment": environment(app, alone, values),
         "files": {name: filled(text, values) for name, text in app.files.items()},
         "results": filled(app.output, values),
         "verify": [filled(word, values) for word in app.verify.command or ()],
         "timeout_s": app.limits.timeout_s,
-        "output": int(app.limits.output_mib * _MIB),
+        "output": math.ceil(app.limits.output_mib * _MIB),
         "kept": (step.output_kib or OUTPUT_KIB) << 10,
     }
     if app.limits.memory_mib is not None:
-        program["memory"] = int(app.limits.memory_mib * _MIB)
+        program["memory"] = math.ceil(app.limits.memory_mib * _MIB)
     return {
         "argv": [filled(word, values) for word in app.command],
         "limit_s": limit_s,
@@ -140,7 +152,8 @@ def of_step(step: Mapping[str, Any]) -> NodeApplication | None:
     """The application of a step of a plan; None if it has none, or is damaged."""
     try:
         found = step["application"]
-        return NodeApplication.of(found["tables"], "plan", Path(found["source"]))
+        warm = bool(step["program"]["warmup"])
+        return NodeApplication.of(found["tables"], "plan", Path(found["source"]), warm=warm)
     except (KeyError, TypeError, UsageError):
         return None
 
@@ -159,8 +172,8 @@ def _check(app: Application, where: str) -> None:
         refuse("build", f"'{next(iter(app.build))}'", _ELSEWHERE["build"])
     for name, given in app.dimensions.items():
         key, text = f"dimensions.{name}", ", ".join(map(shown, given))
-        if name == "ranks":
-            refuse(key, text, "none; a launcher may be part of application.command, such as mpirun -n 4")
+        if name == "ranks" and given != (_AS_IT_IS[name],):
+            refuse(key, text, "1; a launcher may be part of application.command, such as mpirun -n 4")
         if name in NEVER_USUAL:
             refuse(key, text, "none")
         if len(given) > 1:
@@ -172,8 +185,18 @@ def _check(app: Application, where: str) -> None:
     program = app.command[0]
     if "/" in program and not program.startswith(("/", "{source}/")):
         refuse("application.command", f"'{quoted(program)}'", "a program of the PATH, an absolute path, or {source}/…")
-    output = PurePosixPath(app.output or "x")
-    if output.is_absolute() or ".." in output.parts or "{source}" in app.output:
-        refuse("application.output", f"'{quoted(app.output)}'", "a file in the folder of the run")
-    if app.output in app.files:
-        refuse("application.output", f"'{quoted(app.output)}'", "a file that is none of [files]")
+
+
+def _check_output(what: NodeApplication, where: str) -> None:
+    """Raise UsageError if the file of results is none that a run makes in its folder."""
+    app, name = what.app, filled(what.app.output, what.values)
+    path = PurePosixPath(name)
+    if not app.output:
+        return
+    if not path.parts or path.is_absolute() or ".." in path.parts:
+        allowed = "a file in the folder of the run"
+    elif path in map(PurePosixPath, app.files):
+        allowed = "a file that is none of [files]"
+    else:
+        return
+    raise UsageError(f"{where}: application.output: found '{quoted(name)}'; allowed on nodes: {allowed}")

@@ -95,7 +95,7 @@ def test_each_step_runs_its_own_file_whatever_its_name_is(tmp_path: Path) -> Non
     [
         (("[figure]", 'prepare = ["make"]\n[figure]'), "application.prepare: found 'make'; allowed on nodes: inputs"),
         (("[figure]", "profile = true\n[figure]"), "application.profile: found true; allowed on nodes: false"),
-        (("size = 100", "size = 100\nranks = 1"), "dimensions.ranks: found 1; allowed on nodes: none; a launcher"),
+        (("size = 100", "size = 100\nranks = 2"), "dimensions.ranks: found 2; allowed on nodes: 1; a launcher"),
         (("size = 100", "size = [1, 2]"), "dimensions.size: found 1, 2; allowed on nodes: one value"),
         (("size = 100", "size = 1\ncopies = 2"), "dimensions.copies: found 2; allowed on nodes: 1"),
         (("size = 100", 'size = 1\ncache = "1MiB"'), "dimensions.cache: found 1MiB; allowed on nodes: all"),
@@ -113,6 +113,27 @@ def test_what_nodes_cannot_do_is_refused_by_its_key(tmp_path: Path, change: tupl
     with pytest.raises(UsageError) as why:
         plan_of(tmp_path, SUM.replace(*change))
     assert message in str(why.value) and "sum.toml: " in str(why.value) and "\n" not in str(why.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("../x", "found 'out/../x'; allowed on nodes: a file in the folder of the run"),
+        ("input.txt", "found 'out/input.txt'; allowed on nodes: a file that is none of [files]"),
+    ],
+)
+def test_the_file_of_results_is_checked_with_its_values(tmp_path: Path, value: str, message: str) -> None:
+    file = SUM.replace("[figure]", 'output = "out/{k}"\n[figure]').replace("size = 100", f'size = 100\nk = "{value}"')
+    with pytest.raises(UsageError) as why:
+        plan_of(tmp_path, file.replace('"input.txt" =', '"out/input.txt" ='))
+    assert f"application.output: {message}" in str(why.value)
+
+
+def test_small_limits_and_one_rank_are_as_they_are(tmp_path: Path) -> None:
+    file = SUM.replace("timeout_s = 20", "timeout_s = 20\noutput_mib = 1e-9\nmemory_mib = 1e-9")
+    (step,) = plan_of(tmp_path, file.replace("size = 100", "size = 100\nranks = 1")).steps
+    assert (step["program"]["output"], step["program"]["memory"]) == (1, 1), "the runner refuses 0"
+    assert step["program"]["environment"] == {} and step["argv"][0] == "sh"
 
 
 @pytest.mark.parametrize(
@@ -176,12 +197,33 @@ def test_memory_that_the_runner_hides_is_no_record(tmp_path: Path) -> None:
     assert "peak_memory" not in found and "elapsed" in found
 
 
-def test_another_input_is_another_point(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "spec"),
+    [
+        (('"{size}"', '"{size} more"'), SPEC),
+        (("MB/s'", "MB'"), SPEC),
+        (('"B/s"', '"1/s"'), SPEC),
+        (("1e6", "1e3"), SPEC),
+        (('"higher"', '"lower"'), SPEC),
+        (("[figure]", 'output = "result"\n[figure]'), SPEC),
+        (("", ""), SPEC + "warmup = 0\n"),
+    ],
+)
+def test_another_input_or_figure_is_another_point(tmp_path: Path, change: tuple[str, str], spec: str) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     one = verdict(tmp_path / "a", run_line())
-    other = verdict(tmp_path / "b", run_line(), file=SUM.replace('"{size}"', '"{size} more"'))
+    other = verdict(tmp_path / "b", run_line(), file=SUM.replace(*change), spec=spec)
     assert one.records[0].conditions["definition"] != other.records[0].conditions["definition"]
+
+
+def test_another_number_of_runs_or_a_limit_is_the_same_point(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    one = verdict(tmp_path / "a", run_line())
+    spec = SPEC.replace("runs = 2", "runs = 5\nwarmup = 2\noutput_kib = 9")
+    other = verdict(tmp_path / "b", run_line(), file=SUM.replace("timeout_s = 20", "timeout_s = 30"), spec=spec)
+    assert one.records[0].conditions["definition"] == other.records[0].conditions["definition"]
 
 
 @pytest.mark.parametrize(
