@@ -53,6 +53,11 @@ Program read_program(const json& raw, const std::string& where) {
   program.files = texts_of(f, "files");
   program.results = f.text("results", "");
   for (const json& word : list_of(f, "verify", 1000)) program.verify.push_back(text_of(f, "verify", word));
+  if (!program.verify.empty()) {
+    program.verify_timeout_s = f.real("verify_timeout_s", 0.001, 86'400);
+    program.verify_output = f.whole("verify_output", 1, kMaxBytes);
+  }
+  program.failures = static_cast<int>(f.whole("failures", 1, 100));
   program.timeout_s = f.real("timeout_s", 0.001, 86'400);
   program.memory = f.has("memory") ? f.whole("memory", 1, kMaxBytes) : 0;
   program.output = f.whole("output", 1, kMaxBytes);

@@ -17,6 +17,9 @@ struct Program {
   std::vector<std::pair<std::string, std::string>> files;        ///< by path below the folder of a run, with their text
   std::string results;                                           ///< file that a run leaves there; "": none
   std::vector<std::string> verify;                               ///< command after each run; empty: none
+  double verify_timeout_s = 0;                                   ///< of that command
+  std::uint64_t verify_output = 0;                               ///< bytes of a file that it may write
+  int failures = 0;                                              ///< after which no more runs follow
   double timeout_s = 0;                                          ///< of a run
   std::uint64_t memory = 0;                                      ///< bytes of data of a process; 0: no limit
   std::uint64_t output = 0;                                      ///< bytes that a run may write

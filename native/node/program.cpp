@@ -18,10 +18,7 @@
 namespace mm::node {
 namespace {
 
-constexpr int kFailures = 2;                                    // after which no more runs follow
-constexpr double kVerify_s = 300;                               // for the command that verifies
-constexpr std::uint64_t kVerifyBytes = std::uint64_t{1} << 30;  // of a file that it writes
-constexpr std::size_t kVerdictBytes = std::size_t{1} << 14;     // kept of what it prints
+constexpr std::size_t kVerdictBytes = std::size_t{1} << 14;  // kept of what it prints
 
 struct Busy {
   double busy_s = 0, stolen_s = 0;
@@ -73,8 +70,8 @@ json verdict(const Step& step, const Program& program, const std::string& folder
                                   .folder = folder,
                                   .out = out,
                                   .err = out,
-                                  .timeout_s = kVerify_s,
-                                  .output = kVerifyBytes});
+                                  .timeout_s = program.verify_timeout_s,
+                                  .output = program.verify_output});
   return {{"how", ended.how}, {"code", ended.code}, {"out", end_of_file(out, kVerdictBytes).first}};
 }
 
@@ -143,7 +140,7 @@ int run_program(const Step& step, const Program& program, const std::function<vo
     take(line);
     if (line["how"] == "missing") return kNotInstalled;
     failures += failed;
-    if (failures == kFailures) return kFailed;
+    if (failures == program.failures) return kFailed;
     if (!failed) ++number;  // otherwise once more, since it may have been the machine
   }
   return 0;

@@ -83,7 +83,7 @@ void pass_lines(std::string& pending, const std::function<void(std::string_view)
   if (pending.size() > kMaxLine) pending.clear();
 }
 
-StepEnd end_of(int wait_status, bool program) {
+StepEnd end_of(int wait_status, const std::optional<Program>& program) {
   if (WIFSIGNALED(wait_status)) return {"failed", std::string("it was ended by: ") + strsignal(WTERMSIG(wait_status))};
   switch (const int status = WEXITSTATUS(wait_status)) {
     case 0:
@@ -91,7 +91,7 @@ StepEnd end_of(int wait_status, bool program) {
     case kNotInstalled:
       return {"absent", program ? "its program is not installed" : "nothing could be measured"};
     case kFailed:
-      if (program) return {"failed", "two of its runs failed"};
+      if (program) return {"failed", std::to_string(program->failures) + " of its runs failed"};
       [[fallthrough]];
     default:
       return {"failed", "it ended with status " + std::to_string(status)};
@@ -162,7 +162,7 @@ StepEnd run_step(const Step& step, double end_s, Interrupts& interrupts,
   }
   ::kill(-child, SIGKILL);  // what it left behind
   if (step.program) end_descendants();
-  StepEnd end = end_of(wait_status, step.program.has_value());
+  StepEnd end = end_of(wait_status, step.program);
   if (stopped != nullptr) end = {stopped, stopped == std::string("timed out") ? "its time was up" : "a signal arrived"};
   if (!ended) end.reason += "; its process was killed and does not end";
   end.elapsed_s = wall_s() - begun_s;

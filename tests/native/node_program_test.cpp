@@ -31,6 +31,9 @@ class NodeProgram : public testing::Test {
     program.timeout_s = 20;
     program.output = 1 << 20;
     program.kept = 1 << 10;
+    program.failures = 2;
+    program.verify_timeout_s = 20;
+    program.verify_output = 1 << 20;
   }
 
   StepEnd run(const std::string& script, double limit_s = 60) {
@@ -123,7 +126,7 @@ TEST_F(NodeProgram, ThatFailsRunsOnceMoreAndThenEnds) {
   program.runs = 5;
   const StepEnd end = run("echo broken; exit 3");
   EXPECT_EQ(end.status, "failed");
-  EXPECT_EQ(end.reason, "two of its runs failed");
+  EXPECT_EQ(end.reason, "2 of its runs failed");
   ASSERT_EQ(lines.size(), 2U);
   EXPECT_EQ(lines[1]["number"], 1);
   EXPECT_EQ(lines[1]["code"], 3);
@@ -264,6 +267,16 @@ TEST_F(NodeProgram, IsVerifiedByACommandInItsFolder) {
   EXPECT_EQ(run("echo 5 > result").status, "failed");
   EXPECT_EQ(lines.at(0)["verify"]["code"], 1);
   EXPECT_EQ(lines.at(0)["verify"]["out"], "checked\n");
+  program.verify = {"/bin/sh", "-c", "head -c 200000 /dev/zero > big"};
+  program.verify_output = 100'000;
+  EXPECT_EQ(run("echo 4 > result").status, "failed");
+  EXPECT_EQ(lines.at(0)["verify"]["code"], 128 + SIGXFSZ);
+  program.verify = {"sleep", "600"};
+  program.verify_timeout_s = 0.2;
+  program.failures = 1;
+  EXPECT_EQ(run("echo 4 > result").status, "failed");
+  EXPECT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines.at(0)["verify"]["how"], "time");
   program.verify = {"no-such-verifier"};
   EXPECT_EQ(run("echo 4 > result").status, "failed");
   EXPECT_EQ(lines.at(0)["verify"]["how"], "missing");
@@ -322,12 +335,16 @@ TEST(NodeProgramPlan, ThatIsWrongIsRefusedByItsField) {
     }
     return "";
   };
-  EXPECT_EQ(refused(R"({"timeout_s": 1, "output": 1, "kept": 1, "files": {"a/b": ""}})"), "");
-  const std::array<std::array<std::string, 2>, 4> wrong{{
-      {R"({"timeout_s": 0, "output": 1, "kept": 1})", "program.timeout_s: found 0"},
-      {R"({"timeout_s": 1, "output": 1, "kept": 1, "files": {"../b": ""}})", "program.files: found"},
-      {R"({"timeout_s": 1, "output": 1, "kept": 1, "results": "/b"})", "program.results: found"},
-      {R"({"timeout_s": 1, "output": 1, "kept": 1, "environment": ["A"]})", "program.environment: found"},
+  EXPECT_EQ(refused(R"({"timeout_s": 1, "output": 1, "kept": 1, "failures": 2, "files": {"a/b": ""}})"), "");
+  const std::array<std::array<std::string, 2>, 6> wrong{{
+      {R"({"timeout_s": 1, "output": 1, "kept": 1})", "program: has no failures"},
+      {R"({"timeout_s": 1, "output": 1, "kept": 1, "failures": 2, "verify": ["x"]})",
+       "program: has no verify_timeout_s"},
+      {R"({"timeout_s": 0, "output": 1, "kept": 1, "failures": 2})", "program.timeout_s: found 0"},
+      {R"({"timeout_s": 1, "output": 1, "kept": 1, "failures": 2, "files": {"../b": ""}})", "program.files: found"},
+      {R"({"timeout_s": 1, "output": 1, "kept": 1, "failures": 2, "results": "/b"})", "program.results: found"},
+      {R"({"timeout_s": 1, "output": 1, "kept": 1, "failures": 2, "environment": ["A"]})",
+       "program.environment: found"},
   }};
   for (const auto& [program, message] : wrong) EXPECT_NE(refused(program).find(message), std::string::npos) << program;
 }

@@ -19,7 +19,8 @@ from meshmark.measure.spec import StepSpec
 from meshmark.place.app.application import COUNTS, Application, filled, named_tables, of_tables, used_names
 from meshmark.place.app.configuration import Configuration, configurations, environment
 from meshmark.place.app.machine_limits import NEVER_USUAL
-from meshmark.place.app.verification import LIMIT_S
+from meshmark.place.app.trials import FAILURES
+from meshmark.place.app.verification import LIMIT_S, OUTPUT_BYTES
 from meshmark.place.setting import AS_IT_IS
 from meshmark.values.inputs import shown
 
@@ -134,6 +135,9 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
         "files": {name: filled(text, values) for name, text in app.files.items()},
         "results": filled(app.output, values),
         "verify": [filled(word, values) for word in app.verify.command or ()],
+        "verify_timeout_s": LIMIT_S,
+        "verify_output": OUTPUT_BYTES,
+        "failures": FAILURES,
         "timeout_s": app.limits.timeout_s,
         "output": math.ceil(app.limits.output_mib * _MIB),
         "kept": (step.output_kib or OUTPUT_KIB) << 10,

@@ -64,6 +64,8 @@ def test_a_step_has_all_that_a_node_needs_to_run_the_program(tmp_path: Path) -> 
     assert (program["runs"], program["warmup"], program["kept"], program["timeout_s"]) == (2, 0, 1024, 20.0)
     assert first["limit_s"] >= 3 * 20.0 and plan.limit_s == 2 * first["limit_s"]
 
+    # As of `measure app`: the runner has no constants of its own.
+    assert (program["verify_timeout_s"], program["verify_output"], program["failures"]) == (300.0, 1 << 30, 2)
 
 def test_applications_and_instruments_take_turns(tmp_path: Path) -> None:
     spec = SPEC + 'repetitions = 2\n[[step]]\ninstrument = "clock"\nrepetitions = 2\noptions = { budget = "1s" }\n'

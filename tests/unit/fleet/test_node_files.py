@@ -29,7 +29,8 @@ VALIDATOR = Draft202012Validator(
 )
 CLOCK = {"id": "01-clock.r1", "argv": ["clock", "--budget", "300ms", "--clocks", "tsc"], "limit_s": 20.0}
 UNKNOWN = {"id": "02-unknown", "argv": ["none-such"], "limit_s": 5.0}
-ROOM = {"timeout_s": 9.0, "output": 1 << 20, "kept": 1 << 10, "results": "result", "verify": ["cat", "result"]}
+VERIFY = {"verify": ["cat", "result"], "verify_timeout_s": 9.0, "verify_output": 1 << 20}
+ROOM = {"timeout_s": 9.0, "output": 1 << 20, "kept": 1 << 10, "failures": 2, "results": "result", **VERIFY}
 PROGRAM = {"id": "03-program", "argv": ["sh", "-c", "echo 5 > result"], "limit_s": 20.0, "program": {**ROOM, "runs": 2}}
 MISSING = {"id": "04-missing", "argv": ["none-such"], "limit_s": 20.0, "program": ROOM}
 
