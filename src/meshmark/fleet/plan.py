@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.fleet.applications import LONGEST_S, application_of, step_of
+from meshmark.fleet.results import MAX_BYTES
 from meshmark.measure.plan import steps_of
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
@@ -24,6 +25,7 @@ Kind = Literal["survey", "check", "pairs"]
 FORMAT: Final = "meshmark node plan"
 _SLACK: Final = 3.0  # a step may take so many times its budget: preparation and the last sample count, too
 _START_S: Final = 5.0
+_OUTPUTS: Final = MAX_BYTES // 4  # of programs, in the file of a node: as JSON, a byte may take several
 # Below /, as of glob(7): what `machine.boot` and `fleet.facts` read.
 FILES: Final = (
     "proc/cpuinfo",
@@ -145,6 +147,7 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path(
         for i, step in enumerate(spec.step)
         if step.application
     }
+    _check_outputs(spec, {i: step["program"] for i, step in run.items()})
     steps: list[dict[str, Any]] = [
         {"id": s.id, **run[i]}
         if i in run
@@ -155,6 +158,30 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path(
     if whole_s > LONGEST_S:
         raise UsageError(f"{spec.name}: found steps that may take {duration(round(whole_s))}; allowed: a day")
     return NodePlan(spec.name, kind, alone=kind == "check", limit_s=whole_s, steps=steps)
+
+
+def _check_outputs(spec: Spec, programs: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raise UsageError if the outputs of programs may make the file of a node too large to be taken in.
+
+    Args:
+        programs: By the index of their step.
+    """
+
+    def outputs(i: int) -> int:
+        program = programs[i]
+        runs = int(program["runs"]) + int(program["warmup"]) + 1  # one that failed is repeated
+        return spec.step[i].repetitions * runs * (3 if program["results"] else 2)
+
+    sizes = {i: outputs(i) * programs[i]["kept"] for i in programs}
+    if (total := sum(sizes.values())) <= _OUTPUTS:
+        return
+    largest = max(sizes, key=lambda i: sizes[i])
+    most_kib = (_OUTPUTS - total + sizes[largest]) // outputs(largest) >> 10
+    found = f"{programs[largest]['kept'] >> 10}, with which a node may have {total >> 20} MiB of outputs"
+    allowed = f"{_OUTPUTS >> 20} MiB" + (f", so at most {most_kib}" if most_kib > 0 else "")
+    raise UsageError(
+        f"{spec.name}: step[{largest}].output_kib: found {found}; allowed: {allowed}", "fewer runs or repetitions"
+    )
 
 
 def load_plan(path: Path) -> NodePlan:

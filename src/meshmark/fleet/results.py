@@ -26,7 +26,7 @@ INTERRUPTED: Final = f"+interrupted{SUFFIX}"  # of a node that a signal stopped 
 REFUSED: Final = "refused: "  # begins the status of a node that did not measure, since it does other work
 _VERSION: Final = 1
 _MAX_FILE: Final = 64 << 20  # compressed
-_MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
+MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
 _MAX_LINE: Final = 16 << 20
 _RUN: Final = b'{"type":"run"'
 _TEXTS: Final = ("plan", "kind", "name", "hostname", "machine", "hash", "boot", "started")
@@ -149,8 +149,8 @@ def _lines(packed: bytes) -> Iterator[tuple[bytes | None, str]]:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             while line := file.readline(_MAX_LINE + 1):
                 total += len(line)
-                if total > _MAX_BYTES or len(line) > _MAX_LINE:
-                    yield None, f"it has more than {_MAX_BYTES >> 20} MiB, or a line of more than {_MAX_LINE >> 20}"
+                if total > MAX_BYTES or len(line) > _MAX_LINE:
+                    yield None, f"it has more than {MAX_BYTES >> 20} MiB, or a line of more than {_MAX_LINE >> 20}"
                     return
                 if not line.endswith(b"\n"):
                     yield None, "it ends in the middle of a line"

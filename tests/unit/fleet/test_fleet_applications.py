@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -26,6 +27,7 @@ from meshmark.fleet.values import query, read_matrix
 from meshmark.fleet.verdicts import Verdict, verdicts_of
 from meshmark.measure.spec import parse_spec
 from meshmark.native import find_native
+from meshmark.place.app.application import shipped
 from support.made_application import SPEC, SUM, lines_with, plan_of, run_line
 from support.made_fleet import MadeEngine, lines_of, write_result
 
@@ -62,10 +64,10 @@ def test_a_step_has_all_that_a_node_needs_to_run_the_program(tmp_path: Path) -> 
     program = first["program"]
     assert program["files"] == {"input.txt": "7", "sub/{{x}}": "1 {}"}
     assert (program["runs"], program["warmup"], program["kept"], program["timeout_s"]) == (2, 0, 1024, 20.0)
-    assert first["limit_s"] >= 3 * 20.0 and plan.limit_s == 2 * first["limit_s"]
-
     # As of `measure app`: the runner has no constants of its own.
     assert (program["verify_timeout_s"], program["verify_output"], program["failures"]) == (300.0, 1 << 30, 2)
+    assert first["limit_s"] >= 3 * 20.0 and plan.limit_s == 2 * first["limit_s"]
+
 
 def test_applications_and_instruments_take_turns(tmp_path: Path) -> None:
     spec = SPEC + 'repetitions = 2\n[[step]]\ninstrument = "clock"\nrepetitions = 2\noptions = { budget = "1s" }\n'
@@ -156,6 +158,21 @@ def test_steps_that_are_wrong_are_refused(tmp_path: Path, step: str, message: st
     assert message in str(why.value)
 
 
+def test_outputs_that_no_head_would_take_in_are_refused(tmp_path: Path) -> None:
+    spec = SPEC.replace("runs = 2", "runs = 100\noutput_kib = 512")
+    with pytest.raises(UsageError) as why:
+        plan_of(tmp_path, spec=spec)
+    # 102 runs with two outputs of 512 KiB each.
+    message = (
+        "ours: step[0].output_kib: found 512, with which a node may have 102 MiB of outputs; allowed: 64 MiB, so at"
+    )
+    assert str(why.value) == f"{message} most 321"
+    plan_of(tmp_path, spec=spec.replace("512", "321"))
+    with pytest.raises(UsageError, match=r"step\[0\]\.output_kib: found 321"):
+        plan_of(tmp_path, SUM.replace("[figure]", 'output = "r"\n[figure]'), spec=spec.replace("512", "321"))
+    plan_of(tmp_path, spec=SPEC.replace("runs = 2", "repetitions = 100"))  # the defaults
+
+
 def test_a_survey_of_one_machine_has_no_applications() -> None:
     with pytest.raises(UsageError, match=r"step\[0\]: application: found 'sum.toml'; allowed: in steps of meshmark fl"):
         parse_spec(SPEC, "ours.toml")
@@ -166,6 +183,16 @@ def test_a_confirmation_gives_programs_no_seed(tmp_path: Path) -> None:
     again = repeated(plan, 3)
     assert [step["argv"][-2:] for step in again.steps[:2]] == [plan.steps[0]["argv"][-2:], ["--seed", "1"]]
     assert len(again.steps) == 6 and again.steps[0]["program"] == plan.steps[0]["program"]
+
+
+def test_which_shipped_applications_work_on_nodes_is_documented(tmp_path: Path) -> None:
+    works = []
+    for name in shipped():
+        with contextlib.suppress(UsageError):
+            plan_of(tmp_path, spec=f'name = "ours"\n[[step]]\napplication = "{name}"\n')
+            works.append(f"`{name}`")
+    page = (Path(__file__).parents[3] / "docs/reference/survey.md").read_text(encoding="utf-8")
+    assert f"work on nodes: {', '.join(works[:-1])} and {works[-1]}" in page.replace("\n", " ")
 
 
 # ------------------------------------------------------------------ verdicts
