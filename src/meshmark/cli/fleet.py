@@ -433,7 +433,7 @@ def manifests(
     from meshmark.fleet.campaign import Campaign, Wanted, begin, new_campaign
     from meshmark.fleet.carry_out import work_of
     from meshmark.fleet.engines.engine import Work
-    from meshmark.fleet.manifests import Listed, Volume, daemon, jobs
+    from meshmark.fleet.manifests import Listed, Volume, check_programs, daemon, jobs
     from meshmark.fleet.nodesets import expand
     from meshmark.fleet.plan import load_plan, node_plan
     from meshmark.measure.spec import load_spec
@@ -452,7 +452,8 @@ def manifests(
     name = new_campaign("check")
     settings = {"cluster": site.cluster, "beside": False, "scratch": site.scratch}
     plan = node_plan(load_spec(spec, applications=True), "check", folder=Path(spec).absolute().parent)
+    check_programs(plan)
     begin(fleet, name, plan, listed, Wanted(nodes=nodes or site.nodes), settings)
     work = work_of(Campaign.load(fleet, name), _runner(fleet))
-    print(json.dumps(jobs(fleet, name, listed.names, work, at), indent=1))
+    print(json.dumps(jobs(fleet, name, listed.names, work, at, site.scratch), indent=1))
     say(f"meshmark: {name}: {len(listed.names)} Jobs; then: meshmark fleet ingest {folder}")

@@ -16,8 +16,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar, Final
 
 from meshmark.errors import UsageError
+from meshmark.fleet.applications import of_step
 from meshmark.fleet.engines.engine import Node, Work
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.plan import NodePlan
+from meshmark.place.app.application import used_names
 
 _MOUNT: Final = PurePosixPath("/fleet")
 _KEPT_S: Final = 3600  # after its end, a Job is kept for so long
@@ -55,12 +58,32 @@ class Volume:
         return {"hostPath": {"path": self.path, "type": "Directory"}}
 
 
-def jobs(fleet: Fleet, campaign: str, nodes: Sequence[str], work: Work, at: Volume) -> dict[str, Any]:
-    """A Job for each node, which leaves its file in the inbox of the campaign."""
+def check_programs(plan: NodePlan) -> None:
+    """Raise UsageError if a program needs a folder that pods do not have."""
+    for step in plan.steps:
+        what = of_step(step) if "application" in step else None
+        if what is not None and "source" in used_names(what.app, what.app.name):
+            raise UsageError(
+                f"{what.app.name}: application: found {{source}}; allowed on Kubernetes: programs of the image, and "
+                "[files], since pods have no other folder of this host than that of the fleet"
+            )
+
+
+def jobs(
+    fleet: Fleet, campaign: str, nodes: Sequence[str], work: Work, at: Volume, scratch: str = ""
+) -> dict[str, Any]:
+    """A Job for each node, which leaves its file in the inbox of the campaign.
+
+    Args:
+        scratch: A folder of pods, in which programs run; "": that of the image.
+    """
     suffix = campaign.rpartition("-")[2]
     items = []
     for number, node in enumerate(nodes, 1):
         pod = _pod(at, _inside(fleet, work).command(shlex.quote(node)), restart="Never")
+        if scratch:
+            pod["volumes"].append({"name": "scratch", "emptyDir": {}})
+            pod["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": scratch})
         pod["nodeSelector"] = {"kubernetes.io/hostname": node}
         items.append(
             {

@@ -14,6 +14,7 @@ from meshmark.fleet.campaign import Campaign
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.plan import NodePlan
 from support.cli import command
+from support.made_application import SUM, write_sum
 
 VERSIONS = ["1.28", "1.37"]
 STEP = {"id": "01-peak", "argv": ["peak", "--threads", "1", "--budget", "100ms"], "limit_s": 30.0}
@@ -52,6 +53,29 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
         command("fleet", "check", str(tmp_path), "--resume"), capture_output=True, text=True, timeout=120, check=False
     )
     assert again.returncode == 2 and "one of kubernetes" in again.stderr and "fleet ingest" in again.stderr
+
+
+def test_programs_of_the_image_run_in_an_empty_volume(tmp_path: Path) -> None:
+    (tmp_path / "fleet.toml").write_text('scratch = "/local"\n', encoding="utf-8")
+    spec = write_sum(tmp_path, SUM.replace("sh {source}/sum.sh", "sum"))
+    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
+    assert done.returncode == 0, done.stderr
+    (item,) = valid(json.loads(done.stdout))
+    spec_of_pod = item["spec"]["template"]["spec"]
+    (container,) = spec_of_pod["containers"]
+    assert "--scratch /local" in container["command"][2]
+    assert {"name": "scratch", "mountPath": "/local"} in container["volumeMounts"]
+    assert {"name": "scratch", "emptyDir": {}} in spec_of_pod["volumes"]
+
+
+def test_programs_in_folders_of_the_head_are_refused(tmp_path: Path) -> None:
+    spec = write_sum(tmp_path)
+    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
+    assert (
+        done.returncode == 2
+        and "sum: application: found {source}; allowed on Kubernetes: programs of the" in done.stderr
+    )
+    assert not Fleet(tmp_path).campaigns()
 
 
 def test_a_daemon_checks_health(tmp_path: Path) -> None:
