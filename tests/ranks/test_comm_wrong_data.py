@@ -260,8 +260,10 @@ def test_a_rank_that_fails_is_reported_in_one_line_and_ends_the_step(
     more = spoilt(spoilers, kind, "dims", rank, 0)
     plain = launch.launch_argv
 
-    def with_spoiler(with_: launch.Launcher, ranks: int, cpus: int, _more: Sequence[str] = ()) -> list[str]:
-        return plain(with_, ranks, cpus, more)
+    def with_spoiler(
+        with_: launch.Launcher, ranks: int, cpus: int, _more: Sequence[str] = (), *, threads: int = 1
+    ) -> list[str]:
+        return plain(with_, ranks, cpus, more, threads=threads)
 
     monkeypatch.setattr(launch, "launch_argv", with_spoiler)
     result = Runner(tmp_path).run_step(Step("s", "halo", ("halo", "--words", "8", "--budget", "2s"), 2, 2, kind))
