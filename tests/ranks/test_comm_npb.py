@@ -37,7 +37,7 @@ def npb(
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """What was said, and its lines."""
     # Ranks that share CPUs take turns for a minute.
-    budget = ("--budget", "4s") if ranks * threads <= CPUS else ("--interval", "100", "--budget", "100s")
+    budget = ("--interval", "100", "--budget", "4s" if ranks * threads <= CPUS else "100s")
     start = launch.launch_argv(launch.launcher(kind), ranks, CPUS, threads=threads)
     call = [*start, "npb", *budget, *(() if threads == 1 else ("--threads", str(threads))), *words]
     done = subprocess.run(
