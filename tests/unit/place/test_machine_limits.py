@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from meshmark.place.app.application import parse_application
 from meshmark.place.app.attempt import attempt
 from meshmark.place.app.configuration import Folders, configurations
 from meshmark.place.app.machine_limits import check_limits, limited
+from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 from support.paths import ROOT
 from support.waiting import until
@@ -99,6 +99,7 @@ def test_limits_are_undone_if_the_process_is_killed(resctrl: Path, cpufreq: Path
 import time
 from pathlib import Path
 from meshmark.place.app import machine_limits
+from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 machine_limits.RESCTRL, machine_limits.CPUFREQ = Path({str(resctrl)!r}), Path({str(cpufreq)!r})
 with machine_limits.limited({{"cache": "4MiB", "clock": "1.5GHz"}}, machine):
@@ -118,20 +119,10 @@ with machine_limits.limited({{"cache": "4MiB", "clock": "1.5GHz"}}, machine):
 
 
 def test_runs_that_vary_the_same_limit_wait_for_each_other(cpufreq: Path) -> None:
-    order: list[str] = []
+    def restored() -> None:
+        assert limits_of(cpufreq) == {"2900000"}
 
-    def other() -> None:
-        with limited({"clock": "all"}, machine):
-            order.append("other")
-            assert limits_of(cpufreq) == {"2900000"}
-
-    with limited({"clock": "1.2GHz"}, machine):
-        waiting = threading.Thread(target=other)
-        waiting.start()
-        assert not until(lambda: order, within_s=0.2)
-        order.append("first")
-    waiting.join(60)
-    assert order == ["first", "other"]
+    wait_for_each_other("clock", "1.2GHz", "all", restored)
 
 
 def test_a_driver_that_rounds_far_is_an_error(cpufreq: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from meshmark.place.app.configuration import Configuration, Folders, configurati
 from meshmark.place.app.machine_limits import check_limits, limited
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.single import single
+from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 from support.made_registers import read_registers, write_registers
 from support.paths import ROOT
@@ -87,6 +87,7 @@ def test_registers_are_restored_if_the_process_is_killed(made: Made, how: signal
 import signal
 from pathlib import Path
 from meshmark.place.app import machine_limits, prefetcher_switch
+from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 machine_limits.DEVICES = prefetcher_switch.DEVICES = Path({str(devices)!r})
 prefetcher_switch.CPUINFO = Path({str(devices.parent / "cpuinfo")!r})
@@ -109,20 +110,11 @@ with machine_limits.limited({{"prefetchers": "off"}}, machine):
 
 def test_runs_that_switch_them_wait_for_each_other(made: Made) -> None:
     devices = made(INTEL, 0)
-    order: list[str] = []
 
-    def other() -> None:
-        with limited({"prefetchers": "on"}, machine):
-            order.append("other")
-            assert ours(devices, INTEL) == {0}
+    def restored() -> None:
+        assert ours(devices, INTEL) == {0}
 
-    with limited({"prefetchers": "off"}, machine):
-        waiting = threading.Thread(target=other)
-        waiting.start()
-        assert not until(lambda: order, within_s=0.2)
-        order.append("first")
-    waiting.join(60)
-    assert order == ["first", "other"]
+    wait_for_each_other("prefetchers", "off", "on", restored)
 
 
 def test_a_run_has_them_off(made: Made, tmp_path: Path) -> None:

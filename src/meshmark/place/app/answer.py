@@ -10,7 +10,7 @@ from typing import Any, Final
 from meshmark.machine.topology import Topology
 from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
-from meshmark.place.app.configuration import Configuration
+from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
@@ -116,11 +116,11 @@ def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
     """Scaling with each dimension that has numbers of workers, for each combination of the others."""
-    groups: dict[tuple[str, str], dict[int, Configuration]] = {}
-    for name in COUNTS:
-        for one in ran if name in app.dimensions else ():
-            groups.setdefault((name, one.without(name)), {})[one.count(name)] = one
-    groups = {key: members for key, members in groups.items() if len(members) > 1}
+    groups = {
+        (name, others): {one.count(name): one for one in these}
+        for name in COUNTS
+        for others, these in varied(ran, name).items()
+    }
     confidence = 1 - ERROR / max(1, len(groups))
     made = []
     for (name, others), members in groups.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -38,6 +38,15 @@ class Configuration:
     def count(self, name: str) -> int:
         """Of `threads`, `copies` or `ranks`; 1 if it is not varied."""
         return int(self.values.get(name, "1"))
+
+
+def varied(all_: Iterable[Configuration], name: str) -> dict[str, list[Configuration]]:
+    """Configurations that differ in one dimension alone, at least two each, by the values of all others."""
+    groups: dict[str, list[Configuration]] = {}
+    for one in all_:
+        if name in one.values:
+            groups.setdefault(one.without(name), []).append(one)
+    return {others: these for others, these in groups.items() if len(these) > 1}
 
 
 def _word(value: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshmark.place.app.configuration import Configuration
+from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.pairs import compare
 from meshmark.store.record import Better
 from meshmark.values.verdicts import Interval
@@ -42,15 +42,12 @@ def prefetcher_effects(
         margin: Smallest relative difference that matters.
         error: Probability of any false statement.
     """
-    groups: dict[str, dict[str, Configuration]] = {}
-    for one in ran:
-        if "prefetchers" in one.values:
-            groups.setdefault(one.without("prefetchers"), {})[one.values["prefetchers"]] = one
-    both = {others: these for others, these in groups.items() if len(these) > 1}
+    both = varied(ran, "prefetchers")
     confidence = 1 - error / max(1, len(both))
     found = []
     for others, these in both.items():
-        off, on = these["off"].label, these["on"].label
+        labels = {one.values["prefetchers"]: one.label for one in these}
+        off, on = labels["off"], labels["on"]
         pair = compare(off, on, (values[off], values[on]), better, margin, confidence)
         found.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(better)}"))
     return found

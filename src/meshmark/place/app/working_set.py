@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from meshmark.place.app.configuration import Configuration
+from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.machine_limits import cache_bytes
 from meshmark.place.app.pairs import compare
 from meshmark.store.record import Better
@@ -43,11 +43,7 @@ def working_sets(
         margin: Smallest relative difference that matters.
         error: Probability of any false statement.
     """
-    groups: dict[str, list[Configuration]] = {}
-    for one in ran:
-        if "cache" in one.values:
-            groups.setdefault(one.without("cache"), []).append(one)
-    groups = {others: sorted(these, key=_part, reverse=True) for others, these in groups.items() if len(these) > 1}
+    groups = {others: sorted(these, key=_part, reverse=True) for others, these in varied(ran, "cache").items()}
     confidence = 1 - error / max(1, sum(len(these) - 1 for these in groups.values()))
     found = []
     for others, (most, *smaller) in groups.items():

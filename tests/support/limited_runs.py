@@ -1,0 +1,28 @@
+"""Runs that limit the machine, one at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from meshmark.place.app.machine_limits import limited
+from support.made_caches import machine
+from support.waiting import until
+
+
+def wait_for_each_other(name: str, first: str, other: str, check: Callable[[], None]) -> None:
+    """Asserts that a run with a value of a dimension begins when one with another has ended. `check`: then, in it."""
+    order: list[str] = []
+
+    def next_run() -> None:
+        with limited({name: other}, machine):
+            order.append("other")
+            check()
+
+    with limited({name: first}, machine):
+        waiting = threading.Thread(target=next_run)
+        waiting.start()
+        assert not until(lambda: order, within_s=0.2)
+        order.append("first")
+    waiting.join(60)
+    assert order == ["first", "other"]
