@@ -94,7 +94,21 @@ def end_with_parent() -> None:
 
 
 def _signal_with_parent(number: int) -> None:
+    if number != signal.SIGKILL:  # a handler of the parent would take the signal until exec, which would lose it
+        signal.signal(number, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+    if _forked_by[0] and os.getppid() != _forked_by[0]:  # it died before that call
+        os.kill(os.getpid(), number)
+
+
+_forked_by = [0]  # the process whose child this is; 0 if Python did not fork it
+
+
+def _remember_parent() -> None:
+    _forked_by[0] = os.getpid()
+
+
+os.register_at_fork(before=_remember_parent)
 
 
 def within(limit: int, wanted: int) -> tuple[int, int]:
