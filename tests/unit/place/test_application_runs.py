@@ -181,6 +181,23 @@ def test_a_build_that_fails_leaves_the_others(tmp_path: Path) -> None:
     assert (folders.build("good") / "run").stat().st_mtime_ns == before
 
 
+def test_spack_is_asked_once_for_an_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "installed" / "bin").mkdir(parents=True)
+    (tmp_path / "installed" / "bin" / "solve").write_text("echo rate: 4\n")
+    spack = tmp_path / "spack"
+    spack.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/asked\n[ $1 = install ] || echo {tmp_path}/installed\n")
+    spack.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    raw = {"application": {"command": "sh {build}/bin/solve"}, "figure": FIGURE, "build": {"b": {"spack": "solve@1"}}}
+    app = of_tables(raw, "a.toml", tmp_path)
+    folders = Folders(tmp_path / "m")
+    folders.root.mkdir()
+    assert prepare(app, folders, lambda _: None).failed == {}
+    assert attempt(app, configurations(app)[0], folders, 1).value == 40.0
+    assert prepare(app, folders, lambda _: None).failed == {}
+    assert (tmp_path / "asked").read_text().split() == ["install", "location"]
+
+
 def test_inputs_that_cannot_be_made_end_the_measurement(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError, match="app: prepare: false ended with status 1"):
         run(tmp_path, "true", application={"prepare": ["false"]})

@@ -69,9 +69,7 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
         if not (folders.build(name) / _DONE).exists():
             notify(f"build {name}")
         try:
-            took_s, why = _made(folders.build(name), commands, values, folders.root)
-            if spec and not why:
-                why = _of_spack(spec, folders.build(name), folders.root)
+            took_s, why = _made(folders.build(name), commands, values, folders.root, spec)
         except (UsageError, AbsentError) as missing:  # the compiler, for example
             took_s, why = 0.0, str(missing).removeprefix("COMMAND: ")
         if why:
@@ -84,8 +82,14 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     return found
 
 
-def _made(folder: Path, commands: Sequence[Sequence[str]], values: Mapping[str, str], root: Path) -> tuple[float, str]:
-    """Run commands in a new folder, unless they ran before; the time, and why they failed."""
+def _made(
+    folder: Path, commands: Sequence[Sequence[str]], values: Mapping[str, str], root: Path, spec: str = ""
+) -> tuple[float, str]:
+    """Run commands in a new folder and link an installation by Spack there, unless that was done before.
+
+    Returns:
+        The time of the commands, and why it failed.
+    """
     done = folder / _DONE
     if done.exists():
         return float(json.loads(done.read_text(encoding="utf-8"))), ""
@@ -99,6 +103,8 @@ def _made(folder: Path, commands: Sequence[Sequence[str]], values: Mapping[str, 
         if why := failure(ended, out, err, _LIMIT_S):
             return 0.0, f"{words[0]} {why}"
     took_s = time.monotonic() - began
+    if spec and (why := _of_spack(spec, folder, root)):
+        return 0.0, why
     write_file(done, json.dumps(took_s).encode())
     return took_s, ""
 
