@@ -32,13 +32,13 @@ def say_broken(store: Store) -> None:
 
 
 @contextlib.contextmanager
-def interruptible(after: str) -> Iterator[None]:
+def interruptible(after: str | Callable[[], str]) -> Iterator[None]:
     """On Ctrl-C, or SIGTERM from a batch system, print one line with the state of the run, `after`, and exit."""
     try:
         yield
     except KeyboardInterrupt:
         text, status = ended()
-        say(f"meshmark: {text}; {after}")
+        say(f"meshmark: {text}; {after if isinstance(after, str) else after()}")
         raise SystemExit(status) from None
 
 

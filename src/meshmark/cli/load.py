@@ -334,6 +334,15 @@ def run(
         _single(found, folder, files, here, watch, as_json, kept)
 
 
+def _after(folder: Path) -> str:
+    """What an interrupted run left."""
+    from meshmark.load.journal import JOURNAL
+
+    if (folder / JOURNAL).exists():
+        return f"the partial run is kept: meshmark load show {folder}; to run it again, choose another --out"
+    return f"no program has run; the same command with --out {folder} uses the builds that are complete"
+
+
 def _single(
     found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, watch: bool, as_json: bool, kept: Path | None
 ) -> None:
@@ -347,9 +356,7 @@ def _single(
 
     try:
         with (
-            interruptible(
-                f"the partial run is kept: meshmark load show {folder}; to run it again, choose another --out"
-            ),
+            interruptible(lambda: _after(folder)),
             watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
         ):

@@ -240,6 +240,20 @@ def test_a_signal_ends_a_run_and_says_what_is_kept(tmp_path: Path, number: signa
     assert read_run(journal.parent).status == "stopped"
 
 
+def test_an_interrupted_build_says_that_no_program_has_run(tmp_path: Path) -> None:
+    file = wrote(tmp_path, QUIET + "[[program]]\nname = 'p'\napplication = 'app.toml'")
+    build = "sh -c '[ -e {source}/first ] || { touch {source}/first; exec sleep 600; }'"
+    tables = f'[application]\ncommand = "true"\n[build.slow]\ncommands = ["{build}"]'
+    (tmp_path / "app.toml").write_text(tables)
+    words = ("load", "run", file, "--out", "out", "--no-store")
+    with cli.start(*words, cwd=tmp_path) as child:
+        assert until((tmp_path / "first").exists)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=50)
+    assert child.returncode == 130 and "no program has run; the same command with --out out uses" in err
+    assert cli.meshmark(*words, cwd=tmp_path).returncode == 0
+
+
 SMALL = """
 name = "load-quick"
 [[step]]
