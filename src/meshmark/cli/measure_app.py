@@ -86,6 +86,16 @@ VaryOption = Annotated[
         show_default=False,
     ),
 ]
+RepetitionsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--repetitions",
+        help="runs of each configuration  [default: 7, or what their comparisons need]",
+        min=1,
+        max=1000,
+        show_default=False,
+    ),
+]
 ProfileOption = Annotated[
     bool,
     typer.Option("--profile", help="then run each once more under perf, and name its hottest functions"),
@@ -109,7 +119,7 @@ def measure_app(
     better: BetterOption = "",
     unit: UnitOption = "",
     vary: VaryOption = None,
-    repetitions: Annotated[int, typer.Option("--repetitions", help="runs of each configuration", min=1, max=1000)] = 7,
+    repetitions: RepetitionsOption = None,
     warmup: Annotated[int, typer.Option("--warmup", help="runs of each before, which do not count", min=0)] = 1,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="10m")] = _BUDGET_S,
     timeout_s: Annotated[float, time_option("--timeout", "limit of one run", low=0.001, default="10m")] = 0.0,
@@ -131,8 +141,10 @@ def measure_app(
     example: meshmark measure app --command './a.out {size}' --vary size=100,200 --vary threads=1,2
     """
     from meshmark.place.app.application import of_tables
+    from meshmark.place.app.configuration import configurations
     from meshmark.place.app.machine_limits import RESCTRL_METHOD
     from meshmark.place.app.neighbours import method
+    from meshmark.place.app.pairs import usual_rounds
     from meshmark.place.app.trials import INTERRUPTED, Plan
     from meshmark.store.store import run_name
 
@@ -154,10 +166,15 @@ def measure_app(
             _add(tables, "limits", {"timeout_s": timeout_s})
         if profile:
             _add(tables, "application", {"profile": True})
+        app = of_tables(tables, file or "--command", source)
+        if chosen := method(app.dimensions):
+            _add(tables, "dimensions", {"cache_method": chosen})
+            app = of_tables(tables, file or "--command", source)
+            say(f"cache_method={chosen}, since resctrl is {'' if chosen == RESCTRL_METHOD else 'not '}mounted")
         plan = Plan(
             tables=tables,
             source=str(source),
-            rounds=repetitions,
+            rounds=repetitions or usual_rounds(len(configurations(app))),
             warmup=warmup,
             budget_s=budget_s,
             seed=secrets.randbelow(1 << 31) if seed is None else seed,
@@ -166,11 +183,6 @@ def measure_app(
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         folder = run_folder(plan.run).absolute()
-        app = of_tables(tables, file or "--command", source)
-        if chosen := method(app.dimensions):
-            _add(tables, "dimensions", {"cache_method": chosen})
-            app = of_tables(tables, file or "--command", source)
-            say(f"cache_method={chosen}, since resctrl is {'' if chosen == RESCTRL_METHOD else 'not '}mounted")
     if reframe is not None:
         from meshmark.place.app.reframe import reframe_test
         from meshmark.store.files import write_text

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.place.app.attempt import Attempt
-from meshmark.place.app.pairs import compare, rounds_needed, spreads
+from meshmark.place.app.pairs import ERROR, compare, rounds_needed, spreads, usual_rounds
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear
 from meshmark.place.app.scaling import Scaling, points_of, scaling
 from meshmark.place.halving import shift
@@ -28,6 +28,12 @@ def noisy(centre: float, rounds: int, noise: float, seed: int) -> dict[int, floa
 def test_the_rounds_that_are_needed_are_the_fewest_with_an_interval(confidence: float) -> None:
     n = rounds_needed(confidence)
     assert shift(list(range(n)), confidence)[1] is not None and shift(list(range(n - 1)), confidence)[1] is None
+
+
+@pytest.mark.parametrize(("configurations", "rounds"), [(1, 7), (2, 7), (4, 7), (5, 8), (10, 9), (100, 12)])
+def test_the_usual_rounds_judge_all_configurations(configurations: int, rounds: int) -> None:
+    assert usual_rounds(configurations) == rounds
+    assert shift(list(range(rounds)), 1 - ERROR / max(1, configurations - 1))[1] is not None
 
 
 def test_a_pair_is_told_apart_equal_or_not_distinguishable() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any
 
 from meshmark.machine.topology import Topology
 from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import Pair, compare
+from meshmark.place.app.pairs import ERROR, Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
@@ -20,10 +20,6 @@ from meshmark.place.app.scaling import Point, scaling
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.store.record import median, median_interval
-
-# Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
-# of prefetchers, each.
-ERROR: Final = 0.05
 
 
 def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:

@@ -16,6 +16,11 @@ from meshmark.place.halving import shift
 from meshmark.store.record import Better
 from meshmark.values.verdicts import Interval, Word, alike, judge
 
+# Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
+# of prefetchers, each.
+ERROR: Final = 0.05
+
+_USUAL_ROUNDS: Final = 7
 _LIGHTEST: Final = 1 / 3  # of a uniform distribution: a few values seem lighter-tailed by chance
 
 
@@ -85,6 +90,11 @@ def compare(
 def rounds_needed(confidence: float) -> int:
     """The fewest rounds whose interval has this confidence."""
     return math.ceil(1 - math.log2(1 - confidence) - 1e-9)
+
+
+def usual_rounds(configurations: int) -> int:
+    """Enough to compare each of them with the first."""
+    return max(_USUAL_ROUNDS, rounds_needed(1 - ERROR / max(1, configurations - 1)))
 
 
 def spreads(
