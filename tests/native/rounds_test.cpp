@@ -487,9 +487,9 @@ TEST(Iterations, LastLongEnoughEvenIfBatchesAreInterrupted) {
   const double each_s = 1e-8, target_s = 3e-3;
   int calls = 0;
   const auto batch_s = [&](std::uint64_t n) { return each_s * static_cast<double>(n) + (calls++ % 2 == 0 ? 0.02 : 0); };
-  const std::uint64_t n = iterations_for(target_s, batch_s, 100);
-  EXPECT_GE(each_s * static_cast<double>(n), target_s);
-  EXPECT_LT(each_s * static_cast<double>(n), 10 * target_s);
+  const std::uint64_t found = iterations_for(target_s, batch_s, 100);
+  EXPECT_GE(each_s * static_cast<double>(found), target_s);
+  EXPECT_LT(each_s * static_cast<double>(found), 10 * target_s);
   EXPECT_EQ(iterations_for(target_s, batch_s, 1, 50), 50) << "never more than allowed";
   calls = 0;
   const auto slow_s = [&](std::uint64_t n) { return ++calls, 1e-2 * static_cast<double>(n); };
