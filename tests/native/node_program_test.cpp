@@ -24,10 +24,16 @@
 namespace mm::node {
 namespace {
 
+/// A runner kills what runs under its name, and several of these tests run at once.
+const std::string& own_name() {
+  static const std::string name = "n" + std::to_string(::getpid());
+  return name;
+}
+
 /// Programs of users on a node, through the process of a step.
 class NodeProgram : public testing::Test {
  protected:
-  NodeProgram() : scratch(folder.path().string(), "n1") {
+  NodeProgram() : scratch(folder.path().string(), own_name()) {
     program.timeout_s = 20;
     program.output = 1 << 20;
     program.kept = 1 << 10;
@@ -289,20 +295,21 @@ TEST_F(NodeProgram, StartsInAnEmptyFolderAfterOneThatProtectedItsFiles) {
 
 TEST(NodeScratch, OfARunnerThatWasKilledIsEmptiedAndItsProcessesEnd) {
   const TemporaryFolder folder;
-  const std::string path = folder.path("meshmark-node-" + std::to_string(::geteuid()) + "-n1");
+  const std::string path = folder.path("meshmark-node-" + std::to_string(::geteuid()) + "-" + own_name());
   folder.write(path.substr(folder.path().string().size() + 1) + "/old/file", "text");
   const pid_t left = ::fork();
   if (left == 0) {
-    ::setenv("MESHMARK_NODE_RUN", "n1", 1);
+    ::setenv("MESHMARK_NODE_RUN", own_name().c_str(), 1);
     ::execlp("sleep", "sleep", "600", nullptr);
     ::_exit(127);
   }
   const auto marked = [&] {
-    return read_text("/proc/" + std::to_string(left) + "/environ").find("MESHMARK_NODE_RUN=n1") != std::string::npos;
+    return read_text("/proc/" + std::to_string(left) + "/environ").find("MESHMARK_NODE_RUN=" + own_name()) !=
+           std::string::npos;
   };
   for (const double end_s = wall_s() + 30; !marked() && wall_s() < end_s;) std::this_thread::yield();
   {
-    const Scratch scratch(folder.path().string(), "n1");
+    const Scratch scratch(folder.path().string(), own_name());
     EXPECT_EQ(scratch.path(), path);
     EXPECT_TRUE(std::filesystem::is_empty(path));
     int status = 0;
@@ -316,8 +323,8 @@ TEST(NodeScratch, IsNotALinkOfSomebodyElse) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder.path("elsewhere"));
   std::filesystem::create_symlink(folder.path("elsewhere"),
-                                  folder.path("meshmark-node-" + std::to_string(::geteuid()) + "-n1"));
-  EXPECT_THROW(Scratch(folder.path().string(), "n1"), Failure);
+                                  folder.path("meshmark-node-" + std::to_string(::geteuid()) + "-" + own_name()));
+  EXPECT_THROW(Scratch(folder.path().string(), own_name()), Failure);
 }
 
 TEST(NodeProgramPlan, ThatIsWrongIsRefusedByItsField) {
