@@ -1,10 +1,13 @@
 #include "mpi/harness/world.hpp"
 
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +18,7 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/host.hpp"
@@ -31,9 +35,25 @@ namespace {
 
 constexpr int kOffsetRounds = 64;
 constexpr unsigned kEnd_s = 5;
+constexpr double kRead_s = 1.0;
 constexpr double kMinLead_s = 20e-6, kMaxLead_s = 10e-3;
 constexpr std::size_t kProbe_bytes = 4 << 20;  // exceeds a host's other network traffic meanwhile
 constexpr int kProbe_rounds = 3;
+
+/// Ends all ranks when the launcher has read what this one wrote: MPICH's may drop the rest.
+void abort_read(int status) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(kRead_s);
+  std::fflush(nullptr);
+  for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat about{};
+    int unread = 0;
+    if (::fstat(stream, &about) != 0 || !S_ISFIFO(about.st_mode)) continue;
+    while (::ioctl(stream, FIONREAD, &unread) == 0 && unread > 0 && Clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  MPI_Abort(MPI_COMM_WORLD, status);
+}
 
 /// "Open MPI v4.1.4, package: …" → "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n…" → "MPICH 4.0.2".
 std::pair<std::string, std::string> library_of() {
@@ -219,7 +239,7 @@ void World::check_request(Run& run) const {
 int World::end(int status) {
   if (!started_) return status;
   started_ = false;
-  if (status != 0 && status != 77 && status != 2) MPI_Abort(MPI_COMM_WORLD, status);
+  if (status != 0 && status != 77 && status != 2) abort_read(status);
   // Only rank 0 knows what an earlier output contains, hence whether there are results.
   if (status != 2) MPI_Bcast(&status, 1, MPI_INT, 0, all());
   if (kind_ == "mpich") {
@@ -250,8 +270,7 @@ void abort_job(const std::string& why) {
   const int rank = World::get().rank();
   mute(false);
   report_error("meshmark-comm", Failure("rank " + std::to_string(rank) + ": " + why));
-  std::fflush(stderr);
-  MPI_Abort(MPI_COMM_WORLD, 1);
+  abort_read(1);
   std::abort();
 }
 
