@@ -114,11 +114,12 @@ TEST_F(NodeProgram, KnowsNothingOfTheJobOfItsNode) {
 }
 
 TEST_F(NodeProgram, HasTheMemoryOfItsOwnAndNotThatOfTheRunner) {
+  EXPECT_EQ(run("head -c 200000000 /dev/zero | tail -c 199999999 > /dev/null").status, "ok");
+  EXPECT_GT(lines.at(0)["peak_bytes"], 190'000'000);
+  // Afterwards, since the thread sanitizer takes several times as much: more than that program.
   const std::vector<char> of_the_runner(std::size_t{64} << 20, 'x');
   EXPECT_EQ(run("exec true").status, "ok");
   EXPECT_LT(lines.at(0)["peak_bytes"], of_the_runner.size() / 2);
-  EXPECT_EQ(run("head -c 200000000 /dev/zero | tail -c 199999999 > /dev/null").status, "ok");
-  EXPECT_GT(lines.at(0)["peak_bytes"], 190'000'000);
 }
 
 TEST_F(NodeProgram, CountsTheTimeOfAllItsProcesses) {
