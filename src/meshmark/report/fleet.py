@@ -11,7 +11,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.fleet.arrays import Array
-from meshmark.fleet.cases import Named
+from meshmark.fleet.cases import Named, Worse
 from meshmark.fleet.facts import HARDWARE
 from meshmark.fleet.folder import date_of, time_of
 from meshmark.fleet.judgements import Suspects
@@ -214,7 +214,7 @@ def _what(of: Overview, case: Named) -> list[str]:
     for m in case.metrics[:3]:
         where = _conditions(_varying(known[m.key], points) if m.key in known else m.conditions)
         text = f"{100 * m.by:.1f}{NBSP}% worse ({100 * m.low:.1f} – {100 * m.high:.1f})"
-        worst.append(f"{_metric(m.instrument, m.metric)}{', ' * bool(where)}{where}: {text}")
+        worst.append(f"{_metric(m)}{', ' * bool(where)}{where}: {text}")
     more = len(case.metrics) - len(worst)
     return [*case.wrong, *worst, *([f"and {_count(more, 'more metric')}"] if more else [])]
 
@@ -285,7 +285,7 @@ def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
         worst = int(known[np.argmax(of_nodes[known])])
         rows.append(
             [
-                _metric(point.instrument, point.metric),
+                _metric(point),
                 _conditions(_varying(point, panel.points)) or "–",
                 *numbers(
                     str(len(known)),
@@ -363,7 +363,7 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
     scale = alt.Scale(domain=names, range=colours(len(names)))
     colour = alt.Color("metric:N", title=None, scale=scale, legend=legend)
     base = chart_of(rows).encode(
-        x=alt.X("at:T", title=None, axis=alt.Axis(format="%b %d", labelOverlap=True)), color=colour
+        x=alt.X("at:T", title=None, axis=alt.Axis(format=_TIMES, labelOverlap=True)), color=colour
     )
     y = alt.Y("value:Q", title="change since the beginning (%)")
     tips = [
@@ -380,15 +380,26 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
     )
 
 
-_TIPS: Final = {"at": "start (UTC)", "metric": "metric", "text": "median"}
+# Of ticks, by the unit that they are at the beginning of: ticks within a day do not repeat its name.
+_DATE, _HOUR = "%b %d", "%H:%M"
+_TIMES: Final = {
+    "year": "%Y",
+    "quarter": "%b",
+    "month": "%b",
+    "week": _DATE,
+    "date": _DATE,
+    "hours": _HOUR,
+    "minutes": _HOUR,
+}
 
 
 def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
     """Indices of the points of a chart."""
     changed = list(dict.fromkeys(s.point.key for s in sorted(one.steps, key=lambda s: -abs(s.by))))
-    keys = changed or [
-        next(p.key for p in trend.points if p.instrument == i) for i in {p.instrument: 0 for p in trend.points}
-    ]
+    usual: dict[str, str] = {}
+    for p in sorted(trend.points, key=lambda p: p.metric != "figure_of_merit"):
+        usual.setdefault(_program(p) or p.instrument, p.key)
+    keys = changed or list(usual.values())
     at = {p.key: k for k, p in enumerate(trend.points)}
     return [at[key] for key in keys[:_LINES]]
 
@@ -396,17 +407,23 @@ def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
 def _title(point: Point, points: Sequence[Point]) -> str:
     """A metric at a point in words, such as `bandwidth net, 16 KiB`."""
     where = _conditions(_varying(point, points))
-    return _metric(point.instrument, point.metric) + (f", {where}" if where else "")
+    return _metric(point) + (f", {where}" if where else "")
 
 
-def _metric(instrument: str, metric: str) -> str:
-    return named(instrument, metric).replace("_", " ")
+def _metric(of: Point | Worse) -> str:
+    program = _program(of)
+    return (f"{program} {of.metric}" if program else named(of.instrument, of.metric)).replace("_", " ")
+
+
+def _program(of: Point | Worse) -> str:
+    """The application that was measured; "" of instruments."""
+    return str(of.conditions.get("program", "")) if of.instrument == "app" else ""
 
 
 def _varying(point: Point, points: Sequence[Point]) -> dict[str, Any]:
     """The conditions that tell a point from others of its metric."""
     own = point.conditions
-    alike = [p.conditions for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]
+    alike = [p.conditions for p in points if _metric(p) == _metric(point)]
     return {k: v for k, v in own.items() if any(of.get(k) != v for of in alike)}
 
 

@@ -15,6 +15,7 @@ from meshmark.fleet.cases import State
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.overview import Overview, overview
 from meshmark.fleet.site import Site
+from meshmark.fleet.values import Point
 from meshmark.report.fleet import fleet_page
 from support.many_nodes import ManyNodes, fleet_with_cases, points
 
@@ -89,6 +90,25 @@ def test_a_fleet_of_one_campaign_has_a_page(tmp_path: Path) -> None:
     ManyNodes(fleet, ["a", "b", "c"], POINTS).write(1)
     page = fleet_page(overview(fleet, Site()))
     assert "too few to compare" in page and "No node is named" in page
+
+
+def test_a_chart_has_the_figure_of_each_application_by_its_name(tmp_path: Path) -> None:
+    def point(program: str, metric: str, unit: str, better: str) -> Point:
+        return Point(json.dumps(["app", metric, {"program": program}]), "app", metric, unit, better)
+
+    fleet = Fleet(tmp_path)
+    both = [
+        one
+        for program in ("melt", "solve")
+        for one in (point(program, "elapsed", "s", "lower"), point(program, "figure_of_merit", "B/s", "higher"))
+    ]
+    many = ManyNodes(fleet, NODES, [*both, POINTS[0]])
+    for day in (1, 2, 3):
+        many.write(day)
+    page = fleet_page(overview(fleet, Site()))
+    drawn = set(re.findall(r'"metric": ?"([^"]+)"', page))
+    assert drawn == {"melt figure of merit", "solve figure of merit", "latency"}
+    assert "solve elapsed" in page and "app elapsed" not in page
 
 
 def test_cases_of_surveys_and_nodes_that_left_nothing_are_shown(tmp_path: Path) -> None:
