@@ -422,8 +422,9 @@ def _program(of: Point | Worse) -> str:
 
 def _varying(point: Point, points: Sequence[Point]) -> dict[str, Any]:
     """The conditions that tell a point from others of its metric."""
-    own = point.conditions
-    alike = [p.conditions for p in points if _metric(p) == _metric(point)]
+    own, program = point.conditions, _program(point)
+    of_metric = [p for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]
+    alike = [p.conditions for p in of_metric if _program(p) == program]
     return {k: v for k, v in own.items() if any(of.get(k) != v for of in alike)}
 
 
