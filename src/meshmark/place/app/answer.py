@@ -11,7 +11,7 @@ from meshmark.machine.topology import Topology
 from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import ERROR, Pair, compare
+from meshmark.place.app.pairs import Pair, compare, confidence_of_each
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
@@ -45,7 +45,7 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
         "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
         "prefetchers": [
-            asdict(one) for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin, ERROR)
+            asdict(one) for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin)
         ],
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
@@ -94,7 +94,7 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
         return []
     values = _values(found, ran)
     first = ran[0].label
-    confidence = 1 - ERROR / (len(ran) - 1)
+    confidence = confidence_of_each(len(ran) - 1)
     return [
         compare(c.label, first, (values[c.label], values[first]), _better(app), found.plan.margin, confidence)
         for c in ran[1:]
@@ -107,7 +107,7 @@ def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, floa
 
 
 def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
-    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin, ERROR)
+    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin)
 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
         for name in COUNTS
         for others, these in varied(ran, name).items()
     }
-    confidence = 1 - ERROR / max(1, len(groups))
+    confidence = confidence_of_each(len(groups))
     made = []
     for (name, others), members in groups.items():
         runs = {n: found.of(c.label) for n, c in members.items()}

@@ -92,9 +92,14 @@ def rounds_needed(confidence: float) -> int:
     return math.ceil(1 - math.log2(1 - confidence) - 1e-9)
 
 
+def confidence_of_each(statements: int) -> float:
+    """With which the probability that any of them is false is `ERROR`."""
+    return 1 - ERROR / max(1, statements)
+
+
 def usual_rounds(configurations: int) -> int:
     """Enough to compare each of them with the first."""
-    return max(_USUAL_ROUNDS, rounds_needed(1 - ERROR / max(1, configurations - 1)))
+    return max(_USUAL_ROUNDS, rounds_needed(confidence_of_each(configurations - 1)))
 
 
 def spreads(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import compare
+from meshmark.place.app.pairs import compare, confidence_of_each
 from meshmark.store.record import Better
 from meshmark.values.verdicts import Interval
 
@@ -33,17 +33,15 @@ def prefetcher_effects(
     ran: Sequence[Configuration],
     better: Better,
     margin: float,
-    error: float,
 ) -> list[PrefetcherEffect]:
     """Compare off with on, where both ran.
 
     Args:
         values: Of the runs of each configuration, by label and round.
         margin: Smallest relative difference that matters.
-        error: Probability of any false statement.
     """
     both = varied(ran, "prefetchers")
-    confidence = 1 - error / max(1, len(both))
+    confidence = confidence_of_each(len(both))
     found = []
     for others, these in both.items():
         labels = {one.values["prefetchers"]: one.label for one in these}
