@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from meshmark.describe import description
 from meshmark.errors import AbsentError, MeshmarkError
-from meshmark.machine.facts import host_facts, host_id, is_absent
+from meshmark.machine.absence import is_absent
+from meshmark.machine.facts import host_facts, host_id
 from meshmark.measure.budget import BUDGET
 from meshmark.measure.plan import Step, launched
 from meshmark.measure.probe import arguments
