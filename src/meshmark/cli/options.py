@@ -64,13 +64,21 @@ def in_ascii(command: Any) -> Any:
 
 def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
     result = process(context, value)
-    texts, numbers = ([x] if isinstance(x, str | int | float) else x or () for x in (value, result))
+    texts, numbers = (x if isinstance(x, list | tuple) else [x] for x in (value, result))
     for text, number in zip(texts, numbers, strict=False):
         if isinstance(text, str) and isinstance(number, int | float) and not isinstance(number, bool):
             parse, allowed = (whole, "integers") if isinstance(number, int) else (decimal, "finite numbers")
-            if parse(text) is None:
+            if parse(text) is None and _is_number_of_python(text):  # other texts have a parser, such as 1s
                 raise UsageError(f"{parameter.opts[0]}: found '{quoted(text)}'; allowed: {allowed} in ASCII digits")
     return result
+
+
+def _is_number_of_python(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def given(context: typer.Context, name: str) -> bool:

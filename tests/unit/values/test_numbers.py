@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from meshmark.cli.compare import share
@@ -47,3 +49,10 @@ def test_a_range_in_other_digits_is_refused(text: str) -> None:
 def test_an_option_that_takes_an_integer_refuses_other_digits(text: str) -> None:
     done = meshmark("check-os", "--starts", text)
     assert done.returncode == 2 and "--starts" in done.stderr and "unexpected" not in done.stderr
+
+
+def test_options_with_units_and_paths_are_not_taken_for_numbers(tmp_path: Path) -> None:
+    done = meshmark("measure", "clock", "--budget", "1x", "--store", tmp_path / "store")
+    assert done.returncode == 2 and "ASCII digits" not in done.stderr and "unexpected" not in done.stderr
+    shown = meshmark("measure", "clock", "--budget", "10s", "--store", tmp_path / "store", "--plan")
+    assert "unexpected" not in shown.stderr
