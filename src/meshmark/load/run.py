@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.application import Copies, save_verdicts
 from meshmark.load.journal import JOURNAL, read_run
@@ -36,7 +37,6 @@ from meshmark.load.placing import (
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
-from meshmark.native import die_with_parent
 from meshmark.place.app.attempt import Results
 from meshmark.place.app.configuration import Folders
 from meshmark.store.files import held, write_file
@@ -216,12 +216,11 @@ def _run(
             receiver, notify = os.pipe()
             with open(receiver, "rb", buffering=0) as notifications:
                 try:
-                    child = subprocess.Popen(
+                    child = process.start(
                         [load, "run", out / "plan.json"],
                         stdin=subprocess.DEVNULL,
                         stdout=sink,
                         stderr=stderr,
-                        preexec_fn=die_with_parent,
                         start_new_session=True,
                         pass_fds=(notify,),
                         env={**os.environ, "MESHMARK_NOTIFY": str(notify)},

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from meshmark import process
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
-from meshmark.native import die_with_parent, end_with_parent
 from meshmark.store.files import write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
@@ -128,12 +128,12 @@ class Runner:
     def _pump(self, step: Step, argv: list[str], sink: BinaryIO) -> tuple[int, str]:
         """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT if step.ranks else process.DIES_WITH_PARENT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                preexec_fn=end_with_parent if step.ranks else die_with_parent,
                 start_new_session=True,
                 env=launch.environment(step.mpi),
             )

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.machine.tree import parse_list
-from meshmark.native import end_with_parent
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
 from meshmark.store.files import write_file
@@ -108,15 +108,15 @@ class Runner:
         self.around.begin()
         began = time.monotonic()
         with out.open("wb") as output, err.open("wb") as errors:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT,
                 cwd=self.around.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **self.around.environment, **one.environment()},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
             )
             try:
                 status = child.wait(limit_s)

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.native import end_with_parent
 from meshmark.place.experiment import Outcome, Plan, Side
 from meshmark.place.trial import check_space, end, last_line, printable, tail
 
@@ -139,15 +139,15 @@ def run_to_end(
     with output, errors:
         began = time.perf_counter()
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **environment},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
             )
         except OSError as why:
             raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {why.strerror or why}") from why
