@@ -16,6 +16,7 @@ import typer
 from meshmark import process
 from meshmark.cli.console import say
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import make_folder
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="also record the machine at 10 Hz, for the chart of load show")
@@ -44,7 +45,7 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
     if (folder / JOURNAL).exists():
         raise UsageError(f"{folder}: contains a run already", "name another folder with --out")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as why:
         raise MeshmarkError(f"--watch: {quoted(folder)}: {why.strerror or why}") from why
     out = folder / RECORDING

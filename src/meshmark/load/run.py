@@ -39,7 +39,7 @@ from meshmark.load.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
 from meshmark.place.app.attempt import Results
 from meshmark.place.app.configuration import Folders
-from meshmark.store.files import held, write_file
+from meshmark.store.files import held, make_folder, open_private, write_file
 from meshmark.store.store import run_name
 
 _SYNC_S: Final = 1.0
@@ -117,8 +117,8 @@ def run_scenario(
         journal = _claimed(out)
     with journal:  # creating the journal claims the folder
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
-        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
+        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n", private=True)
+        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n", private=True)
         before = {name: one.results() for name, one in applications.items()}
         error, status = _run(load, out, journal, report, tick)
     if applications:
@@ -136,8 +136,8 @@ def run_scenario(
 def _claimed(out: Path) -> IO[bytes]:
     """The new journal of a run, whose folder is not that of another run."""
     try:
-        (out / "output").mkdir(parents=True, exist_ok=True)
-        return (out / JOURNAL).open("xb")
+        make_folder(out / "output")
+        return open_private(out / JOURNAL, "xb")
     except FileExistsError:
         refuse_run_in(out)
         raise
@@ -212,7 +212,7 @@ def _run(
     journal itself and sends one byte per event, so that monitoring it costs little CPU time."""
     stderr_path = out / "run.err"
     try:
-        with stderr_path.open("wb") as stderr:
+        with open_private(stderr_path, "wb") as stderr:
             receiver, notify = os.pipe()
             with open(receiver, "rb", buffering=0) as notifications:
                 try:

@@ -25,7 +25,7 @@ from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
@@ -92,12 +92,12 @@ class Runner:
             return self._result(step, "resumed", 0.0, _failure(0, "", earlier), earlier)
         began = time.monotonic()
         try:
-            journal.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(journal.parent)
             cut_torn_end(journal)
             argv = [*program_of(step), *step.argv]
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
-            with journal.open("ab") as sink:
+            with open_private(journal, "ab") as sink:
                 status, problem = self._pump(step, argv, sink)
         except OSError as why:
             status, problem = -1, f"the journal cannot be written: {why.strerror or why}"
@@ -295,4 +295,4 @@ def run_plan(
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `run.json`, the metadata that a report needs beside the records."""
-    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n")
+    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n", private=True)

@@ -16,6 +16,7 @@ from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.place.experiment import Outcome, Plan, Side
 from meshmark.place.trial import check_space, end, last_line, printable, tail
+from meshmark.store.files import open_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def run_to_end(
         MeshmarkError: The files cannot be written.
     """
     try:
-        output, errors = out.open("wb"), err.open("wb")
+        output, errors = open_private(out, "wb"), open_private(err, "wb")
     except OSError as why:
         raise MeshmarkError(f"cannot write {out}: {why.strerror}") from why
     with output, errors:

@@ -34,7 +34,7 @@ from meshmark.place.journal import BUDGET
 from meshmark.place.setting import AS_IT_IS
 from meshmark.place.trial import check_space, printable, tail
 from meshmark.place.turns import Ended, failure
-from meshmark.store.files import write_text
+from meshmark.store.files import make_folder, open_private, write_text
 from meshmark.store.record import FLAGS, Better
 from meshmark.values.units import counted
 
@@ -179,7 +179,7 @@ def write_files(app: Application, one: Configuration, folders: Folders, copy: in
     values = placeholders(app, one, folders, copy)
     here = home(app, folders, copy)
     if app.scratch:
-        here.mkdir(parents=True, exist_ok=True)
+        make_folder(here)
     for name, text in app.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         write_text(here / name, filled(text, values))
@@ -267,7 +267,7 @@ def _start(
         limits=_limits(app, under),
         group=join.tasks,
     )
-    with out.open("wb") as output, err.open("wb") as errors:
+    with open_private(out, "wb") as output, open_private(err, "wb") as errors:
         try:
             child = process.start(
                 words,
@@ -565,7 +565,7 @@ def emptied(folder: Path) -> None:
             except PermissionError:  # the program made a folder that cannot be emptied
                 _open_up(folder)
                 shutil.rmtree(folder)  # or fail: files of an earlier run could be taken for results
-        folder.mkdir(parents=True)
+        make_folder(folder)
     except OSError as why:
         raise MeshmarkError(f"cannot empty {folder}: {why.strerror or why}") from why
 
