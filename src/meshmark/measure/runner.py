@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from meshmark import process
 from meshmark.describe import find_probe
@@ -125,7 +125,7 @@ class Runner:
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
-    def _pump(self, step: Step, argv: list[str], sink: BinaryIO) -> tuple[int, str]:
+    def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
         try:
             child = process.start(
@@ -187,7 +187,7 @@ class Runner:
             problem = launch.failure_message(text, self._processes) if step.ranks else lines[-1][:300] if lines else ""
         return status, problem
 
-    def _journal_lines(self, step: Step, data: bytes, sink: BinaryIO) -> None:
+    def _journal_lines(self, step: Step, data: bytes, sink: IO[bytes]) -> None:
         sink.write(data)
         sink.flush()
         complete = False
