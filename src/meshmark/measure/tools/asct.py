@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _Row: TypeAlias = dict[str, str]
@@ -230,4 +231,4 @@ _TAKES: Final[dict[str, _Take]] = {
     "loaded-latency": _loaded_latency,
 }
 
-READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read)]
+READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, whole(read))]

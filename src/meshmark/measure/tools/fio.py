@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, ours, size, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar, is_unicode
 
 _NUMBER: Final = (int, float)
@@ -158,4 +159,4 @@ def _size(text: str, where: str) -> int | None:
     return size(text, where) if _SIZE.fullmatch(text) else None
 
 
-READERS: Final = [Reader("fio", "fio, JSON", recognises, read)]
+READERS: Final = [Reader("fio", "fio, JSON", recognises, whole(read))]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import Unit, finite, loaded, named, optional, string, unit_of
 from meshmark.store.record import Record
 
@@ -128,4 +129,4 @@ def _records(
     return made
 
 
-READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON", recognises, read)]
+READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON", recognises, whole(read))]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import finite, loaded, named, numbers, scalar, string
 from meshmark.store.record import Record, Scalar, median
 
@@ -80,4 +81,4 @@ def _failures(result: dict[str, Any], runs: int, where: str) -> int:
     return sum(code != 0 for code in codes)
 
 
-READERS: Final = [Reader("hyperfine", "hyperfine, JSON", recognises, read)]
+READERS: Final = [Reader("hyperfine", "hyperfine, JSON", recognises, whole(read))]

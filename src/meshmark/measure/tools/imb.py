@@ -14,6 +14,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _VERSION: Final = re.compile(
@@ -177,4 +178,4 @@ def _cell(about: About, name: str, column: str, value: float, stated: dict[str, 
     return [theirs(about, "operation_time", "s", "lower", [1e-6 * value], benchmark=name, **stated, **over)]
 
 
-READERS: Final = [Reader("imb", "Intel MPI Benchmarks (IMB-MPI1), text", recognises, read)]
+READERS: Final = [Reader("imb", "Intel MPI Benchmarks (IMB-MPI1), text", recognises, whole(read))]

@@ -14,6 +14,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import named, scalar, scaled, unit_of
 from meshmark.store.record import Record, Scalar
 
@@ -117,4 +118,4 @@ def _row(columns: list[tuple[str, str]], cells: list[str], machine: str, where: 
     return made
 
 
-READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read)]
+READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, whole(read))]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, number, ours, size, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import finite, held, optional, scaled, string, unit_of
 from meshmark.store.record import Record
 
@@ -149,4 +150,4 @@ def _block(block: Any, level: str, threads_per_core: Any, kernels: dict[str, str
     return made
 
 
-READERS: Final = [Reader("kerncraft", "kerncraft machine description, YAML", recognises, read)]
+READERS: Final = [Reader("kerncraft", "kerncraft machine description, YAML", recognises, whole(read))]

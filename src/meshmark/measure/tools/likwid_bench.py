@@ -11,6 +11,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _KERNELS: Final = {"load": "read", "store": "write", "stream": "triad", "triad": "vector_triad", "ddot": "dot"}
@@ -103,4 +104,4 @@ def _records(machine: str, values: dict[str, tuple[int, str]], numbers: dict[str
     return made
 
 
-READERS: Final = [Reader("likwid_bench", "likwid-bench, text", recognises, read)]
+READERS: Final = [Reader("likwid_bench", "likwid-bench, text", recognises, whole(read))]

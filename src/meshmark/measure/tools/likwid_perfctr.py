@@ -13,6 +13,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Better, Record, Scalar
 
 _GROUP: Final = re.compile(r"Group (\d{1,6}) (Raw|Metric)( STAT)?")
@@ -169,4 +170,4 @@ def _printable(text: str, where: str) -> str:
     return text
 
 
-READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr -O, CSV", recognises, read)]
+READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr -O, CSV", recognises, whole(read))]

@@ -12,6 +12,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _STRIDE: Final = re.compile(r'"stride=(\d{1,9})')
@@ -135,4 +136,4 @@ def _rates(about: About, lines: list[str], at: int, operation: str | None, made:
     return at + 1
 
 
-READERS: Final = [Reader("lmbench", "lmbench, lat_mem_rd and bw_mem", recognises, read)]
+READERS: Final = [Reader("lmbench", "lmbench, lat_mem_rd and bw_mem", recognises, whole(read))]

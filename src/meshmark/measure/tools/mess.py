@@ -12,6 +12,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _SHARES: Final = ("read_pct_rounded", "rd_percentage", "rw_ratio")  # percent of reads
@@ -102,6 +103,6 @@ def read_bwlat(text: str, machine: str) -> list[Record]:
 
 
 READERS: Final = [
-    Reader("mess", "Mess memory_curves.csv", recognises, read),
-    Reader("mess_bwlat", "Mess simulator bwlat_*.txt", recognises_bwlat, read_bwlat),
+    Reader("mess", "Mess memory_curves.csv", recognises, whole(read)),
+    Reader("mess_bwlat", "Mess simulator bwlat_*.txt", recognises_bwlat, whole(read_bwlat)),
 ]

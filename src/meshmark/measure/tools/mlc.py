@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _TITLE: Final = re.compile(r"^\s*Intel\(R\) Memory Latency Checker - v(\d+\.\d+\w*)\s*$", re.MULTILINE)
@@ -312,4 +313,4 @@ def _matrix(lines: _Lines, run: _Run | None, corner: str) -> dict[tuple[int, int
     return cells
 
 
-READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, read)]
+READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, whole(read))]

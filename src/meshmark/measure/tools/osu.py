@@ -13,6 +13,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _TITLE: Final = re.compile(r"# OSU (?P<title>\S.*?)(?: Test)? v(?P<version>\d[\w.]*)\s*$")
@@ -161,4 +162,4 @@ def _slug(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", recognises, read)]
+READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", recognises, whole(read))]

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _STARTED: Final = re.compile(r"^# started on (\w{3} \w{3} +\d+ [\d:]{8} \d{4})$", re.MULTILINE)
@@ -210,4 +211,4 @@ def _conditions(interval: bool, repeated: bool, share: float) -> dict[str, Scala
     return stated
 
 
-READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read)]
+READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, whole(read))]

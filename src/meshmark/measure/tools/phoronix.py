@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import Unit, scaled, unit_of
 from meshmark.store.record import Better, Record
 
@@ -104,4 +105,4 @@ def _name(unit: Unit) -> str:
     return _NAMES.get(unit.si, "score")
 
 
-READERS: Final = [Reader("phoronix", "Phoronix Test Suite, composite.xml", recognises, read)]
+READERS: Final = [Reader("phoronix", "Phoronix Test Suite, composite.xml", recognises, whole(read))]

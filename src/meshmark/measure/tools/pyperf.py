@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import loaded, named, numbers, optional, string
 from meshmark.store.record import Better, Record, Scalar
 
@@ -71,4 +72,4 @@ def _benchmark(benchmark: Any, shared: dict[str, Any], machine: str, where: str)
     return theirs(about, metric, si, better, samples, **named(conditions))
 
 
-READERS: Final = [Reader("pyperf", "pyperf, JSON", recognises, read)]
+READERS: Final = [Reader("pyperf", "pyperf, JSON", recognises, whole(read))]

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, field, number
+from meshmark.measure.tools.base import FormatError, field, number
 from meshmark.store.record import Better, Scalar, is_unicode
-
-READERS: Final[list[Reader]] = []
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import finite, loaded, named, optional, scalar, scaled, string, unit_of
 from meshmark.store.record import Record, Scalar
 
@@ -192,4 +193,4 @@ def _case(case: dict[str, Any], about: About, where: str) -> list[Record]:
     return made
 
 
-READERS: Final = [Reader("reframe", "ReFrame, performance log or JSON report", recognises, read)]
+READERS: Final = [Reader("reframe", "ReFrame, performance log or JSON report", recognises, whole(read))]

@@ -14,6 +14,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.measure.tools.quantities import named
 from meshmark.store.record import Record, Scalar
 
@@ -220,6 +221,6 @@ def _raw_program(name: str, tune: str, iterations: dict[str, dict[str, str]]) ->
 
 
 READERS: Final = [
-    Reader("spec", "SPEC CPU, OMP and MPI, CSV", recognises, read),
-    Reader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", recognises_raw, read_raw),
+    Reader("spec", "SPEC CPU, OMP and MPI, CSV", recognises, whole(read)),
+    Reader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", recognises_raw, whole(read_raw)),
 ]

@@ -9,6 +9,7 @@ import re
 from typing import Final
 
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record
 
 _KERNELS: Final = {"Copy": "copy", "Scale": "scale", "Add": "add", "Triad": "triad"}
@@ -54,4 +55,4 @@ def read(text: str, machine: str) -> list[Record]:
     return made
 
 
-READERS: Final = [Reader("stream", "STREAM (C), text", recognises, read)]
+READERS: Final = [Reader("stream", "STREAM (C), text", recognises, whole(read))]
