@@ -110,6 +110,22 @@ def scaled(value: float, factor: float, where: str) -> float:
     return product
 
 
+_ABOVE_ZERO: Final = {"s", "B/s", "op/s", "flop/s"}  # a time or rate of 0 was not measured
+_NEVER_NEGATIVE: Final = {"B", "Hz", "J"}
+
+
+def measured(value: float, unit: str, where: str) -> float:
+    """`value`, which somebody measured in an SI unit.
+
+    Raises:
+        FormatError: It cannot have been measured: a time or rate of 0 or less, or a negative size.
+    """
+    if (value <= 0 and unit in _ABOVE_ZERO) or (value < 0 and unit in _NEVER_NEGATIVE):
+        least = "of at least 0" if unit in _NEVER_NEGATIVE else "above 0"
+        raise FormatError(f"{where}: found {value!r}, a number {least} is required")
+    return value
+
+
 def loaded(text: str, tool: str) -> dict[str, Any]:
     """The object that a JSON text is.
 
@@ -144,7 +160,7 @@ def finite(values: Any, key: Any, where: str, factor: float = 1.0) -> float:
         FormatError: It is missing, not a number or not finite.
     """
     found = held(values, key, (int, float), where)
-    at = f"{where}: {quoted(key, 60)}"
+    at = _at(where, quoted(key, 60))
     return scaled(number(quoted(found, 400), at), factor, at)
 
 
@@ -156,8 +172,12 @@ def numbers(values: Any, key: Any, where: str, factor: float = 1.0) -> list[floa
     """
     found = field(values, key, list, where)
     if not found:
-        raise FormatError(f"{where}: {key}: found none, at least 1 number is required")
-    return [finite({key: one}, key, f"{where}: value {at}", factor) for at, one in enumerate(found, 1)]
+        raise FormatError(f"{_at(where, key)}: found none, at least 1 number is required")
+    return [finite({key: one}, key, _at(where, f"value {at}"), factor) for at, one in enumerate(found, 1)]
+
+
+def _at(where: str, key: str) -> str:
+    return f"{where}: {key}" if where else key
 
 
 def string(values: Any, key: str, where: str) -> str:
@@ -169,7 +189,7 @@ def string(values: Any, key: str, where: str) -> str:
     found = field(values, key, str, where)
     if not found or not is_unicode(found):
         raise FormatError(
-            f"{where}: {key}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
+            f"{_at(where, key)}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
         )
     return str(found)
 
