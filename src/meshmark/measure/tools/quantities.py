@@ -70,7 +70,7 @@ def unit_of(text: str) -> Unit:
         return Unit("1", 0.01, "none")
     if (time := _TIMES.get(text, _TIMES.get(text.lower()))) is not None:
         return Unit("s", time, "lower")
-    if (flops := _FLOPS.fullmatch(text)) is not None:
+    if (flops := _FLOPS.fullmatch(re.sub(r"/\s*sec(?:ond)?s?$", "/s", text))) is not None:
         return Unit("flop/s", _PREFIXES[flops[1]], "higher")
     if (clock := re.fullmatch(r"([kKMGT]?)Hz", text)) is not None:
         return Unit("Hz", _PREFIXES[clock[1]], "none")

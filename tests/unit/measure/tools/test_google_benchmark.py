@@ -118,7 +118,11 @@ def test_the_version_is_that_of_newer_files() -> None:
         ('"time_unit": "us"', '"time_unit": "MB"', "time_unit: found MB; allowed: ns, us, ms, s"),
         ('"run_type": "iteration"', '"run_type": "other"', "run_type: found other; allowed: iteration, aggregate"),
         ('"benchmarks": [', '"benchmarks": ', "not JSON"),
-        ('"real_time": 1.1143295449983270e+03', '"real_time": -1.5', "real_time: found -1.5000000000000002e-09, a number above 0"),
+        (
+            '"real_time": 1.1143295449983270e+03',
+            '"real_time": -1.5',
+            "real_time: found -1.5000000000000002e-09, a number above 0",
+        ),
         ('"real_time": 1.1143295449983270e+03', '"real_time": 0.0', "real_time: found 0.0, a number above 0"),
         ('"iterations": ', '"iterations": 0,"n": ', "iterations: found 0, so it was not measured"),
     ],
