@@ -55,4 +55,4 @@ def read(text: str, machine: str) -> list[Record]:
     return made
 
 
-READERS: Final = [Reader("stream", "STREAM (C), text", recognises, whole(read))]
+READERS: Final = [Reader("stream", "STREAM (C), text", recognises, whole(read), version=2)]
