@@ -19,7 +19,7 @@ from meshmark.measure.tools.quantities import Unit, slug, unit_of
 from meshmark.store.record import Record, Scalar
 
 _TITLE: Final = re.compile(r"[# ]{1,3}OSU (?P<title>\S.*?)(?: Test)?(?: v(?P<version>\d[\w.]*))?\s*$")
-_BEGINS: Final = re.compile(r"^[# ]{1,3}OSU (?:MPI|OpenSHMEM|UPC|NCCL|XCCL|RCCL)\b.*(?: Test| v\d)", re.MULTILINE)
+_BEGINS: Final = re.compile(r"^[# ]{1,3}OSU (?:MPI|OpenSHMEM|UPC|NCCL|XCCL|RCCL).*(?: Test| v\d)", re.MULTILINE)
 _NUMBER: Final = re.compile(r"\d+\.\d{2}")
 _COLUMNS: Final = re.compile(r"(\S+(?: (?!\s)\S+)*)")
 _STATED: Final = re.compile(r"(?:# )?([A-Z][\w -]{1,40}?)\s*:\s*(\S.*?)\.?$")
