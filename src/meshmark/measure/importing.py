@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
@@ -264,13 +264,16 @@ def _read_csv(data: bytes, path: Path) -> Imported:
 # ------------------------------------------------------------------ into the store
 
 
-def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[str, int]]:
+def add_to(
+    store: Store, parts: Sequence[Part], name: str = "", replaced: Collection[str] = ()
+) -> list[tuple[str, int]]:
     """Add parts that the store does not contain. All are checked before the first file is written.
 
     Args:
         store: The store.
         parts: The parts of one file.
         name: Name of the run; further runs get a numeric suffix. "" derives it from machine, start and content.
+        replaced: Names of runs that these parts replace.
 
     Returns:
         The name of each run and the number of records added to it, 0 if the store already contained it.
@@ -279,8 +282,14 @@ def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[st
         UsageError: `name` is the name of another run.
         MeshmarkError: The store cannot be written.
     """
+    for run in replaced:
+        if name and run.startswith(name):  # its content is at hand, so nothing is lost if this ends here
+            store.remove(run)
     with store.exclusively():
-        return _add(store, parts, name)
+        added = _add(store, parts, name)
+    for run in set(replaced) - {run for run, _ in added}:
+        store.remove(run)
+    return added
 
 
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:

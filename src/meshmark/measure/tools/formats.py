@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -55,10 +56,14 @@ def recognised(text: str, among: Sequence[Reader] | None = None) -> Reader | Non
 def read_text(text: str, machine: str) -> Results | None:
     """The records of another tool's output, and what was left out; None if its format is not known.
 
+    The provenance of the records has the reader, its version and the digest of the output, by which runs that an
+    earlier version imported are found.
+
     Raises:
         FormatError: Nothing of the text is certain, or the unit or the meaning of a column is unknown.
     """
     results: Results | None = None
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
     outputs = by_task(ToolOutput(text, machine))
     for task, output in outputs:
         reader = recognised(output.text)
@@ -66,7 +71,7 @@ def read_text(text: str, machine: str) -> Results | None:
             continue
         reader.read(output)
         results = results or Results()
-        provenance = {"reader_version": reader.version}
+        provenance = {"reader": reader.name, "reader_version": reader.version, "output": digest}
         conditions = {"task": task} if len(outputs) > 1 else {}
         results.records += [
             replace(r, conditions={**r.conditions, **conditions}, provenance={**r.provenance, **provenance})

@@ -215,6 +215,11 @@ def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
     }
 
 
+def slug(name: str) -> str:
+    """A name of another tool as the name of a metric or condition: `Avg Latency` becomes `avg_latency`."""
+    return re.sub(r"\W+", "_", name).strip("_").lower()
+
+
 def scalar(text: str) -> Scalar:
     """A cell as a number if it is one, otherwise as text; None if it is empty or says so."""
     text = text.strip()
