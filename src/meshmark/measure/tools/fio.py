@@ -193,17 +193,20 @@ def _job(
         raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
     if len(members) == 1:
         jobs = _processes(first, jobs)
-    pattern = _PATTERNS.get(options.get("rw", options.get("readwrite", "read")).partition(":")[0].lower())
+    rw = "rw" if "rw" in options else "readwrite"
+    pattern = _PATTERNS.get(options.get(rw, "read").partition(":")[0].lower())
     if pattern is None:
-        raise FormatError(f"rw: found '{quoted(options.get('rw'), 40)}'; allowed: {', '.join(_PATTERNS)}")
+        raise FormatError(f"{rw}: found '{quoted(options[rw], 40)}'; allowed: {', '.join(_PATTERNS)}")
     depth = _depth(options, [job for _, job in members])
     stated: dict[str, Scalar] = {
-        "target": options.get("filename") or options.get("directory"),
+        "target": _target(options),
         "queue_depth": depth,
         "requested_queue_depth": _count(options, "iodepth") if depth is None else None,
         "jobs": jobs,
         "size_bytes": _size(options.get("size", ""), options),
+        "size": options.get("size") if _size(options.get("size", ""), options) is None else None,
         "engine": options.get("ioengine"),
+        "pattern": options[rw] if ":" in options.get(rw, "") else None,
         "job": name,
         "client": host or None,
         "statistic": "mean",
@@ -230,7 +233,9 @@ def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Sc
     elif pattern.startswith("rand"):
         direction = f"rand{direction}"
     mixed = pattern if pattern.endswith("rw") or "trimwrite" in pattern else None
-    return {"direction": direction, "mixed": mixed, "block_bytes": _block(options, direction)}
+    block = _block(options, direction)
+    sizes = options.get("bs", options.get("blocksize")) if block is None else None  # such as 4k-64k
+    return {"direction": direction, "mixed": mixed, "block_bytes": block, "block_sizes": sizes}
 
 
 def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions: dict[str, Scalar]) -> None:
@@ -296,6 +301,14 @@ def _options(values: Any) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(v, str) and is_unicode(v) for v in values.values()):
         raise FormatError("options: found values that are not text, an object of strings is required")
     return values
+
+
+def _target(options: dict[str, str]) -> str | None:
+    """The files or the folder; fio puts the folder before the name of a file."""
+    files, folder = options.get("filename"), options.get("directory")
+    if not files or not folder or files.startswith("/"):
+        return files or folder
+    return f"{folder.rstrip('/')}/{files}"
 
 
 def _count(options: dict[str, str], key: str) -> int:

@@ -62,6 +62,14 @@ _CSV: Final = re.compile(
 )
 
 
+# A line with commas both between the cells and in its numbers, as -x, prints it by the locale.
+_COMMAS: Final = re.compile(
+    r"(?P<place>(?:[^,]*[^,\d][^,]*,(?:\d+,)??)?)(?P<value>\d+(?:,\d\d)?|<not supported>|<not counted>)"
+    rf",(?P<unit>[A-Za-z]*),(?P<event>{_EVENT}),(?:(?P<noise>\d+,\d\d)%,)?(?P<runtime>\d+),(?P<share>\d{{1,3}},\d\d)"
+    r"(?:,(?P<metric>\d+,\d+)?,(?P<name>[^,]*))?"
+)
+
+
 # Samples by metric, unit and conditions.
 _Series: TypeAlias = dict[tuple[str, str, str], tuple[dict[str, Scalar], list[float]]]
 
@@ -249,6 +257,10 @@ def _event(name: str) -> str:
 def _cells(text: str, mark: str) -> list[str]:
     """The cells of a line. A separator within the slashes of an event, as `cpu/event=1,umask=2/`, separates none."""
     cells: list[str] = []
+    if mark == "," and (match := _COMMAS.fullmatch(text)) is not None:
+        noise = [match["noise"] + "%"] if match["noise"] else []
+        cells = [*match["place"].split(",")[:-1], match["value"], match["unit"], match["event"], *noise]
+        return [*cells, match["runtime"], match["share"], match["metric"] or "", match["name"] or ""]
     for cell in text.split(mark):
         if cells and cells[-1].count("/") % 2 and not cells[-1].endswith("/sec"):
             cells[-1] += mark + cell

@@ -66,6 +66,8 @@ def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where
     start = ""
     for at, run in enumerate(runs, 1):
         with output.item(f"{where}: runs {at}"):
+            if not isinstance(run, dict):
+                raise FormatError(f"found {type(run).__name__}, an object is required")
             of_run = field(run, "metadata", dict, "") if "metadata" in run else {}
             if "values" in run:
                 values = [measured(value, si, "values") for value in numbers(run, "values", "")]

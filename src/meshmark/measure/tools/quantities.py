@@ -5,7 +5,6 @@ It reads no format itself.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -124,23 +123,6 @@ def measured(value: float, unit: str, where: str) -> float:
         least = "of at least 0" if unit in _NEVER_NEGATIVE else "above 0"
         raise FormatError(f"{where}: found {value!r}, a number {least} is required")
     return value
-
-
-def loaded(text: str, tool: str) -> dict[str, Any]:
-    """The object that a JSON text is.
-
-    Raises:
-        FormatError: It is damaged or something else.
-    """
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as why:
-        raise FormatError(f"{tool}: line {why.lineno}: found no JSON ({quoted(why.msg, 60)}); cut off?") from None
-    except (ValueError, RecursionError):
-        raise FormatError(f"{tool}: found numbers or nesting beyond what JSON allows") from None
-    if not isinstance(found, dict):
-        raise FormatError(f"{tool}: found {type(found).__name__}, an object is required")
-    return found
 
 
 def held(values: Any, key: Any, kind: type | tuple[type, ...], where: str) -> Any:

@@ -209,6 +209,8 @@ def _conditions(row: Mapping[str, str], *, failed: bool) -> dict[str, Scalar]:
 def _add(
     output: ToolOutput, about: About, metric: str, value: float, unit: str, conditions: Mapping[str, Scalar]
 ) -> None:
+    if not metric.strip():
+        raise FormatError("found no name of the variable")
     what = unit_of("" if unit in _NOTHING else unit)
     value = measured(scaled(value, what.factor, quoted(metric, 40)), what.si, quoted(metric, 40))
     output.add(theirs(about, metric, what.si, what.better, [value], **conditions))

@@ -124,6 +124,22 @@ def test_options_tell_results_apart() -> None:
     assert len({(r.metric, *sorted(map(str, r.conditions.items()))) for r in records}) == len(records) == 8
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"bs": "4k-16k"}, {"bs": "4k-64k"}),
+        ({"rw": "randread:8"}, {"rw": "randread"}),
+        ({"size": "50%"}, {"size": "100%"}),
+        ({"filename": "f", "directory": "/a"}, {"filename": "f", "directory": "/b"}),
+        ({"rate_iops": "100"}, {"rate_iops": "200"}),
+        ({"ioengine": "sync"}, {"ioengine": "mmap"}),
+    ],
+)
+def test_jobs_of_other_options_have_other_conditions(first: dict[str, str], second: dict[str, str]) -> None:
+    keys = [records_of(json.dumps(report({"rw": "read", **options})))[0].conditions for options in (first, second)]
+    assert keys[0] != keys[1]
+
+
 def test_a_repeated_file_name_adds_a_file_and_other_options_replace() -> None:
     text = json.dumps(report({"filename": "/dev/a", "bs": "4k"}))
     text = text.replace('"filename": "/dev/a"', '"filename": "/dev/a", "filename": "/dev/b", "bs": "8k"')

@@ -164,6 +164,19 @@ def test_numbers_by_the_locale() -> None:
     assert values(text) == {"e": 2000.5, "of_all_branches": pytest.approx(0.0074)}
 
 
+def test_commas_between_cells_and_in_numbers() -> None:
+    text = "1,01,msec,task-clock,1010000,100,00,0,900,CPUs utilized\n7369473,,branches,1010000,100,00,7,296,G/sec\n"
+    text += "CPU1,54747,,branch-misses,1,25%,1010000,100,00,0,74,of all branches\n"
+    found = values(text, "cpu")
+    assert found == {
+        ("task-clock", None): pytest.approx(1.01e-3),
+        ("cpus_utilized", None): 0.9,
+        ("branches", None): 7369473.0,
+        ("branch-misses", 1): 54747.0,
+        ("of_all_branches", 1): pytest.approx(0.0074),
+    }
+
+
 def test_events_with_separators_in_their_names() -> None:
     text = "77,,cpu/event=0x3c,umask=0x1/,100,100.00,,\n"
     assert values(text) == {"cpu/event=0x3c,umask=0x1/": 77.0}
