@@ -155,7 +155,7 @@ def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
             host = optional(job, "hostname")
             if not name or not is_unicode(name):
                 raise FormatError(f"jobname: found '{quoted(name, 40)}', a name is required")
-            if key == "client_stats" and name == "All clients":
+            if key == "client_stats" and name == "All clients" and len(jobs) > 1:
                 raise FormatError("'All clients' is the sum of the clients, whose jobs are read")
             identity = (host, name, str(group), repr(sorted(_options(job.get("job options", {})).items())))
             groups.setdefault(identity, []).append((where, job))
@@ -188,36 +188,19 @@ def _job(
             raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
     first = members[0][1]
     options = {**common, **_options(first.get("job options", {}))}
-    jobs: int | None = _count(options, "numjobs")
-    if len(members) not in {1, jobs}:  # one of several: --group_reporting
-        raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
-    if len(members) == 1:
-        jobs = _processes(first, jobs)
-    rw = "rw" if "rw" in options else "readwrite"
-    pattern = _PATTERNS.get(options.get(rw, "read").partition(":")[0].lower())
-    if pattern is None:
-        raise FormatError(f"{rw}: found '{quoted(options[rw], 40)}'; allowed: {', '.join(_PATTERNS)}")
-    depth = _depth(options, [job for _, job in members])
-    stated: dict[str, Scalar] = {
-        "target": _target(options),
-        "queue_depth": depth,
-        "requested_queue_depth": _count(options, "iodepth") if depth is None else None,
-        "jobs": jobs,
-        "size_bytes": _size(options.get("size", ""), options),
-        "size": options.get("size") if _size(options.get("size", ""), options) is None else None,
-        "engine": options.get("ioengine"),
-        "pattern": options[rw] if ":" in options.get(rw, "") else None,
-        "job": name,
-        "client": host or None,
-        "statistic": "mean",
-    }
+    stated: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
+    stated["jobs"] = len(members) if len(members) > 1 else None
+    pattern = ""
+    if "job options" in first:
+        stated = {**stated, **_stated(options, members), "options": None}
+        pattern = _pattern(options)
     stated |= named(
         {k: scalar(v) if v else 1 for k, v in options.items() if k not in _STATED.split() and k not in stated}
     )
     count = len(output.records) + output.left_out_count
     for direction in _DIRECTIONS:
         parts = [_Part(f"{w}: {direction}", field(j, direction, dict, w)) for w, j in members if direction in j]
-        if parts := [part for part in parts if part.number("total_ios") > 0]:
+        if parts := [part for part in parts if part.number("total_ios" if "total_ios" in part.values else "iops") > 0]:
             with output.item(parts[0].where):
                 _direction(output, about, parts, {**stated, **_kind(pattern, direction, options)})
     with output.item(f"{members[0][0]}: sync"):
@@ -226,8 +209,44 @@ def _job(
         raise FormatError("found no operation, reads or writes are required")
 
 
+def _pattern(options: dict[str, str]) -> str:
+    text = options.get("rw", options.get("readwrite", "read"))
+    pattern = _PATTERNS.get(text.partition(":")[0].lower())
+    if pattern is None:
+        raise FormatError(f"rw: found '{quoted(text, 40)}'; allowed: {', '.join(_PATTERNS)}")
+    return pattern
+
+
+def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str, Scalar]:
+    """The conditions that the options of a job state; fio's defaults hold for those that are absent."""
+    jobs: int | None = _count(options, "numjobs")
+    if len(members) not in {1, jobs}:  # one of several: --group_reporting
+        raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
+    if len(members) == 1:
+        jobs = _processes(members[0][1], jobs)
+    depth = _depth(options, [job for _, job in members])
+    pattern = options.get("rw", options.get("readwrite", ""))
+    size = _size(options.get("size", ""), options)
+    return {
+        "target": _target(options),
+        "queue_depth": depth,
+        "requested_queue_depth": _count(options, "iodepth") if depth is None else None,
+        "jobs": jobs,
+        "size_bytes": size,
+        "size": options.get("size") if size is None else None,
+        "engine": options.get("ioengine"),
+        "pattern": pattern if ":" in pattern else None,
+    }
+
+
 def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Scalar]:
-    """The conditions of one direction. `mixed` of a pattern with one direction only is that direction."""
+    """The conditions of one direction. `mixed` of a pattern with one direction only is that direction.
+
+    Args:
+        pattern: "" if the output does not state the options of its jobs, as those before fio 2.8.
+    """
+    if not pattern:
+        return {"direction": direction}
     if direction == "mixed":
         direction = pattern
     elif pattern.startswith("rand"):

@@ -215,6 +215,7 @@ def _metric(text: str, value: str) -> tuple[str, str, float] | None:
 
 def _json_row(text: str) -> _Row:
     try:
+        text = re.sub(r",\s*\}$", "}", text)  # Linux 6.5 ends lines without a metric with a comma
         values = json.loads(_UNQUOTED.sub(r'\1"\2"', text), parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
         raise FormatError(f"found '{quoted(text, 40)}', an object of JSON is required") from None

@@ -174,6 +174,25 @@ def test_fio_2_has_kibibytes_and_microseconds() -> None:
     assert records["completion_latency", "percentile"] == pytest.approx(900e-6)
 
 
+def test_options_that_an_old_version_does_not_state_are_not_guessed() -> None:
+    document = report({})
+    job = document["jobs"][0]
+    del job["job options"], job["read"]["total_ios"]
+    conditions = records_of(json.dumps(document))[0].conditions
+    assert conditions == {"job": "j", "statistic": "mean", "options": "not stated", "direction": "read"}
+    document["jobs"] = [job, job]
+    assert records_of(json.dumps(document))[0].conditions["jobs"] == 2
+
+
+def test_a_sum_of_clients_alone_is_read() -> None:
+    document = report({})
+    (job,) = document.pop("jobs")
+    job["mixed"] = job.pop("read")
+    del job["job options"]
+    document["client_stats"] = [{**job, "jobname": "All clients", "hostname": "n1"}]
+    assert {r.conditions["direction"] for r in records_of(json.dumps(document))} == {"mixed"}
+
+
 def test_each_server_of_a_client_is_a_condition() -> None:
     document = report({"rw": "read"})
     (job,) = document.pop("jobs")

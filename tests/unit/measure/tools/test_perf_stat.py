@@ -206,6 +206,10 @@ def test_lines_of_the_program_and_damaged_lines_do_not_lose_the_others() -> None
     assert [item.where for item in results.left_out] == ["line 4", "line 5"]
 
 
+def test_a_line_that_ends_with_a_comma() -> None:
+    assert values(COUNTER % ("topdown-retiring", "100.00") + ", }\n") == {"topdown-retiring": 2000.0}
+
+
 def test_only_metrics() -> None:
     assert values('{"GHz" : "3.2", "insn per cycle" : "0.5", "branch-misses of all branches" : "1.0"}\n') == {
         "clock": pytest.approx(3.2e9),
