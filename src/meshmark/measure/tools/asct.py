@@ -37,7 +37,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constan
 
 
 def recognises(start: str) -> bool:
-    if re.search(r"^\s*\{", start, re.MULTILINE):
+    if re.search(r"^[ \t]*\{", start, re.MULTILINE):
         if re.search(r'"memory"\s*:\s*\{', start) and any(f'"{n}"' in start for n in (*_COLUMNS, *_MATRICES)):
             return True
         return any(all(f'"{c}"' in start for c in columns) for columns in _COLUMNS.values())

@@ -151,7 +151,7 @@ def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
     for at, job in enumerate(jobs):
         where = f"{place}{key}[{at}]"
         with output.item(where):
-            name, group = field(job, "jobname", str, "fio"), field(job, "groupid", int, "fio")
+            name, group = field(job, "jobname", str, ""), field(job, "groupid", int, "")
             host = optional(job, "hostname")
             if not name or not is_unicode(name):
                 raise FormatError(f"jobname: found '{quoted(name, 40)}', a name is required")

@@ -26,6 +26,7 @@ _NO_VALUES: Final = {"std", "cnt"}  # deviations and counts of matches
 _TITLE: Final = re.compile(r"([\w.-]+):")
 _RULE: Final = re.compile(r"\|?(?:-+[|+])+-*\|?|-+")
 _MARKS: Final = ",;\t"
+_LONGEST: Final = 8192  # characters of a header
 _SEARCHED: Final = 40  # lines that may precede the first table
 
 
@@ -37,6 +38,8 @@ def _cells(line: str, mark: str) -> list[str]:
 
 def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
     """The mark between the cells, and names and units of the columns; none if the line is no header of a table."""
+    if "[" not in line or len(line) > _LONGEST:
+        return "", []
     for mark in "|" if "|" in line else _MARKS:
         try:
             matches = [_COLUMN.fullmatch(cell) for cell in _cells(line, mark)]

@@ -49,7 +49,8 @@ _PERCENT: Final = re.compile(
 _NAMED: Final = re.compile(r"(\S+) {2,}(\S.*)")  # unit and name of a metric
 _KNOWN: Final = re.compile(r"GHz|CPUs utilized|insn per cycle|stalled cycles per insn|[kKMG]?/sec")
 _METRICS_ONLY: Final = re.compile(
-    r'"(?:GHz|insn per cycle|stalled cycles per insn|%  \w+|\S+ of all [^"]+|(?:front|back)end cycles idle)" : "'
+    r'"(?:GHz|insn per cycle|stalled cycles per insn|%  \w{1,60}|[^"\s]{1,60} of all [^"]{1,60}'
+    r'|(?:front|back)end cycles idle)" : "'
 )
 # Numbers that C prints by the locale, or that are not finite, are not JSON.
 _UNQUOTED: Final = re.compile(r'(" ?: ?)(-?(?:nan|inf)|-?\d+,\d+)(?=\s*[,}])')
