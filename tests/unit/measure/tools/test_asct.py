@@ -9,35 +9,15 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.asct import READERS, recognises
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
-from meshmark.store.record import Record
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "asct.json").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
-def reasons(text: str) -> list[str]:
-    """Why items of a text were left out, or all of it was refused."""
-    try:
-        return [str(item) for item in imported(text).left_out]
-    except FormatError as error:
-        return [str(error)]
-
-
 def test_a_report_has_all_memory_benchmarks() -> None:
     assert recognises(TEXT) and [r.name for r in READERS] == ["asct"]
-    records = records_of(TEXT)
+    records = taken_from(TEXT)
     levels = {r.conditions["level"]: r for r in records if r.instrument == "latency" and "level" in r.conditions}
     assert levels["DRAM"].value == pytest.approx(114.838327e-9)
     assert levels["DRAM"].conditions["footprint_bytes"] == 603979776
@@ -53,7 +33,7 @@ def test_a_report_has_all_memory_benchmarks() -> None:
 def test_columns_of_a_matrix_are_nodes_of_memory() -> None:
     found = {
         (r.conditions["cpu_node"], r.conditions["memory_node"]): r.value
-        for r in records_of(TEXT)
+        for r in taken_from(TEXT)
         if r.instrument == "latency" and "cpu_node" in r.conditions
     }
     assert found == pytest.approx({(0, 0): 113.3e-9, (0, 1): 266.9e-9, (1, 0): 266.5e-9, (1, 1): 115.7e-9})
@@ -61,18 +41,18 @@ def test_columns_of_a_matrix_are_nodes_of_memory() -> None:
 
 def test_a_benchmarks_csv_and_json() -> None:
     text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
-    records = records_of(text)
+    records = taken_from(text)
     point = {r.metric: r.value for r in records if r.conditions["injected_nops"] == 20}
     assert point == pytest.approx({"load_latency": 266.5e-9, "bandwidth_net": 918.3e9})
     single = json.dumps(json.loads(TEXT)["memory"]["peak-bandwidth"])
-    assert recognises(single) and records_of(single)[0].value == pytest.approx(918.9e9)
+    assert recognises(single) and taken_from(single)[0].value == pytest.approx(918.9e9)
 
 
 def test_rows_of_a_csv_that_are_damaged_are_left_out() -> None:
     text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
-    assert len(records_of(text.replace("3,180,122.2,175.3,18.0\n", ""))) == 16
+    assert len(taken_from(text.replace("3,180,122.2,175.3,18.0\n", ""))) == 16
     for old, new in (("35.2,", ""), ("35.2,", "-35.2,"), ("35.2,", "0,"), ("35.2,", "1e300,"), ("115.8", "x")):
-        results = imported(text.replace(old, new))
+        results = results_of(text.replace(old, new))
         assert len(results.records) == 16 and [item.where for item in results.left_out] == ["line 3"], new
 
 
@@ -80,8 +60,8 @@ def test_a_benchmark_that_is_not_known_does_not_lose_the_others() -> None:
     report = json.loads(TEXT)
     report["memory"]["stride-sweep"] = {"Stride": {"0": 64}}
     report["memory"]["idle-latency"]["Node 0"]["Node 1"] = None
-    results = imported("asct 0.6.0\n" + json.dumps(report))
-    assert len(results.records) == len(records_of(TEXT)) - 1
+    results = results_of("asct 0.6.0\n" + json.dumps(report))
+    assert len(results.records) == len(taken_from(TEXT)) - 1
     assert sorted(item.where for item in results.left_out) == [
         "memory: idle-latency: row Node 1: Node 0",
         "memory: stride-sweep",
@@ -99,4 +79,4 @@ def test_a_benchmark_that_is_not_known_does_not_lose_the_others() -> None:
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    assert any(says in reason for reason in reasons(TEXT.replace(old, new))), reasons(TEXT.replace(old, new))
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

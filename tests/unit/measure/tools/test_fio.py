@@ -11,21 +11,15 @@ import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.fio import READERS, recognises
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.store.record import Record
+from support.imports import results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "fio.json").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
 def records_of(text: str, **conditions: object) -> list[Record]:
-    return [r for r in imported(text).records if conditions.items() <= r.conditions.items()]
+    return [r for r in results_of(text).records if conditions.items() <= r.conditions.items()]
 
 
 def report(options: dict[str, str], **parts: Any) -> dict[str, Any]:
@@ -199,7 +193,7 @@ def test_each_server_of_a_client_is_a_condition() -> None:
     jobs = [{**job, "hostname": host, "port": 8765} for host in ("n1", "n2")]
     document["client_stats"] = [*jobs, {**job, "jobname": "All clients", "job options": {}}]
     document["global options"] = [{"hostname": "n1", "direct": "1"}, {"hostname": "n2", "direct": "0"}]
-    results = imported(json.dumps(document))
+    results = results_of(json.dumps(document))
     assert {(r.conditions["client"], r.conditions["direct"]) for r in results.records} == {("n1", 1), ("n2", 0)}
     assert [item.where for item in results.left_out] == ["client_stats[2]"]
 
@@ -213,21 +207,21 @@ def test_several_runs_and_text_around_them_are_read() -> None:
 def test_interim_reports_are_left_out() -> None:
     first, last = report({"rw": "read"}), report({"rw": "read"}, elapsed=12)
     last["timestamp"] += 10
-    results = imported(f"{json.dumps(first)}\n{json.dumps(last)}\n")
+    results = results_of(f"{json.dumps(first)}\n{json.dumps(last)}\n")
     assert len(results.records) == 4 and [item.where for item in results.left_out] == ["line 1"]
 
 
 def test_a_job_that_failed_does_not_lose_the_others() -> None:
     document = report({"rw": "read"})
     document["jobs"].append({**copy.deepcopy(document["jobs"][0]), "jobname": "bad", "error": 5})
-    results = imported(json.dumps(document))
+    results = results_of(json.dumps(document))
     assert len(results.records) == 4
     assert [str(item) for item in results.left_out] == ["jobs[1] 'bad': error: found 5, 0 is required; the job failed"]
 
 
 def test_a_number_that_is_none_loses_itself_only() -> None:
     text = json.dumps(report({"rw": "read"})).replace('"lat_ns": {"min": 1000, "max": 9000, "mean": 4000.0', "%s", 1)
-    results = imported(text % '"lat_ns": {"min": 1000, "max": 9000, "mean": -nan')
+    results = results_of(text % '"lat_ns": {"min": 1000, "max": 9000, "mean": -nan')
     assert {r.metric for r in results.records} == {"bandwidth_net", "operation_rate", "completion_latency"}
     assert "mean" in results.left_out[0].reason
 
@@ -244,12 +238,12 @@ def test_a_number_that_is_none_loses_itself_only() -> None:
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    results = imported(TEXT.replace(old, new, 2 if "numjobs" in old else 1))
+    results = results_of(TEXT.replace(old, new, 2 if "numjobs" in old else 1))
     assert results.records and any(says in str(item) for item in results.left_out)
 
 
 def test_a_file_of_which_nothing_is_certain_is_refused() -> None:
     with pytest.raises(FormatError, match="jobs: found None"):
-        imported(TEXT.replace('"jobs" : [', '"work" : ['))
+        results_of(TEXT.replace('"jobs" : [', '"work" : ['))
     with pytest.raises(FormatError, match="the job failed"):
-        imported(json.dumps(report({"rw": "read"}, error=5)))
+        results_of(json.dumps(report({"rw": "read"}, error=5)))

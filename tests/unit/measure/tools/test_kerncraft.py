@@ -8,36 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.kerncraft import recognises
-from meshmark.store.record import Record
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "kerncraft.yaml").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
-def reasons(text: str) -> list[str]:
-    """Why items of a text were left out, or all of it was refused."""
-    try:
-        return [str(item) for item in imported(text).left_out]
-    except FormatError as error:
-        return [str(error)]
-
-
 def test_measurements_are_bandwidths() -> None:
     assert recognises(TEXT)
-    records = [r for r in records_of(TEXT) if r.metric == "bandwidth_net"]
+    records = [r for r in taken_from(TEXT) if r.metric == "bandwidth_net"]
     assert len(records) == 4 * 5 * 4
     of = {
         (r.conditions["level"], r.conditions["kernel"], r.conditions["threads"], r.conditions["cores"]): r
@@ -53,7 +33,7 @@ def test_measurements_are_bandwidths() -> None:
 
 
 def test_stated_quantities() -> None:
-    records = records_of(TEXT)
+    records = taken_from(TEXT)
     assert {r.conditions["level"]: r.value for r in records if r.metric == "cache_size"} == {
         "L1": 32768,
         "L3": 16.5 * 2**20,
@@ -64,11 +44,12 @@ def test_stated_quantities() -> None:
 
 
 def test_a_line_size_may_have_a_unit() -> None:
-    assert records_of(TEXT.replace("cl_size: 64", "cl_size: 64 B")) == records_of(TEXT)
+    values = [[r.value for r in taken_from(text)] for text in (TEXT, TEXT.replace("cl_size: 64", "cl_size: 64 B"))]
+    assert values[0] == values[1]
 
 
 def test_rates_that_kerncraft_did_not_know_are_left_out() -> None:
-    records = records_of(TEXT.replace("    MUL: 16", "    MUL: INFORMATION_REQUIRED"))
+    records = taken_from(TEXT.replace("    MUL: 16", "    MUL: INFORMATION_REQUIRED"))
     assert len([r for r in records if r.metric == "flops_per_cycle"]) == 7
 
 
@@ -85,11 +66,11 @@ def test_rates_that_kerncraft_did_not_know_are_left_out() -> None:
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    assert any(says in reason for reason in reasons(TEXT.replace(old, new))), reasons(TEXT.replace(old, new))
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))
 
 
 def test_one_level_without_measurements_does_not_lose_the_others() -> None:
-    results = imported(TEXT.replace("    L3:\n", "    L4:\n"))
+    results = results_of(TEXT.replace("    L3:\n", "    L4:\n"))
     levels = {r.conditions["level"] for r in results.records if r.metric == "bandwidth_net"}
     assert levels == {"L1", "MEM"} and results.left_out_count == 1
-    assert len(records_of(TEXT.replace("- 42.98 GB/s", "- INFORMATION_REQUIRED"))) == len(records_of(TEXT)) - 1
+    assert len(taken_from(TEXT.replace("- 42.98 GB/s", "- INFORMATION_REQUIRED"))) == len(taken_from(TEXT)) - 1

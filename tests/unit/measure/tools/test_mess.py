@@ -7,37 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.mess import READERS, recognises, recognises_bwlat
-from meshmark.store.record import Record
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "mess.csv").read_text(encoding="utf-8")
 CURVE = (FIXTURES / "mess_bwlat.txt").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
-def reasons(text: str) -> list[str]:
-    """Why items of a text were left out, or all of it was refused."""
-    try:
-        return [str(item) for item in imported(text).left_out]
-    except FormatError as error:
-        return [str(error)]
-
-
 def test_points_are_those_stored_without_the_points_of_no_bandwidth() -> None:
     assert recognises(TEXT) and not recognises(CURVE) and [r.name for r in READERS] == ["mess", "mess_bwlat"]
-    records = records_of(TEXT)
+    records = taken_from(TEXT)
     assert len(records) == 2 * 10 and {r.instrument for r in records} == {"loaded"}
     point = [r for r in records if r.conditions["read_share"] == 0.5 and r.conditions["injected_pause"] == 100]
     assert {r.metric: r.value for r in point} == pytest.approx({"bandwidth_net": 121.337e9, "load_latency": 112.05e-9})
@@ -46,7 +26,7 @@ def test_points_are_those_stored_without_the_points_of_no_bandwidth() -> None:
 
 def test_a_curve_of_the_simulator_has_cycles() -> None:
     assert recognises_bwlat(CURVE) and not recognises_bwlat(TEXT)
-    records = records_of(CURVE)
+    records = taken_from(CURVE)
     second = [r for r in records if r.conditions["point"] == 2]
     assert {r.metric: r.value for r in second} == pytest.approx(
         {"bandwidth_net": 257479.70631953792e6, "load_cycles": 454.0715898779584}
@@ -55,20 +35,20 @@ def test_a_curve_of_the_simulator_has_cycles() -> None:
 
 def test_impossible_points_are_left_out() -> None:
     negative = CURVE.replace("257479.70631953792 ", "-1219.3302019606165 ")
-    assert len(records_of(negative)) == len(records_of(CURVE)) - 2
-    assert reasons(negative) == ["line 2: bandwidth: found -1219330201.9606166, a number above 0 is required"]
+    assert len(taken_from(negative)) == len(taken_from(CURVE)) - 2
+    assert problems_of(negative) == ["line 2: bandwidth: found -1219330201.9606166, a number above 0 is required"]
     for old, new in (("121.337,", "-121.337,"), (",112.05,", ",-112.05,"), (",112.05,", ",0.0,"), ("121.337", "1e305")):
-        results = imported(TEXT.replace(old, new, 1))
+        results = results_of(TEXT.replace(old, new, 1))
         assert len(results.records) == 18 and [item.where for item in results.left_out] == ["line 5"]
 
 
 def test_columns_that_are_not_known_are_conditions() -> None:
     text = "\n".join(f"{line},{'node' if not at else at % 2}" for at, line in enumerate(TEXT.splitlines())) + "\n"
-    assert {r.conditions["node"] for r in records_of(text)} == {0, 1}
+    assert {r.conditions["node"] for r in taken_from(text)} == {0, 1}
 
 
 def test_text_around_and_a_second_header_are_passed_over() -> None:
-    results = imported(f"plotted\n{TEXT}{TEXT}")
+    results = results_of(f"plotted\n{TEXT}{TEXT}")
     assert len(results.records) == 40 and results.other_lines == 1 and not results.left_out
 
 
@@ -84,7 +64,7 @@ def test_other_text_of_two_columns_is_no_curve() -> None:
     ],
 )
 def test_a_damaged_point_of_a_curve_is_left_out(old: str, new: str, says: str) -> None:
-    assert any(says in reason for reason in reasons(CURVE.replace(old, new))), reasons(CURVE.replace(old, new))
+    assert any(says in reason for reason in problems_of(CURVE.replace(old, new))), problems_of(CURVE.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -98,4 +78,4 @@ def test_a_damaged_point_of_a_curve_is_left_out(old: str, new: str, says: str) -
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    assert any(says in reason for reason in reasons(TEXT.replace(old, new))), reasons(TEXT.replace(old, new))
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

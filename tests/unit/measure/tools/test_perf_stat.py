@@ -7,34 +7,30 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.perf_stat import READERS, recognises
+from meshmark.store.record import Record
+from support.imports import results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "perf_stat.json").read_text(encoding="utf-8")
 COUNTER = '{"counter-value" : "2000.0", "unit" : "", "event" : "%s", "event-runtime" : 100, "pcnt-running" : %s'
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def fixture(name: str) -> Results:
-    return imported((FIXTURES / name).read_text(encoding="utf-8"))
+def fixture(name: str) -> list[Record]:
+    return taken_from((FIXTURES / name).read_text(encoding="utf-8"))
 
 
 def values(text: str, *keys: str) -> dict[object, float]:
     """Values by metric and the named conditions."""
     return {
-        (r.metric, *(r.conditions.get(k) for k in keys)) if keys else r.metric: r.value for r in imported(text).records
+        (r.metric, *(r.conditions.get(k) for k in keys)) if keys else r.metric: r.value
+        for r in results_of(text).records
     }
 
 
 def test_json_of_repeated_runs() -> None:
     assert recognises(TEXT) and [r.name for r in READERS] == ["perf_stat"]
-    results = imported(TEXT)
+    results = results_of(TEXT)
     records = {r.metric: r for r in results.records}
     assert records["task-clock"].value == pytest.approx(0.761431e-3) and records["task-clock"].unit == "s"
     assert records["page-faults"].value == 75.0 and records["page-faults"].unit == "1"
@@ -46,21 +42,21 @@ def test_json_of_repeated_runs() -> None:
 
 
 def test_csv_of_cpus_and_of_repeated_runs() -> None:
-    faults = {r.conditions["cpu"]: r.value for r in fixture("perf_stat-cpus.csv").records if r.metric == "page-faults"}
+    faults = {r.conditions["cpu"]: r.value for r in fixture("perf_stat-cpus.csv") if r.metric == "page-faults"}
     assert faults == {0: 9424.0, 1: 11085.0}
-    clock = next(r for r in fixture("perf_stat-repeated.csv").records if r.metric == "task-clock")
+    clock = next(r for r in fixture("perf_stat-repeated.csv") if r.metric == "task-clock")
     assert clock.value == pytest.approx(1.11e-3) and clock.conditions["statistic"] == "mean"
 
 
 def test_intervals_are_samples() -> None:
-    faults = next(r for r in fixture("perf_stat-interval.json").records if r.metric == "page-faults")
+    faults = next(r for r in fixture("perf_stat-interval.json") if r.metric == "page-faults")
     assert faults.samples == (6465.0, 4068.0, 1757.0) and faults.conditions["per"] == "interval"
 
 
 def test_derived_metrics_of_counters() -> None:
     text = COUNTER % ("instructions", "50.00") + ', "metric-value" : 1.25, "metric-unit" : "insn per cycle"}\n'
     text += COUNTER % ("cycles", "50.00") + ', "metric-value" : 2.5, "metric-unit" : "GHz"}\n'
-    records = {r.metric: r for r in imported(text).records}
+    records = {r.metric: r for r in results_of(text).records}
     assert records["insn_per_cycle"].value == 1.25 and records["clock"].value == pytest.approx(2.5e9)
     assert records["instructions"].conditions["counted"] == "part"
     text = "2000,,cycles:u,100,100.00,,\n1000,,instructions:u,100,100.00,0.50,insn per cycle\n"
@@ -92,10 +88,10 @@ def test_derived_metrics_of_counters() -> None:
 )
 def test_shares_in_percent_are_shares(name: str) -> None:
     text = COUNTER % ("e", "100.00") + f', "metric-value" : 12.5, "metric-unit" : "{name}"}}\n'
-    (record,) = [r for r in imported(text).records if r.metric != "e"]
+    (record,) = [r for r in results_of(text).records if r.metric != "e"]
     assert record.value == 0.125 and record.unit == "1"
     csv = f"2000,,e,100,100.00,12.5,{name}\n"
-    assert [r.value for r in imported(csv).records if r.metric != "e"] == [0.125]
+    assert [r.value for r in results_of(csv).records if r.metric != "e"] == [0.125]
 
 
 def test_units_of_metrics_are_those_stated() -> None:
@@ -106,9 +102,9 @@ def test_units_of_metrics_are_those_stated() -> None:
         ("instructions  insn_per_cycle", 12.5, "1"),
         ("W  power", 12.5, "W"),
     ):
-        (record,) = [r for r in imported(line % unit).records if r.metric != "e"]
+        (record,) = [r for r in results_of(line % unit).records if r.metric != "e"]
         assert (record.value, record.unit) == (pytest.approx(value), si) and record.metric == unit.split()[-1]
-    assert [r.metric for r in imported(line % "M/sec  branch_frequency").records] == ["e"], "a rate over time"
+    assert [r.metric for r in results_of(line % "M/sec  branch_frequency").records] == ["e"], "a rate over time"
 
 
 def test_a_metric_without_an_event_is_of_no_event() -> None:
@@ -140,15 +136,15 @@ def test_a_metric_without_an_event_is_of_no_event() -> None:
 )
 def test_every_place_of_aggregation_is_a_condition(place: str, kind: str, name: object) -> None:
     text = f"{place},7369473,,branches,1010000,100.00,7.296,G/sec\n{place},,,,,15.00,%  tma_retiring\n"
-    records = imported(text).records
+    records = results_of(text).records
     assert [(r.metric, r.conditions[kind]) for r in records] == [("branches", name), ("tma_retiring", name)]
     text = f'{{"{kind}" : "{name!s}", "counters" : 2, ' + COUNTER[1:] % ("e", "100.00") + "}\n"
-    assert [r.conditions[kind] for r in imported(text).records] == [name]
+    assert [r.conditions[kind] for r in results_of(text).records] == [name]
 
 
 def test_a_key_that_is_not_known_is_a_condition() -> None:
     text = '{"tile" : "T3", ' + COUNTER[1:] % ("e", "100.00") + "}\n"
-    assert [r.conditions["tile"] for r in imported(text).records] == ["T3"]
+    assert [r.conditions["tile"] for r in results_of(text).records] == ["T3"]
 
 
 def test_cgroups_of_csv_are_conditions() -> None:
@@ -185,14 +181,14 @@ def test_events_with_separators_in_their_names() -> None:
 def test_what_was_not_counted_is_no_zero() -> None:
     lost = COUNTER.replace("2000.0", "<not counted>") % ("e", "0.00") + ', "metric-value" : 0.0, "metric-unit" : ""}\n'
     text = COUNTER % ("cycles", "100.00") + ', "metric-value" : nan, "metric-unit" : "GHz"}\n' + lost
-    results = imported(text)
+    results = results_of(text)
     assert [r.metric for r in results.records] == ["cycles"]
     assert [str(item) for item in results.left_out] == ["line 2: e: <not counted>"]
 
 
 def test_runs_that_were_appended_have_their_starts() -> None:
     run = "# started on Mon Nov 25 10:0%d:00 2024\n\n%d,,cycles,100,100.00,,\n"
-    records = imported(run % (1, 10) + run % (2, 20)).records
+    records = results_of(run % (1, 10) + run % (2, 20)).records
     assert [(r.provenance["start"], r.samples) for r in records] == [
         ("2024-11-25T10:01:00", (10.0,)),
         ("2024-11-25T10:02:00", (20.0,)),
@@ -201,7 +197,7 @@ def test_runs_that_were_appended_have_their_starts() -> None:
 
 def test_lines_of_the_program_and_damaged_lines_do_not_lose_the_others() -> None:
     text = "Copy: done\n" + COUNTER % ("a", "100.00") + "}\n[ok]\n" + COUNTER % ("b", "100.00") + '\n{"event" : 7}\n'
-    results = imported(text + COUNTER % ("c", "100.00") + "}")
+    results = results_of(text + COUNTER % ("c", "100.00") + "}")
     assert [r.metric for r in results.records] == ["a", "c"] and results.other_lines == 2
     assert [item.where for item in results.left_out] == ["line 4", "line 5"]
 
@@ -229,10 +225,10 @@ def test_only_metrics() -> None:
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    results = imported(TEXT.replace(old, new))
+    results = results_of(TEXT.replace(old, new))
     assert results.records and any(says in str(item) for item in results.left_out)
 
 
 def test_a_file_of_which_nothing_was_counted_is_refused() -> None:
     with pytest.raises(FormatError, match="line 1: cycles: <not supported>"):
-        imported("<not supported>,,cycles,0,100.00,,\n")
+        results_of("<not supported>,,cycles,0,100.00,,\n")

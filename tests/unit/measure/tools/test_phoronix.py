@@ -7,36 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.phoronix import recognises
-from meshmark.store.record import Record
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "phoronix.xml").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
-def reasons(text: str) -> list[str]:
-    """Why items of a text were left out, or all of it was refused."""
-    try:
-        return [str(item) for item in imported(text).left_out]
-    except FormatError as error:
-        return [str(error)]
-
-
 def test_single_runs_are_samples() -> None:
     assert recognises(TEXT)
-    stream, rating, build = records_of(TEXT)
+    stream, rating, build = taken_from(TEXT)
     assert stream.instrument == "bandwidth" and stream.metric == "bandwidth_net"
     assert stream.samples == pytest.approx([190120.4e6, 190388.2e6, 190725.3e6])
     assert stream.conditions["kernel"] == "copy" and stream.conditions["statistic"] == "best"
@@ -48,30 +28,30 @@ def test_single_runs_are_samples() -> None:
 
 
 def test_the_direction_is_that_of_the_file() -> None:
-    assert records_of(TEXT.replace("LIB", "HIB"))[2].better == "higher"
+    assert taken_from(TEXT.replace("LIB", "HIB"))[2].better == "higher"
 
 
 def test_a_test_that_failed_has_no_record() -> None:
-    results = imported(TEXT.replace("<Value>38.204</Value>", "<Value/>"))
+    results = results_of(TEXT.replace("<Value>38.204</Value>", "<Value/>"))
     assert len(results.records) == 2 and "the test failed" in results.left_out[0].reason
 
 
 @pytest.mark.parametrize("value", ["-38.204", "0", "1e999", "nan"])
 def test_impossible_values_are_left_out(value: str) -> None:
-    results = imported(TEXT.replace("<Value>38.204</Value>", f"<Value>{value}</Value>"))
+    results = results_of(TEXT.replace("<Value>38.204</Value>", f"<Value>{value}</Value>"))
     assert len(results.records) == 2 and results.left_out[0].where == "result 3"
-    assert len(records_of(TEXT.replace("190388.2:", f"{value}:"))) == 2
+    assert len(taken_from(TEXT.replace("190388.2:", f"{value}:"))) == 2
 
 
 def test_a_file_that_is_cut_off_keeps_its_whole_results() -> None:
     text = TEXT[: TEXT.index("pts/build-linux-kernel")]
-    assert len(records_of(text)) == 2 and "found no </PhoronixTestSuite>" in reasons(text)[0]
+    assert len(taken_from(text)) == 2 and "found no </PhoronixTestSuite>" in problems_of(text)[0]
 
 
 def test_results_of_one_description_are_told_apart_by_their_arguments() -> None:
     begin, end = TEXT.index("  <Result>"), TEXT.index("  </Result>") + len("  </Result>\n")
     again = TEXT[begin:end].replace("<Arguments>Copy</Arguments>", "<Arguments>Copy -n 7</Arguments>")
-    records = [r for r in records_of(TEXT[:end] + again + TEXT[end:]) if r.instrument == "bandwidth"]
+    records = [r for r in taken_from(TEXT[:end] + again + TEXT[end:]) if r.instrument == "bandwidth"]
     assert [r.conditions["arguments"] for r in records] == ["Copy", "Copy -n 7"]
 
 
@@ -81,17 +61,17 @@ def test_json_of_a_result_file() -> None:
     result["display_format"] = "BAR_GRAPH"
     system = {"identifier": "n1", "client_version": "10.8.4", "timestamp": "2024-03-05 14:02:33"}
     document = {"title": "t", "systems": {"n1": system}, "results": {"abc": {**result, "results": {"n1": entry}}}}
-    (record,) = records_of(json.dumps(document))
+    (record,) = taken_from(json.dumps(document))
     assert record.samples == pytest.approx([190120.4e6, 190725.3e6]) and record.conditions["kernel"] == "copy"
     assert record.provenance["tool_version"] == "10.8.4" and record.provenance["start"] == "2024-03-05 14:02:33"
     old = {"arguments": "Type: Add", "units": "MB/s", "results": {"n1": {"value": "7", "all_results": "6:8"}}}
-    (record,) = records_of(json.dumps({"title": "t", "results": {"pts/stream-1.3.1": old}}, indent=4))
+    (record,) = taken_from(json.dumps({"title": "t", "results": {"pts/stream-1.3.1": old}}, indent=4))
     assert record.samples == (6e6, 8e6) and record.conditions["kernel"] == "add"
 
 
 def test_several_systems_are_told_apart() -> None:
     second = TEXT[TEXT.index("  <System>") : TEXT.index("  <Result>")].replace("node042", "node043")
-    assert {r.conditions["system"] for r in records_of(TEXT.replace("  <Result>", second + "  <Result>", 1))} == {
+    assert {r.conditions["system"] for r in taken_from(TEXT.replace("  <Result>", second + "  <Result>", 1))} == {
         "node042"
     }
 
@@ -112,4 +92,4 @@ def test_several_systems_are_told_apart() -> None:
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    assert any(says in reason for reason in reasons(TEXT.replace(old, new))), reasons(TEXT.replace(old, new))
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

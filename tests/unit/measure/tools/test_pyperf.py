@@ -9,28 +9,17 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.output import decoded
 from meshmark.measure.tools.pyperf import recognises
-from meshmark.store.record import Record
+from support.imports import results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "pyperf.json").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
 def test_the_values_of_all_processes_are_samples() -> None:
     assert recognises(TEXT)
-    (record,) = records_of(TEXT)
+    (record,) = taken_from(TEXT)
     assert len(record.samples) == 6 and record.unit == "s" and record.metric == "elapsed"
     assert record.samples[0] == pytest.approx(9.561200204188936e-08)
     assert record.samples[-1] == pytest.approx(1.4040899986866862e-07)
@@ -41,13 +30,13 @@ def test_the_values_of_all_processes_are_samples() -> None:
 
 
 def test_memory_is_in_bytes() -> None:
-    (record,) = records_of(TEXT.replace('"unit":"second"', '"unit":"byte"'))
+    (record,) = taken_from(TEXT.replace('"unit":"second"', '"unit":"byte"'))
     assert (record.metric, record.unit, record.better) == ("memory_used", "B", "lower")
 
 
 def test_a_calibration_has_no_values() -> None:
     calibrated = TEXT.replace('"runs":[', '"runs":[{"warmups":[[1,0.5]]},', 1)
-    assert records_of(calibrated) == records_of(TEXT)
+    assert [r.samples for r in taken_from(calibrated)] == [r.samples for r in taken_from(TEXT)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +53,7 @@ def test_a_calibration_has_no_values() -> None:
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
     try:
-        reasons = [str(item) for item in imported(TEXT.replace(old, new)).left_out]
+        reasons = [str(item) for item in results_of(TEXT.replace(old, new)).left_out]
     except FormatError as error:
         reasons = [str(error)]
     assert any(says in reason for reason in reasons), reasons
@@ -74,16 +63,16 @@ def test_keys_may_be_in_any_order() -> None:
     text = json.dumps(json.loads(TEXT), sort_keys=True)
     flipped = json.dumps(dict(reversed(json.loads(TEXT).items())))
     assert (
-        [r.samples for r in records_of(text)]
-        == [r.samples for r in records_of(flipped)]
-        == [records_of(TEXT)[0].samples]
+        [r.samples for r in taken_from(text)]
+        == [r.samples for r in taken_from(flipped)]
+        == [taken_from(TEXT)[0].samples]
     )
 
 
 def test_one_benchmark_that_is_damaged_does_not_lose_the_others() -> None:
     suite = json.loads(TEXT)
     suite["benchmarks"].append({"runs": [], "metadata": {"name": "empty"}})
-    results = imported(json.dumps(suite))
+    results = results_of(json.dumps(suite))
     assert len(results.records) == 1
     assert [str(item) for item in results.left_out] == ["benchmarks 2: found no values, at least 1 is required"]
 
@@ -91,7 +80,7 @@ def test_one_benchmark_that_is_damaged_does_not_lose_the_others() -> None:
 def test_statements_of_one_name_are_told_apart() -> None:
     suite = json.loads(TEXT)
     suite["metadata"] = {**suite.get("metadata", {}), "timeit_stmt": "'sum(range(7))'"}
-    assert records_of(json.dumps(suite))[0].conditions["timeit_stmt"] == "'sum(range(7))'"
+    assert taken_from(json.dumps(suite))[0].conditions["timeit_stmt"] == "'sum(range(7))'"
 
 
 def test_a_compressed_file_is_read() -> None:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
 from meshmark.measure.tools.spec import recognises, recognises_raw
-from meshmark.store.record import Record
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "spec.csv").read_text(encoding="utf-8")
@@ -20,27 +18,9 @@ TEXT = (FIXTURES / "spec.csv").read_text(encoding="utf-8")
 RAW = (FIXTURES / "spec_raw.txt").read_text(encoding="utf-8")
 
 
-def imported(text: str) -> Results:
-    results = read_text(text, "n042")
-    assert results is not None
-    return results
-
-
-def records_of(text: str) -> list[Record]:
-    return imported(text).records
-
-
-def reasons(text: str) -> list[str]:
-    """Why items of a text were left out, or all of it was refused."""
-    try:
-        return [str(item) for item in imported(text).left_out]
-    except FormatError as error:
-        return [str(error)]
-
-
 def test_all_runs_of_a_program_are_samples() -> None:
     assert recognises(TEXT) and not recognises_raw(TEXT)
-    records = records_of(TEXT)
+    records = taken_from(TEXT)
     of = {(r.conditions.get("benchmark"), r.conditions["tune"], r.metric): r for r in records}
     waves = of["503.bwaves_r", "base", "elapsed"]
     assert waves.samples == pytest.approx([775.120334, 774.54528]) and waves.unit == "s"
@@ -54,49 +34,49 @@ def test_all_runs_of_a_program_are_samples() -> None:
 
 def test_threads_and_ranks() -> None:
     for kind, name in (("Threads", "threads"), ("Ranks", "ranks")):
-        assert records_of(TEXT.replace("# Copies", f"# {kind}"))[0].conditions[name] == 8
+        assert taken_from(TEXT.replace("# Copies", f"# {kind}"))[0].conditions[name] == 8
 
 
 def test_a_run_that_failed_is_left_out() -> None:
     failed = TEXT.replace("503.bwaves_r,8,775.120334,103.49871,0,S", "503.bwaves_r,8,,,0,RE")
-    assert records_of(failed)[0].samples == pytest.approx([774.54528])
-    assert reasons(failed) == ["line 8: 503.bwaves_r: base: status RE; the run is not valid"]
+    assert taken_from(failed)[0].samples == pytest.approx([774.54528])
+    assert problems_of(failed) == ["line 8: 503.bwaves_r: base: status RE; the run is not valid"]
 
 
 def test_a_score_of_estimates_is_an_estimate() -> None:
-    scores = [r for r in records_of(TEXT) if r.metric == "score"]
+    scores = [r for r in taken_from(TEXT) if r.metric == "score"]
     assert [(r.conditions["estimated"], r.conditions["valid"]) for r in scores] == [(True, False)]
     measured = TEXT.replace("Est. ", "").replace("valid,0", "valid,1")
-    (score,) = [r for r in records_of(measured) if r.metric == "score"]
+    (score,) = [r for r in taken_from(measured) if r.metric == "score"]
     assert not {"estimated", "valid"} & score.conditions.keys()
 
 
 @pytest.mark.parametrize("time", ["-775.1", "0", "nan", "1e999"])
 def test_impossible_times_are_left_out(time: str) -> None:
-    results = imported(TEXT.replace("775.120334", time))
+    results = results_of(TEXT.replace("775.120334", time))
     assert results.records[0].samples == pytest.approx([774.54528])
     assert [item.where for item in results.left_out] == ["line 8"]
 
 
 def test_a_file_that_is_cut_off_keeps_its_runs() -> None:
     text = TEXT[: TEXT.index('"Selected Results Table"')]
-    assert records_of(text)[0].samples == pytest.approx([775.120334, 774.54528])
-    assert "the file is cut off" in reasons(text)[0]
+    assert taken_from(text)[0].samples == pytest.approx([775.120334, 774.54528])
+    assert "the file is cut off" in problems_of(text)[0]
 
 
 def test_suites_that_state_times_of_reference_have_no_count() -> None:
-    records = records_of(TEXT.replace('"Base # Copies"', '"Base Ref. Time"'))
+    records = taken_from(TEXT.replace('"Base # Copies"', '"Base Ref. Time"'))
     assert records[0].samples == pytest.approx([775.120334, 774.54528]) and "copies" not in records[0].conditions
 
 
 def test_workloads_that_are_not_of_a_score_are_told_apart() -> None:
-    assert records_of(RAW.replace("size: refrate", "size: test"))[0].conditions["workload"] == "test"
-    assert "workload" not in records_of(RAW)[0].conditions
+    assert taken_from(RAW.replace("size: refrate", "size: test"))[0].conditions["workload"] == "test"
+    assert "workload" not in taken_from(RAW)[0].conditions
 
 
 def test_a_raw_file() -> None:
     assert recognises_raw(RAW) and not recognises(RAW)
-    of = {(r.conditions.get("benchmark"), r.metric): r for r in records_of(RAW)}
+    of = {(r.conditions.get("benchmark"), r.metric): r for r in taken_from(RAW)}
     assert of["519.lbm_r", "elapsed"].samples == pytest.approx([612.88711, 613.604624])
     assert of["505.mcf_r", "ratio"].samples == pytest.approx([15.726, 15.770707])
     assert of["505.mcf_r", "ratio"].conditions["copies"] == 8 and of[None, "score"].value == pytest.approx(14.7)
@@ -113,7 +93,7 @@ def test_a_raw_file() -> None:
 )
 def test_what_is_damaged_in_a_raw_file_is_left_out(old: str, new: str, says: str) -> None:
     assert old in RAW
-    assert any(says in reason for reason in reasons(RAW.replace(old, new))), reasons(RAW.replace(old, new))
+    assert any(says in reason for reason in problems_of(RAW.replace(old, new))), problems_of(RAW.replace(old, new))
 
 
 @pytest.mark.parametrize(
@@ -140,4 +120,4 @@ def test_what_is_damaged_in_a_raw_file_is_left_out(old: str, new: str, says: str
 )
 def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    assert any(says in reason for reason in reasons(TEXT.replace(old, new))), reasons(TEXT.replace(old, new))
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))
