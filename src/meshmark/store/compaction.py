@@ -34,12 +34,14 @@ class Compacted:
 
     Attributes:
         unreadable: Files that stay as they are.
+        leftovers: Temporary files of killed writers, which were removed.
     """
 
     converted: int
     finished: int
     joined: int
     unreadable: int
+    leftovers: int
 
 
 def compact(store: Store, before: str) -> Compacted:
@@ -55,7 +57,9 @@ def compact(store: Store, before: str) -> Compacted:
         converted, unreadable = _convert(store)
         finished = _finish(store)
         joined, damaged = _join(store, before)
-    return Compacted(converted, finished, joined, unreadable + damaged)
+        leftovers = store.leftovers()
+        unlink(leftovers)
+    return Compacted(converted, finished, joined, unreadable + damaged, len(leftovers))
 
 
 def _convert(store: Store) -> tuple[int, int]:

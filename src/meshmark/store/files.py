@@ -19,6 +19,7 @@ import os
 import re
 import secrets
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -27,6 +28,8 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 
 MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
 _MAX_LINKS: Final = 40  # as in the Linux kernel
+_ABANDONED_S: Final = 3600.0  # age of a temporary file that no writer has any more, where locks do not tell
+_LOCKED_WITHIN_S: Final = 1.0  # after which a writer has locked the temporary file that it has created
 ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active or killed writers
 
 
@@ -185,6 +188,8 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
     """
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
+        with contextlib.suppress(OSError):  # the kernel releases it when this process ends, see `is_abandoned`
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if old is not None:
             made = os.fstat(handle)
             if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
@@ -200,6 +205,31 @@ def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> 
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a file is a temporary file of `written` whose writer was killed.
+
+    A file system without locks does not tell; there, the file has to be older than an hour.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        if not ASIDE.fullmatch(path.name) or not stat.S_ISREG(status.st_mode):
+            return False
+        age_s = time.time() - status.st_mtime
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return age_s > _ABANDONED_S
+        return age_s > _LOCKED_WITHIN_S
+    finally:
+        os.close(handle)
 
 
 def _resolved(path: Path) -> Path | int:
