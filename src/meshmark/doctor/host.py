@@ -39,13 +39,13 @@ from meshmark.doctor.counters import (
     watchdog,
 )
 from meshmark.doctor.finding import Finding, in_order
+from meshmark.doctor.settings import thp_mode
 from meshmark.machine.absence import is_absent
 from meshmark.machine.tree import format_list
 from meshmark.values.units import counted, plain
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _HUGE_BYTES: Final = 2 << 20
-_THP: Final = "sys/kernel/mm/transparent_hugepage"
 # Shielded samples stay well below this share of a period. Throttling should stay on: without it, a spinning real-time
 # thread would block its CPU.
 _USUAL_REALTIME: Final = 0.9
@@ -90,11 +90,11 @@ def _balancing(host: Host) -> Iterator[Finding]:
 
 def _huge(host: Host) -> Iterator[Finding]:
     name, why = "transparent huge pages", "without them, latencies beyond the reach of the TLB include page walks"
-    mode = host.fact("pages", "thp")
+    mode, file = thp_mode(host.tree)
     if mode is None:
-        yield unknown(name, f"{_THP}/enabled", why)
+        yield unknown(name, file, why)
     elif mode == "never":
-        yield Finding(name, "never", "hidden", why, host.write("madvise", f"{_THP}/enabled"))
+        yield Finding(name, "never", "hidden", why, host.write("madvise", file))
     else:
         yield Finding(name, str(mode), "ok", why)
     yield _huge_pool(host)
@@ -234,14 +234,41 @@ def _hypervisor(host: Host) -> Iterator[Finding]:
         yield Finding(name, "none", "ok", why)
 
 
+# Files of cgroup 2, the controller and file of cgroup 1, and what cgroup 1 calls no limit; "" is a list of numbers.
+_OF_VERSION_1: Final = {
+    "cpuset.cpus": ("cpuset", "cpuset.cpus", ""),
+    "cpuset.mems": ("cpuset", "cpuset.mems", ""),
+    "cpu.max": ("cpu", "cpu.cfs_quota_us", "-1"),
+    "memory.max": ("memory", "memory.limit_in_bytes", "-1"),
+}
+
+
+def _limit_of_group(host: Host, file: str) -> tuple[str, str]:
+    """The file with the limit of the control group or of the nearest ancestor that has one, and the value that removes
+    it in version 1; "" for version 2 and for lists."""
+    lines = [line.split(":", 2) for line in (host.tree.text("proc/self/cgroup") or "").splitlines()]
+    paths = {controllers: path for _, controllers, path in (line for line in lines if len(line) == 3)}
+    folder, unlimited = "sys/fs/cgroup", ""
+    path = paths.get("", "")
+    if any(paths):
+        controller, file, unlimited = _OF_VERSION_1[file]
+        folder = f"{folder}/{controller}"
+        path = next((p for names, p in paths.items() if controller in names.split(",")), "")
+    parts = [part for part in path.split("/") if part and part != ".."]
+    names = ["/".join([folder, *parts[:n], file]) for n in range(len(parts), -1, -1)]
+    has_limit = (name for name in names if (host.tree.text(name) or "max").split()[0] not in {"max", "-1"})
+    return next(has_limit, names[0]), unlimited
+
+
 def _groups(host: Host) -> Iterator[Finding]:
     """Limits that a container, a service or a batch system imposes on this process."""
     group = host.fact("cgroup") or {}
-    path = str(host.fact("cgroup", "path") or "/").strip("/")
-    at = shlex.quote(f"sys/fs/cgroup/{path}".rstrip("/"))  # the name is arbitrary, and users copy the command
 
     def widen(docker: str, file: str, value: str) -> str:
-        return f"on the host: docker update {docker} CONTAINER" if host.container else host.write(value, f"{at}/{file}")
+        if host.container:
+            return f"on the host: docker update {docker} CONTAINER"
+        name, unlimited = _limit_of_group(host, file)
+        return host.write(unlimited or value, shlex.quote(name))  # the name is arbitrary, and users copy the command
 
     def unread(key: str) -> bool:
         value = group.get(key)

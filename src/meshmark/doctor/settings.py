@@ -8,7 +8,7 @@ from typing import Final
 
 from meshmark.doctor.finding import Finding
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, chosen, format_list
+from meshmark.machine.tree import Files, Tree, chosen, format_list
 from meshmark.values.units import counted
 
 NODE, _CPU, _VM, _KERNEL = "sys/devices/system/node", "sys/devices/system/cpu", "proc/sys/vm", "proc/sys/kernel"
@@ -129,6 +129,25 @@ def full_nodes(tree: Tree) -> list[int]:
     return [n for n in free if low.get(n, 0) and free[n] < low[n]]
 
 
+_THP: Final = "sys/kernel/mm/transparent_hugepage"
+
+
+def thp_mode(tree: Files) -> tuple[str | None, str]:
+    """When programs get transparent huge pages (always, madvise, never), and the file that decides it.
+
+    Since Linux 6.8, each page size has its own file, which may inherit the setting for all sizes.
+
+    Returns:
+        None as the first value if the kernel does not report it.
+    """
+    size = tree.number(f"{_THP}/hpage_pmd_size") or 0
+    for file in (f"{_THP}/hugepages-{size >> 10}kB/enabled", f"{_THP}/enabled"):
+        mode = chosen(tree.text(file))
+        if mode not in (None, "inherit"):
+            return mode, file
+    return None, f"{_THP}/enabled"
+
+
 def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
     nodes = len([n for n in topology.nodes if n.memory_bytes != 0])
     name, means = "NUMA balancing", "migrates pages towards threads: helps unbound programs, slows bound ones down"
@@ -148,13 +167,11 @@ def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
     else:
         yield Finding(name, "off" if not value else f"on ({value}), but there is one node", "ok", means)
     name, means = "transparent huge pages", "never: --pages thp has no effect; always: programs get them without asking"
-    mode = chosen(tree.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    mode, file = thp_mode(tree)
     if mode is None:
         yield Finding(name, "not in this kernel, or not readable", "unknown", means)
     elif mode == "never":
-        yield Finding(
-            name, "never", "wrong", means, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-        )
+        yield Finding(name, "never", "wrong", means, f"echo madvise | sudo tee /{file}")
     else:
         yield Finding(name, mode, "ok", means)
 

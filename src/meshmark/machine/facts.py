@@ -58,7 +58,7 @@ from typing import Any
 from meshmark.machine.absence import absent
 from meshmark.machine.identity import identity
 from meshmark.machine.prefetchers import prefetchers
-from meshmark.machine.processor import Clock, boost, clocks, processor, single
+from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.topology import Topology
@@ -353,8 +353,8 @@ def _settings(tree: Files) -> dict[str, object]:
     if runtime is not None and period:
         share = 1.0 if runtime < 0 else min(1.0, runtime / period)
 
-    def of_clocks(value: Callable[[Clock], str | int | None]) -> object:
-        return single(map(value, groups)) or absent("not reported by the kernel" if groups else no_cpufreq)
+    def known(value: object) -> object:
+        return value or absent("not reported by the kernel" if groups else no_cpufreq)
 
     def cpus(name: str) -> object:
         found = tree.cpus(f"{_CPU}/{name}")
@@ -367,10 +367,10 @@ def _settings(tree: Files) -> dict[str, object]:
         "overcommit": _number(tree, f"{_VM}/overcommit_memory"),
         "smt": _text(tree, f"{_CPU}/smt/control"),
         "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active does not exist"),
-        "governor": of_clocks(lambda c: c.governor),
-        "frequency_driver": of_clocks(lambda c: c.driver),
-        "frequency_min_hz": of_clocks(lambda c: c.min_hz),
-        "frequency_max_hz": of_clocks(lambda c: c.max_hz),
+        "governor": known(single(group.governor for group in groups)),
+        "frequency_driver": known(single(group.driver for group in groups)),
+        "frequency_min_hz": known(single(group.min_hz for group in groups)),
+        "frequency_max_hz": known(single(group.max_hz for group in groups)),
         "boost": boost(tree, groups),
         "clocks": [group.to_dict() for group in groups] or absent(no_cpufreq),
         "clocksource": _text(tree, f"{clock}/current_clocksource"),

@@ -168,7 +168,7 @@ class Cache(Input):
 class Memory(Input):
     channels: Annotated[Number, "channels of a controller; each stores whole lines"] = None
     channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
-    line_bytes: Annotated[Number, "(B)"] = None
+    line_bytes: Annotated[Whole, "(B)"] = None
     access_ns: Annotated[Number, "controller and open page (ns)"] = None
     access_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
     activate_ns: Annotated[Number, "additional time for a closed page (ns)"] = None

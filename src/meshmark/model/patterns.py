@@ -457,6 +457,8 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
     line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)
+    if page < line:
+        raise UsageError(f"--page: found '{quoted(request.page)}'; allowed: sizes from {line} B, the size of a line")
     home: dict[int, int] = {}
     of_cpu: dict[int, list[list[int]]] = {}
     for cpu, address, writes in read_trace(request.trace, len(node_of)):

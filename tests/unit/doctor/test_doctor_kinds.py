@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor import counters
+from meshmark.machine.facts import host_facts
 from support.made_host import AS_USER, looked, made, of
 
 
@@ -27,13 +27,11 @@ def kinds(performance: list[int], efficiency: list[int]) -> dict[str, Any]:
 def test_kinds_of_cores_are_named_and_judged_by_those_that_this_process_may_use(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str, judged: str, found: str, command: str
 ) -> None:
-    read = counters.host_facts
-
     def with_kinds(root: Path) -> dict[str, object]:
-        facts: dict[str, Any] = read(root)
+        facts: dict[str, Any] = host_facts(root)
         return facts | {"topology": facts["topology"] | kinds([0, 1], [2, 3])}
 
-    monkeypatch.setattr(counters, "host_facts", with_kinds)
+    monkeypatch.setattr("meshmark.doctor.counters.host_facts", with_kinds)
     finding = of(looked(made(tmp_path, **{"proc/self/status": AS_USER.replace("0-3", allowed)})), "kinds of cores")
     assert finding.judged == judged and found in finding.found and command in finding.command
 

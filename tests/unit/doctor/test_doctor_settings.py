@@ -21,6 +21,7 @@ def test_a_well_configured_machine_is_ok(tmp_path: Path) -> None:
 
 
 NODES = "sys/devices/system/node"
+THP = "sys/kernel/mm/transparent_hugepage"
 POOL = "hugepages/hugepages-2048kB"
 CPUS = "sys/devices/system/cpu"
 STATUS_2 = AS_USER.replace("0-3", "1")
@@ -68,6 +69,20 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "hidden",
         "never",
         "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+    (
+        "transparent huge pages",
+        {f"{THP}/hpage_pmd_size": "2097152", f"{THP}/hugepages-2048kB/enabled": "always inherit madvise [never]"},
+        "hidden",
+        "never",
+        f"echo madvise | sudo tee /{THP}/hugepages-2048kB/enabled",
+    ),
+    (
+        "transparent huge pages",
+        {f"{THP}/hpage_pmd_size": "2097152", f"{THP}/hugepages-2048kB/enabled": "always [inherit] madvise never"},
+        "ok",
+        "madvise",
+        "",
     ),
     (
         "huge page pool",
@@ -407,6 +422,45 @@ def test_a_setting_without_its_file_is_unknown(tmp_path: Path, file: str, name: 
     lost = {"proc/self/cgroup": "sys/fs/cgroup", f"{CPUS}/online": f"{CPUS}/cpu", f"{NODES}/online": f"{NODES}/node"}
     changes |= {k: None for k in GOOD if file in lost and k.startswith(lost[file])}
     assert of(looked(made(tmp_path, **changes)), name).judged == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "command"),
+    [
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/job\n3:cpuset:/set\n0::/user.slice\n",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+            },
+            "CPU quota",
+            "echo -1 | sudo tee /sys/fs/cgroup/cpu/job/cpu.cfs_quota_us",
+        ),
+        (
+            {"proc/self/cgroup": "3:cpuset:/set\n", "proc/self/status": STATUS_2},
+            "CPUs of this process",
+            "echo 0-3 | sudo tee /sys/fs/cgroup/cpuset/set/cpuset.cpus",
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+                "sys/fs/cgroup/a/cpu.max": "50000 100000",
+            },
+            "CPU quota",
+            "echo max | sudo tee /sys/fs/cgroup/a/cpu.max",
+        ),
+        (
+            {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpuset.cpus": "1", "proc/self/status": STATUS_2},
+            "CPUs of this process",
+            "echo 0-3 | sudo tee /sys/fs/cgroup/a/cpuset.cpus",
+        ),
+    ],
+)
+def test_a_limit_is_changed_in_the_group_and_in_the_file_that_have_it(
+    tmp_path: Path, changes: dict[str, str | None], name: str, command: str
+) -> None:
+    assert of(looked(made(tmp_path, **changes)), name).command == command
 
 
 # ------------------------------------------------------------------ containers

@@ -23,7 +23,7 @@ from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.instruments import POINTS, fill_order, measure
 from meshmark.model.keys import KEYS
 from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
-from meshmark.model.patterns import Request, run_pattern
+from meshmark.model.patterns import Request, points_of, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweep import grid, run_sweep, values_of
 from meshmark.model.workloads import random_reads
@@ -583,3 +583,10 @@ def test_machine_files_are_the_packages_own() -> None:
     for path in FOLDER.glob("*.toml"):
         assert "shared/" not in path.read_text()
         tomllib.loads(path.read_text())
+
+
+@pytest.mark.parametrize("page", ["0", "0B", "1B"])
+def test_a_page_of_a_trace_has_at_least_one_line(tmp_path: Path, page: str) -> None:
+    (tmp_path / "x.trace").write_text("0 0x40 r\n")
+    with pytest.raises(UsageError, match=f"--page: found '{page}'; allowed: sizes from 64 B"):
+        points_of(find_machine("e325"), Request("trace", trace=tmp_path / "x.trace", page=page))
