@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshmark.errors import quoted
 from meshmark.store.lines import MAX_LINE_BYTES
-from meshmark.store.record import OBSERVED, Record, RecordError
+from meshmark.store.record import OBSERVED, Record, RecordError, is_scalar, is_unicode
 from meshmark.store.run import Absence
 
 
@@ -61,26 +62,16 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
         elif kind == "result":
             try:
                 record = Record.from_json(line)
-            except RecordError as why:
-                reading.invalid_records.append(str(why))
-                continue
-            by_identity[_identity(line)] = record
+                by_identity[_identity(line)] = record
+            except (RecordError, RecursionError) as error:
+                reading.invalid_records.append(str(error))
         elif kind == "absent":
-            found = Absence(
-                instrument=str(line.get("instrument", "")),
-                metric=line["metric"] if isinstance(line.get("metric"), str) else None,
-                conditions={
-                    str(k): v
-                    for k, v in (line.get("conditions") or {}).items()
-                    if isinstance(v, str | int | float | bool | None)
-                }
-                if isinstance(line.get("conditions"), dict)
-                else {},
-                reason=str(line.get("reason", "")),
-                enable=str(line.get("enable", "")),
-                step=step,
-            )
-            absent[repr(found)] = found
+            try:
+                absence = _absence(line, step)
+            except RecordError as error:
+                reading.invalid_records.append(str(error))
+                continue
+            absent[repr(absence)] = absence
         elif kind == "end":
             reading.ended = str(line.get("status", ""))
         elif kind == "error":
@@ -90,6 +81,29 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     reading.records = list(by_identity.values())
     reading.absences = list(absent.values())
     return reading
+
+
+def _absence(line: dict[str, Any], step: str) -> Absence:
+    """The absence of an `absent` line.
+
+    Raises:
+        RecordError: A field is of another type.
+    """
+    texts = {key: line.get(key) or "" for key in ("instrument", "metric", "reason", "enable")}
+    for key, text in texts.items():
+        if not isinstance(text, str) or not is_unicode(text):
+            raise RecordError(f"{key}: found {quoted(text)!r}, a string is required")
+    conditions = line.get("conditions")
+    return Absence(
+        instrument=texts["instrument"],
+        metric=texts["metric"] or None,
+        conditions={k: v for k, v in conditions.items() if is_unicode(k) and is_scalar(v)}
+        if isinstance(conditions, dict)
+        else {},
+        reason=texts["reason"],
+        enable=texts["enable"],
+        step=step,
+    )
 
 
 def _identity(line: dict[str, Any]) -> str:
