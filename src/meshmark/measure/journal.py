@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshmark.errors import quoted
+from meshmark.store.files import utf8
 from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import OBSERVED, Record, RecordError, is_scalar, is_unicode
 from meshmark.store.run import Absence
@@ -66,11 +66,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
             except (RecordError, RecursionError) as error:
                 reading.invalid_records.append(str(error))
         elif kind == "absent":
-            try:
-                absence = _absence(line, step)
-            except RecordError as error:
-                reading.invalid_records.append(str(error))
-                continue
+            absence = _absence(line, step)
             absent[repr(absence)] = absence
         elif kind == "end":
             reading.ended = str(line.get("status", ""))
@@ -84,26 +80,23 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
 
 
 def _absence(line: dict[str, Any], step: str) -> Absence:
-    """The absence of an `absent` line.
-
-    Raises:
-        RecordError: A field is of another type.
-    """
-    texts = {key: line.get(key) or "" for key in ("instrument", "metric", "reason", "enable")}
-    for key, text in texts.items():
-        if not isinstance(text, str) or not is_unicode(text):
-            raise RecordError(f"{key}: found {quoted(text)!r}, a string is required")
+    """The absence of an `absent` line; values of another type are left out."""
     conditions = line.get("conditions")
     return Absence(
-        instrument=texts["instrument"],
-        metric=texts["metric"] or None,
+        instrument=_text(line, "instrument"),
+        metric=_text(line, "metric") or None,
         conditions={k: v for k, v in conditions.items() if is_unicode(k) and is_scalar(v)}
         if isinstance(conditions, dict)
         else {},
-        reason=texts["reason"],
-        enable=texts["enable"],
+        reason=_text(line, "reason"),
+        enable=_text(line, "enable"),
         step=step,
     )
+
+
+def _text(line: dict[str, Any], key: str) -> str:
+    value = line.get(key)
+    return utf8(value).decode() if isinstance(value, str) else ""
 
 
 def _identity(line: dict[str, Any]) -> str:
