@@ -41,5 +41,5 @@ def signals_deferred() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in pending[:1]:
-            signal.raise_signal(number)
+        for received in pending[:1]:
+            signal.raise_signal(received)

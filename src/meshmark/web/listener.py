@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import resource
 import socket
 import sys
@@ -31,6 +32,8 @@ MAX_WAITING: Final = 256
 MAX_OPEN: Final = 512  # lower if the limit of open files is low
 ACCEPTED_AT_ONCE: Final = 16
 BACKLOG: Final = 1024  # connections that Linux queues
+_ALL_INTERFACES: Final = frozenset({"0.0.0.0", "::"})
+_HOSTS: Final = "an address or a name of this host, such as 127.0.0.1; 0.0.0.0 or :: for all interfaces"
 
 
 class Waiting:
@@ -133,19 +136,32 @@ def free_socket(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 selects a free port.
 
     Raises:
-        UsageError: The address or port is not available.
+        UsageError: The address or port is not available, or the host names all interfaces in another way than
+            `0.0.0.0` or `::`.
     """
     name = host_name(host)
+    if not name:  # which would be all interfaces
+        raise UsageError(f"--host: found '{quoted(host)}'; allowed: {_HOSTS}")
     sock = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((name, port))
+        if name not in _ALL_INTERFACES and _is_all_interfaces(sock.getsockname()[0]):
+            raise UsageError(f"--host: found '{quoted(host)}', which names all interfaces; allowed: {_HOSTS}")
         sock.listen(ACCEPTED_AT_ONCE)
-    except (OSError, UnicodeError, ValueError) as why:
+    except UsageError:
         sock.close()
-        reason = getattr(why, "strerror", None) or why
-        raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from why
+        raise
+    except (OSError, TypeError, ValueError) as error:  # a character that is null is a TypeError
+        sock.close()
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from error
     return sock
+
+
+def _is_all_interfaces(address: str) -> bool:
+    found = ipaddress.ip_address(address)
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
 
 
 def run(
