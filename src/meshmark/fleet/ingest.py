@@ -39,8 +39,9 @@ from meshmark.fleet.results import (
     read_result,
 )
 from meshmark.fleet.verdicts import Verdict, verdicts_of
-from meshmark.fleet.workers import begin_worker, signals_deferred
+from meshmark.fleet.workers import signals_deferred
 from meshmark.measure.repetitions import point_key
+from meshmark.process import die_with
 from meshmark.store.columns import row_of, row_of_absence
 from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, unlink
 from meshmark.store.parquet import write_parquet
@@ -308,7 +309,7 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, 
     from multiprocessing import active_children, get_context, resource_tracker
 
     # Forked processes would keep the lock of the claim, and locks of Arrow's threads.
-    with ProcessPoolExecutor(processes, get_context("spawn"), begin_worker, (os.getpid(),)) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), die_with, (os.getpid(),)) as pool:
         try:
             resource_tracker.ensure_running()  # it changes the mask of signals
             with signals_deferred():

@@ -1,27 +1,13 @@
-"""How processes that read the results of nodes begin. Imports no library, since they do so before anything else."""
+"""How processes that read the results of nodes are started."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import signal
 from collections.abc import Iterator
 from typing import Final
 
-_PR_SET_PDEATHSIG: Final = 1
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # of terminals and batch systems
-
-
-def begin_worker(parent: int) -> None:
-    """Make this process die with the process that started it, also if that is killed by SIGKILL.
-
-    Args:
-        parent: Number of the process that started this one, which may have died meanwhile.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
 
 
 @contextlib.contextmanager
