@@ -83,6 +83,7 @@ def serve(
     if not folder.is_dir():
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
     fleet = Fleet(folder.absolute())
+    fleet.check(may_be_new=True)
     site = load_site(fleet.site)
     cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
