@@ -80,10 +80,10 @@ def serve(
     from meshmark.web.remote import RemoteMaps
 
     access_token = chosen_token(token, token_file, no_token)
-    if not folder.is_dir():
-        raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
     fleet = Fleet(folder.absolute())
     fleet.check(may_be_new=True)
+    if not folder.is_dir():
+        raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
     site = load_site(fleet.site)
     cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
