@@ -32,6 +32,9 @@ MAX_WAITING: Final = 256
 MAX_OPEN: Final = 512  # lower if the limit of open files is low
 ACCEPTED_AT_ONCE: Final = 16
 BACKLOG: Final = 1024  # connections that Linux queues
+MAX_HEADER: Final = 64 << 10  # B of a request without its body
+MAX_SMALL_PARTS: Final = 1000  # parts of a body that may be small
+SMALL_PART: Final = 64  # B
 _ALL_INTERFACES: Final = frozenset({"0.0.0.0", "::"})
 _HOSTS: Final = "an address or a name of this host, such as 127.0.0.1; 0.0.0.0 or :: for all interfaces"
 
@@ -66,11 +69,29 @@ class Waiting:
         connection.transport.close()
 
 
+class BoundedParser(h11.Connection):
+    """Refuses bodies in very small parts: each costs as long as a large one, so that they would delay other readers."""
+
+    _parts = _bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._parts = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._parts += 1
+            self._bytes += len(event.data)
+            if self._parts > MAX_SMALL_PARTS and self._bytes < self._parts * SMALL_PART:
+                raise h11.RemoteProtocolError("the parts of the body are too small")
+        return event
+
+
 class Connection(H11Protocol):
     """A connection with a time limit for requests."""
 
     def __init__(self, *args: Any, waiting: Waiting, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.conn = BoundedParser(h11.SERVER, MAX_HEADER)
         self._waiting = waiting
         self._ignores_input = False
 
