@@ -37,4 +37,4 @@ def test_a_body_in_very_small_parts_is_refused() -> None:
 def test_a_body_in_usual_parts_is_accepted() -> None:
     parts = 2 * MAX_SMALL_PARTS
     assert bytes_of_body(HEAD + part(SMALL_PART) * parts + b"0\r\n\r\n") == SMALL_PART * parts
-    assert bytes_of_body(HEAD + part(1 << 16) + part(1) * parts + b"0\r\n\r\n") == (1 << 16) + parts
+    assert bytes_of_body(HEAD + part(1 << 18) + part(1) * parts + b"0\r\n\r\n") == (1 << 18) + parts
