@@ -53,6 +53,7 @@ NODE_TEXTS: Final = (
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
 _ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # one of them is in each fleet
+_PARQUET: Final = re.compile(r"[a-z]+-[A-Za-z0-9-]+\.parquet")
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
 
@@ -156,14 +157,18 @@ class Fleet:
 
 
 def replaced(path: Path) -> frozenset[str]:
-    """The names of the files that a joined file replaces; none if it cannot be read."""
+    """The names of the files that a joined file replaces; empty if it cannot be read.
+
+    Names of other files are left out, since these files are removed, and all nodes may write the folder.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as file:
-            return frozenset(json.loads((pq.read_schema(file).metadata or {})[REPLACES]))
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+            names = json.loads((pq.read_schema(file).metadata or {})[REPLACES])
+        return frozenset(name for name in names if isinstance(name, str) and _PARQUET.fullmatch(name))
+    except (OSError, KeyError, ValueError, TypeError, RecursionError, pa.ArrowException):
         return frozenset()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections import Counter
@@ -222,6 +223,16 @@ def test_a_folder_that_is_no_fleet_is_refused(tmp_path: Path) -> None:
     for command in ("compact", "ingest", "serve"):
         done = meshmark("fleet", command, "/dev/null", *(["--port", "0"] if command == "serve" else []))
         assert done.returncode == 2 and "FOLDER: found /dev/null" in done.stderr, done.stderr
+
+
+def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
+    (victim := fleet.root / "fleet.toml").touch()
+    table = pq.read_table(fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[0], partitioning=None)
+    for number, replaced in enumerate([["../../../fleet.toml", str(victim), 7, None, []], 7, [["x"]]]):
+        path = fleet.table("nodes", NAME, CLUSTER) / f"{NAME}-joined-{number:012x}.parquet"
+        pq.write_table(table.replace_schema_metadata({"meshmark replaces": json.dumps(replaced)}), path)
+    compact(fleet)
+    assert victim.exists()
 
 
 def test_a_campaign_that_is_not_there_is_refused(fleet: Fleet) -> None:
