@@ -17,6 +17,7 @@ Values = dict[str, list[float | None]]
 FORMAT: Final = 1
 MAX_COMPONENTS: Final = 100_000
 MAX_METRICS: Final = 1000
+MAX_TIME_S: Final = 1e11  # since 1970, in the year 5138
 MAX_NUMBER: Final = 1e30  # in any unit; what is not smaller is damage
 _INVALID: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 _VALUE_TYPES: Final = frozenset({int, float, type(None)})
@@ -207,8 +208,8 @@ def header_of(line: Mapping[str, Any]) -> Header:
     return header
 
 
-def _number(line: Mapping[str, Any], key: str, default: float | None = None) -> float:
-    """A number of a line, which is finite.
+def _number(line: Mapping[str, Any], key: str, default: float | None = None, limit: float = MAX_NUMBER) -> float:
+    """A number of a line, which is finite and below a limit.
 
     Raises:
         KeyError, TypeError, ValueError, OverflowError: It is missing or another value.
@@ -216,8 +217,8 @@ def _number(line: Mapping[str, Any], key: str, default: float | None = None) -> 
     value = line[key] if default is None else line.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{key}: found {quoted(value, 40)}; allowed: a number")
-    if not -MAX_NUMBER < value < MAX_NUMBER:
-        raise ValueError(f"{key}: found {quoted(value, 40)}; allowed: a finite number")
+    if not -limit < value < limit:
+        raise ValueError(f"{key}: found {quoted(value, 40)}; allowed: a number below {limit:g}")
     return float(value)
 
 
@@ -296,7 +297,7 @@ def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
             _number(line, "t_s"),
             _number(line, "window_s"),
             values,
-            _number(line, "at", 0),
+            _number(line, "at", 0, MAX_TIME_S),
             _number(line, "late_s", 0),
             _number(line, "cost_s", 0),
             int(_number(line, "dropped", 0)),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from meshmark.errors import MeshmarkError
+from meshmark.report.recording import binned
 from meshmark.terminal.map import draw
 from meshmark.watch.difference import Side, compare
 from meshmark.watch.frames import Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
@@ -120,6 +121,9 @@ def uses(folder: Path) -> dict[str, Callable[[Recording], object]]:
         before = Side("a", HEADER, 8, frames())
         compare(before, Side("b", recording.header, recording.count(), recording.frames())).to_json()
 
+    def plotted(recording: Recording) -> None:
+        binned(recording.header, recording.frames())
+
     def summarised(recording: Recording) -> None:
         for frame in recording.frames():
             whole_frame(recording.header, frame)
@@ -131,6 +135,7 @@ def uses(folder: Path) -> dict[str, Callable[[Recording], object]]:
         "trace": lambda r: write_trace(r, folder / "trace.json"),
         "web": lambda r: json.dumps(Past(r.header, r.count(), r.some).some(0, 9)),
         "difference": compared,
+        "plot": plotted,
         "whole": summarised,
     }
 
@@ -198,7 +203,7 @@ def test_a_component_that_refers_to_no_other_is_named(
         {"seq": 10**400},
         {"seq": True},
         {"t_s": float("nan")},
-        {"at": 1e300},
+        {"at": 1e12},
         {"values": {"cpu.busy": [10**400]}},
         {"values": {"cpu.busy": ["1"]}},
         {"values": {"cpu.busy": [True]}},
