@@ -127,6 +127,7 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
     from meshmark.fleet.ingest import ingest
 
     fleet = Fleet(folder.absolute())
+    fleet.check()
     name = _campaign(fleet, campaign)
     known = Campaign.load(fleet, name)
     with fleet_progress("ingestion") as show:
