@@ -47,17 +47,34 @@ _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
 )
 
 
+class Printed(float):
+    """A number of a file, with the half of its last printed digit: 0.05 for 11.5, and 0.005 for 11.50."""
+
+    half_digit: float
+
+    @staticmethod
+    def parse(text: str) -> Printed:
+        """A number as TOML writes it; the exponent counts, so that 1.5e3 was rounded to 100."""
+        number = Printed(text)
+        digits, _, exponent = text.replace("_", "").lower().partition("e")
+        decimals = len(digits.partition(".")[2])
+        number.half_digit = 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+        return number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One number of a publication.
 
     `path` is its dotted path in the file, `printed` the number in the unit of the key, and `values` the same in `unit`
     (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known unit
-    (counts, cycles, `_kb`, bits); `values` are then as printed.
+    (counts, cycles, `_kb`, bits); `values` are then as printed. `half_digits` are the halves of the last printed
+    digits, in the unit of the key: a number was rounded by at most as much. Counts and computed numbers are exact.
     """
 
     path: str
     printed: tuple[float, ...]
+    half_digits: tuple[float, ...]
     values: tuple[float, ...]
     unit: str
     place: str
@@ -102,14 +119,17 @@ def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
         suffix, unit, factor = next(((s, u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", "", 1.0))
         source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
         mine = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
+        computed = around.get("origin") == "computed"
+        exact = computed or not unit
         yield Entry(
             path=path,
             printed=tuple(numbers),
+            half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in given),
             values=tuple(v * factor for v in numbers),
             unit=unit,
             place=str(source.get("place", "")) if isinstance(source, dict) else "",
             qualifier=str(mine or qualifiers.get("qualifier") or ""),
-            computed=around.get("origin") == "computed",
+            computed=computed,
         )
 
 
@@ -123,8 +143,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
     found = []
     for path in sorted(folder.glob("*.toml")):
         try:
-            with path.open("rb") as file:
-                data = tomllib.load(file)
+            data = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Printed.parse)
         except (OSError, ValueError) as why:
             raise MachineError(f"{path.name}: {why}") from None
         if path.name == _FACTS:

@@ -11,7 +11,7 @@ from meshmark.describe import description, stream_kernels
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
-from meshmark.model.workloads import Run, chase, gups, stream_actor, trial
+from meshmark.model.workloads import Run, chase, gups, stream_actor, stream_trial, trial
 from meshmark.store.record import Metric, Record
 from meshmark.values import grammar
 
@@ -316,7 +316,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
                     if level is not None:
                         points.append(_cached_bandwidth(level, threads, net, gross, conditions))
                         continue
-                    run = trial([stream_actor(machine, order[:threads], kernel, store, homes)])
+                    run = stream_trial([stream_actor(machine, order[:threads], kernel, store, homes)])
                     points.append(Point(run, conditions, _rates(net, gross)))
     return points
 

@@ -84,3 +84,15 @@ def test_a_miss_is_known_where_a_model_is_asked_for_its_point() -> None:
 def test_validate_refuses_an_unknown_statement() -> None:
     with pytest.raises(MeshmarkError, match="found unknown statement 'Z99'"):
         validate(["Z99"])
+
+
+def test_a_sweep_prints_the_rates_that_the_statements_are_checked_with() -> None:
+    options = {"kernel": "triad", "store": "streaming", "threads": "all"}
+    clocks = ("cpu.clock_ghz=1.4", "cpu.clock_ghz=2.0", "cpu.clock_ghz=2.2")
+    low, base, high = (
+        next(r.value for r in measure("bandwidth", find_machine("e325", [c]), options) if r.metric == "bandwidth_net")
+        for c in clocks
+    )
+    [slope, change] = (row.finding.numbers[0] for row in validate(["B06", "B07"]))
+    assert (base - low) / 600e6 == pytest.approx(slope / 1000)
+    assert 100 * (high / base - 1) == pytest.approx(change)

@@ -15,7 +15,7 @@ from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.patterns import Program, program_cycles, programs_run
-from meshmark.model.workloads import stream_actor, trial
+from meshmark.model.workloads import stream_actor, stream_trial
 
 Numbers = Sequence[float]
 
@@ -154,7 +154,7 @@ def triad(
     m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
 ) -> float:
     """Return the net bandwidth of a STREAM kernel on some CPUs, B/s."""
-    moved = rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0))
+    moved = rate(m, stream_trial([stream_actor(m, cpus, kernel, store, homes)]))
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
