@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.machine.tree import MachineError
 
@@ -83,6 +83,15 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text of a publication's file: what a number is about, or what holds without a number."""
+
+    path: str
+    text: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     """One document, with its parsed file."""
 
@@ -95,29 +104,38 @@ class Publication:
 
     def entries(self) -> Iterator[Entry]:
         """Every number outside `[document]`, in the order of the file."""
+        return (part for part in self.content() if isinstance(part, Entry))
+
+    def content(self) -> Iterator[Entry | Text]:
+        """Every number and text outside `[document]`, in the order of the file."""
         for key, value in self.data.items():
             if key not in {"document", "reference_format"}:
-                yield from _entries(key, value, {})
+                yield from _content(key, value, {})
 
 
-def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry]:
+_ABOUT: Final = frozenset({"source", "origin"})  # keys about the numbers of a table, which entries have as fields
+
+
+def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry | Text]:
     key = path.rsplit(".", 1)[-1]
     if isinstance(value, dict):
         inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
         inner["qualifiers"] = {k: v for k, v in value.items() if k.endswith("qualifier")}
         for name, part in value.items():
-            if name != "source":
-                yield from _entries(f"{path}.{name}", part, inner)
+            if name not in _ABOUT and not name.endswith("qualifier"):
+                yield from _content(f"{path}.{name}", part, inner)
     elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
         for i, part in enumerate(value):
-            yield from _entries(f"{path}[{i}]", part, around)
+            yield from _content(f"{path}[{i}]", part, around)
     else:
         given = value if isinstance(value, list) else [value]
         numbers = [float(v) for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
+        source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
+        place = str(source.get("place", "")) if isinstance(source, dict) else ""
         if not numbers or len(numbers) != len(given):
+            yield Text(path=path, text="; ".join(_shown(v) for v in given), place=place)
             return
         suffix, unit, factor = next(((s, u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", "", 1.0))
-        source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
         mine = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
         computed = around.get("origin") == "computed"
         exact = computed or not unit
@@ -127,10 +145,14 @@ def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
             half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in given),
             values=tuple(v * factor for v in numbers),
             unit=unit,
-            place=str(source.get("place", "")) if isinstance(source, dict) else "",
+            place=place,
             qualifier=str(mine or qualifiers.get("qualifier") or ""),
             computed=computed,
         )
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
