@@ -67,8 +67,8 @@ def _show_publication(of: Publication, as_json: bool) -> None:
         return
     for line in _about(of):
         print(line)
-    for key in ("publisher", "note"):
-        if text := of.data["document"].get(key):
+    for key, text in of.data["document"].items():
+        if isinstance(text, str) and key not in {"title", "kind"}:
             print(f"{key}: {text}")
     place = ""
     for entry in of.content():
@@ -87,7 +87,8 @@ def _show_publication(of: Publication, as_json: bool) -> None:
         print("\nmisprints and contradictions:")
         for one in discrepancies:
             more = "".join(f"; {k}: {v}" for k, v in one.items() if k not in {"id", "printed", "finding", "source"})
-            print(f"  {one['id']}: printed: {one['printed']}; found: {one['finding']}{more}")
+            place = f" ({where})" if (where := one.get("source", {}).get("place")) else ""
+            print(f"  {one['id']}{place}: printed: {one['printed']}; found: {one['finding']}{more}")
 
 
 def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:

@@ -122,7 +122,7 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
         inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
         inner["qualifiers"] = {k: v for k, v in value.items() if k.endswith("qualifier")}
         for name, part in value.items():
-            if name not in _ABOUT and not name.endswith("qualifier"):
+            if name not in _ABOUT and not _qualifies(name, value):
                 yield from _content(f"{path}.{name}", part, inner)
     elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
         for i, part in enumerate(value):
@@ -149,6 +149,15 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
             qualifier=str(mine or qualifiers.get("qualifier") or ""),
             computed=computed,
         )
+
+
+def _qualifies(name: str, table: Mapping[str, Any]) -> bool:
+    """Whether a key of a table is the qualifier of one of its numbers, and is shown with it."""
+    if not name.endswith("qualifier"):
+        return False
+    stem = name.removesuffix("qualifier").removesuffix("_")
+    numbers = [k for k, v in table.items() if isinstance(v, int | float | list)]
+    return any(stem in {"", key, *(key.removesuffix(s) for s, _, _ in _SUFFIXES)} for key in numbers)
 
 
 def _shown(value: object) -> str:
