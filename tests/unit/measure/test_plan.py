@@ -8,6 +8,7 @@ import pytest
 
 from meshmark.describe import description
 from meshmark.errors import UsageError
+from meshmark.measure import launch
 from meshmark.measure.plan import Plan, measurement
 from support.mpi_here import installed
 
@@ -83,7 +84,7 @@ def test_libraries_take_turns_in_each_repetition() -> None:
 
 def test_ranks_are_started_several_times_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks keep their pages and their meeting of processors for a start: one start has one mode."""
-    monkeypatch.setattr("meshmark.measure.launch.chosen", lambda _: ["openmpi"])
+    monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi"])
     steps = measurement(description("exchange"), ["--ranks", "2"]).steps
     assert [s.id for s in steps] == [f"exchange-openmpi-2.r{i}" for i in (1, 2, 3)]
     assert len({s.repeats for s in steps}) == 1
@@ -95,6 +96,6 @@ def test_ranks_are_started_several_times_by_default(monkeypatch: pytest.MonkeyPa
 
 
 def test_libraries_that_take_turns_start_twice_already(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.measure.launch.chosen", lambda _: ["openmpi", "mpich"])
+    monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi", "mpich"])
     steps = measurement(description("exchange"), ["--ranks", "2", "--mpi", "all"]).steps
     assert [s.mpi for s in steps] == ["openmpi", "mpich", "mpich", "openmpi"]

@@ -140,9 +140,14 @@ def mean_remote(rows: Sequence[Numbers]) -> float:
 
 
 def gs320_mean(nodes: int, state: str = "clean") -> float:
-    """Return the mean latency over all nodes of a GS320, local memory included, s."""
+    """Return the mean latency from a CPU of a GS320 to the memory of the other CPUs, s.
+
+    Three of them are on its own node. Means of a GS1280 leave out the own CPU, too.
+    """
     rows = matrix(f"gs320-{4 * nodes}", state)
-    return math.fsum(v for row in rows for v in row) / nodes**2
+    if nodes == 1:
+        return rows[0][0]
+    return (4 * (nodes - 1) * mean_remote(rows) + 3 * rows[0][0]) / (4 * nodes - 1)
 
 
 def rate(m: MachineFile, run: Mapping[str, Any]) -> float:
