@@ -34,6 +34,7 @@ class Reading:
     error: str | None = None  # message of the `error` line
     invalid_lines: int = 0  # number of lines that are not JSON objects
     invalid_records: list[str] = field(default_factory=list)  # one error for each invalid result
+    invalid_at: list[int] = field(default_factory=list)  # index of the line of each invalid result
 
     def of(self, metric: str) -> list[Record]:
         """The results of a metric."""
@@ -49,7 +50,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     reading = Reading()
     by_identity: dict[str, Record] = {}
     absent: dict[str, Absence] = {}
-    for raw in lines:
+    for index, raw in enumerate(lines):
         line = parse_line(raw)
         if line is None:
             reading.invalid_lines += 1
@@ -61,8 +62,9 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
         elif kind == "result":
             try:
                 record = Record.from_json(line)
-            except RecordError as why:
-                reading.invalid_records.append(str(why))
+            except RecordError as error:
+                reading.invalid_records.append(str(error))
+                reading.invalid_at.append(index)
                 continue
             by_identity[_identity(line)] = record
         elif kind == "absent":

@@ -111,6 +111,23 @@ class RecordError(ValueError):
     """A record is invalid. The message names the field, what was found and what is allowed."""
 
 
+def impossible(unit: str, better: str, value: float) -> str:
+    """Why no quantity can have this value; "" if one can.
+
+    Values are finite. Durations, rates and other quantities with a unit and a direction are not negative, and neither
+    are sizes, clocks and rates without one. Ratios and differences may be negative: their unit is 1, or they have no
+    direction, such as the part of a time that other parts do not explain.
+    """
+    if not math.isfinite(value):
+        return f"found {value!r}, a finite number is required"
+    if value < 0 and unit != "1" and (better != "none" or unit in _NEVER_NEGATIVE or unit.endswith("/s")):
+        return f"found {value!r} {unit}, at least 0 is required"
+    return ""
+
+
+_NEVER_NEGATIVE: Final = frozenset({"B", "Hz"})
+
+
 def median(samples: Sequence[float]) -> float:
     """Median of at least one sample, in the samples' unit."""
     ordered = sorted(samples)
@@ -188,6 +205,18 @@ class Record:
     flags: frozenset[str] = frozenset()
     provenance: Mapping[str, Scalar] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse values that no quantity can have.
+
+        Raises:
+            RecordError: A sample is not finite, or negative although its unit and direction do not allow it.
+        """
+        if all(map(math.isfinite, self.samples)) and min(self.samples, default=0.0) >= 0 <= self.value < math.inf:
+            return
+        for name, value in (("value", self.value), *(("samples", sample) for sample in self.samples)):
+            if reason := impossible(self.unit, self.better, value):
+                raise RecordError(f"{name}: {reason}")
+
     @staticmethod
     def of(
         metric: Metric,
@@ -200,7 +229,11 @@ class Record:
         provenance: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> Record:
-        """A record of at least one sample, in the metric's unit."""
+        """A record of at least one sample, in the metric's unit.
+
+        Raises:
+            RecordError: There is no sample, or one that the metric cannot have.
+        """
         kept = tuple(map(float, samples))
         return Record(
             source=source,

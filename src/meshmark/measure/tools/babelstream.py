@@ -11,6 +11,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _KERNELS: Final = {
@@ -149,4 +150,4 @@ def _kernel(
     ]
 
 
-READERS: Final = [Reader("babelstream", "BabelStream, text or CSV", recognises, read)]
+READERS: Final = [Reader("babelstream", "BabelStream, text or CSV", recognises, whole(read))]

@@ -12,6 +12,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record
 
 _START: Final = re.compile(r",+\r?\n\d+(?:\.\d+)?(?:e-?\d+)?,+\r?\n")
@@ -45,4 +46,4 @@ def read(text: str, machine: str) -> list[Record]:
     return made
 
 
-READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV", recognises, read)]
+READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV", recognises, whole(read))]

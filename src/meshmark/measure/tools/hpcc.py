@@ -11,6 +11,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Better, Record, Scalar
 
 _BEGIN: Final = "Begin of Summary section."
@@ -170,4 +171,4 @@ def _messages(results: _Results, ranks: int) -> None:
         results.theirs(f"{key}Bandwidth_GBytes", 1e9, "ring_bandwidth", "B/s", message_bytes=_LONG, **ring)
 
 
-READERS: Final = [Reader("hpcc", "HPC Challenge, summary of hpccoutf.txt", recognises, read)]
+READERS: Final = [Reader("hpcc", "HPC Challenge, summary of hpccoutf.txt", recognises, whole(read))]

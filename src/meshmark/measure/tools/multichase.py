@@ -12,6 +12,7 @@ from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _TIME: Final = r"(?:\d{3,15}\.\d|\d{1,2}\.\d{3})"  # three decimals below 100 ns
@@ -205,4 +206,4 @@ def _read_pingpong(text: str, about: About) -> list[Record]:
     return made
 
 
-READERS: Final = [Reader("multichase", "multichase, multiload and pingpong, text", recognises, read)]
+READERS: Final = [Reader("multichase", "multichase, multiload and pingpong, text", recognises, whole(read))]

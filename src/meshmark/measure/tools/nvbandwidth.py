@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, number, theirs
+from meshmark.measure.tools.output import whole
 from meshmark.store.record import Record, Scalar
 
 _PLACES: Final = re.compile(r"(\w+)\(row\)\s*(->|<-|<->)\s*(\w+)\(column\)")
@@ -92,4 +93,4 @@ def _record(about: About, latency: bool, value: float, conditions: dict[str, Sca
     return theirs(about, "bandwidth", "B/s", "higher", [1e9 * value], **conditions)
 
 
-READERS: Final = [Reader("nvbandwidth", "nvbandwidth --json", recognises, read)]
+READERS: Final = [Reader("nvbandwidth", "nvbandwidth --json", recognises, whole(read))]
