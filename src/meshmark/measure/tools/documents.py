@@ -14,7 +14,8 @@ from meshmark.measure.tools.output import Line, ToolOutput
 
 _MAX_PASSED: Final = 1 << 20  # characters of other text that may be read more than once
 _SHORT: Final = 20  # characters; a bracket of other text, such as `[info]`, is not JSON within fewer
-_BEGIN: Final = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+# A bracket that begins JSON, rather than `[info]` or `{`.
+_BEGIN: Final = re.compile(r"^[ \t]*(?=\{\s{0,200}[\"}]|\[\s{0,200}(?:[\[{\"\d\]-]|true|false|null))", re.MULTILINE)
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
 
@@ -41,7 +42,7 @@ def json_documents(output: ToolOutput, is_document: Callable[[Any], bool]) -> li
             value, at = _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
             at = start + 1
-            passed += error.pos - start
+            passed += error.pos - start + error.pos // 16  # the exception counts the lines before it
             line = output.line_at(error.pos)
             value = _closed(text, start, error.pos) if error.pos - start > _SHORT else None
             if value is not None and is_document(value):

@@ -22,7 +22,7 @@ PINGPONG = (FIXTURES / "multichase-pingpong.txt").read_text(encoding="utf-8")
 
 
 def test_a_single_number_has_its_own_format() -> None:
-    assert records_of(SINGLE) and [recognised(text) for text in ("86.5\n", "1234.56\n", "3\n")] == [None] * 3
+    assert records_of(SINGLE) and [recognised(text) for text in ("86.5\n", "1234.56\n", "3\n")] == [[]] * 3
     (only,) = records_of(" 86.512\n")
     assert [r.value for r in records_of(" 86.512\n 86.513\n")] == pytest.approx([86.512e-9, 86.513e-9])
     assert only.value == pytest.approx(86.512e-9) and only.instrument == "latency"
