@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.formats import Results, read_text
 from meshmark.store.record import Record
 
@@ -23,3 +24,16 @@ def records_of(text: str, machine: str = "n042") -> list[Record]:
 def reasons_of(text: str) -> list[str]:
     """Place and reason of each item that is left out."""
     return [str(item) for item in results_of(text).left_out]
+
+
+def taken_from(text: str) -> list[Record]:
+    """The records of a text, whatever is left out."""
+    return results_of(text).records
+
+
+def problems_of(text: str) -> list[str]:
+    """Place and reason of each item that is left out, or why all of the text is refused."""
+    try:
+        return reasons_of(text)
+    except FormatError as error:
+        return [str(error)]

@@ -149,5 +149,6 @@ def field(values: Any, key: str, kind: type | tuple[type, ...], where: str) -> A
         isinstance(found, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
     ):
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        raise FormatError(f"{where}: {key}: found {quoted(repr(found), 40)}, {names} is required")
+        place = f"{where}: {key}" if where else key
+        raise FormatError(f"{place}: found {quoted(repr(found), 40)}, {names} is required")
     return found

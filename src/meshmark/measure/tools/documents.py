@@ -18,9 +18,13 @@ _SHORT: Final = 20  # characters; a bracket of other text, such as `[info]`, is 
 _BEGIN: Final = re.compile(r"^[ \t]*(?=\{\s{0,200}[\"}]|\[\s{0,200}(?:[\[{\"\d\]-]|true|false|null))", re.MULTILINE)
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
+# `nan` and `inf` as C prints them are not JSON; each is replaced by as many characters.
+_NOT_A_NUMBER: Final = re.compile(r"(?<=[:\[,\s])[+-]?(?:nan|inf)(?=\s*[,}\]])", re.IGNORECASE)
 
 
-def json_documents(output: ToolOutput, is_document: Callable[[Any], bool]) -> list[tuple[int, Any]]:
+def json_documents(
+    output: ToolOutput, is_document: Callable[[Any], bool], decoder: json.JSONDecoder = _DECODER
+) -> list[tuple[int, Any]]:
     """The JSON values of an output, with the line on which each begins; text before, between and after is passed over.
 
     A document that is cut off or damaged is taken up to the last whole element of its outermost list, and the rest is
@@ -28,23 +32,28 @@ def json_documents(output: ToolOutput, is_document: Callable[[Any], bool]) -> li
 
     Args:
         is_document: Whether a value is one of the tool, rather than JSON of another program.
+        decoder: For a tool that repeats keys.
 
     Raises:
         FormatError: There is no such document.
     """
     text = output.text
+    is_clean = False  # of numbers that C prints as `nan` and `inf`
     documents: list[tuple[int, Any]] = []
     problem: tuple[int, str] | None = None
     at = passed = 0
     while passed < _MAX_PASSED + len(text) and (begin := _BEGIN.search(text, at)) is not None:
         start = begin.end()
         try:
-            value, at = _DECODER.raw_decode(text, start)
+            value, at = decoder.raw_decode(text, start)
         except json.JSONDecodeError as error:
+            if not is_clean and _NOT_A_NUMBER.match(text, error.pos):
+                text, is_clean = _NOT_A_NUMBER.sub(lambda match: "NaN".rjust(len(match[0])), text), True
+                continue
             at = start + 1
             passed += error.pos - start + error.pos // 16  # the exception counts the lines before it
             line = output.line_at(error.pos)
-            value = _closed(text, start, error.pos) if error.pos - start > _SHORT else None
+            value = _closed(text, start, error.pos, decoder) if error.pos - start > _SHORT else None
             if value is not None and is_document(value):
                 output.leave_out(line, f"not JSON ({quoted(error.msg, 60)}); the rest of the document is not taken")
                 at = error.pos
@@ -70,7 +79,7 @@ def json_document(output: ToolOutput, is_document: Callable[[Any], bool]) -> Any
     return documents[0][1]
 
 
-def _closed(text: str, start: int, stop: int) -> Any:
+def _closed(text: str, start: int, stop: int, decoder: json.JSONDecoder) -> Any:
     """The value of a document that is valid before `stop`, up to the last whole element of its outermost list; None
     if that list has no whole element that is an object or a list."""
     stack: list[str] = []
@@ -94,7 +103,7 @@ def _closed(text: str, start: int, stop: int) -> Any:
         return None
     closing = "".join("]" if symbol == "[" else "}" for symbol in reversed(stack[:list_depth]))
     try:
-        return json.loads(text[start:end] + closing)
+        return decoder.decode(text[start:end] + closing)
     except (ValueError, RecursionError):
         return None
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from meshmark.errors import quoted
 from meshmark.measure.tools.base import FormatError, UnknownMeaning
 from meshmark.store.record import Record, RecordError
 
+MAX_EXPANDED: Final = 64 << 20  # bytes of a compressed file
 MAX_LISTED: Final = 1000  # items left out of which the reason is retained
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Labels that launchers put before each line: srun --label, mpirun --tag-output, mpiexec -l of Hydra and Intel MPI.
@@ -183,12 +185,24 @@ def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[lis
 def decoded(data: bytes) -> str:
     """The text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\\n`.
 
-    PowerShell redirects in UTF-16. Bytes that are not valid become U+FFFD; trailing NULs, which a full disk or an
-    interrupted copy leaves, and control sequences of terminals are removed.
+    The file may be compressed by gzip. PowerShell redirects in UTF-16. Bytes that are not valid become U+FFFD;
+    trailing NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.
     """
+    if data.startswith(b"\x1f\x8b"):
+        data = _expanded(data)
     text = data.decode(encoding_of(data[:400]), "replace")
     text = text.rstrip("\0").replace("\r\n", "\n").replace("\r", "\n")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def _expanded(data: bytes) -> bytes:
+    """The content of a file compressed by gzip, up to its damage; nothing if it is longer than `MAX_EXPANDED`."""
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        content = decompressor.decompress(data, MAX_EXPANDED)
+    except zlib.error:
+        return b""
+    return b"" if decompressor.unconsumed_tail else content
 
 
 def encoding_of(start: bytes) -> str:

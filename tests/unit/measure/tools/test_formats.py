@@ -31,7 +31,9 @@ def test_a_fixture_is_of_one_format_and_has_records(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert [r.name for r in readers() if r.recognises(text[: 1 << 16])] == [reader_of(path)]
     results = read_text(text, "n042")
-    assert results is not None and results.left_out_count == 0
+    assert results is not None
+    not_run = ("<not supported>", "it failed or was skipped", "LINE_GRAPH")
+    assert [str(item) for item in results.left_out if not any(words in item.reason for words in not_run)] == []
     for record in results.records:
         assert record.machine == "n042" and record.source == "tool"
         assert record.provenance["tool"] and record.provenance["origin"] == "reported"
