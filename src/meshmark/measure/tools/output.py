@@ -255,18 +255,6 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
     return [("", output)]
 
 
-def whole(read: Callable[[str, str], list[Record]]) -> Callable[[ToolOutput], None]:
-    """A reader made of a function that takes all of a text or raises `FormatError`."""
-
-    def reader(output: ToolOutput) -> None:
-        try:
-            output.add(*read(output.text, output.machine))
-        except RecordError as error:
-            raise FormatError(str(error)) from error
-
-    return reader
-
-
 def unexpected(value: object, required: str) -> FormatError:
     """The error for a value of a file: what was found, and what is required."""
     return FormatError(f"found '{quoted(value, 40)}', {required} is required")
