@@ -193,7 +193,7 @@ def decoded(data: bytes) -> str:
     if data.startswith(b"\x1f\x8b"):
         data = _expanded(data)
     text = data.decode(encoding_of(data[:400]), "replace")
-    text = text.rstrip("\0").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.rstrip("\0").replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 
@@ -233,7 +233,8 @@ def _lines(text: str) -> list[Line]:
 def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
     """The output of each task of a launcher that labels lines, in the order of their first lines.
 
-    Lines without a label stay with the task of the line before them.
+    Lines without a label stay with the task of the line before them. Labels are told from the first column of a table
+    by their repetition: one task has several lines, and most lines have a label.
 
     Returns:
         Label and output of each task; one output with the label "" if most lines have no label.
@@ -254,6 +255,8 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
                 current.append(Line(line.number, line.text[match.end() :]))
             else:
                 current.append(line)
+        if max(map(len, tasks.values())) < 3 or 2 * len(tasks) > sum(map(len, tasks.values())):
+            continue
         return [(task, output.again(lines)) for task, lines in tasks.items()]
     return [("", output)]
 
@@ -261,7 +264,7 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
 def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
     """Whether most lines begin with a label."""
     labelled = sum(label.match(line.text) is not None for line in lines)
-    return labelled >= 3 and labelled >= 0.8 * len(lines)
+    return labelled >= 3 and labelled > 0.5 * len(lines)
 
 
 def unexpected(value: object, required: str) -> FormatError:

@@ -25,6 +25,7 @@ TEXT = "Zeile 1 µs\nline 2\n"
         TEXT.encode("utf-16-be"),
         TEXT.replace("\n", "\r\n").encode(),
         TEXT.replace("\n", "\r\n").encode("utf-16"),
+        TEXT.replace("\n", "\r\r\n").encode(),
         TEXT.encode() + b"\0" * 512,
         TEXT.replace("line", "\x1b[1;32mline\x1b[0m").encode(),
     ],
