@@ -40,14 +40,6 @@ std::string text_of(const std::vector<std::string>& words) {
   return join(quoted, " ");
 }
 
-/// An error of the command line; names `--` if options of TEXT may have been taken for options of this command.
-UsageError with_hint_at_dashes(const UsageError& error, const std::string& from) {
-  const std::string message = error.what();
-  if (message.find("not expected") == std::string::npos) return error;
-  return {error.field, message + "; options in TEXT have to stand behind --",
-          "meshmark translate --from " + from + " [OPTIONS] -- TEXT"};
-}
-
 }  // namespace
 
 int translate_verb(int argc, char** argv) {
@@ -80,7 +72,7 @@ int translate_verb(int argc, char** argv) {
     if (!app.read(static_cast<int>(dashes - argv), argv, "translate")) return 0;
   } catch (const UsageError& error) {
     if (dashes != argv + argc) throw;
-    throw with_hint_at_dashes(error, from);
+    throw with_dashes(error, "meshmark translate --from " + from + " [OPTIONS] -- TEXT");
   }
   if (behind_dashes) {
     if (!text.empty()) throw UsageError("TEXT", "found " + quote(text) + " and more behind --", "one of the two");

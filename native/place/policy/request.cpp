@@ -25,7 +25,7 @@ const std::vector<std::pair<std::string, std::string>>& policies() {
       {"any", "the first free slots (LSF ANY)"},
       {"none", "no binding (LSF NONE, N)"},
       {"user", "the policy in the environment: LSB_USER_BIND_JOB and others"},
-      {"list", "these CPUs: list=0-3,8"},
+      {"list", "these CPUs: list=0-3,8, list=0-30:2 (every second), list=4-12,^8"},
       {"compact", "minimum mean distance between the slots"},
       {"scatter", "most memory nodes, farthest apart"},
       {"sharing", "co-locate communicating ranks, spread bandwidth-bound ones (--sharing FILE)"},

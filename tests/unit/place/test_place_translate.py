@@ -77,7 +77,9 @@ def test_options_may_be_pasted_after_two_dashes() -> None:
 
 
 def test_the_words_behind_two_dashes_need_no_quotes() -> None:
-    found = answer("--from", "numactl", "--to", "numactl,cpuset", "--", "-N", "0", "--membind=1", "./solve", "-n", "a b")
+    found = answer(
+        "--from", "numactl", "--to", "numactl,cpuset", "--", "-N", "0", "--membind=1", "./solve", "-n", "a b"
+    )
     assert found["parts"] == [[0, 1, 4, 5]] and found["memory"] == "bind=1" and found["left_out"] == []
     assert found["forms"]["numactl"]["line"] == "numactl --physcpubind=0-1,4-5 --membind=1 ./solve -n 'a b'"
     assert found["forms"]["cpuset"]["files"]["cpuset.mems"] == "1\n"
@@ -119,7 +121,10 @@ def test_memory_is_said_in_the_launchers_words() -> None:
         (["--from", "pbs", "0"], "form: found 'pbs'"),
         (["--from", "slurm", "cores"], "slurm: found 'cores'; allowed: 'map_cpu:0,1'"),
         (["--from", "slurm"], "TEXT: is missing"),
-        (["--from", "numactl", "-N", "0", "-m", "0"], "options in TEXT have to stand behind --"),
+        (
+            ["--from", "numactl", "-N", "0", "-m", "0"],
+            "stand behind --; allowed: meshmark translate --from numactl [OPTIONS] -- TEXT",
+        ),
         (["--from", "hwloc", "l3:9"], "hwloc: found 'l3:9'"),
         (["0", "--", "1"], "TEXT: found '0' and more behind --"),
         (["--parts", "0", "0"], "TEXT: found together with --parts"),
