@@ -86,8 +86,9 @@ class Figure:
             if not line.startswith("{"):
                 continue
             try:
-                found = json.loads(line)
-                record = Record.from_json(found) if found.get("type") == "result" else None
+                fields = json.loads(line)
+                # `measure --json` prints records without the type that tells the lines of other commands apart.
+                record = Record.from_json(fields) if fields.get("type", "result") == "result" else None
             except (ValueError, RecursionError) as why:  # RecordError, too
                 problem = f": {printable(str(why))}" if isinstance(why, RecordError) else problem
                 continue
