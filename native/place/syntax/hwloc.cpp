@@ -42,7 +42,7 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
   const auto key = [](const Cpu& cpu, const std::string& type) {
     return type == "pu"                                             ? cpu.id
            : type == "core"                                         ? cpu.core
-           : type == "l3" || type == "l3cache"                      ? cpu.l3
+           : type == "l3" || type == "l3cache"                      ? (cpu.has_l3 ? cpu.l3 : -1)
            : type == "package" || type == "socket"                  ? cpu.package
            : type == "numanode" || type == "numa" || type == "node" ? cpu.node
            : type == "machine"                                      ? 0

@@ -56,7 +56,7 @@ from typing import Any
 from meshmark.machine.identity import identity
 from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.smbios import channels, dimms
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, chosen, parse_integer, parse_list
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.native import end_with_parent, within
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
