@@ -50,8 +50,8 @@ json job_of(const Machine& machine, int slots, const Placement& placement) {
   job["nodes"] = nodes;
   const std::string reason = !homeless.empty() ? "the node of CPUs " + cpu_list(homeless) + " is unknown"
                              : placement.layout.parts.size() < 2 ? "fewer than two parts"
-                             : machine.distance_from.empty()   ? "distances are unknown"
-                                                               : "only compact computes one";
+                             : machine.distance_from.empty()     ? "distances are unknown"
+                                                                 : "only compact computes one";
   const auto known = [&](const std::optional<double>& value) {
     return value && homeless.empty() ? json(*value) : json{{"absent", reason}};
   };
@@ -86,7 +86,10 @@ std::string table(const json& plan, const std::string& topology) {
       row.insert(row.end(), {"-", "-", "-", "refused: " + job["refused"].get<std::string>()});
     } else {
       const auto cpus = job["cpus"].get<std::vector<int>>(), nodes = job["nodes"].get<std::vector<int>>();
-      row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus), nodes.empty() ? "any" : cpu_list(nodes),
+      row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus),
+                             cpus.empty()    ? "any"
+                             : nodes.empty() ? "unknown"
+                                             : cpu_list(nodes),
                              job["mean_distance"].is_number() ? brief(job["mean_distance"].get<double>()) : "-",
                              job["why"].get<std::string>()});
     }
@@ -213,11 +216,11 @@ int plan_verb(int argc, char** argv) {
   }
   Machine machine = machine_of(topology);
   if (!matrix.empty()) use_matrix(machine, matrix);
-  if (!within.empty()) request.within = parse_cpu_list("--within", within);
+  if (!within.empty()) request.within = parse_cpu_list("--within", within, machine.allowed);
   if (!sharing.empty()) request.sharing = read_sharing(sharing);
   Occupancy taken;
   if (!taken_list.empty())
-    for (const int cpu : parse_cpu_list("--taken", taken_list)) taken.jobs[machine.cpu(cpu).id] = 1;
+    for (const int cpu : parse_cpu_list("--taken", taken_list, machine.allowed)) taken.jobs[machine.cpu(cpu).id] = 1;
 
   json plan{{"machine", machine_json(machine, topology)},
             {"policy", policy},

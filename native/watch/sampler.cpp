@@ -28,15 +28,6 @@ namespace mm::watch {
 
 namespace {
 
-/// The kernel's release of this host, or of the machine whose tree is below `root`; "" where the tree does not state it.
-std::string kernel_of(const std::string& root) {
-  if (root.empty()) return kernel_release();
-  if (std::string release = first_line(root + "/proc/sys/kernel/osrelease"); !release.empty()) return release;
-  const std::string version = first_line(root + "/proc/version");  // Linux version 6.1.0-13-amd64 (…
-  std::string_view words = version;
-  return next_word(words) == "Linux" && next_word(words) == "version" ? std::string(next_word(words)) : "";
-}
-
 double cpu_seconds() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
@@ -167,7 +158,7 @@ json Sampler::header() const {
             {"source", settings_.root.empty() ? "host" : "recording"},
             {"machine", identity_of_tree(settings_.root, host_.machine).id()}};
   if (!settings_.root.empty()) head["root"] = settings_.root;
-  if (const std::string kernel = kernel_of(settings_.root); !kernel.empty()) head["kernel"] = kernel;
+  if (const std::string release = kernel_release(settings_.root); !release.empty()) head["kernel"] = release;
   head["started"] = started_;
   head["period_s"] = settings_.period_s;
   head["tick_s"] = 1 / host_.ticks_per_s;

@@ -14,7 +14,7 @@
 namespace mm {
 namespace {
 
-constexpr std::int64_t kMaxIndex = 16;     // of a CPU's caches
+constexpr std::int64_t kMaxIndex = 16;  // of a CPU's caches
 constexpr std::int64_t kMaxNode = 1 << 16;
 
 std::string cpu_folder(const std::string& root, int cpu) {
@@ -36,7 +36,8 @@ std::uint64_t positive_in(const std::string& path) {
   return static_cast<std::uint64_t>(std::max<std::int64_t>(number_in(path, 0), 0));
 }
 
-/// Ways of a cache. Kernels state 0 or -1 for a fully associative or unknown cache; sizes then tell, except with one set.
+/// Ways of a cache. Kernels state 0 or -1 for a fully associative or unknown cache; sizes then tell, except with one
+/// set.
 std::uint64_t ways_in(const std::string& at, const Cache& cache) {
   if (const std::int64_t stated = number_in(at + "ways_of_associativity", 0); stated > 0)
     return static_cast<std::uint64_t>(stated);
@@ -49,11 +50,11 @@ std::string kind_of(const std::string& type) {
   return type == "Data" ? "data" : type == "Instruction" ? "instruction" : type == "Unified" ? "unified" : "";
 }
 
-/// CPUs of the nodes in `nodeN/accessCLASS/initiators`; those of class 1 are CPUs only, those of class 0 may be devices.
+/// CPUs of the nodes in `nodeN/accessCLASS/initiators`; those of class 1 are CPUs only, those of class 0 may be
+/// devices.
 std::vector<int> cpus_of_initiators(const std::string& node_folder, int node, const Machine& machine) {
   for (const char* access : {"access1", "access0"}) {
-    const auto initiators =
-        numbered_names(node_folder + access + "/initiators", "node", kMaxNode);
+    const auto initiators = numbered_names(node_folder + access + "/initiators", "node", kMaxNode);
     std::vector<int> cpus;
     for (const Node& other : machine.nodes)
       if (other.id != node && std::binary_search(initiators.begin(), initiators.end(), other.id))
@@ -133,7 +134,8 @@ std::vector<Cache> caches_of_tree(const std::string& root, const Machine& machin
       // Linux on Itanium has empty sets for some caches, which are a core's.
       const std::vector<int> cpus = stated->empty() ? cores[cpu.core] : common_ids(*stated, online);
       others.insert(cpus.begin(), cpus.end());
-      Cache cache{static_cast<int>(level), kind, size_in(at + "size"), positive_in(at + "coherency_line_size"), 0, cpus};
+      Cache cache{
+          static_cast<int>(level), kind, size_in(at + "size"), positive_in(at + "coherency_line_size"), 0, cpus};
       cache.ways = ways_in(at, cache);
       caches.try_emplace({cache.level, kind, cpus}, std::move(cache));
     }

@@ -73,8 +73,7 @@ std::optional<Matrix> square(hwloc_distances_s* matrix, const std::vector<hwloc_
   }
   Matrix distance(count, std::vector<double>(count));
   for (std::size_t i = 0; i < count; ++i)
-    for (std::size_t j = 0; j < count; ++j)
-      distance[i][j] = static_cast<double>(matrix->values[at[i] * count + at[j]]);
+    for (std::size_t j = 0; j < count; ++j) distance[i][j] = static_cast<double>(matrix->values[at[i] * count + at[j]]);
   return distance;
 }
 
@@ -91,7 +90,8 @@ std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc
   int best_rank = 3;
   for (hwloc_distances_s* matrix : matrices) {
     const int rank = rank_of_matrix(t, matrix);
-    if (auto distance = square(matrix, nodes); distance && rank < best_rank) best = std::move(distance), best_rank = rank;
+    if (auto distance = square(matrix, nodes); distance && rank < best_rank)
+      best = std::move(distance), best_rank = rank;
     hwloc_distances_release(t, matrix);
   }
   if (!best && !matrices.empty()) {
@@ -166,15 +166,18 @@ bool has_empty_node_folder() {
   return online ? online->empty() : numbered_names(folder, "node", kMaxCpus).empty();
 }
 
-HwlocHandle load_host(const Wanted& wanted) {
-  // hwloc's plugins (OpenCL, CUDA …) load their vendors' libraries before one can say that they are not wanted.
+HwlocHandle empty_hwloc_without_plugins() {
   constexpr const char* kPlugins = "HWLOC_PLUGINS_PATH";
   const char* before = std::getenv(kPlugins);
   const std::optional<std::string> saved = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
   setenv(kPlugins, "/proc/nonexistent", 1);
   HwlocHandle handle = empty_hwloc();
   saved ? setenv(kPlugins, saved->c_str(), 1) : unsetenv(kPlugins);
+  return handle;
+}
 
+HwlocHandle load_host(const Wanted& wanted) {
+  HwlocHandle handle = empty_hwloc_without_plugins();
   hwloc_topology_t t = handle.get();
   // hwloc would end the process by an assertion.
   if (has_empty_node_folder()) hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");

@@ -22,10 +22,15 @@ struct Wanted {
 
 /// An hwloc that is not loaded yet; numbers stay absolute and CPUs outside the cgroup are known.
 HwlocHandle empty_hwloc(bool with_kinds = false);
+/// The same without hwloc's plugins (OpenCL, CUDA …), which load their vendors' libraries before one can refuse them.
+HwlocHandle empty_hwloc_without_plugins();
 /// Whether the kernel's folder of nodes exists and is empty, as in some sandboxes: hwloc cannot read such a host.
 bool has_empty_node_folder();
 /// This host with what is wanted; without nodes where `has_empty_node_folder()`.
 HwlocHandle load_host(const Wanted& wanted);
+/// The topology of a machine with all levels, as hwloc's own tools load it: without CPUs and nodes that are not
+/// allowed. Throws UsageError for a recorded tree, which hwloc did not read.
+HwlocHandle whole_hwloc(const Machine& machine);
 /// This host with its caches, loaded once.
 hwloc_topology_t hwloc_handle();
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <tuple>
 
+#include "kinds.hpp"
 #include "sys/files.hpp"
 #include "sys/id_sets.hpp"
 #include "sys/words.hpp"
-#include "kinds.hpp"
 
 namespace mm {
 namespace {
@@ -28,7 +28,8 @@ void read_pmus(const std::string& root, TraitsByCpu& traits) {
   constexpr const char* kPmus[] = {"cpu_core", "cpu_atom", "cpu_lowpower"};
   for (int rank = 0; rank < 3; ++rank) {
     const std::string name = kPmus[rank];
-    for (const int cpu : ids_in(root + "/sys/devices/" + name + "/", {{"cpus", "cpumask"}}).value_or(std::vector<int>{}))
+    for (const int cpu :
+         ids_in(root + "/sys/devices/" + name + "/", {{"cpus", "cpumask"}}).value_or(std::vector<int>{}))
       if (const auto at = traits.find(cpu); at != traits.end()) at->second.pmu = name, at->second.rank = rank;
   }
 }

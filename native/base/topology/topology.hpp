@@ -11,11 +11,11 @@
 namespace mm {
 
 struct Cpu {
-  int id;             ///< OS index
-  int core, package;  ///< dense from 0, in hwloc's order
-  int l3;             ///< likewise; one a package where `has_l3` is false
-  int node;           ///< OS index of its NUMA node; the first one with CPUs where `has_node` is false
-  int smt;            ///< 0 for the first online CPU of its core, 1 for the second …
+  int id;                             ///< OS index
+  int core, package;                  ///< dense from 0, in hwloc's order
+  int l3;                             ///< likewise; one a package where `has_l3` is false
+  int node;                           ///< OS index of its NUMA node; the first one with CPUs where `has_node` is false
+  int smt;                            ///< 0 for the first online CPU of its core, 1 for the second …
   int core_id = -1, package_id = -1;  ///< OS indices, which may repeat in other packages or have gaps; -1: unknown
   int kind = -1;                      ///< index into `Machine::kinds`; -1 where all cores are alike or it is unknown
   /// Whether the source states its core, package, L3 or node. Where it does not, the number above is a default: a core
@@ -45,11 +45,11 @@ struct Cache {
 
 /// Cores that are alike, on a machine whose cores differ (P and E cores, big.LITTLE), the fastest kind first.
 struct CoreKind {
-  std::string name;             ///< performance, efficiency, …; unique
-  std::vector<int> cpus;        ///< ascending
-  std::int64_t capacity = -1;   ///< of a CPU relative to 1024, as the Linux kernel's scheduler takes it; -1: unknown
-  std::int64_t max_hz = -1;     ///< highest clock of a CPU, Hz; -1: unknown
-  std::string pmu, model;       ///< cpu_core, cpu_atom …; name or number of the processor model; "": unknown
+  std::string name;            ///< performance, efficiency, …; unique
+  std::vector<int> cpus;       ///< ascending
+  std::int64_t capacity = -1;  ///< of a CPU relative to 1024, as the Linux kernel's scheduler takes it; -1: unknown
+  std::int64_t max_hz = -1;    ///< highest clock of a CPU, Hz; -1: unknown
+  std::string pmu, model;      ///< cpu_core, cpu_atom …; name or number of the processor model; "": unknown
 };
 
 /// A network card, disk or accelerator, and the CPUs near it.
@@ -61,6 +61,7 @@ struct Device {
 struct Machine {
   /// host, cpuset (of the host, made for a layout: `allowed` is all of it), synthetic, xml, tree
   std::string origin;
+  std::string source;        ///< the synthetic description or the XML; "" for others
   std::vector<Cpu> cpus;     ///< online ones, ascending id
   std::vector<int> offline;  ///< ids, ascending; only a tree states them
   /// CPUs that exist according to the XML and are not described: offline or not allowed, ascending
@@ -73,13 +74,13 @@ struct Machine {
   /// [from][to] in the order of `nodes`: the firmware's (10 is local), or what `use_matrix` brought (less is nearer;
   /// infinite where that says nothing about a memory-only node). Never empty.
   std::vector<std::vector<double>> distance;
-  std::string distance_from;  ///< "firmware", "measured latency (s)" …; "" where all nodes are taken as equally far
+  std::string distance_from;    ///< "firmware", "measured latency (s)" …; "" where all nodes are taken as equally far
   std::vector<CoreKind> kinds;  ///< empty where all cores are alike or where it is unknown
   std::vector<CacheLevel> caches;  ///< data or unified caches of the first allowed CPU, L1 first; `topology()` only
-  std::size_t all_last_level_bytes = 0;  ///< of all instances together that may be used; `topology()` only
-  std::vector<Cache> all_caches;  ///< by level, kind and CPUs; `described_tree()` and descriptions only
+  std::size_t all_last_level_bytes = 0;       ///< of all instances together that may be used; `topology()` only
+  std::vector<Cache> all_caches;              ///< by level, kind and CPUs; `described_tree()` and descriptions only
   std::optional<std::uint64_t> kernel_bytes;  ///< MemTotal of the machine; trees only
-  std::vector<std::string> doubts;  ///< contradictions and gaps of the source, each a clause for people
+  std::vector<std::string> doubts;            ///< contradictions and gaps of the source, each a clause for people
 
   std::vector<int> ids() const;              ///< of the CPUs, ascending
   const Cpu& cpu(int id) const;              ///< UsageError where it is not online

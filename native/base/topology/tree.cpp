@@ -88,8 +88,8 @@ class CpuFiles {
  private:
   std::string at(int cpu) const { return folder_ + "cpu" + std::to_string(cpu) + "/"; }
   bool is_switched_off(int cpu) const { return number_in(at(cpu) + "online", 1) == 0; }
-  /// CPUs that are online by all other files: the Linux kernel removes the folder `topology` of a CPU that goes offline,
-  /// and its number from the set of its node.
+  /// CPUs that are online by all other files: the Linux kernel removes the folder `topology` of a CPU that goes
+  /// offline, and its number from the set of its node.
   std::vector<int> running_cpus() const {
     const std::string nodes = root_ + "/sys/devices/system/node/";
     std::vector<int> in_nodes;
@@ -252,8 +252,8 @@ void read_nodes(const std::string& root, Machine& machine) {
   for (const int n : nodes) {
     const std::string at = folder + "node" + std::to_string(n) + "/";
     const auto stated = ids_in(at, {kNodeCpus});
-    machine.nodes.push_back({n, total_memory(at + "meminfo"),
-                             common_ids(stated ? *stated : numbered_names(at, "cpu", kMaxId), known), {}});
+    machine.nodes.push_back(
+        {n, total_memory(at + "meminfo"), common_ids(stated ? *stated : numbered_names(at, "cpu", kMaxId), known), {}});
     matrix.push_back(distances(at + "distance"));
     has_distances |= !matrix.back().empty();
   }
@@ -261,8 +261,8 @@ void read_nodes(const std::string& root, Machine& machine) {
     machine.nodes.push_back({0, machine.kernel_bytes, known, {}});
     machine.doubts.emplace_back("the kernel reports no NUMA nodes: all CPUs and memory are treated as node 0");
   }
-  const bool is_complete =
-      !nodes.empty() && std::all_of(matrix.begin(), matrix.end(), [&](auto& row) { return row.size() == nodes.size(); });
+  const bool is_complete = !nodes.empty() && std::all_of(matrix.begin(), matrix.end(),
+                                                         [&](auto& row) { return row.size() == nodes.size(); });
   if (has_distances && !is_complete) {
     const std::string count = std::to_string(nodes.size());
     machine.doubts.push_back("node distances are not a " + count + " x " + count + " matrix: ignored");

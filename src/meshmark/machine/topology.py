@@ -246,7 +246,10 @@ def topology_of(native: Mapping[str, Any]) -> Topology:
         if cpu["package"] is not None:
             packages.setdefault(cpu["package"], (cpu["package_id"], []))[1].append(cpu["os_index"])
     order = {package: at for at, package in enumerate(sorted(packages, key=lambda p: packages[p][1][0]))}
-    order_or_none: dict[int | None, int | None] = {None: None, **order}
+
+    def index_of(package: int | None) -> int | None:
+        return None if package is None else order[package]
+
     groups = sorted(members.values(), key=lambda cpus: cpus[0]["os_index"])
     core_of = {cpu["os_index"]: index for index, cpus in enumerate(groups) for cpu in cpus}
     distances = native["distances"]
@@ -265,7 +268,7 @@ def topology_of(native: Mapping[str, Any]) -> Topology:
             Core(
                 index=index,
                 os_index=cpus[0]["core_id"],
-                package=order_or_none[cpus[0]["package"]],
+                package=index_of(cpus[0]["package"]),
                 cpus=tuple(cpu["os_index"] for cpu in cpus),
             )
             for index, cpus in enumerate(groups)
@@ -274,7 +277,7 @@ def topology_of(native: Mapping[str, Any]) -> Topology:
             Cpu(
                 os_index=cpu["os_index"],
                 core=core_of[cpu["os_index"]],
-                package=order_or_none[cpu["package"]],
+                package=index_of(cpu["package"]),
                 node=cpu["node"],
                 kind=None if cpu["kind"] is None else kinds[cpu["kind"]].name,
             )

@@ -5,17 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Better, Metric, Record, Scalar
 
+if TYPE_CHECKING:
+    from meshmark.measure.tools.output import ToolOutput
+
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
 
 
 class FormatError(UsageError):
-    """A file is of a known format, but damaged, incomplete or of an unknown variant."""
+    """An item of a file, or all of it, is damaged, incomplete or of an unknown variant."""
+
+
+class UnknownMeaning(FormatError):
+    """The unit or the meaning of a column is unknown. Such a file is refused, since all its rows are in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +51,19 @@ class Reader:
     Attributes:
         name: Of the format, as in messages and as `tool` in the provenance of records.
         title: What it is, for documentation.
-        recognises: Whether the first 64 KiB of a file are of this format; must not raise.
-        read: The records of a file's text, on a machine whose name is given.
+        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time.
+        read: Adds the records of an output to it, and counts what it leaves out; see `output`.
             Raises FormatError.
+        version: Of the reader, recorded as `reader_version` in the provenance of its records. It is raised when an
+            output that was imported before would give other records; `store verify` then finds the former ones.
+            1 is the version of records without it.
     """
 
     name: str
     title: str
     recognises: Callable[[str], bool]
-    read: Callable[[str, str], list[Record]]
+    read: Callable[[ToolOutput], None]
+    version: int = 1
 
 
 def ours(about: About, instrument: str, metric: str, samples: Sequence[float], **conditions: Scalar) -> Record:
@@ -138,5 +149,6 @@ def field(values: Any, key: str, kind: type | tuple[type, ...], where: str) -> A
         isinstance(found, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
     ):
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        raise FormatError(f"{where}: {key}: found {quoted(repr(found), 40)}, {names} is required")
+        place = f"{where}: {key}" if where else key
+        raise FormatError(f"{place}: found {quoted(repr(found), 40)}, {names} is required")
     return found
