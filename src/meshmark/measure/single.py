@@ -8,7 +8,7 @@ from pathlib import Path
 
 from meshmark.describe import Description, description
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.measure.history import in_store
 from meshmark.measure.plan import Plan
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
