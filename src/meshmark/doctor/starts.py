@@ -126,6 +126,21 @@ def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
     return mean, statistics.stdev(rates) / mean, (max(rates) - min(rates)) / min(rates)
 
 
+_SCATTERED: Final = 0.1  # spread of bound runs above which nothing can be said about the scheduler
+
+
+def judged_by_spread(unbound: float, bound: float) -> Judged:
+    """Whether binding removes a spread of run times: `unknown` if bound runs vary by themselves.
+
+    Args:
+        unbound: Spread of unbound runs, dimensionless.
+        bound: Spread of bound runs.
+    """
+    if unbound > 2 * bound and unbound > 0.05:
+        return "wrong"
+    return "unknown" if bound > _SCATTERED else "ok"
+
+
 def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Finding:
     name = "scheduling quality"
     means = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
@@ -150,6 +165,10 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Fin
             f"{100 * spread:.3g} % ({summary(found, count)})"
         )
     free, bound = (spread_of([s.rate for s in found])[2] for found in runs.values())
-    judged: Judged = "wrong" if free > 2 * bound and free > 0.05 else "ok"
+    judged = judged_by_spread(free, bound)
+    if judged == "unknown":
+        texts.append(
+            "bound runs vary, too, so that something else than the scheduler decides: repeat on an idle machine"
+        )
     command = "bind programs: meshmark run --bind balance" if judged == "wrong" else ""
     return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judged, means, command)

@@ -21,7 +21,7 @@ from meshmark.doctor import spill, starts, trials
 from meshmark.doctor.finding import ORDER, Finding
 from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
-from meshmark.doctor.starts import Start, spread_of, summary
+from meshmark.doctor.starts import Start, judged_by_spread, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import Tree
@@ -430,7 +430,9 @@ def test_the_spread_is_that_of_the_publication() -> None:
     assert round(spread_of(runs["Platform LSF, processor binding", 4])[2], 3) == 0.006
 
 
-@pytest.mark.parametrize(("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "ok")])
+@pytest.mark.parametrize(
+    ("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "unknown")]
+)
 def test_a_spread_that_binding_would_take_away_is_wrong(
     monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
 ) -> None:
@@ -515,3 +517,11 @@ def test_bad_words_are_one_line(words: list[str], says: str) -> None:
 def test_a_tree_of_nothing_is_one_line(tmp_path: Path) -> None:
     done = meshmark("check-os", "--root", str(tmp_path))
     assert done.returncode == 1 and "no CPU" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("unbound", "bound", "judged"),
+    [(0.43, 0.006, "wrong"), (0.03, 0.006, "ok"), (2.46, 1.37, "unknown"), (0.2, 0.15, "unknown"), (0.09, 0.08, "ok")],
+)
+def test_nothing_is_said_of_the_scheduler_where_bound_runs_vary(unbound: float, bound: float, judged: str) -> None:
+    assert judged_by_spread(unbound, bound) == judged
