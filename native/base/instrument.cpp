@@ -349,7 +349,7 @@ std::vector<int> Run::cpus() const {
   const std::string& text = state_.value("cpus");
   std::vector<int> allowed = allowed_cpus();
   if (text == "allowed" || text == "all") return allowed;
-  std::vector<int> selected = parse_cpu_list("cpus", text);
+  std::vector<int> selected = parse_cpu_list("cpus", text, allowed);
   for (int cpu : selected)
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw UsageError("cpus", "found cpu " + std::to_string(cpu) + ", which this process may not use",
@@ -390,7 +390,7 @@ std::vector<int> Run::memory_nodes() const {
   if (text.empty()) return {};
   const std::vector<int>& nodes = topology().memory_nodes;
   if (text == "all") return nodes;
-  std::vector<int> selected = parse_cpu_list("memory_node", text);
+  std::vector<int> selected = parse_cpu_list("memory_node", text, nodes);
   for (int node : selected)
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
       throw UsageError("memory_node", "found node " + std::to_string(node) + ", which has no memory for this process",

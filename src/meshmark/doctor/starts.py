@@ -32,6 +32,9 @@ class Start:
 
 # ------------------------------------------------------------------ scheduling quality
 
+_STEADY: Final = 0.2  # largest spread of bound starts that allows a verdict; published: 0.006
+_SMALL: Final = 0.05  # smallest spread of unbound starts that matters
+
 # Each thread allocates its own arrays, so that first touch places them, then waits at a barrier.
 # The rate counts the traffic of this form of the triad (after STREAM): two passes, five operands.
 _TRIAD: Final = """
@@ -126,21 +129,6 @@ def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
     return mean, statistics.stdev(rates) / mean, (max(rates) - min(rates)) / min(rates)
 
 
-_SCATTERED: Final = 0.1  # spread of bound runs above which nothing can be said about the scheduler
-
-
-def judged_by_spread(unbound: float, bound: float) -> Judged:
-    """Whether binding removes a spread of run times: `unknown` if bound runs vary by themselves.
-
-    Args:
-        unbound: Spread of unbound runs, dimensionless.
-        bound: Spread of bound runs.
-    """
-    if unbound > 2 * bound and unbound > 0.05:
-        return "wrong"
-    return "unknown" if bound > _SCATTERED else "ok"
-
-
 def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Finding:
     name = "scheduling quality"
     means = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
@@ -165,10 +153,21 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Fin
             f"{100 * spread:.3g} % ({summary(found, count)})"
         )
     free, bound = (spread_of([s.rate for s in found])[2] for found in runs.values())
-    judged = judged_by_spread(free, bound)
+    judged = judge(free, bound)
     if judged == "unknown":
-        texts.append(
-            "bound runs vary, too, so that something else than the scheduler decides: repeat on an idle machine"
-        )
+        texts.append("bound starts vary, too, so that something other than the scheduler disturbs them")
     command = "bind programs: meshmark run --bind balance" if judged == "wrong" else ""
     return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judged, means, command)
+
+
+def judge(unbound: float, bound: float) -> Judged:
+    """Whether the scheduler makes unbound starts vary.
+
+    Args:
+        unbound: Spread of the rates of unbound starts, as of `spread_of`.
+        bound: Spread of bound starts, which the scheduler cannot affect. If they vary, other work does it, and nothing
+            is known about the scheduler.
+    """
+    if bound > _STEADY:
+        return "unknown"
+    return "wrong" if unbound > 2 * bound and unbound > _SMALL else "ok"

@@ -290,8 +290,8 @@ def _span(value: Any, unit: str = "") -> Span:
         return Span("absent", "absent")
     if unit and isinstance(value, int | float):
         return Span(show(float(value), unit))
-    if isinstance(value, list):
-        return Span(", ".join(map(str, value)) or "none")
+    if isinstance(value, list):  # of a property of CPUs, the values of those that differ
+        return Span(", ".join(_span(v, unit).text for v in value) or "none")
     return Span(str(value))
 
 

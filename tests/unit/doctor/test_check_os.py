@@ -21,7 +21,7 @@ from meshmark.doctor import spill, starts, trials
 from meshmark.doctor.finding import ORDER, Finding
 from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
-from meshmark.doctor.starts import Start, judged_by_spread, spread_of, summary
+from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import Tree
@@ -127,6 +127,22 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ),
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
+    ("node distances", {f"{NODE}/node{n}/distance": None for n in range(2)}, "unknown", "no node reports", ""),
+    (
+        "NUMA description",
+        {f"{NODE}/node{n}/cpulist": None for n in range(2)},
+        "unknown",
+        "the CPUs of node 0-1 are not reported",
+        "",
+    ),
+    (
+        "NUMA description",
+        ONE_NODE | {"proc/cpuinfo": "flags : hypervisor"},
+        "wrong",
+        "is one node",
+        "on the hypervisor",
+    ),
+    ("SMT", {f"{CPU}/cpu{c}/topology/core_cpus_list": None for c in range(4)}, "unknown", "not reported", ""),
     ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; asymmetric", ""),
     (
         "spill order",
@@ -431,7 +447,8 @@ def test_the_spread_is_that_of_the_publication() -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "unknown")]
+    ("free", "bound", "judged"),
+    [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (2.46, 1.37, "unknown"), (0.4, 0.3, "unknown"), (0.02, 0.3, "unknown")],
 )
 def test_a_spread_that_binding_would_take_away_is_wrong(
     monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
@@ -517,11 +534,3 @@ def test_bad_words_are_one_line(words: list[str], says: str) -> None:
 def test_a_tree_of_nothing_is_one_line(tmp_path: Path) -> None:
     done = meshmark("check-os", "--root", str(tmp_path))
     assert done.returncode == 1 and "no CPU" in done.stderr and "Traceback" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("unbound", "bound", "judged"),
-    [(0.43, 0.006, "wrong"), (0.03, 0.006, "ok"), (2.46, 1.37, "unknown"), (0.2, 0.15, "unknown"), (0.09, 0.08, "ok")],
-)
-def test_nothing_is_said_of_the_scheduler_where_bound_runs_vary(unbound: float, bound: float, judged: str) -> None:
-    assert judged_by_spread(unbound, bound) == judged
