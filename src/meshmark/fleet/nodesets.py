@@ -46,6 +46,20 @@ def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
     return checked
 
 
+def own_node_name() -> str:
+    """Return the name of this host, without its domain.
+
+    Raises:
+        UsageError: It is not a name of a node.
+    """
+    import socket
+
+    name = socket.gethostname().partition(".")[0]
+    if not is_name(name):
+        raise UsageError(f"nodes: found this host's name '{quoted(name)}'; a name of a node has {NAME}", "--nodes NAME")
+    return name
+
+
 def expand(text: str, field: str = "nodes") -> list[str]:
     """Return the names in a set, in natural order.
 

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.fleet.campaign import Campaign
+from meshmark.fleet.engines.local import Local
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import MAX_NODES, checked_names, expand, fold
 from meshmark.fleet.site import load_site
@@ -239,3 +240,13 @@ def test_a_text_that_is_not_a_set_is_refused(text: str) -> None:
 def test_no_case_is_closed_by_a_set_without_nodes(tmp_path: Path, text: str) -> None:
     done = CliRunner().invoke(app, ["fleet", "close", str(tmp_path), text])
     assert isinstance(done.exception, UsageError) and "a set without nodes" in str(done.exception)
+
+
+def test_a_host_whose_own_name_is_not_one_of_a_node_is_named_by_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "my host.example")
+    with pytest.raises(UsageError, match="nodes: found this host's name 'my host'") as error:
+        Local()
+    assert error.value.hint == "--nodes NAME"
+    assert [node.name for node in Local(["n1"]).nodes()] == ["n1"]
+    with pytest.raises(UsageError, match="--nodes: found 'a;b'"):
+        Local(["a;b"])

@@ -22,6 +22,7 @@ from pydantic import Field
 from meshmark.errors import AbsentError, UsageError, near, quoted
 from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
 from meshmark.fleet.engines.processes import MARK, Processes
+from meshmark.fleet.nodesets import own_node_name
 from meshmark.values.inputs import PRINTABLE, Input
 
 # The attribute of a job by which it gets a certain node, where PSI/J's executors pass one on.
@@ -67,7 +68,7 @@ class Psij:
             raise UsageError("nodes: found none; allowed: a set such as n[1-16], since PSI/J knows no nodes", "--nodes")
         if not pin and len(names) > 1:
             raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
-        self._site, self._pin, self._names = site, pin, tuple(names) or _this_host()
+        self._site, self._pin, self._names = site, pin, tuple(names) or (own_node_name(),)
         self._processes = Processes()
         self._jobs: dict[str, Any] = {}  # by name
         self._executor = _opened(kind)
@@ -167,9 +168,3 @@ def _opened(kind: str) -> Any:
         executor.config.queue_polling_interval = _POLL_S
         executor.config.queue_polling_error_threshold = _SILENT
     return executor
-
-
-def _this_host() -> tuple[str, ...]:
-    import socket
-
-    return (socket.gethostname().partition(".")[0],)
