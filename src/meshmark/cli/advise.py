@@ -16,8 +16,9 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
-from meshmark.store.files import make_folder
+from meshmark.store.files import check_writable
 from meshmark.values import grammar
+from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
@@ -200,14 +201,8 @@ def _keep_advice(
 
 def _check_advice(fom: str, folder: Path) -> None:
     """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
-    try:
-        re.compile(fom)
-    except re.error as why:
-        raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
-    try:
-        make_folder(folder)
-    except OSError as why:
-        raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
+    expression("--fom", fom)
+    check_writable("--out", folder / "plan.json")
 
 
 def _no_advice_in(folder: Path) -> None:
