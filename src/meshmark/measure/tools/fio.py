@@ -11,6 +11,7 @@ the report becomes a condition, because it may tell results apart; options that 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -395,7 +396,7 @@ def _size(text: str, options: dict[str, str]) -> int | None:
     if match is None:
         return None
     binary = (options.get("kb_base", "1024") == "1024") != bool(match[3])
-    return int(match[1]) * (1024 if binary else 1000) ** " kmgtp".index(match[2].lower() or " ")
+    return int(match[1]) * math.prod([1024 if binary else 1000] * " kmgtp".index(match[2].lower() or " "))
 
 
 def _number(values: Any, key: str, where: str) -> float:
