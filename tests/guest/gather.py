@@ -43,7 +43,11 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
     began = time.monotonic()
     with subprocess.Popen(
-        [probe, *step["run"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=enter
+        [probe, *step["run"]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=enter,  # noqa: PLW1509 (no threads here)
     ) as child:
         assert child.stdout is not None and child.stderr is not None
         out = ""

@@ -16,6 +16,7 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
+from meshmark.store.files import make_folder
 from meshmark.values import grammar
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
@@ -185,7 +186,7 @@ def _keep_advice(
 
     found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = to_json(advice, lines(advice))
-    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if not no_store and found:
         keep(Store(store or data_home() / "store"), run, "advise", found)
     if as_json:
@@ -204,7 +205,7 @@ def _check_advice(fom: str, folder: Path) -> None:
     except re.error as why:
         raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as why:
         raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
 

@@ -254,6 +254,9 @@ def store_verify(store: StoreOption = None) -> None:
     say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
     if outdated:
         say("hint: import the files of these runs again: meshmark store import FILE replaces them")
+    if leftovers := kept.leftovers():
+        say(f"{len(leftovers)} temporary files of writers that were killed, such as {leftovers[0].name}")
+        say("hint: meshmark store compact removes them")
     if bad or outdated:
         raise SystemExit(1)
 
@@ -302,7 +305,9 @@ def store_compact(
     done = compact(existing(store), before)
     say(
         f"files: {done.converted} of the first version converted, {done.finished} of unfinished runs joined, "
-        f"{done.joined} of months joined" + (f", {done.unreadable} unreadable left" if done.unreadable else "")
+        f"{done.joined} of months joined"
+        + (f", {done.leftovers} temporary files of killed writers removed" if done.leftovers else "")
+        + (f", {done.unreadable} unreadable left" if done.unreadable else "")
     )
 
 

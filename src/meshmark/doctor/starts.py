@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.doctor.finding import Finding, Judged
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, parse_list
-from meshmark.native import die_with_parent
 from meshmark.place import native
 
 
@@ -68,7 +68,7 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     with os.fdopen(os.memfd_create("record"), "rb") as record:
         placed = ["-n", str(threads)] if bind != "none" else []
         named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
-        completed = subprocess.run(
+        completed = process.run(
             [
                 native.find_place(),
                 "run",
@@ -86,13 +86,9 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
                 str(elements),
                 str(passes),
             ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
             encoding="utf-8",
             errors="replace",
-            check=False,
-            timeout=600,
-            preexec_fn=die_with_parent,
+            timeout_s=600,
         )
         message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
         try:

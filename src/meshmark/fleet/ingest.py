@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError
 from meshmark.fleet.facts import node_facts
 from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schema
@@ -37,7 +38,6 @@ from meshmark.fleet.results import (
 )
 from meshmark.fleet.verdicts import Verdict, verdicts_of
 from meshmark.measure.repetitions import point_key
-from meshmark.native import die_with_parent
 from meshmark.store.columns import row_of, row_of_absence
 from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, unlink
 from meshmark.store.parquet import write_parquet
@@ -283,7 +283,7 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Iterable[tuple[str, _
     from multiprocessing import get_context
 
     # Forked processes would keep the lock of the claim.
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_process) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_process, (os.getpid(),)) as pool:
         names = {pool.submit(_interpret, work, chunk): chunk[0] for chunk in chunks}
         try:
             for one in as_completed(names):
@@ -294,8 +294,8 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Iterable[tuple[str, _
             pool.shutdown(cancel_futures=True)
 
 
-def _begin_process() -> None:
-    die_with_parent()
+def _begin_process(parent: int) -> None:
+    process.die_with(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends us
 
 

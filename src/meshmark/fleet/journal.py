@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import sync_folder
+from meshmark.store.files import make_folder, open_private, sync_folder
 from meshmark.store.lines import cut_torn_end, whole_lines
 
 
@@ -29,15 +29,12 @@ class Journal:
         """
         line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                created = os.fstat(handle).st_size == 0
-                if os.write(handle, line) < len(line):
+            make_folder(self.path.parent)
+            with open_private(self.path, "ab", 0) as file:
+                created = os.fstat(file.fileno()).st_size == 0
+                if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+                os.fsync(file.fileno())
             if created:
                 sync_folder(self.path.parent)
         except OSError as why:
@@ -50,7 +47,7 @@ class Journal:
         for raw in whole_lines(self.path):
             try:
                 event = json.loads(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict):
                 found.append(event)

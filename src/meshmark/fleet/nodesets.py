@@ -1,40 +1,94 @@
-"""Sets of nodes as administrators write them, such as `n[1-16,20]`, by ClusterShell."""
+"""Names of nodes, and sets of them as administrators write them, such as `n[1-16,20]`, by ClusterShell.
+
+A name of a node becomes a word of commands and part of a path. It is checked where it enters: from the command line,
+from fleet.toml, from a batch system, and from files of campaigns.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from meshmark.errors import UsageError, quoted
 
-_MAX: Final = 1_000_000  # nodes in a set
+MAX_NODES: Final = 100_000  # in a set; ten times the largest fleets
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
+NAME: Final = "letters, digits, '.', '-' and '_', not first '.' or '-'"
+_SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
+_EXAMPLE: Final = "a set such as n[1-16,20],gpu3"
+_RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?")
+
+
+def is_name(text: object) -> bool:
+    """Whether a text is a name of a node: letters, digits, `.`, `-` and `_`, and no path or option."""
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
+
+
+def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
+    """Return names of nodes as they are.
+
+    Raises:
+        UsageError: One is not a name of a node; the message begins with `field`.
+    """
+    checked = []
+    for name in names:
+        if not isinstance(name, str) or not is_name(name):
+            raise UsageError(f"{field}: found '{quoted(name, 60)}'; a name of a node has {NAME}")
+        checked.append(name)
+    return checked
 
 
 def expand(text: str, field: str = "nodes") -> list[str]:
-    """The names in a set, in natural order.
+    """Return the names in a set, in natural order.
 
     Raises:
-        UsageError: It is not a set.
+        UsageError: The text is not a set, or the set has more than `MAX_NODES` nodes; the message begins with `field`.
     """
-    from ClusterShell.NodeSet import NodeSet, NodeSetException
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
+    if "@" in text or "*" in text:
+        hint = f"nodeset --fold {text} prints its nodes" if re.fullmatch(r"@[\w.:-]{1,60}", text, re.ASCII) else ""
+        raise UsageError(f"{field}: found '{quoted(text)}'; groups and wildcards are not allowed, but {_EXAMPLE}", hint)
+    if not _SET.fullmatch(text):
+        raise UsageError(f"{field}: found '{quoted(text)}'; a name of a node has {NAME}")
+    if (count := _count(text)) > MAX_NODES:
+        raise UsageError(f"{field}: found {quoted(text)} with {count:,} nodes; allowed: up to {MAX_NODES:,}")
     try:
-        found = NodeSet(text, resolver=None)
-        if len(found) > _MAX:
-            raise UsageError(f"{field}: found {len(found)} nodes; allowed: up to {_MAX}")
-        return list(found)
-    except (NodeSetException, ValueError) as why:
-        raise UsageError(f"{field}: found '{quoted(text)}'; allowed: a set such as n[1-16,20],gpu3") from why
+        names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
+    except (NodeSetException, ValueError) as error:
+        raise UsageError(f"{field}: found '{quoted(text)}'; allowed: {_EXAMPLE}") from error
+    return checked_names(names, field)
+
+
+def _count(text: str) -> int:
+    """Return at least the number of nodes that a set names, without building it; malformed ranges count as one."""
+    total = 0
+    for part in re.split(r"[,!&^\s]+(?![^\[]*\])", text):
+        count = 1
+        for ranges in re.findall(r"\[([^\]]*)\]?", part):
+            count *= sum(_count_range(one) for one in ranges.split(","))
+        total += count
+    return total
+
+
+def _count_range(text: str) -> int:
+    match = _RANGE.fullmatch(text.strip())
+    if match is None:  # ClusterShell refuses it, unless it has more digits than any number of nodes
+        return MAX_NODES + 1 if re.search(r"\d{19}", text) else 1
+    first, last, step = (int(group) if group else None for group in match.groups())
+    assert first is not None
+    return 1 if last is None else max(0, last - first) // max(1, step or 1) + 1
 
 
 def fold(names: Iterable[str]) -> str:
-    """The inverse of `expand`."""
-    from ClusterShell.NodeSet import NodeSet
+    """Return the set of these names; the inverse of `expand`."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
-    return str(NodeSet.fromlist(list(names), resolver=None))
+    return str(NodeSet.fromlist(list(names), resolver=RESOLVER_NOGROUP))
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Names in the order of their numbers."""
+    """Return names in the order of their numbers."""
     folded = fold(names)
     return expand(folded) if folded else []

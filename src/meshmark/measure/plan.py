@@ -57,7 +57,7 @@ class Plan(Excerpt):
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
-        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
 
     @staticmethod
     def load(path: Path) -> Plan:

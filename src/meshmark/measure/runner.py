@@ -16,16 +16,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
+from meshmark import process
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
-from meshmark.native import die_with_parent, end_with_parent
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
@@ -92,12 +92,12 @@ class Runner:
             return self._result(step, "resumed", 0.0, _failure(0, "", earlier), earlier)
         began = time.monotonic()
         try:
-            journal.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(journal.parent)
             cut_torn_end(journal)
             argv = [*program_of(step), *step.argv]
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
-            with journal.open("ab") as sink:
+            with open_private(journal, "ab") as sink:
                 status, problem = self._pump(step, argv, sink)
         except OSError as why:
             status, problem = -1, f"the journal cannot be written: {why.strerror or why}"
@@ -125,15 +125,15 @@ class Runner:
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
-    def _pump(self, step: Step, argv: list[str], sink: BinaryIO) -> tuple[int, str]:
+    def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT if step.ranks else process.DIES_WITH_PARENT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                preexec_fn=end_with_parent if step.ranks else die_with_parent,
                 start_new_session=True,
                 env=launch.environment(step.mpi),
             )
@@ -187,7 +187,7 @@ class Runner:
             problem = launch.failure_message(text, self._processes) if step.ranks else lines[-1][:300] if lines else ""
         return status, problem
 
-    def _journal_lines(self, step: Step, data: bytes, sink: BinaryIO) -> None:
+    def _journal_lines(self, step: Step, data: bytes, sink: IO[bytes]) -> None:
         sink.write(data)
         sink.flush()
         complete = False
@@ -295,4 +295,4 @@ def run_plan(
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `run.json`, the metadata that a report needs beside the records."""
-    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n")
+    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n", private=True)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.machine.tree import parse_list
-from meshmark.native import end_with_parent
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 
 MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
@@ -98,7 +98,7 @@ class Runner:
         Raises:
             MeshmarkError: The disk of the folder is full.
         """
-        self.runs.mkdir(parents=True, exist_ok=True)
+        make_folder(self.runs)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
         options = one.options()
@@ -107,16 +107,16 @@ class Runner:
         argv = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
         self.around.begin()
         began = time.monotonic()
-        with out.open("wb") as output, err.open("wb") as errors:
-            child = subprocess.Popen(
+        with open_private(out, "wb") as output, open_private(err, "wb") as errors:
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT,
                 cwd=self.around.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **self.around.environment, **one.environment()},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
             )
             try:
                 status = child.wait(limit_s)

@@ -29,7 +29,7 @@ from meshmark.store.checks import (
     schema_problem,
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
-from meshmark.store.files import ASIDE, read_json, unlink, write_file
+from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
 from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
@@ -102,7 +102,7 @@ class Store:
             MeshmarkError: It cannot be written.
         """
         if not self._marked:  # programs of the first version would not see the new files
-            write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n")
+            write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n", private=True)
             self._marked = True
         write_parquet(path, table, **options)
 
@@ -180,7 +180,7 @@ class Store:
         """
         handle: int | None = None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -340,6 +340,14 @@ class Store:
 
     def _machine_files(self) -> list[Path]:
         return sorted([*self.folder.glob("*.machine.parquet"), *(self.folder / MACHINES).glob("*.machine.parquet")])
+
+    def leftovers(self) -> list[Path]:
+        """Temporary files of writers that were killed."""
+        found = []
+        for where, folders, names in os.walk(self.folder):
+            folders[:] = [name for name in folders if name != MEASURING]
+            found += [Path(where) / name for name in names if is_abandoned(Path(where) / name)]
+        return sorted(found)
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Check every file. Yields each path and its problem, "" if there is none."""

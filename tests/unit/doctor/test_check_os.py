@@ -11,6 +11,7 @@ import tarfile
 import time
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -383,15 +384,22 @@ def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytes
     assert "too little memory left" in fill_node(Tree(low), 0).why
 
 
+def refuse() -> Spill:
+    raise OSError(1, "mbind to node 0: Operation not permitted")
+
+
+def die() -> Spill:
+    os.kill(os.getpid(), 9)
+    raise AssertionError
+
+
+def endless() -> Spill:
+    signal.pause()
+    return Spill(0, {})
+
+
 def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
-    def refuse() -> Spill:
-        raise OSError(1, "mbind to node 0: Operation not permitted")
-
-    def die() -> Spill:
-        os.kill(os.getpid(), 9)
-        raise AssertionError
-
-    assert in_child(lambda: Spill(7, {1: 2})) == Spill(7, {1: 2})
+    assert in_child(partial(Spill, 7, {1: 2})) == Spill(7, {1: 2})
     assert in_child(refuse).why == "mbind to node 0: Operation not permitted"
     assert "killed" in in_child(die).why
 
@@ -465,10 +473,6 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
 
 
 def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
-    def endless() -> Spill:
-        signal.pause()
-        return Spill(0, {})
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

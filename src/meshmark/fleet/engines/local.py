@@ -27,8 +27,9 @@ class Local:
         return [Node(name, "idle") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        script = work.script or "\n".join(work.command(node) for node in nodes)
-        return self._processes.start(name, ["/bin/sh", "-c", script], work.logs / f"{name}.log")
+        command = work.command('"$node"')  # names are arguments of the shell, never part of its text
+        script = work.script or f"for node; do {command}; done"
+        return self._processes.start(name, ["/bin/sh", "-c", script, "sh", *nodes], work.logs / f"{name}.log")
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         return self._processes.jobs(names)

@@ -8,10 +8,25 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Collection, Sequence
-from typing import ClassVar, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, cancel_by, own_name, parsed, table
+from meshmark.fleet.engines.engine import (
+    STATES,
+    Batch,
+    EngineError,
+    Job,
+    Node,
+    State,
+    Work,
+    answer,
+    cancel_by,
+    node,
+    own_name,
+    parsed,
+    table,
+)
 
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
 
@@ -21,11 +36,17 @@ class Pbs(Batch):
 
     def nodes(self) -> list[Node]:
         argv = ["pbsnodes", "-a", "-F", "json"]
-        found = table(parsed(argv, answer(argv)), "nodes")
-        return [
-            _node(name, str(of.get("state", "")), bool(of.get("jobs")), str(of.get("comment", "")))
-            for name, of in found.items()
-        ]
+        text = answer(argv)
+        try:
+            vnodes = [_vnode(name, of) for name, of in table(parsed(argv, text), "nodes").items()]
+        except EngineError:  # some releases do not escape quotes in comments
+            vnodes = list(_vnodes_of_text(answer(["pbsnodes", "-a"])))
+            if not vnodes:
+                raise
+        hosts: dict[str, list[_Vnode]] = {}
+        for vnode in vnodes:
+            hosts.setdefault(vnode.host, []).append(vnode)
+        return [_host(name, vnodes) for name, vnodes in hosts.items()]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         argv = [
@@ -71,12 +92,54 @@ class Pbs(Batch):
         answer(["pbsnodes", "-C", reason, "-o", node])
 
 
-def _node(name: str, states: str, has_jobs: bool, comment: str) -> Node:
-    """A node has several states at once, such as `free` or `down,job-busy`."""
-    words = {word.strip() for word in states.split(",")}
-    state: State = "out"
-    if words == {"free"}:
-        state = "busy" if has_jobs else "idle"
-    elif words <= _BUSY:
-        state = "busy"
-    return Node(name, state, "" if state == "idle" else f"{states}: {comment}" if comment else states)
+@dataclass(frozen=True, slots=True)
+class _Vnode:
+    """A host, or one of its NUMA nodes if the site divides hosts (vnode_per_numa_node of the cgroup hook).
+
+    Attributes:
+        host: The host that jobs name.
+        states: Several at once, such as `free` or `down,job-busy`.
+    """
+
+    host: str
+    states: str
+    has_jobs: bool
+    comment: str
+
+    @property
+    def state(self) -> State:
+        words = {word.strip() for word in self.states.split(",")}
+        if words == {"free"}:
+            return "busy" if self.has_jobs else "idle"
+        return "busy" if words <= _BUSY else "out"
+
+
+def _vnode(name: str, attributes: Mapping[str, Any]) -> _Vnode:
+    resources = attributes.get("resources_available")
+    host = resources.get("host") if isinstance(resources, dict) else attributes.get("resources_available.host")
+    return _Vnode(
+        str(host or name.partition("[")[0]),
+        str(attributes.get("state", "")),
+        bool(attributes.get("jobs")),
+        str(attributes.get("comment", "")),
+    )
+
+
+def _vnodes_of_text(text: str) -> Iterator[_Vnode]:
+    """The vnodes in the output of `pbsnodes -a`: a name, and its attributes on indented lines."""
+    name, attributes = "", dict[str, str]()
+    for line in [*text.splitlines(), "end"]:
+        key, equals, value = line.strip().partition(" = ")
+        if line[:1].isspace() and equals:
+            attributes[key] = value
+        elif line.strip() and not line[:1].isspace():
+            if "state" in attributes:
+                yield _vnode(name, attributes)
+            name, attributes = line.strip(), {}
+
+
+def _host(name: str, vnodes: Sequence[_Vnode]) -> Node:
+    """A host is idle if all of its vnodes are, and out if one of them is."""
+    worst = max(vnodes, key=lambda vnode: STATES.index(vnode.state))
+    why = f"{worst.states}: {worst.comment}" if worst.comment else worst.states
+    return node(name, worst.state, "" if worst.state == "idle" else why)

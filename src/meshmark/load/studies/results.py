@@ -141,7 +141,8 @@ class Results:
             }
             for a in self.absences
         ]
-        write_file(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
+        text = b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines)
+        write_file(folder / RECORDS, text, private=True)
 
 
 def read_records(folder: Path) -> list[Record]:

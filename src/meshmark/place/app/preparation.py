@@ -17,7 +17,7 @@ from meshmark.place.app.configuration import Configuration, Folders, placeholder
 from meshmark.place.app.machine_limits import LIMITS, check_limits
 from meshmark.place.app.neighbours import check_neighbours
 from meshmark.place.turns import failure, run_to_end
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, write_file
 
 _LIMIT_S: Final = 3600.0  # of a command that builds or makes inputs
 _DONE: Final = ".done"
@@ -94,7 +94,7 @@ def _made(
     if done.exists():
         return float(json.loads(done.read_text(encoding="utf-8"))), ""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    make_folder(folder)
     out, err = root / "prepare.out", root / "prepare.err"
     began = time.monotonic()
     for command in commands:
