@@ -69,10 +69,10 @@ def superseded(store: Store, parts: Sequence[Part]) -> list[str]:
     of_tools = [part for part in parts if part.records and part.records[0].source == "tool"]
     for old in outdated_runs(store) if of_tools else ():
         for part in of_tools:
-            provenance = part.records[0].provenance
-            if (part.machine, provenance.get("tool")) != (old.machine, old.tool):
+            if part.machine != old.machine or old.tool not in {r.provenance.get("tool") for r in part.records}:
                 continue
-            same = old.output == provenance.get("output") if old.output else _share_values(store, old.run, part)
+            output = part.records[0].provenance.get("output")
+            same = old.output == output if old.output else _share_values(store, old.run, part)
             if same and old.run not in runs:
                 runs.append(old.run)
     return runs

@@ -14,7 +14,8 @@ from meshmark.measure.tools.output import Line, ToolOutput
 
 _MAX_PASSED: Final = 1 << 20  # characters of other text that may be read more than once
 _SHORT: Final = 20  # characters; a bracket of other text, such as `[info]`, is not JSON within fewer
-_BEGIN: Final = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
+# A bracket that begins JSON, rather than `[info]` or `{`.
+_BEGIN: Final = re.compile(r"^[ \t]*(?=\{\s{0,200}[\"}]|\[\s{0,200}(?:[\[{\"\d\]-]|true|false|null))", re.MULTILINE)
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],]', re.DOTALL)
 _DECODER: Final = json.JSONDecoder()
 # `nan` and `inf` as C prints them are not JSON; each is replaced by as many characters.
@@ -50,7 +51,7 @@ def json_documents(
                 text, is_clean = _NOT_A_NUMBER.sub(lambda match: "NaN".rjust(len(match[0])), text), True
                 continue
             at = start + 1
-            passed += error.pos - start
+            passed += error.pos - start + error.pos // 16  # the exception counts the lines before it
             line = output.line_at(error.pos)
             value = _closed(text, start, error.pos, decoder) if error.pos - start > _SHORT else None
             if value is not None and is_document(value):

@@ -88,6 +88,9 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
             _check_rows(output, section, line.number)
             section = _Section(about, title["part"], megabyte, benchmark[2], more=more)
             seen.add(benchmark[2].lower())
+        elif line.text.startswith("# All processes entering MPI_Finalize"):
+            _check_rows(output, section, line.number)
+            section = None
         elif section is not None and line.text.strip():
             _line(output, section, line)
     _check_rows(output, section, run[-1].number)

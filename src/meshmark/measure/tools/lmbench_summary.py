@@ -88,6 +88,9 @@ def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
     text = line.text[table.columns[1][1] :]
     if any(name == "Guesses" for _, _, name in data):
         text = re.split(r"\s[A-Za-z]", text, maxsplit=1)[0]
+    if not any(_CELL.fullmatch(cell) or cell == "-" for cell in text.split()):
+        output.other_lines += 1
+        return
     for cell in re.finditer(r"\S+", text):
         offset = table.columns[1][1]
         index = _nearest(spans, cell.start() + offset, cell.end() + offset)

@@ -46,6 +46,8 @@ class _Table:
     columns: list[str] = field(default_factory=list)
     sized: bool = True
     stated: dict[str, Scalar] = field(default_factory=dict)
+    rows: int = 0
+    is_closed: bool = False  # an empty line was below its rows; other rows below it may be of another program
 
 
 def recognises(start: str) -> bool:
@@ -63,6 +65,8 @@ def read(output: ToolOutput) -> None:
             table = _header(table, text)
         elif table is not None and text:
             _row(output, table, line)
+        elif table is not None:
+            table.is_closed = table.rows > 0
 
 
 def _header(table: _Table, text: str) -> _Table:
@@ -88,7 +92,8 @@ def _header(table: _Table, text: str) -> _Table:
 
 def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     cells = line.text.split()
-    if not re.fullmatch(r"\d[\d.]*" if table.sized else r"[\d.]+|nan|-[\d.]+", cells[0]):
+    is_row = re.fullmatch(r"\d[\d.]*" if table.sized else r"[\d.]+|nan|-[\d.]+", cells[0])
+    if not is_row or (table.is_closed and len(cells) != len(table.columns) + table.sized):
         output.other_lines += 1
         return
     with output.item(line.number):
@@ -111,6 +116,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
                 raise unexpected(cell, "a number with two decimals") if cell != "nan" else FormatError(f"{name}: nan")
             else:
                 output.add(_record(table, name, number(cell, quoted(name, 40)), size))
+        table.rows += 1
 
 
 def _unit(column: str) -> tuple[str, Unit]:

@@ -82,7 +82,14 @@ class ToolOutput:
         self.left_out: list[LeftOut] = []
         self.left_out_count = 0
         self.other_lines = 0
+        self.taken: set[int] = set()  # numbers of the lines whose items were taken
         self._open_line = text.count("\n") + 1 if text and not text.endswith("\n") else 0
+
+    def again(self) -> ToolOutput:
+        """The same lines for another reader."""
+        output = ToolOutput("", self.machine, self.lines)
+        output._open_line = self._open_line
+        return output
 
     @cached_property
     def text(self) -> str:
@@ -129,6 +136,9 @@ class ToolOutput:
         except (FormatError, RecordError) as error:
             del self.records[count:]
             self.leave_out(where, str(error))
+        else:
+            if isinstance(where, int) and len(self.records) > count:
+                self.taken.add(where)
 
 
 class Cursor:
@@ -249,7 +259,10 @@ def whole(read: Callable[[str, str], list[Record]]) -> Callable[[ToolOutput], No
     """A reader made of a function that takes all of a text or raises `FormatError`."""
 
     def reader(output: ToolOutput) -> None:
-        output.add(*read(output.text, output.machine))
+        try:
+            output.add(*read(output.text, output.machine))
+        except RecordError as error:
+            raise FormatError(str(error)) from error
 
     return reader
 
