@@ -43,11 +43,14 @@ class Results:
         ]
 
     def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
-        """Add what all readers of the same lines left out."""
-        taken = set[str]().union(*({f"line {number}" for number in output.taken} for output in outputs))
+        """Add what all readers of the same lines left out, except for lines that another one took or left out."""
+        left_out: set[str] = set()
         for output in outputs:
-            items = [item for item in output.left_out if item.where not in taken]
-            taken |= {item.where for item in items if len(outputs) > 1}
+            others = set[str]().union(
+                *({f"line {number}" for number in other.taken} for other in outputs if other is not output), left_out
+            )
+            items = [item for item in output.left_out if item.where not in others]
+            left_out |= {item.where for item in items if item.where}
             self.left_out += items
             self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
         self.other_lines += min(output.other_lines for output in outputs)
@@ -68,6 +71,18 @@ def recognised(text: str) -> list[Reader]:
     )
 
 
+def _tasks(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
+    """The output of each task, if its lines are labelled; the first column of a table below a title is no label."""
+    tasks = by_task(output)
+    if len(tasks) == 1 and not tasks[0][0]:
+        return tasks
+    texts = {line.number: line.text for line in output.lines}
+    rest = [line for _, task in tasks for line in task.lines if texts[line.number] == line.text]
+    labelled = {line.number for _, task in tasks for line in task.lines} - {line.number for line in rest}
+    without_label = [line for line in output.lines if line.number not in labelled]
+    return [("", output)] if recognised(output.again(without_label).text) else tasks
+
+
 def read_text(text: str, machine: str) -> Results | None:
     """The records of other tools' output, and what was left out; None if its format is not known.
 
@@ -80,7 +95,7 @@ def read_text(text: str, machine: str) -> Results | None:
     """
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
     results: Results | None = None
-    outputs = by_task(ToolOutput(text, machine))
+    outputs = _tasks(ToolOutput(text, machine))
     for task, whole_output in outputs:
         read: list[ToolOutput] = []
         for reader in recognised(whole_output.text):

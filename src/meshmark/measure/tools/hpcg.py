@@ -1,4 +1,4 @@
-"""HPCG's result file (version 3): rates of floating-point operations and bytes, and times, of each kernel.
+"""HPCG's result file (versions 2 and 3): rates of operations and bytes, and times, of each kernel.
 
 `threads` counts the threads of all processes. The kernel `rating` is the rate that HPCG rates a machine by, which
 includes the overheads of convergence and optimisation. Results that HPCG calls invalid are left out.
@@ -16,28 +16,29 @@ from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import slug
 from meshmark.store.record import Scalar
 
-_BEGIN: Final = "HPCG-Benchmark"
+_BEGIN: Final = re.compile(r"HPCG-Benchmark(?: version: (\S+))?")
 _VALID: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
 
 
 def recognises(start: str) -> bool:
-    return re.search(rf"^[ \t]*(?:{_BEGIN}[ \t]*$|Final Summary::HPCG result is )", start, re.MULTILINE) is not None
+    return (
+        re.search(
+            r"^[ \t]*(?:HPCG-Benchmark(?: version: \S+)?[ \t]*$|Final Summary::HPCG result is )", start, re.MULTILINE
+        )
+        is not None
+    )
 
 
 def read(output: ToolOutput) -> None:
     """The rates and times of each run."""
-    runs = sections(output.lines, lambda text: text.strip() == _BEGIN)
+    runs = sections(output.lines, lambda text: _BEGIN.fullmatch(text.strip()))
     for run in runs or [list(output.lines)]:
         with output.item(run[0].number):
             _run(output, run)
 
 
 def _run(output: ToolOutput, run: Sequence[Line]) -> None:
-    values: dict[str, tuple[int, str]] = {}
-    for line in run:
-        key, equals, value = line.text.strip().partition("=")
-        if equals and value.strip() and not output.is_cut(line):
-            values[key.strip()] = line.number, value.strip()
+    values = _values(output, run)
     if _VALID not in values:
         invalid = next((key for key in values if key.startswith("Final Summary::HPCG result is")), "")
         found = quoted(invalid.removeprefix("Final Summary::"), 60) if invalid else "no final summary"
@@ -67,6 +68,26 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
             elif group == "Benchmark Time Summary" and name != "Optimization phase":
                 time = [number(value, name)]
                 output.add(theirs(about, "elapsed", "s", "lower", time, kernel=_kernel(name), **conditions))
+
+
+def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str]]:
+    """The line and the value of each key, such as `GFLOP/s Summary::Raw MG`; those of YAML are named alike."""
+    values: dict[str, tuple[int, str]] = {}
+    begin = _BEGIN.fullmatch(run[0].text.strip())
+    if begin and begin[1]:
+        values["version"] = run[0].number, begin[1]
+    group = ""
+    for line in run:
+        if output.is_cut(line):
+            continue
+        key, equals, value = line.text.strip().partition("=")
+        if equals and value.strip():
+            values[key.strip()] = line.number, value.strip()
+        elif heading := re.fullmatch(r"(\S.*?):", line.text):
+            group = heading[1].strip("_ ")
+        elif pair := re.fullmatch(r"\s+(\S.*?): (\S.*)", line.text):
+            values[f"{group}::{pair[1]}"] = line.number, pair[2]
+    return values
 
 
 def _kernel(name: str) -> str:

@@ -76,11 +76,8 @@ def read(output: ToolOutput) -> None:
         text = line.text.strip()
         if title := _TITLE.match(line.text):
             run, section, begun = _Run(About(output.machine, "mlc", title[1])), None, True
-        elif not begun:
+        elif not begun or not text:
             continue
-        elif not text:
-            if section is not None and section.rows and section.kind != "transfers":
-                section = None  # its table is complete; a title must follow
         elif kind := next((kind for pattern, kind in _SECTIONS if pattern.match(text)), ""):
             section = _Section(kind, text)
             _check_unit(section, line)

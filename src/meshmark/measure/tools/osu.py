@@ -93,7 +93,9 @@ def _header(table: _Table, text: str) -> _Table:
 def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     cells = line.text.split()
     is_row = re.fullmatch(r"\d[\d.]*" if table.sized else r"[\d.]+|nan|-[\d.]+", cells[0])
-    if not is_row or (table.is_closed and len(cells) != len(table.columns) + table.sized):
+    values = cells[table.sized :]
+    fits = len(values) == len(table.columns) and any(map(_NUMBER.fullmatch, values))
+    if not is_row or (table.is_closed and not fits):
         output.other_lines += 1
         return
     with output.item(line.number):

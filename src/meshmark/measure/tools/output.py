@@ -43,6 +43,8 @@ _LABELS: Final = (
     re.compile(r"\[(?:[\w.-]{1,80}@)?\d{1,9},(?P<task>\d{1,7})\](?:\[[^\]]{0,80}\])?<std(?:out|err|diag)>: ?"),
     re.compile(r"\[(?P<task>\d{1,7})\] ?"),
 )
+# Time stamps of `ts`, of logs of containers and of build services.
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:[ \t]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,9 @@ class ToolOutput:
         self.taken: set[int] = set()  # numbers of the lines whose items were taken
         self._open_line = text.count("\n") + 1 if text and not text.endswith("\n") else 0
 
-    def again(self) -> ToolOutput:
-        """The same lines for another reader."""
-        output = ToolOutput("", self.machine, self.lines)
+    def again(self, lines: Sequence[Line] | None = None) -> ToolOutput:
+        """The same lines, or the lines as they are without labels, for another reader."""
+        output = ToolOutput("", self.machine, self.lines if lines is None else lines)
         output._open_line = self._open_line
         return output
 
@@ -191,7 +193,7 @@ def decoded(data: bytes) -> str:
     if data.startswith(b"\x1f\x8b"):
         data = _expanded(data)
     text = data.decode(encoding_of(data[:400]), "replace")
-    text = text.rstrip("\0").replace("\r\n", "\n").replace("\r", "\n")
+    text = text.rstrip("\0").replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 
@@ -231,15 +233,18 @@ def _lines(text: str) -> list[Line]:
 def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
     """The output of each task of a launcher that labels lines, in the order of their first lines.
 
-    Lines without a label stay with the task of the line before them.
+    Lines without a label stay with the task of the line before them. Labels are told from the first column of a table
+    by their repetition: one task has several lines, and most lines have a label.
 
     Returns:
         Label and output of each task; one output with the label "" if most lines have no label.
     """
     filled = [line for line in output.lines if line.text.strip()]
+    if _most(_STAMP, filled):
+        lines = [Line(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
+        return by_task(output.again(lines))
     for label in _LABELS:
-        labelled = sum(label.match(line.text) is not None for line in filled)
-        if labelled < 3 or labelled < 0.8 * len(filled):
+        if not _most(label, filled):
             continue
         tasks: dict[str, list[Line]] = {}
         before: list[Line] = []
@@ -250,21 +255,16 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
                 current.append(Line(line.number, line.text[match.end() :]))
             else:
                 current.append(line)
-        text = output.text
-        return [(task, ToolOutput(text, output.machine, lines)) for task, lines in tasks.items()]
+        if max(map(len, tasks.values())) < 3 or 2 * len(tasks) > sum(map(len, tasks.values())):
+            continue
+        return [(task, output.again(lines)) for task, lines in tasks.items()]
     return [("", output)]
 
 
-def whole(read: Callable[[str, str], list[Record]]) -> Callable[[ToolOutput], None]:
-    """A reader made of a function that takes all of a text or raises `FormatError`."""
-
-    def reader(output: ToolOutput) -> None:
-        try:
-            output.add(*read(output.text, output.machine))
-        except RecordError as error:
-            raise FormatError(str(error)) from error
-
-    return reader
+def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
+    """Whether most lines begin with a label."""
+    labelled = sum(label.match(line.text) is not None for line in lines)
+    return labelled >= 3 and labelled > 0.5 * len(lines)
 
 
 def unexpected(value: object, required: str) -> FormatError:

@@ -57,11 +57,13 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
         problem = f"the run says '{failed[0].strip()[:60]}'" if failed else "the run does not say 'Solution Validates'"
     columns: list[tuple[str, float] | None] | None = None  # statistic and factor of each column of rates
     seen: set[str] = set()
+    rows = 0
     for line in section:
         if _HEAD.match(line.text):
             columns = _columns(line)
         elif (row := _ROW.match(line.text)) is not None and re.search(r"\d|nan|inf|\*\*", row[2], re.IGNORECASE):
             kernel = row[1].lower()
+            rows += 1
             with output.item(line.number):
                 if problem:
                     raise FormatError(f"{problem}; only results that validate are taken")
@@ -81,7 +83,8 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
                     if elements_bytes:
                         stated["footprint_bytes"] = _ARRAYS[kernel] * elements_bytes
                     output.add(ours(about, "bandwidth", "bandwidth_net", [rate], **stated))
-    if missing := [kernel for kernel in _ARRAYS if kernel not in seen] if not problem else []:
+    missing = [kernel for kernel in _ARRAYS if kernel not in seen]
+    if missing and (not problem or not rows):
         output.leave_out(section[0].number, f"the run has no rate of {', '.join(missing)}")
 
 

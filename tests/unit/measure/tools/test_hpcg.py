@@ -33,3 +33,21 @@ def test_invalid_runs_and_damaged_values_are_left_out() -> None:
     assert results_of(TEXT + invalid).left_out_count == 1
     damaged = results_of(TEXT.replace("Raw SpMV=1.18", "Raw SpMV=1.x8"))
     assert [str(item) for item in damaged.left_out] == ["line 23: Raw SpMV: found '1.x8', a number is required"]
+
+
+def test_the_yaml_of_former_versions_is_read_alike() -> None:
+    text = """HPCG-Benchmark version: 3.0
+Machine Summary:
+  Distributed Processes: 2
+  Threads per processes: 4
+Local Domain Dimensions:
+  nx: 104
+GFLOP/s Summary:
+  Raw SpMV: 1.18
+  Total with convergence overhead: 1.07
+__________ Final Summary __________:
+  HPCG result is VALID with a GFLOP/s rating of: 1.04
+"""
+    rates = {r.conditions["kernel"]: r for r in records_of(text)}
+    assert {k: r.value for k, r in rates.items()} == pytest.approx({"rating": 1.04e9, "spmv": 1.18e9})
+    assert rates["spmv"].conditions["threads"] == 8 and rates["spmv"].provenance["tool_version"] == "3.0"

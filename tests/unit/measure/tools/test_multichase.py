@@ -57,6 +57,17 @@ def test_pingpong_has_a_time_for_each_pair() -> None:
     assert times[2, 3] == pytest.approx(22.9e-9)
 
 
+def test_the_cpus_of_pingpong_are_not_taken_for_labels_of_tasks() -> None:
+    cpus = 40
+    head = "  ".join(f"{cpu:6}" for cpu in range(1, cpus))
+    rows = "".join(
+        f" {a}: " + " ".join(f"{a + b / 10:8.1f}" for b in range(a + 1, cpus)) + "\n" for a in range(cpus - 1)
+    )
+    text = PINGPONG.partition("\n\n")[0] + f"\n\n     {head}\n{rows.replace('     0.', '    10.')}\n"
+    records = records_of(text * 3)
+    assert len(records) == 3 * cpus * (cpus - 1) // 2 and "task" not in records[0].conditions
+
+
 @pytest.mark.parametrize(
     ("text", "old", "new", "reason"),
     [

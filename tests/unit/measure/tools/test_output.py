@@ -25,6 +25,7 @@ TEXT = "Zeile 1 µs\nline 2\n"
         TEXT.encode("utf-16-be"),
         TEXT.replace("\n", "\r\n").encode(),
         TEXT.replace("\n", "\r\n").encode("utf-16"),
+        TEXT.replace("\n", "\r\r\n").encode(),
         TEXT.encode() + b"\0" * 512,
         TEXT.replace("line", "\x1b[1;32mline\x1b[0m").encode(),
     ],
@@ -52,6 +53,16 @@ def test_labels_of_launchers_are_removed_and_tasks_told_apart(label: str) -> Non
     assert [task for task, _ in tasks] == ["0", "11"]
     assert [line.text for line in tasks[1][1].lines] == [f"line {i} of 11" for i in range(9)]
     assert tasks[1][1].lines[0].number == 3
+
+
+@pytest.mark.parametrize(
+    "stamp", ["2026-11-28T08:00:00.1234567Z ", "2026-11-28 08:00:00 ", "2026-11-28T08:00:00,5+01:00\t"]
+)
+def test_time_stamps_before_lines_are_removed(stamp: str) -> None:
+    ((task, output),) = by_task(
+        ToolOutput("".join(f"{stamp}line {i}\n" for i in range(4)) + stamp.strip() + "\n", "n1")
+    )
+    assert task == "" and [line.text for line in output.lines] == ["line 0", "line 1", "line 2", "line 3", ""]
 
 
 def test_an_item_is_taken_as_a_whole_or_left_out_with_its_line() -> None:
