@@ -16,7 +16,7 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
-from meshmark.store.files import make_folder
+from meshmark.store.files import check_writable
 from meshmark.values import grammar
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
@@ -204,10 +204,7 @@ def _check_advice(fom: str, folder: Path) -> None:
         re.compile(fom)
     except re.error as why:
         raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
-    try:
-        make_folder(folder)
-    except OSError as why:
-        raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
+    check_writable("--out", folder / "plan.json")
 
 
 def _no_advice_in(folder: Path) -> None:

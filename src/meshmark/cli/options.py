@@ -129,13 +129,30 @@ RootOption = Annotated[
 
 
 def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a file to write: its folder must exist, as a mistyped one is not to be made.
+    """Callback of an option that names a file to write, so that a path that cannot be written is refused before work.
+
+    Its folder must exist, since a mistyped one is not to be created.
 
     Raises:
-        UsageError: The folder does not exist.
+        UsageError: The folder does not exist, or the file cannot be written.
     """
-    if value is not None and not os.path.isdir(value.parent):  # noqa: PTH112 (which raises for long names)
+    if value is None:
+        return None
+    if not os.path.isdir(value.parent):  # noqa: PTH112 (which raises for long names)
         raise UsageError(f"{param.opts[0]}: found no folder {quoted(value.parent)}", f"mkdir -p {value.parent}")
+    return writable(param, value)
+
+
+def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Callback of an option that names a file to write, whose missing folders are created.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    from meshmark.store.files import check_writable
+
+    if value is not None:
+        check_writable(param.opts[0], value)
     return value
 
 

@@ -239,6 +239,7 @@ def store_verify(store: StoreOption = None) -> None:
     example: meshmark store verify
     """
     from meshmark.measure.outdated import outdated_runs
+    from meshmark.store.store import leftovers
 
     kept = existing(store)
     bad = good = 0
@@ -254,8 +255,8 @@ def store_verify(store: StoreOption = None) -> None:
     say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
     if outdated:
         say("hint: import the files of these runs again: meshmark store import FILE replaces them")
-    if leftovers := kept.leftovers():
-        say(f"{len(leftovers)} temporary files of writers that were killed, such as {leftovers[0].name}")
+    if abandoned := leftovers(kept):
+        say(f"{len(abandoned)} temporary files of writers that were killed, such as {abandoned[0].name}")
         say("hint: meshmark store compact removes them")
     if bad or outdated:
         raise SystemExit(1)

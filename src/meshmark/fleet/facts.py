@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from meshmark.errors import quoted
 from meshmark.machine.boot import comparable_facts
 from meshmark.machine.facts import is_absent, recorded_facts
 
 # Nodes with the same values are a class; the others say what differs within it.
 HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
 _GIB: Final = 1 << 30
+_MAX_LENGTH: Final = 1000  # characters of a fact; nodes may send anything
 
 
 def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -31,7 +33,7 @@ def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
         "dimms": _dimms(memory["dimms"]) if _known(memory, "dimms") else "",
         "huge_pages": _huge(pages["huge"]) if _known(pages, "huge") else "",
     }
-    return {**found, **{k: v for k, v in more.items() if v}}
+    return {key: quoted(text, _MAX_LENGTH) for key, text in {**found, **more}.items() if text}
 
 
 def _known(facts: Any, key: str) -> bool:

@@ -207,7 +207,7 @@ def _cpu(tree: Files) -> dict[str, object]:
 
     flags = (fields.get("flags") or fields.get("Features") or "").split()
     model = of("model name", "Model", "cpu model", "cpu")
-    named = re.search(r"@ *([0-9.]+) *([GM])Hz", str(model)) if isinstance(model, str) else None
+    named = re.search(r"@ *([0-9]{1,5}(?:\.[0-9]{1,9})?) *([GM])Hz", str(model)) if isinstance(model, str) else None
     hertz: object = absent("neither the model name nor the firmware contains a base clock")
     base = tree.number(f"{_CPU}/cpu0/cpufreq/base_frequency")
     if named:

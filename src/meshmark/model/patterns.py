@@ -462,6 +462,8 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
     line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)
+    if page < 1:
+        raise UsageError(f"--page: found '{quoted(request.page)}'; allowed: at least 1 B")
     home: dict[int, int] = {}
     of_cpu: dict[int, list[list[int]]] = {}
     for cpu, address, writes in read_trace(request.trace, len(node_of)):

@@ -22,7 +22,7 @@ from meshmark.store.layout import COMPACTED, INDEX, MACHINES, Kept, kept, read_i
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
-from meshmark.store.store import Store
+from meshmark.store.store import Store, leftovers
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still go on
 _ROWS: Final = 20_000  # of a row group, so that a query of one run reads little
@@ -57,9 +57,9 @@ def compact(store: Store, before: str) -> Compacted:
         converted, unreadable = _convert(store)
         finished = _finish(store)
         joined, damaged = _join(store, before)
-        leftovers = store.leftovers()
-        unlink(leftovers)
-    return Compacted(converted, finished, joined, unreadable + damaged, len(leftovers))
+        abandoned = leftovers(store)
+        unlink(abandoned)
+    return Compacted(converted, finished, joined, unreadable + damaged, len(abandoned))
 
 
 def _convert(store: Store) -> tuple[int, int]:

@@ -18,13 +18,14 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 
 MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
 _MAX_LINKS: Final = 40  # as in the Linux kernel
@@ -385,9 +386,42 @@ def lock(path: Path, wait: bool = False) -> int | None:
     return handle
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raise if a file cannot be written there; for the start of a command, which may then work for minutes.
+
+    Args:
+        option: The option that names the file, for the message.
+
+    Raises:
+        UsageError: The path is a folder, or the file or its folder is not writable.
+    """
+    try:
+        target = _resolved(path)
+        if isinstance(target, int):
+            return
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            target.lstat()  # raises for names that are too long or contain a null character
+        folder = next(folder for folder in target.parents if folder.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if target.exists() and os.access(target, os.W_OK):
+            return
+        # Access rights do not tell: root may not write to /proc, nor to a file system that is read-only or full.
+        probe = folder / f".{secrets.token_hex(6)}.{secrets.token_hex(6)}"
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        probe.unlink()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{option}: cannot write {quoted(path)}: {reason}") from error
+
+
 @contextlib.contextmanager
 def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     """Create a folder of results if necessary and lock it for this process.
+
+    A folder that was created for a request that is then refused, or that contains nothing, is removed again.
 
     Args:
         folder: The folder.
@@ -399,10 +433,13 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
         NoLocksError: The file system does not support locks, and `resumed` is set.
     """
     path = folder / ".lock"
+    is_new = not folder.exists()
     try:
         make_folder(folder)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, private_mode(folder)))
     except OSError as why:
+        if is_new:
+            _remove_unused(folder, refused=False)
         raise MeshmarkError(f"cannot write {folder}: {why.strerror or why}") from why
     handle: int | None = None
     try:
@@ -414,9 +451,19 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
             raise
     try:
         yield
+    except BaseException as error:
+        if is_new:
+            _remove_unused(folder, refused=isinstance(error, UsageError | AbsentError))
+        raise
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _remove_unused(folder: Path, *, refused: bool) -> None:
+    with contextlib.suppress(OSError):
+        if refused or {path.name for path in folder.iterdir()} <= {".lock"}:
+            shutil.rmtree(folder)
 
 
 def unlink(paths: Iterable[Path]) -> None:

@@ -331,8 +331,8 @@ class Record:
         if not samples:
             raise RecordError("samples: found none, at least 1 is required")
         value = line.get("value")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise RecordError(f"value: found {value!r}, a finite number is required")
+        if not _is_finite(value):
+            raise RecordError(f"value: found {_shown(value)}, a finite number is required")
         if not _agree(value, median(samples)):
             raise RecordError(f"value: found {value!r}, the median of the samples is {median(samples)!r}")
         bounds = None if line.get("interval") is None else _numbers(line, "interval")
@@ -342,17 +342,17 @@ class Record:
             and expected is not None
             and (len(bounds) != 2 or not all(_agree(a, b) for a, b in zip(bounds, expected, strict=True)))
         ):
-            raise RecordError(f"interval: found {bounds!r}, the samples give {expected!r}")
+            raise RecordError(f"interval: found {_shown(bounds)}, the samples give {expected!r}")
         source = _text(line, "source")
         if source not in SOURCES:
             raise RecordError(f"source: found {source!r}; allowed: {', '.join(sorted(SOURCES))}")
         better = line.get("better")
-        if better is not None and better not in BETTER:
-            raise RecordError(f"better: found {str(better)[:80]!r}; allowed: {', '.join(sorted(BETTER))}")
+        if better is not None and (not isinstance(better, str) or better not in BETTER):
+            raise RecordError(f"better: found {_shown(better)}; allowed: {', '.join(sorted(BETTER))}")
         unit = _text(line, "unit")
         flags = line.get("flags")
         if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= ALL_FLAGS:
-            raise RecordError(f"flags: found {flags!r}; allowed: {', '.join(sorted(FLAGS))}")
+            raise RecordError(f"flags: found {_shown(flags)}; allowed: {', '.join(sorted(FLAGS))}")
         conditions = _scalars(line, "conditions")
         return Record(
             source=cast(Source, source),
@@ -382,7 +382,7 @@ def _agree(a: float, b: float) -> bool:
 def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
     if not isinstance(value, str) or not value or not is_unicode(value):
-        raise RecordError(f"{key}: found {str(value)[:80]!r}, a string is required")
+        raise RecordError(f"{key}: found {_shown(value)}, a string is required")
     return value
 
 
@@ -397,21 +397,48 @@ def is_unicode(text: str) -> bool:
 
 def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
     values = line.get(key)
-    if not isinstance(values, list) or not all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
-    ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, a list of finite numbers is required")
+    if not isinstance(values, list) or not all(map(_is_finite, values)):
+        raise RecordError(f"{key}: found {_shown(values)}, a list of finite numbers is required")
     return [float(v) for v in values]
 
 
+def _is_finite(value: object) -> bool:
+    """Whether `value` is a number that a double can represent: JSON also has NaN and integers of 400 digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
+    """The object of texts and numbers under a key of a line.
+
+    Raises:
+        RecordError: It is another value, has a lone surrogate, or an integer beyond 64 bits.
+    """
     values = line.get(key)
-    if not isinstance(values, dict) or not all(
-        is_unicode(k) and (is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
-        for k, v in values.items()
-    ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, an object of strings and numbers is required")
+    if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
+        raise RecordError(f"{key}: found {_shown(values)}, an object of strings and numbers is required")
     return dict(values)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a condition may have this value: a text that can be encoded, or a number of at most 64 bits."""
+    if isinstance(value, str):
+        return is_unicode(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    return isinstance(value, float | None)
+
+
+def _shown(value: object) -> str:
+    """A value for an error message, at most 80 characters."""
+    try:
+        return repr(value)[:80]
+    except (ValueError, RecursionError):  # deeply nested, or an integer of thousands of digits
+        return f"a {type(value).__name__} that is too large to be shown"
 
 
 def set_conditions(records: Sequence[Record]) -> list[str]:

@@ -341,14 +341,6 @@ class Store:
     def _machine_files(self) -> list[Path]:
         return sorted([*self.folder.glob("*.machine.parquet"), *(self.folder / MACHINES).glob("*.machine.parquet")])
 
-    def leftovers(self) -> list[Path]:
-        """Temporary files of writers that were killed."""
-        found = []
-        for where, folders, names in os.walk(self.folder):
-            folders[:] = [name for name in folders if name != MEASURING]
-            found += [Path(where) / name for name in names if is_abandoned(Path(where) / name)]
-        return sorted(found)
-
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Check every file. Yields each path and its problem, "" if there is none."""
         first = {kind: {*self._first(kind)} for kind in FIRST}
@@ -361,6 +353,15 @@ class Store:
             found = (machine_problem(path) if of_machine else problem(path, first)) or read_or_problem(path)
             sound = not isinstance(found, str)
             yield path, _row_problem(found, of_machine, path in first["absent"]) if sound else found
+
+
+def leftovers(store: Store) -> list[Path]:
+    """Temporary files in a store whose writers were killed."""
+    paths = []
+    for where, folders, names in os.walk(store.folder):
+        folders[:] = [name for name in folders if name != MEASURING]
+        paths += [path for path in map(Path(where).joinpath, names) if is_abandoned(path)]
+    return sorted(paths)
 
 
 def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
@@ -87,16 +87,18 @@ class Hub:
         self._thread.start()
 
     def _read(self) -> None:
-        why = "the stream has ended"
-        detector = Detector(self.header)
+        reason = "the stream has ended"
         try:
+            detector = Detector(self.header)
             for frame in self._frames:
                 self.window.add(frame)
                 self._publish(event_text("frame", _frame_json(frame, detector.add(frame))), keep=True)
         except MeshmarkError as error:
-            why = str(error)
-        self.ended = why
-        self._publish(event_text("end", {"why": why}), keep=False)
+            reason = str(error)
+        except Exception as error:  # readers would wait for ever
+            reason = f"the stream cannot be read: {type(error).__name__}: {quoted(error)}"
+        self.ended = reason
+        self._publish(event_text("end", {"why": reason}), keep=False)
 
     def _publish(self, text: str, keep: bool) -> None:
         with self._lock:

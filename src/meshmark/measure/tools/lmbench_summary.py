@@ -91,12 +91,12 @@ def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
     if not any(_CELL.fullmatch(cell) or cell == "-" for cell in text.split()):
         output.other_lines += 1
         return
-    for cell in re.finditer(r"\S+", text):
+    for word in re.finditer(r"\S+", text):
         offset = table.columns[1][1]
-        index = _nearest(spans, cell.start() + offset, cell.end() + offset)
+        index = _nearest(spans, word.start() + offset, word.end() + offset)
         if index in cells and data[index][2] not in _NOT_MEASURED:
             raise FormatError(f"two values for the column '{data[index][2][:40]}'")
-        cells[index] = cell[0]
+        cells[index] = word[0]
     stated: dict[str, Scalar] = {"host": host[0], "table": table.title}
     for index, cell in cells.items():
         name = data[index][2]
