@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Better, Metric, Record, Scalar
-
-if TYPE_CHECKING:
-    from meshmark.measure.tools.output import ToolOutput
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
 
@@ -62,7 +59,7 @@ class Reader:
     name: str
     title: str
     recognises: Callable[[str], bool]
-    read: Callable[[ToolOutput], None]
+    read: Callable[[Any], None]  # of a ToolOutput, whose module imports this one
     version: int = 1
 
 
