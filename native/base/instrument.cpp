@@ -349,7 +349,7 @@ std::vector<int> Run::cpus() const {
   const std::string& text = state_.value("cpus");
   std::vector<int> allowed = allowed_cpus();
   if (text == "allowed" || text == "all") return allowed;
-  std::vector<int> selected = parse_cpu_list("cpus", text);
+  std::vector<int> selected = parse_cpu_list("cpus", text, allowed);
   for (int cpu : selected)
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw UsageError("cpus", "found cpu " + std::to_string(cpu) + ", which this process may not use",
@@ -363,12 +363,34 @@ std::vector<Pages> Run::pages() const {
   return all;
 }
 
+std::vector<int> Run::single_cpus() const {
+  std::vector<int> each = cpus();
+  if (!given("cpus")) each.resize(1);
+  return each;
+}
+
+Pages Run::single_pages() const {
+  const std::vector<Pages> all = pages();
+  if (all.size() != 1)
+    refuse("pages", "found " + quote(state_.value("pages")),
+           "one page size, since " + state_.description->name + " measures one at a time");
+  return all.front();
+}
+
+int Run::single_node() const {
+  const std::vector<int> nodes = placed_nodes();
+  if (nodes.size() != 1)
+    refuse("memory_node", "found " + quote(state_.value("memory_node")),
+           "one node, since " + state_.description->name + " measures one at a time");
+  return nodes.front();
+}
+
 std::vector<int> Run::memory_nodes() const {
   const std::string& text = state_.value("memory_node");
   if (text.empty()) return {};
   const std::vector<int>& nodes = topology().memory_nodes;
   if (text == "all") return nodes;
-  std::vector<int> selected = parse_cpu_list("memory_node", text);
+  std::vector<int> selected = parse_cpu_list("memory_node", text, nodes);
   for (int node : selected)
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
       throw UsageError("memory_node", "found node " + std::to_string(node) + ", which has no memory for this process",

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "error.hpp"
 #include "sys/words.hpp"
@@ -17,8 +19,10 @@ namespace {
   throw UsageError(field, "found " + quote(text), allowed);
 }
 
-constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";
+constexpr const char* kSize =
+    "a size such as 64, 64k, 512KiB, 1Gi or 64MB (k, Ki and KiB are 1024 B, kB is 1000 B; likewise M, G and T)";
 constexpr int kMaxNumbers = 1 << 16;  // in a range
+constexpr long long kHighestCpu = 1 << 20;
 constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
 
 /// Whether the whole text is a number. std::from_chars ignores the locale and accepts neither white space nor
@@ -44,11 +48,19 @@ double with_unit(const std::string& field, const std::string& text, const std::m
 }  // namespace
 
 std::size_t parse_size(const std::string& field, const std::string& text) {
-  static const std::map<std::string, double> units = {
-      {"", 1},     {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
-      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30}};
+  // Binary as numactl, fio and lmbench mean k, m and g, and Kubernetes Ki; only a B alone makes a unit decimal.
+  static const std::map<std::string, double> units = [] {
+    std::map<std::string, double> all = {{"", 1},     {"B", 1},    {"kB", 1e3}, {"KB", 1e3},
+                                         {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}};
+    const std::pair<std::string, double> binary[] = {{"k", 0x1p10}, {"m", 0x1p20}, {"g", 0x1p30}, {"t", 0x1p40}};
+    for (const auto& [letter, bytes] : binary)
+      for (const std::string& prefix : {letter, std::string(1, static_cast<char>(letter[0] - 'a' + 'A'))})
+        for (const char* rest : {"", "i", "iB", "ib", "I", "IB"}) all[prefix + rest] = bytes;
+    return all;
+  }();
   const double bytes = with_unit(field, text, units, kSize);
   if (bytes > 0x1p50) wrong(field, text, "at most 1024TiB");
+  if (bytes > 0 && bytes < 1) wrong(field, text, "whole bytes");
   return static_cast<std::size_t>(bytes);
 }
 
@@ -115,6 +127,48 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
   return {sizes.begin(), sizes.end()};
 }
 
+namespace {
+
+/// `A-B`, `A-B:S` (every S-th) or `A-B:U/G` (the first U of every G, as the Linux kernel writes it).
+struct Range {
+  long long low = 0, high = 0, used = 1, group = 1;
+
+  long long count() const { return (high - low + group) / group * std::min(used, high - low + 1); }  // or a few more
+};
+
+/// The range of a text, whose ends `number` reads; none if it is not one. `text` has no `^`.
+std::optional<Range> range_of(const std::string& text,
+                              const std::function<std::optional<long long>(const std::string&)>& number) {
+  const std::size_t colon = text.find(':');
+  const std::string ends = text.substr(0, colon);
+  const std::size_t dash = ends.find('-', 1);
+  const auto low = number(ends.substr(0, dash));
+  const auto high = dash == std::string::npos ? low : number(ends.substr(dash + 1));
+  if (!low || !high) return std::nullopt;
+  Range range{*low, *high};
+  if (colon == std::string::npos) return range;
+  if (dash == std::string::npos) return std::nullopt;
+  const std::string pattern = text.substr(colon + 1);
+  const std::size_t slash = pattern.find('/');
+  const bool digits = pattern.find_first_not_of("0123456789/") == std::string::npos;
+  if (!digits || !whole(pattern.substr(slash == std::string::npos ? 0 : slash + 1), range.group)) return std::nullopt;
+  if (slash != std::string::npos && !whole(pattern.substr(0, slash), range.used)) return std::nullopt;
+  if (range.used < 1 || range.group < range.used || range.group > kHighestCpu) return std::nullopt;
+  return range;
+}
+
+void append(std::vector<int>& numbers, const Range& range) {
+  for (long long first = range.low; first <= range.high; first += range.group)
+    for (long long n = first; n < first + range.used && n <= range.high; ++n) numbers.push_back(static_cast<int>(n));
+}
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\n");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t\n") - first + 1);
+}
+
+}  // namespace
+
 std::vector<int> parse_integers(const std::string& field, const std::string& text, int all) {
   const auto one = [&](const std::string& word) {
     if (word == "all") return all;
@@ -124,25 +178,91 @@ std::vector<int> parse_integers(const std::string& field, const std::string& tex
   };
   std::set<int> numbers;
   for (const std::string& part : split(text, ',')) {
-    const std::size_t dots = part.find(".."), dash = part.find('-');
-    const bool doubles = dots != std::string::npos;
-    if (!doubles && (dash == 0 || dash == std::string::npos)) {
-      numbers.insert(one(part));
+    if (const std::size_t dots = part.find(".."); dots != std::string::npos) {
+      const int low = one(part.substr(0, dots)), high = one(part.substr(dots + 2));
+      if (high < low || low < 1) wrong(field, part, "a rising range such as 1..16 or 0-3");
+      for (long long n = low; n < high; n *= 2) numbers.insert(static_cast<int>(n));
+      numbers.insert(high);
       continue;
     }
-    const int low = one(part.substr(0, doubles ? dots : dash)), high = one(part.substr(doubles ? dots + 2 : dash + 1));
-    if (high < low || (doubles && low < 1)) wrong(field, part, "a rising range such as 1..16 or 0-3");
-    if (high - low > kMaxNumbers && !doubles) wrong(field, part, "a range of at most 65536 numbers");
-    for (long long n = low; n < high; n = doubles ? 2 * n : n + 1) numbers.insert(static_cast<int>(n));
-    numbers.insert(high);
+    const auto range = range_of(part, one);
+    if (!range || range->high < range->low) wrong(field, part, "a rising range such as 1..16, 0-3 or 0-30:2");
+    if (range->count() > kMaxNumbers + 1) wrong(field, part, "a range of at most 65536 numbers");
+    std::vector<int> more;
+    append(more, *range);
+    numbers.insert(more.begin(), more.end());
   }
   return {numbers.begin(), numbers.end()};
 }
 
-std::vector<int> parse_cpu_list(const std::string& field, const std::string& text) {
-  auto cpus = parse_id_list(text);
-  if (!cpus) wrong(field, text, "a list such as 0-3,8");
-  return *std::move(cpus);
+std::vector<int> parse_cpu_sequence(const std::string& field, const std::string& text, const std::vector<int>& all) {
+  constexpr const char* kList = "a list such as 0-3,8, 0-30:2 (every second), 0-31:2/16 (two of each 16) or 4-12,^8";
+  const auto number = [&](const std::string& word) -> std::optional<long long> {
+    if (word == "N" && !all.empty()) return all.back();
+    long long n = 0;
+    if (word.empty() || word.find_first_not_of("0123456789") != std::string::npos || !whole(word, n)) {
+      const bool digits = !word.empty() && word.find_first_not_of("0123456789") == std::string::npos;
+      if (digits) wrong(field, text, "numbers up to 1048576");
+      return std::nullopt;
+    }
+    if (n > kHighestCpu) wrong(field, text, "numbers up to 1048576");
+    return n;
+  };
+  std::vector<int> numbers;
+  std::unordered_set<int> present, excluded;
+  for (const std::string& part : split(text, ',')) {
+    std::string item = trimmed(part);
+    const bool exclude = item.starts_with('^');
+    if (exclude) item = item.substr(1);
+    std::vector<int> more;
+    if (item == "all" && !all.empty()) {
+      more = all;
+    } else {
+      const auto range = range_of(item, number);
+      if (!range || range->high < range->low || (range->used > 1 && item.find('/') == std::string::npos))
+        wrong(field, part, kList);
+      if (range->count() + std::ssize(numbers) > kHighestCpu + 1) wrong(field, text, "at most 1048577 numbers");
+      append(more, *range);
+    }
+    // libvirt excludes from what stands before, OpenStack from the whole list: only what both read alike is allowed.
+    for (const int n : more) {
+      if (exclude && !present.contains(n)) wrong(field, part, "^ and numbers that the list has before it");
+      if (!exclude && excluded.contains(n)) wrong(field, text, "no number again that ^ excludes");
+      (exclude ? excluded : present).insert(n);
+      if (!exclude) numbers.push_back(n);
+    }
+  }
+  std::erase_if(numbers, [&](int n) { return excluded.contains(n); });
+  if (numbers.empty()) wrong(field, text, "a list that has a number");
+  return numbers;
+}
+
+std::vector<int> parse_cpu_list(const std::string& field, const std::string& text, const std::vector<int>& all) {
+  std::vector<int> numbers = parse_cpu_sequence(field, text, all);
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+std::optional<std::vector<int>> parse_mask(const std::string& text) {
+  std::string digits;
+  for (std::string group : split(text, ',')) {
+    if (group.starts_with("0x") || group.starts_with("0X")) group = group.substr(2);
+    const bool first = digits.empty();
+    if (group.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos || (first && group.empty()) ||
+        (!first && group.size() > 8))
+      return std::nullopt;
+    digits += (first ? "" : std::string(8 - group.size(), '0')) + group;
+    if (std::ssize(digits) > kHighestCpu / 4) return std::nullopt;
+  }
+  std::vector<int> bits;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const int four = std::stoi(std::string(1, digits[digits.size() - 1 - i]), nullptr, 16);
+    for (int b = 0; b < 4; ++b)
+      if (four >> b & 1) bits.push_back(static_cast<int>(4 * i) + b);
+  }
+  if (bits.empty()) return std::nullopt;
+  return bits;
 }
 
 std::string cpu_list(const std::vector<int>& cpus) { return id_list(cpus); }

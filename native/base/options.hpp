@@ -1,6 +1,8 @@
 #pragma once
-/// Parses values as users write them: `512KiB`, `64MB`, `10s`, `0-3,8`, `4KiB..1GiB`. Every error names the field.
+/// Parses values as users write them: `512KiB`, `64k`, `64MB`, `10s`, `0-3,8`, `4KiB..1GiB`. Every error names the
+/// field.
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,10 +17,17 @@ std::string joined(const std::vector<std::string>& words);  ///< comma-separated
 /// `A`, `A,B`, `A..B` (doubling, plus the end), `A..B/4` (4 points per octave), in any combination; ascending, without
 /// duplicates.
 std::vector<std::size_t> parse_sizes(const std::string& field, const std::string& text);
-/// `1,2,4`, `1..16` (doubling, plus the end), `0-3`, `all`; ascending, without duplicates.
+/// `1,2,4`, `1..16` (doubling, plus the end), `0-3`, `0-30:2`, `all`; ascending, without duplicates.
 std::vector<int> parse_integers(const std::string& field, const std::string& text, int all);
-/// `0-3,8`: ascending, without duplicates.
-std::vector<int> parse_cpu_list(const std::string& field, const std::string& text);
+/// Numbers of CPUs or nodes, in the order given: `0-3,8`, `0-30:2` (every second), `0-31:2/16` (two of each 16, as the
+/// Linux kernel writes it), `4-12,^8` (without 8). With `all`, also `all`, and `N` for the highest of them.
+std::vector<int> parse_cpu_sequence(const std::string& field, const std::string& text,
+                                    const std::vector<int>& all = {});
+/// The same, ascending and without duplicates.
+std::vector<int> parse_cpu_list(const std::string& field, const std::string& text, const std::vector<int>& all = {});
+/// A hexadecimal mask as numbers of bits, ascending: 0x11, 11, 0x1,00000000 and 1,00000000 (groups of 32 bits). None if
+/// it is not one, has no bit, or has one above 2^20.
+std::optional<std::vector<int>> parse_mask(const std::string& text);
 std::string cpu_list(const std::vector<int>& cpus);  ///< {0,1,2,3,8} → "0-3,8"
 
 }  // namespace mm

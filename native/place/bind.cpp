@@ -224,7 +224,7 @@ std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, co
 
 Memory parse_memory(const std::string& text) {
   constexpr const char* kAllowed =
-      "default, local, bind[=NODES], preferred[=NODES], interleave[=NODES], weighted=NODE:WEIGHT,…";
+      "default, local, bind[=NODES], preferred[=NODES], interleave[=NODES], weighted=NODE:WEIGHT,…; NODES may be all";
   Memory memory;
   const std::size_t equals = text.find('=');
   memory.policy = text.substr(0, equals);
@@ -252,16 +252,27 @@ Memory parse_memory(const std::string& text) {
   } else if (named) {
     if (memory.policy == "default" || memory.policy == "local")
       throw UsageError("memory", "found " + quote(text) + ": " + memory.policy + " accepts no nodes", kAllowed);
-    memory.nodes = parse_cpu_list("memory", list);
+    memory.all_nodes = list == "all";
+    if (!memory.all_nodes) memory.nodes = parse_cpu_list("memory", list);
   }
   return memory;
+}
+
+std::string memory_text(const Memory& memory) {
+  if (memory.all_nodes) return memory.policy + "=all";
+  if (memory.nodes.empty()) return memory.policy;
+  if (memory.policy != "weighted") return memory.policy + "=" + cpu_list(memory.nodes);
+  std::string pairs;
+  for (std::size_t i = 0; i < memory.nodes.size(); ++i)
+    pairs += (i > 0 ? "," : "") + std::to_string(memory.nodes[i]) + ":" + std::to_string(memory.weights[i]);
+  return "weighted=" + pairs;
 }
 
 std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
   if (memory.policy == "default") return {};
   std::set<int> nodes(memory.nodes.begin(), memory.nodes.end());
   std::vector<int> possible = with_memory(machine);
-  if (nodes.empty())
+  if (nodes.empty() && !memory.all_nodes)
     for (const int cpu : cpus)
       if (const int n = machine.cpu(cpu).node; std::binary_search(possible.begin(), possible.end(), n)) nodes.insert(n);
   if (nodes.empty()) return possible;

@@ -33,9 +33,10 @@ std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, c
 /// the sysfs interface of Linux 6.9. Throws Absent if the Linux kernel lacks the policy, UsageError if a node has no
 /// memory.
 void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
-std::vector<std::string> memory_policies();    ///< accepted by --memory
-std::vector<std::string> page_sizes();         ///< accepted by --pages
-Memory parse_memory(const std::string& text);  ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
+std::vector<std::string> memory_policies();     ///< accepted by --memory
+std::vector<std::string> page_sizes();          ///< accepted by --pages
+Memory parse_memory(const std::string& text);   ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
+std::string memory_text(const Memory& memory);  ///< the inverse, without pages: `bind=0-1`
 /// Sets the page size of this process and its children: prctl for 4KiB, glibc's tunable for thp, 2MiB, 1GiB (through
 /// `environment`). Throws Absent if the pool is empty or the Linux kernel has no THP.
 void set_pages(const std::string& pages);

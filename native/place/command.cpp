@@ -20,6 +20,12 @@ pid_t read_pid(const std::string& text) {
   return static_cast<pid_t>(pid);
 }
 
+UsageError with_dashes(const UsageError& error, const std::string& usage) {
+  const std::string message = error.what();
+  if (message.find("not expected") == std::string::npos) return error;
+  return {error.field, message + "; words that begin with a dash, and commands, stand behind --", usage};
+}
+
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;

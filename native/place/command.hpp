@@ -8,12 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "error.hpp"
 #include "json.hpp"
 
 namespace mm::place {
 
 /// The number of a process; throws UsageError if it is invalid.
 pid_t read_pid(const std::string& text);
+
+/// The error of a command line without `--`: if it found words that it did not expect, names where they have to stand.
+UsageError with_dashes(const UsageError& error, const std::string& usage);
 
 std::string variable(const char* name);  ///< from the environment; "" if it is not set
 std::vector<std::pair<std::string, std::string>> environment();

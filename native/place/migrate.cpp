@@ -334,10 +334,10 @@ void bind_threads(pid_t process, const std::vector<int>& cpus) {
 }
 
 std::vector<int> nodes_of(const std::string& field, const std::string& text, const Machine& machine) {
-  const std::vector<int> nodes = parse_cpu_list(field, text);
   std::vector<int> with_memory;
   for (const Node& node : machine.nodes)
     if (node.bytes > 0) with_memory.push_back(node.id);
+  const std::vector<int> nodes = parse_cpu_list(field, text, with_memory);
   for (const int node : nodes) {
     if (std::find(with_memory.begin(), with_memory.end(), node) != with_memory.end()) continue;
     const bool there =

@@ -86,16 +86,16 @@ int placed_verb(int argc, char** argv) {
   const Machine machine = machine_of("host");
   Expectation expected;
   if (!nodes.empty()) {
-    expected.memory_nodes = parse_cpu_list("--nodes", nodes);
     std::vector<int> known;
     for (const Node& node : machine.nodes) known.push_back(node.id);
+    expected.memory_nodes = parse_cpu_list("--nodes", nodes, known);
     if (!within(expected.memory_nodes, known)) throw UsageError("--nodes", "found " + quote(nodes), cpu_list(known));
     count_pages(process);  // fails if they cannot be observed, which would make a verdict meaningless
   }
   if (!cpus.empty()) {
-    expected.cpus = parse_cpu_list("--cpus", cpus);
     std::vector<int> known;
     for (const Cpu& cpu : machine.cpus) known.push_back(cpu.id);
+    expected.cpus = parse_cpu_list("--cpus", cpus, known);
     if (!within(expected.cpus, known)) throw UsageError("--cpus", "found " + quote(cpus), cpu_list(known));
     for (const int cpu : expected.cpus) expected.layout.parts.push_back({cpu});
   } else if (const auto reservation = reservation_of(process)) {

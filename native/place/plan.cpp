@@ -172,11 +172,11 @@ int plan_verb(int argc, char** argv) {
   }
   Machine machine = machine_of(topology);
   if (!matrix.empty()) use_matrix(machine, matrix);
-  if (!within.empty()) request.within = parse_cpu_list("--within", within);
+  if (!within.empty()) request.within = parse_cpu_list("--within", within, machine.allowed);
   if (!sharing.empty()) request.sharing = read_sharing(sharing);
   Occupancy taken;
   if (!taken_list.empty())
-    for (const int cpu : parse_cpu_list("--taken", taken_list)) taken.jobs[machine.cpu(cpu).id] = 1;
+    for (const int cpu : parse_cpu_list("--taken", taken_list, machine.allowed)) taken.jobs[machine.cpu(cpu).id] = 1;
 
   json plan{{"machine", machine_json(machine, topology)},
             {"policy", policy},

@@ -34,6 +34,12 @@ using namespace syntax;
 
 namespace {
 
+std::string join_quoted(const Words& words) {
+  Words quoted;
+  for (const std::string& word : words) quoted.push_back(shell_quoted(word));
+  return join(quoted, " ");
+}
+
 std::string names_of(bool (*can)(const Syntax&)) {
   Words names;
   for (const Syntax& s : syntaxes())
@@ -41,8 +47,52 @@ std::string names_of(bool (*can)(const Syntax&)) {
   return join(names, ", ");
 }
 
+// The page size that a line sets through glibc's tunable.
+void add_pages(CommandLine& line, Memory& memory) {
+  const auto tunables = line.take_variable("GLIBC_TUNABLES");
+  if (!tunables) return;
+  constexpr std::pair<const char*, const char*> kPages[] = {{"glibc.malloc.hugetlb=1", "thp"},
+                                                            {"glibc.malloc.hugetlb=2097152", "2MiB"},
+                                                            {"glibc.malloc.hugetlb=1073741824", "1GiB"}};
+  for (const auto& [tunable, pages] : kPages)
+    if (*tunables == tunable) memory.pages = pages;
+  if (memory.pages == "default") throw UsageError("GLIBC_TUNABLES", "found " + quote(*tunables), kPages[0].first);
+}
+
+void add_rest(const CommandLine& line, Parsed& parsed) {
+  const Words rest = line.rest();
+  parsed.left_out.insert(parsed.left_out.end(), rest.begin(), rest.end());
+}
+
+// The command that the launcher starts, and the memory policy of a numactl in front of it.
+void read_command(const Reader& read, Words words, Parsed& parsed) {
+  const auto starts = [&](const char* program) {
+    return !words.empty() && words[0].substr(words[0].rfind('/') + 1) == program;
+  };
+  for (const char* program : {"taskset", "hwloc-bind", "likwid-pin"})
+    if (starts(program))
+      throw UsageError(read.form, "found a second binding, by " + quote(words[0]), "one binding in a text");
+  if (starts("numactl")) {
+    CommandLine line("numactl", join_quoted(words), numactl_program());
+    for (const char* option : {"--physcpubind", "--cpunodebind"})
+      if (line.take(option))
+        throw UsageError(read.form, std::string("found a second binding, by numactl ") + option,
+                         "one binding in a text");
+    if (const auto memory = take_numactl_memory({read.machine, "numactl", "'--membind=0'"}, line)) {
+      if (parsed.memory.policy != "default")
+        throw UsageError(read.form, "found two memory policies, one of them by numactl", "one memory policy in a text");
+      const std::string pages = parsed.memory.pages;
+      parsed.memory = *memory;
+      parsed.memory.pages = pages;
+    }
+    add_rest(line, parsed);
+    words = line.command();
+  }
+  parsed.command = join_quoted(words);
+}
+
 // Sets the page size: glibc's tunable, which all children inherit.
-void add_pages(const std::string& form, Form& form_with_pages, const Memory& memory) {
+void emit_pages(const std::string& form, Form& form_with_pages, const Memory& memory) {
   if (memory.pages == "default") return;
   const std::string value = memory.pages == "thp"    ? "1"
                             : memory.pages == "2MiB" ? "2097152"
@@ -69,9 +119,10 @@ bool one_mask_only(const std::string& form) { return syntax_of(form).one_mask; }
 Form emit(const std::string& form, const Machine& described, const Layout& layout, const Memory& memory) {
   const Syntax& s = syntax_of(form);
   Machine machine = described;
-  // A description without sizes (`pack:2 [numa] core:4`) leaves them open: its nodes are not empty.
-  if (std::all_of(machine.nodes.begin(), machine.nodes.end(), [](const Node& n) { return n.bytes == 0; }))
-    for (Node& node : machine.nodes) node.bytes = 1;
+  const std::vector<int> with_memory = nodes_with_memory(described);
+  for (Node& node : machine.nodes)  // a description without sizes (`pack:2 [numa] core:4`) leaves them open
+    if (node.bytes.value_or(0) == 0 && std::binary_search(with_memory.begin(), with_memory.end(), node.id))
+      node.bytes = 1;
   if (layout.parts.empty()) throw UsageError(form, "the layout has no parts", "at least one");
   const Reader read{machine, form, s.example};
   Layout sorted = layout;
@@ -86,7 +137,7 @@ Form emit(const std::string& form, const Machine& described, const Layout& layou
                        names_of([](const Syntax& t) { return !t.one_mask && !t.one_cpu; }));
   }
   Form form_with_pages = s.emit(machine, sorted, memory);
-  add_pages(form, form_with_pages, memory);
+  emit_pages(form, form_with_pages, memory);
   return form_with_pages;
 }
 
@@ -110,9 +161,15 @@ std::string line(const Form& form, const std::string& command) {
   return join(items, " ");
 }
 
-Layout parse(const std::string& form, const Machine& machine, const std::string& text) {
+Parsed parse(const std::string& form, const Machine& machine, const std::string& text) {
   const Syntax& s = syntax_of(form);
-  return s.parse({machine, form, s.example}, text);
+  const Reader read{machine, form, s.example};
+  CommandLine line(form, text, s.program);
+  Parsed parsed = s.parse(read, line);
+  add_pages(line, parsed.memory);
+  add_rest(line, parsed);
+  read_command(read, line.command(), parsed);
+  return parsed;
 }
 
 }  // namespace mm::place

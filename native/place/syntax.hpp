@@ -20,6 +20,14 @@ struct Form {
   std::vector<std::pair<std::string, std::string>> files;  ///< rank files and others: name, whole text
 };
 
+/// What a text in some syntax states.
+struct Parsed {
+  Layout layout;
+  Memory memory;                           ///< default if the text has no memory policy
+  std::string command = {};                ///< the command that the line starts, quoted for a shell; "" without one
+  std::vector<std::string> left_out = {};  ///< options and variables that no other syntax expresses, as written
+};
+
 /// openmpi openmpi5 mpich slurm slurm-mask lsf flux omp-places gomp kmp hwloc likwid numactl taskset cpuset parts
 const std::vector<std::pair<std::string, std::string>>& forms();  ///< name, one line of help
 bool one_mask_only(const std::string& form);                      ///< taskset, numactl …: all parts share one mask
@@ -29,7 +37,7 @@ Form emit(const std::string& form, const Machine& machine, const Layout& layout,
 std::string line(const Form& form, const std::string& command);  ///< as typed in a shell; files in the current folder
 /// The inverse: parses a whole line, an option, a variable's value or a rank file's text. Throws UsageError with the
 /// invalid part.
-Layout parse(const std::string& form, const Machine& machine, const std::string& text);
+Parsed parse(const std::string& form, const Machine& machine, const std::string& text);
 
 /// Settings in an environment: those of LSF (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB,
 /// LSB_BIND_CPU_LIST, LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which take

@@ -32,43 +32,70 @@ std::string of_input(const std::string& text) {
   return all;
 }
 
+/// The words after `--`, as one text. One word is a whole line or value that the user has quoted.
+std::string text_of(const std::vector<std::string>& words) {
+  if (words.size() == 1) return words.front();
+  Words quoted;
+  for (const std::string& word : words) quoted.push_back(shell_quoted(word));
+  return join(quoted, " ");
+}
+
 }  // namespace
 
 int translate_verb(int argc, char** argv) {
-  std::string from = "parts", text, parts, to_text = "all", topology = "host", memory_text, command = "./a.out";
+  std::string from = "parts", text, parts, to_text = "all", topology = "host", memory_option, command = "./a.out";
   int tasks = 1;
   bool as_json = false;
+  const auto dashes =
+      std::find_if(argv, argv + argc, [](const char* argument) { return std::string(argument) == "--"; });
+  const bool behind_dashes = argv + argc - dashes > 1;
   Arguments app{
-      "Translate a layout into the syntax of other launchers.\n\n"
-      "example: meshmark translate --from omp-places '{0,4},{1,5}' --to slurm,mpich",
+      "Translate a layout and its memory policy into the syntax of other launchers. TEXT that begins with a dash "
+      "stands behind --.\n\n"
+      "example: meshmark translate --from numactl --to slurm,cpuset -- -N 0 -m 0",
       "meshmark translate"};
   app.add("--from", from, "syntax of TEXT, or `affinity` (LSF's affinity[…])").show_default();
   app.add("TEXT", text, "a line, an option's or variable's value, or a rank file's text; -: standard input");
   app.add("--parts", parts, "CPUs of the parts, such as '0,4;1,5', instead of --from and TEXT");
   app.add("--to", to_text, "syntaxes, comma-separated, or all").show_default();
   app.add("--topology", topology, "host, a synthetic description, or an XML file of hwloc").show_default();
-  app.add("--memory", memory_text, "memory policy, such as bind or interleave=0-1 [default]");
+  app.add("--memory", memory_option, "memory policy, such as bind or interleave=0-1 [that of TEXT]");
   app.add("--tasks", tasks, "tasks, for --from affinity").from(1, 1 << 16).show_default();
-  app.add("--command", command, "program in the printed lines").show_default();
+  const Arguments::Option commands =
+      app.add("--command", command, "program in the printed lines [that of TEXT, or ./a.out]");
   app.flag("--json", as_json, "print one JSON object");
   std::string all = "forms:\n";
   for (const Syntax& s : syntaxes())
     all += "  " + std::string(s.name) + std::string(12 - std::string(s.name).size(), ' ') + s.help + "\n";
   app.footer(all);
-  if (!app.read(argc, argv, "translate")) return 0;
+  try {
+    if (!app.read(static_cast<int>(dashes - argv), argv, "translate")) return 0;
+  } catch (const UsageError& error) {
+    if (dashes != argv + argc) throw;
+    throw with_dashes(error, "meshmark translate --from " + from + " [OPTIONS] -- TEXT");
+  }
+  if (behind_dashes) {
+    if (!text.empty()) throw UsageError("TEXT", "found " + quote(text) + " and more behind --", "one of the two");
+    text = text_of({dashes + 1, argv + argc});
+  }
   if (parts.empty() == text.empty())
     throw UsageError("TEXT", parts.empty() ? "is missing" : "found together with --parts", "TEXT or --parts");
   const Machine machine = machine_of(topology);
-  Memory memory = memory_text.empty() ? Memory{} : parse_memory(memory_text);
+  Memory memory = memory_option.empty() ? Memory{} : parse_memory(memory_option);
   Layout layout;
+  Words left_out;
   if (!parts.empty()) {
-    layout = parse("parts", machine, parts);
+    layout = parse("parts", machine, parts).layout;
   } else if (from == "affinity") {
     const Affinity affinity = parse_affinity(of_input(text), tasks);
     layout = place(machine, affinity, {}).layout;
-    if (memory_text.empty()) memory = affinity.memory;
+    if (memory_option.empty()) memory = affinity.memory;
   } else {
-    layout = parse(from, machine, of_input(text));
+    const Parsed parsed = parse(from, machine, of_input(text));
+    layout = parsed.layout;
+    left_out = parsed.left_out;
+    if (memory_option.empty()) memory = parsed.memory;
+    if (!commands.given() && !parsed.command.empty()) command = parsed.command;
   }
   const bool every = to_text == "all";
   Words to = split(to_text, ',');
@@ -95,6 +122,9 @@ int translate_verb(int argc, char** argv) {
     std::cout << to_line({{"parts", layout.parts},
                           {"relative", inside ? json(counted.parts) : json()},
                           {"allowed", machine.allowed},
+                          {"memory", memory.policy == "default" ? json() : json(memory_text(memory))},
+                          {"pages", memory.pages == "default" ? json() : json(memory.pages)},
+                          {"left_out", left_out},
                           {"forms", forms},
                           {"refused", refused}})
               << "\n";
@@ -102,6 +132,9 @@ int translate_verb(int argc, char** argv) {
   }
   std::cout << "CPUs " << lists(layout, ";") << " (relative to the allowed " << cpu_list(machine.allowed) << ": "
             << (inside ? lists(counted, ";") : "some are not allowed") << ")\n";
+  if (memory.policy != "default") std::cout << "memory: " << memory_text(memory) << "\n";
+  if (memory.pages != "default") std::cout << "pages: " << memory.pages << "\n";
+  if (!left_out.empty()) std::cout << "left out, since no other form expresses it: " << join(left_out, ", ") << "\n";
   for (const std::string& form : to) {
     std::cout << "\n" << form << "\n";
     if (forms.contains(form))

@@ -68,6 +68,7 @@ struct Memory {
   std::vector<int> nodes;          ///< empty: those of the layout's CPUs
   std::vector<int> weights;
   std::string pages = "default";  ///< default 4KiB thp 2MiB 1GiB
+  bool all_nodes = false;         ///< `interleave=all`: `nodes` is empty and stands for all that have memory
 };
 
 }  // namespace mm::place

@@ -32,6 +32,15 @@ TEST(Size, KnowsEveryUnit) {
       {"2GB", 2'000'000'000},
       {"2TiB", std::size_t{2} << 40},
       {"2TB", 2'000'000'000'000},
+      {"64k", 65536},
+      {"64Ki", 65536},
+      {"64kiB", 65536},
+      {"2m", 2u << 20},
+      {"2Mi", 2u << 20},
+      {"1g", 1u << 30},
+      {"1Gi", 1u << 30},
+      {"1.5gib", 3u << 29},
+      {"1t", std::size_t{1} << 40},
       {"1024TiB", std::size_t{1} << 50},
   };
   for (const auto& [text, bytes] : sizes) EXPECT_EQ(mm::parse_size("f", text), bytes) << text;
@@ -39,7 +48,8 @@ TEST(Size, KnowsEveryUnit) {
 }
 
 TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
-  for (const char* text : {"", "-1", "1XB", "GiB", "1e99", "nan", "inf", "1 KiB", " 1", "0x10q", "9999999TiB"}) {
+  for (const char* text : {"", "-1", "1XB", "GiB", "1e99", "nan", "inf", "1 KiB", " 1", "0x10q", "9999999TiB", "0.5",
+                           "64kb", "1mb", "1Kib2", "1b"}) {
     try {
       mm::parse_size("footprint_bytes", text);
       ADD_FAILURE() << "took '" << text << "'";
@@ -83,6 +93,8 @@ TEST(Integers, ARangeIsByOneOrDoubles) {
   EXPECT_EQ(mm::parse_integers("n", "0-3", 6), (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(mm::parse_integers("n", "8,2-all", 4), (std::vector<int>{2, 3, 4, 8}));
   EXPECT_EQ(mm::parse_integers("n", "3..3", 6), (std::vector<int>{3}));
+  EXPECT_EQ(mm::parse_integers("n", "0-6:2,9", 6), (std::vector<int>{0, 2, 4, 6, 9}));
+  EXPECT_EQ(mm::parse_integers("n", "0-7:2/4", 6), (std::vector<int>{0, 1, 4, 5}));
   for (const char* text : {"-1", "3-1", "0..4", "1-2-3", "1..2..4", "0-99999999", "+1", " 1", "0x1", "1e1", "1."})
     EXPECT_THROW(mm::parse_integers("n", text, 6), mm::UsageError) << text;
 }
@@ -137,6 +149,43 @@ TEST(Real, NoLocaleChangesWhatIsRead) {
   EXPECT_EQ(mm::parse_real("r", "1.5"), 1.5) << (locale ? locale : "without a locale that has a comma");
   EXPECT_THROW(mm::parse_real("r", "1,5"), mm::UsageError);
   std::setlocale(LC_NUMERIC, "C");
+}
+
+TEST(CpuList, HasStridesAndExclusions) {
+  const std::vector<int> all = {0, 1, 2, 3, 88, 89};
+  const std::pair<const char*, const char*> lists[] = {
+      {"0-6:2", "0,2,4,6"},
+      {"0-31:2/16", "0-1,16-17"},
+      {"0-7:3/4,9", "0-2,4-6,9"},
+      {"0-5:1/1", "0-5"},
+      {"4-12,^8", "4-7,9-12"},
+      {"0-7,^2-3", "0-1,4-7"},
+      {"0-3, 8", "0-3,8"},
+      {"3,1,2", "1-3"},
+      {"all", "0-3,88-89"},
+      {"N", "89"},
+      {"2-N", "2-89"},
+      {"all,^88-89", "0-3"},
+      {"0-7:2,^4", "0,2,6"},
+      {"1048576", "1048576"},
+  };
+  for (const auto& [text, expected] : lists)
+    EXPECT_EQ(mm::cpu_list(mm::parse_cpu_list("cpus", text, all)), expected) << text;
+  EXPECT_EQ(mm::parse_cpu_sequence("cpus", "8,0-4:2"), (std::vector<int>{8, 0, 2, 4})) << "in the order given";
+  for (const char* text :
+       {"^8", "4-12,^20", "^8,4-12", "4-12,^8,8", "0-3:0", "0-3:2/1", "0-3:/2", "0:2", "0-3:a", "1-", "all", "N",
+        "0-3,^0-3", "!0", "+0", "0-1048577", "0-99999999999999", "0-99999999999999999999"})
+    EXPECT_THROW(mm::parse_cpu_list("cpus", text), mm::UsageError) << text;
+}
+
+// A list of a few bytes must not cost seconds, whether it is taken or refused.
+TEST(CpuList, IsCountedBeforeItIsBuilt) {
+  std::string many = "0-1048576";
+  for (int i = 0; i < 1000; ++i) many += ",0-1048576";
+  EXPECT_THROW(mm::parse_cpu_list("cpus", many), mm::UsageError);
+  std::string excluded = "0-1048575";
+  for (int i = 0; i < 100000; ++i) excluded += ",^" + std::to_string(i);
+  EXPECT_EQ(mm::parse_cpu_list("cpus", excluded).size(), 1048576u - 100000u);
 }
 
 TEST(CpuList, SurvivesTheWayThereAndBack) {

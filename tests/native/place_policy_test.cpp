@@ -143,6 +143,11 @@ TEST(List, GivesPartsInTheOrderGiven) {
   EXPECT_THROW(place(m, request("list=8", 1), {}), mm::UsageError);
   EXPECT_TRUE(place(m, request("list=0", 1), holding({0})).oversubscribed);
   EXPECT_THROW(request("list=0,1,0"), mm::UsageError);
+  EXPECT_EQ(request("list=4-12,^8,near=node:0").list, (Cpus{4, 5, 6, 7, 9, 10, 11, 12}));
+  EXPECT_EQ(request("list=7,0-6:2,exclude").list, (Cpus{7, 0, 2, 4, 6}));
+  EXPECT_EQ(request("0-15:2/8").list, (Cpus{0, 1, 8, 9}));
+  for (const char* invalid : {"list=^8", "list=0-3:0", "list=0-99999999999999", "list=0-3,near=eth0,4", "list=0-3,^9"})
+    EXPECT_THROW(request(invalid), mm::UsageError) << invalid;
 }
 
 // ------------------------------------------------------------------ slots and machines

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "place/bind.hpp"
 #include "place/syntax.hpp"
 #include "place_layouts.hpp"
 
@@ -73,9 +74,9 @@ TEST(PlaceSyntax, LogicalNumbersCountOnlyWhatIsAllowed) {
   EXPECT_EQ(emit("openmpi5", machine, {{{5}, {2}}}, {}).files[0].second,
             "rank 0=localhost slot=1\nrank 1=localhost slot=2\n");                    // 1 5 2 6
   EXPECT_EQ(first_line("likwid", machine, {{5}, {2}}), "likwid-pin -c 2,1 ./a.out");  // 1 2 5 6
-  EXPECT_EQ(parse("likwid", machine, "3,0-1").parts, (Parts{{6}, {1}, {2}}));
-  EXPECT_EQ(parse("hwloc", machine, "core:0 pu:3").parts, (Parts{{1, 5, 6}}));
-  EXPECT_EQ(parse("numactl", machine, "+1-2").parts, (Parts{{2, 5}}));
+  EXPECT_EQ(parse("likwid", machine, "3,0-1").layout.parts, (Parts{{6}, {1}, {2}}));
+  EXPECT_EQ(parse("hwloc", machine, "core:0 pu:3").layout.parts, (Parts{{1, 5, 6}}));
+  EXPECT_EQ(parse("numactl", machine, "+1-2").layout.parts, (Parts{{2, 5}}));
   EXPECT_NE(complaint([&] { parse("likwid", machine, "4"); }).find("number 4"), std::string::npos);
   EXPECT_NE(complaint([&] { parse("openmpi5", machine, "rank 0=a slot=4"); }).find("number 4"), std::string::npos);
 }
@@ -158,16 +159,16 @@ TEST(PlaceSyntax, WhatTheManualsShowIsRead) {
       {"cpuset", "0-2,7\n", {{0, 1, 2, 7}}},
       {"parts", "0,4;1-2", {{0, 4}, {1, 2}}},
   };
-  for (const auto& c : cases) EXPECT_EQ(parse(c.form, machine, c.text).parts, c.want) << c.form << " " << c.text;
+  for (const auto& c : cases) EXPECT_EQ(parse(c.form, machine, c.text).layout.parts, c.want) << c.form << " " << c.text;
 }
 
 TEST(PlaceSyntax, MasksMayHaveAnyWidth) {
   const Machine machine = machine_of("pack:4 [numa] core:64 pu:1");
   EXPECT_EQ(first_line("slurm-mask", machine, {{0, 65, 255}}),
             "srun -n 1 --cpu-bind=mask_cpu:0x8" + std::string(46, '0') + "2" + std::string(15, '0') + "1 ./a.out");
-  EXPECT_EQ(parse("taskset", machine, "0x80000000,00000002,,1").parts, (Parts{{0, 65, 127}}));
-  EXPECT_EQ(parse("hwloc", machine, "0x80000000,0x00000002,0x0,0x1").parts, (Parts{{0, 65, 127}}));
-  EXPECT_EQ(parse("flux", machine, "map:0x2,0x0;0x1").parts, (Parts{{33}, {0}}));
+  EXPECT_EQ(parse("taskset", machine, "0x80000000,00000002,,1").layout.parts, (Parts{{0, 65, 127}}));
+  EXPECT_EQ(parse("hwloc", machine, "0x80000000,0x00000002,0x0,0x1").layout.parts, (Parts{{0, 65, 127}}));
+  EXPECT_EQ(parse("flux", machine, "map:0x2,0x0;0x1").layout.parts, (Parts{{33}, {0}}));
 }
 
 // Sockets × nodes × L3 × cores × threads, numbered in order, threads last, round-robin over sockets, or at random.
@@ -178,19 +179,18 @@ Machine random_machine(std::mt19937& random) {
   const auto steps = [&](int inner, int of) {
     return "(indexes=" + std::to_string(inner) + "*" + std::to_string(of) + ":1*" + std::to_string(inner) + ")";
   };
+  std::vector<int> order(static_cast<std::size_t>(all));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), random);
+  std::string listed;
+  for (const int cpu : order) listed += (listed.empty() ? "" : ",") + std::to_string(cpu);
   const std::string indexes = how == 1 && threads > 1 && threads < all     ? steps(all / threads, threads)
                               : how == 2 && packages > 1 && packages < all ? steps(packages, all / packages)
+                              : how == 3 && all <= 64                      ? "(indexes=" + listed + ")"
                                                                            : "";
   Machine machine =
       machine_of("pack:" + std::to_string(packages) + " numa:" + std::to_string(nodes) + " l3:" + std::to_string(l3) +
                  " core:" + std::to_string(cores) + " pu:" + std::to_string(threads) + indexes);
-  if (how == 3) {  // more than a description can express
-    std::vector<int> index(static_cast<std::size_t>(all));
-    std::iota(index.begin(), index.end(), 0);
-    std::shuffle(index.begin(), index.end(), random);
-    for (Cpu& cpu : machine.cpus) cpu.id = index[static_cast<std::size_t>(cpu.id)];
-    std::sort(machine.cpus.begin(), machine.cpus.end(), [](const Cpu& x, const Cpu& y) { return x.id < y.id; });
-  }
   EXPECT_EQ(machine.cpus.size(), static_cast<std::size_t>(all));
   if (random() % 2) {  // a control group contains only some of them
     std::erase_if(machine.allowed, [&](int) { return random() % 3 == 0; });
@@ -213,6 +213,13 @@ Layout random_layout(const Machine& machine, std::mt19937& random, bool one_mask
   return layout;
 }
 
+// The nodes that a policy allows to a layout; none if those are all, since a control group without a limit has them
+// too.
+std::vector<int> nodes_of(const Machine& machine, const Memory& memory, const Layout& layout) {
+  const std::vector<int> nodes = requested_nodes(machine, memory, layout.cpus());
+  return nodes.size() == machine.nodes.size() ? std::vector<int>{} : nodes;
+}
+
 TEST(PlaceSyntax, EveryFormSurvivesARoundTripOnAHundredMachines) {
   std::mt19937 random(2026);
   std::size_t wide = 0, restricted = 0;
@@ -225,10 +232,17 @@ TEST(PlaceSyntax, EveryFormSurvivesARoundTripOnAHundredMachines) {
       for (int j = 0; j < 3; ++j) {
         const Layout layout = random_layout(machine, random, one_mask_only(form), one_cpu || j == 0);
         const bool parts = form == "parts";  // expresses CPUs only
-        const Form made = emit(form, machine, layout, parts ? Memory{} : Memory{"bind", {}, {}, "default"});
+        const Memory bind{"bind", {}, {}, "default"};
+        const Form made = emit(form, machine, layout, parts ? Memory{} : bind);
         const std::string text = line(made, parts ? "" : "./a.out");
-        EXPECT_EQ(parse(form, machine, text).parts, layout.parts) << form << " " << text;
-        EXPECT_EQ(parse(form, machine, bare(emit(form, machine, layout, {}))).parts, layout.parts) << form;
+        const Parsed again = parse(form, machine, text);
+        EXPECT_EQ(again.layout.parts, layout.parts) << form << " " << text;
+        EXPECT_EQ(again.left_out, std::vector<std::string>()) << form << " " << text;
+        if (!parts) {
+          EXPECT_EQ(nodes_of(machine, again.memory, layout), nodes_of(machine, bind, layout)) << form << " " << text;
+          EXPECT_EQ(again.command, "./a.out") << form << " " << text;
+        }
+        EXPECT_EQ(parse(form, machine, bare(emit(form, machine, layout, {}))).layout.parts, layout.parts) << form;
       }
     }
   }
@@ -300,9 +314,8 @@ TEST(PlaceSyntax, WrongTextIsRefusedAndTheWordNamed) {
       {"kmp", "proclist=[{0,1],explicit", "'{0,1'"},
       {"hwloc", "pu:8", "'pu:8'"},
       {"hwloc", "disk:0", "'disk:0'"},
-      {"hwloc", "-p core:0", "'core:0'"},
-      {"hwloc", "0xf...f", "'0xf...f'"},
-      {"hwloc", "--membind node:0", "node:0'"},
+      {"hwloc", "-p core:9", "'core:9'"},
+      {"hwloc", "0xf...f0", "'0xf...f0'"},
       {"likwid", "-c S0:0-1", "'S0:0-1'"},
       {"numactl", "+8", "number 8"},
       {"numactl", "netdev:eth0", "'netdev:eth0'"},

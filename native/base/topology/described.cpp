@@ -95,8 +95,7 @@ std::string ending_of_trial(const std::function<void()>& all) {
 }
 
 /// Empty where hwloc does not take the description.
-HwlocHandle handle_of_synthetic(const std::string& text) {
-  HwlocHandle handle = empty_hwloc();
+HwlocHandle handle_of_synthetic(const std::string& text, HwlocHandle handle = empty_hwloc()) {
   const Hush hush;
   if (hwloc_topology_set_synthetic(handle.get(), text.c_str()) != 0 || hwloc_topology_load(handle.get()) != 0)
     handle.reset();
@@ -111,13 +110,13 @@ Machine from_synthetic(const std::string& text) {
   const HwlocHandle handle = handle_of_synthetic(text);
   if (!handle) throw UsageError("topology", "found " + quote(text) + ", which hwloc does not take", kTopologies);
   Machine machine = read_machine(handle.get(), "synthetic");
+  machine.source = text;
   for (const Cpu& c : machine.cpus) machine.allowed.push_back(c.id);
   return machine;
 }
 
 /// An hwloc with this XML in it; none where hwloc does not take it.
-HwlocHandle handle_of_xml(const std::string& xml) {
-  HwlocHandle handle = empty_hwloc();
+HwlocHandle handle_of_xml(const std::string& xml, HwlocHandle handle = empty_hwloc()) {
   hwloc_topology_set_io_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
   const Hush hush;
   if (hwloc_topology_set_xmlbuffer(handle.get(), xml.c_str(), static_cast<int>(xml.size() + 1)) != 0 ||
@@ -144,6 +143,7 @@ Machine from_xml(const std::string& path) {
   const HwlocHandle handle = handle_of_xml(text);
   if (!handle) throw UsageError("topology", named + ": found no XML that hwloc takes", kTopologies);
   Machine machine = read_xml(handle);
+  machine.source = text;
   machine.allowed = online_of(machine, ids(hwloc_topology_get_allowed_cpuset(handle.get())));
   const char* host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(handle.get()), "HostName");
   char here[256] = {};
@@ -156,6 +156,31 @@ Machine from_xml(const std::string& path) {
 }
 
 }  // namespace
+
+HwlocHandle whole_hwloc(const Machine& machine) {
+  if (machine.origin == "tree")
+    throw UsageError("hwloc", "found a recorded tree of /sys, whose levels hwloc has not read",
+                     "this host, a synthetic description, or a file of hwloc's XML");
+  const auto load = [&] {
+    HwlocHandle handle = empty_hwloc_without_plugins();
+    hwloc_topology_set_flags(handle.get(), 0);
+    hwloc_topology_set_all_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_ALL);
+    if (machine.origin == "synthetic") return handle_of_synthetic(machine.source, std::move(handle));
+    if (machine.origin == "xml") return handle_of_xml(machine.source, std::move(handle));
+    if (hwloc_topology_load(handle.get()) != 0) handle.reset();
+    return handle;
+  };
+  if (machine.origin == "xml")
+    if (const std::string ending = ending_of_trial([&] { load(); }); !ending.empty())
+      throw Failure("hwloc does not survive this XML: " + ending);
+  HwlocHandle handle = load();
+  if (!handle) throw Failure("hwloc cannot read the levels of this machine");
+  if (machine.origin == "xml" || machine.origin == "host") return handle;
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> allowed(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  for (const int cpu : machine.allowed) hwloc_bitmap_set(allowed.get(), static_cast<unsigned>(cpu));
+  hwloc_topology_restrict(handle.get(), allowed.get(), 0);
+  return handle;
+}
 
 Machine machine_of(const std::string& topology) {
   if (topology == "host") return host_machine();

@@ -84,15 +84,18 @@ HwlocHandle empty_hwloc() {
   return handle;
 }
 
-HwlocHandle load_host(const Wanted& wanted) {
-  // hwloc's plugins (OpenCL, CUDA …) load their vendors' libraries before one can say that they are not wanted.
+HwlocHandle empty_hwloc_without_plugins() {
   constexpr const char* kPlugins = "HWLOC_PLUGINS_PATH";
   const char* before = std::getenv(kPlugins);
   const std::optional<std::string> saved = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
   setenv(kPlugins, "/proc/nonexistent", 1);
   HwlocHandle handle = empty_hwloc();
   saved ? setenv(kPlugins, saved->c_str(), 1) : unsetenv(kPlugins);
+  return handle;
+}
 
+HwlocHandle load_host(const Wanted& wanted) {
+  HwlocHandle handle = empty_hwloc_without_plugins();
   hwloc_topology_t t = handle.get();
   hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
   for (const auto type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L3CACHE})

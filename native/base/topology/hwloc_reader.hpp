@@ -22,8 +22,13 @@ struct Wanted {
 
 /// An hwloc that is not loaded yet; numbers stay absolute and CPUs outside the cgroup are known.
 HwlocHandle empty_hwloc();
+/// The same without hwloc's plugins (OpenCL, CUDA …), which load their vendors' libraries before one can refuse them.
+HwlocHandle empty_hwloc_without_plugins();
 /// This host with what is wanted.
 HwlocHandle load_host(const Wanted& wanted);
+/// The topology of a machine with all levels, as hwloc's own tools load it: without CPUs and nodes that are not
+/// allowed. Throws UsageError for a recorded tree, which hwloc did not read.
+HwlocHandle whole_hwloc(const Machine& machine);
 /// This host with its caches, loaded once.
 hwloc_topology_t hwloc_handle();
 

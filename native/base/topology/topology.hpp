@@ -39,6 +39,7 @@ struct Device {
 struct Machine {
   /// host, cpuset (of the host, made for a layout: `allowed` is all of it), synthetic, xml, tree
   std::string origin;
+  std::string source;        ///< the synthetic description or the XML; "" for others
   std::vector<Cpu> cpus;     ///< online ones, ascending id
   std::vector<int> offline;  ///< ids, ascending; only a tree states them
   std::vector<int> allowed;  ///< ids that this process may use (host) or the description allows, ascending

@@ -25,7 +25,7 @@ const std::vector<std::pair<std::string, std::string>>& policies() {
       {"any", "the first free slots (LSF ANY)"},
       {"none", "no binding (LSF NONE, N)"},
       {"user", "the policy in the environment: LSB_USER_BIND_JOB and others"},
-      {"list", "these CPUs: list=0-3,8"},
+      {"list", "these CPUs: list=0-3,8, list=0-30:2 (every second), list=4-12,^8"},
       {"compact", "minimum mean distance between the slots"},
       {"scatter", "most memory nodes, farthest apart"},
       {"sharing", "co-locate communicating ranks, spread bandwidth-bound ones (--sharing FILE)"},
@@ -50,24 +50,14 @@ void parse_bind(const std::string& text, Request& request) {
             names + "with near=DEVICE, near=node:N, distance<=HOPS, exclude"};
   };
   const auto is_list = [](const std::string& part) {
-    return !part.empty() && part.find_first_not_of("0123456789-") == std::string::npos;
-  };
-  std::set<int> distinct;
-  const auto add_cpus = [&](const std::string& part) {
-    for (const int cpu : parse_cpu_list("bind", part)) {
-      if (!distinct.insert(cpu).second)
-        throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice in " + quote(text), "each CPU once");
-      request.list.push_back(cpu);
-    }
+    return !part.empty() && part.find_first_not_of("0123456789-:/^ ") == std::string::npos;
   };
   const std::vector<std::string> parts = split(text, ',');
   std::string first = lower(parts.front());
-  bool listing = false;
+  std::string list;  // its parts, up to the first modifier
   if (first.rfind("list=", 0) == 0 || is_list(first)) {
     request.policy = "list";
-    request.list.clear();
-    add_cpus(is_list(first) ? first : first.substr(5));
-    listing = true;
+    list = is_list(first) ? first : first.substr(5);
   } else if (first == "pack(socket=1)") {
     request.policy = "pack";
     request.one_package = true;
@@ -82,13 +72,14 @@ void parse_bind(const std::string& text, Request& request) {
       throw error(parts.front());
     request.policy = first;
   }
+  bool modified = false;
   for (std::size_t i = 1; i < parts.size(); ++i) {
     const std::string& part = parts[i];
-    if (listing && is_list(part)) {
-      add_cpus(part);
+    if (request.policy == "list" && !modified && is_list(part)) {
+      list += "," + part;
       continue;
     }
-    listing = false;
+    modified = true;
     if (part == "exclude") {
       request.exclude = true;
     } else if (part.rfind("near=", 0) == 0 && part.size() > 5) {
@@ -101,6 +92,12 @@ void parse_bind(const std::string& text, Request& request) {
       throw error(part);
     }
   }
+  if (request.policy != "list") return;
+  request.list = parse_cpu_sequence("bind", list);
+  std::set<int> distinct;
+  for (const int cpu : request.list)
+    if (!distinct.insert(cpu).second)
+      throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice in " + quote(text), "each CPU once");
 }
 
 SlotKind parse_slot_kind(const std::string& field, const std::string& text) {

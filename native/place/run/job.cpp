@@ -28,7 +28,6 @@ Job wished(const Options& o) {
     if (settings.kind) request.kind = *settings.kind;
     request.slots = slots > 0 ? slots : request.policy == "list" ? static_cast<int>(request.list.size()) : 1;
   }
-  if (!o.within.empty()) request.within = parse_cpu_list("within", o.within);
   if (!o.sharing.empty()) request.sharing = read_sharing(o.sharing);
   if (o.memory || settings.memory) job.memory = parse_memory(o.memory ? *o.memory : *settings.memory);
   job.memory.pages = o.pages ? *o.pages : settings.pages.value_or("default");
@@ -42,6 +41,7 @@ Job wished(const Options& o) {
 Job decide(const Options& o) {
   Job job = wished(o);
   job.machine = machine_of("host");
+  if (!o.within.empty()) job.request.within = parse_cpu_list("within", o.within, job.machine.allowed);
   if (!o.matrix.empty()) use_matrix(job.machine, o.matrix);
   const Request& request = job.request;
   // A launcher that binds its ranks leaves each a part of the machine, which cannot contain the parts of the others.

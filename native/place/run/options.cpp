@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../command.hpp"
 #include "arguments.hpp"
 #include "base/options.hpp"
 #include "error.hpp"
@@ -48,7 +49,12 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.time("--timeout", o.timeout_s, "terminate the command after this time; exit status 124", 1e-9);
   app.flag("--verbose", o.verbose, "print the placement before the command starts");
   app.renamed("--say", "--verbose");
-  if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
+  try {
+    if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
+  } catch (const UsageError& error) {
+    if (dashes != argv + argc) throw;
+    throw with_dashes(error, "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]");
+  }
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
   o.verify = verifies.given();

@@ -21,18 +21,64 @@ Form emit_cpuset(const Machine& machine, const Layout& layout, const Memory& mem
   return bind ? form : with_numactl("cpuset", form, machine, layout, memory);
 }
 
-Layout parse_cpuset(const Reader& read, const std::string& text) {
-  const Words words = shell_words(text);
-  const auto into = std::find(words.begin(), words.end(), ">");
-  return {
-      {ascending(read.list(into == words.end() || into == words.begin() ? after(text, {"cpuset.cpus="}) : into[-1]))}};
+// Lists of the two files: as files that a line writes, or as options of programs that write them.
+std::optional<std::string> take_list(CommandLine& line, const std::string& file, const char* docker,
+                                     const char* systemd) {
+  std::vector<std::string> texts;
+  for (const auto& text :
+       {line.take_file(file), line.take_variable(file), line.take(docker), line.take_variable(systemd)})
+    if (text) texts.push_back(*text);
+  for (const char* option : {"-r", "-p"})
+    for (const std::string& setting : line.take_all(option)) {
+      const std::size_t equals = setting.find('=');
+      if (equals != std::string::npos && (setting.substr(0, equals) == file || setting.substr(0, equals) == systemd))
+        texts.push_back(setting.substr(equals + 1));
+      else
+        line.put_back(option, setting);
+    }
+  if (texts.empty()) return std::nullopt;
+  for (const std::string& text : texts)
+    if (text != texts.front()) throw UsageError("cpuset", "found two values of " + file, "one");
+  return join(shell_words(texts.front()), ",");
+}
+
+Parsed parse_cpuset(const Reader& read, CommandLine& line) {
+  const auto cpus = line.value() ? line.value() : take_list(line, "cpuset.cpus", "--cpuset-cpus", "AllowedCPUs");
+  const auto mems = take_list(line, "cpuset.mems", "--cpuset-mems", "AllowedMemoryNodes");
+  if (!cpus && !mems) read.refuse(line.text());
+  Parsed parsed{{{cpus ? cpus_of(read, *cpus) : read.machine.allowed}}, {}};
+  if (mems) {
+    const std::vector<int> nodes = parse_cpu_list("cpuset.mems", *mems, nodes_with_memory(read.machine)),
+                           with_memory = nodes_with_memory(read.machine);
+    if (!std::includes(with_memory.begin(), with_memory.end(), nodes.begin(), nodes.end()))
+      throw UsageError("cpuset.mems", "found " + quote(*mems), "nodes with memory: " + cpu_list(with_memory));
+    if (nodes != with_memory) parsed.memory = {"bind", nodes, {}, "default"};
+  }
+  if (line.program() == "sh") {  // sh -c 'echo $$ > cgroup.procs && exec "$@"' sh COMMAND
+    line.take("-c");
+    Words command = line.command();
+    if (!command.empty()) command.erase(command.begin());
+    line.set_command(command);
+  }
+  return parsed;
 }
 
 }  // namespace
 
 std::vector<Syntax> cgroup() {
   return {
-      {"cpuset", "files of a control group", "a list such as 0-3,8", kAbsolute, true, false, emit_cpuset, parse_cpuset},
+      {"cpuset",
+       "files of a control group",
+       "a list such as 0-3,8",
+       kAbsolute,
+       true,
+       false,
+       emit_cpuset,
+       {{"sh", "cgset", "docker", "podman", "systemd-run"},
+        {{"-c", 1}, {"-r", 1}, {"-p --property", 1}, {"--cpuset-cpus", 1}, {"--cpuset-mems", 1}, {"--name", 1}},
+        false,
+        {"run", "create"}},
+       parse_cpuset},
   };
 }
 

@@ -4,64 +4,12 @@
 
 namespace mm::place::syntax {
 
-std::string join(const Words& words, const std::string& by) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i) text += (i ? by : "") + words[i];
-  return text;
-}
-
-// Splits like a shell, and removes quotes and backslashes.
-Words shell_words(const std::string& text) {
-  Words words;
-  std::string word;
-  bool open = false;
-  char quote = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quote != 0) {
-      if (c == quote)
-        quote = 0;
-      else
-        word += c;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-      open = true;
-    } else if (c == '\\' && i + 1 < text.size()) {
-      word += text[++i];
-      open = true;
-    } else if (std::isspace(static_cast<unsigned char>(c))) {
-      if (open) words.push_back(word);
-      word.clear();
-      open = false;
-    } else {
-      word += c;
-      open = true;
-    }
-  }
-  if (open) words.push_back(word);
-  return words;
-}
-
-std::string shell_quoted(const std::string& word) {
-  if (!word.empty() &&
-      word.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-") ==
-          std::string::npos)
-    return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-// The text after one of `keys` in a pasted line, in the same argument or the next; otherwise the whole text.
-std::string after(const std::string& text, std::initializer_list<const char*> keys) {
-  const Words words = shell_words(text);
-  for (const char* key : keys)
-    for (std::size_t i = 0; i < words.size(); ++i) {
-      if (!words[i].starts_with(key)) continue;
-      if (std::string rest = words[i].substr(std::string(key).size()); !rest.empty()) return rest;
-      if (i + 1 < words.size()) return words[i + 1];
-    }
-  return join(words, " ");
+std::vector<int> cpus_of(const Reader& read, const std::string& list) {
+  std::vector<int> all;
+  for (const Cpu& cpu : read.machine.cpus) all.push_back(cpu.id);
+  const std::vector<int> cpus = parse_cpu_list(read.form, list, all);
+  for (const int cpu : cpus) read.known(cpu, list);
+  return cpus;
 }
 
 std::vector<int> ascending(std::vector<int> cpus) {
@@ -120,6 +68,28 @@ std::vector<Cpu> logical(const Machine& machine) { return in_order(machine, coun
 
 [[noreturn]] void no_weights(const std::string& form) {
   throw UsageError(form, "cannot express the memory policy 'weighted'", "meshmark run --memory weighted=…");
+}
+
+std::vector<int> nodes_with_memory(const Machine& machine) {
+  std::vector<int> nodes, all;
+  for (const Node& node : machine.nodes) {
+    all.push_back(node.id);
+    if (node.bytes > 0) nodes.push_back(node.id);
+  }
+  return nodes.empty() ? all : nodes;
+}
+
+Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<std::string>& tasks, bool repeats) {
+  if (!tasks) return layout;
+  const auto count = static_cast<std::size_t>(read.number(*tasks));
+  if (count < 1) read.refuse(*tasks);
+  if (count > layout.parts.size() && !repeats)
+    throw UsageError(read.form,
+                     "found " + *tasks + " tasks for " + std::to_string(layout.parts.size()) + " sets of CPUs",
+                     "as many sets as tasks");
+  Layout limited;
+  for (std::size_t i = 0; i < count; ++i) add(limited, layout.parts[i % layout.parts.size()]);
+  return limited;
 }
 
 /// numactl's options for a memory policy; empty for the default.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <initializer_list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +11,7 @@
 #include "../bind.hpp"
 #include "../syntax.hpp"
 #include "arguments.hpp"
+#include "command_line.hpp"
 #include "error.hpp"
 #include "options.hpp"
 
@@ -20,8 +21,6 @@ constexpr int kHighest = 1 << 20;             // maximum CPU number, as in parse
 constexpr std::size_t kMaxNumbers = 1 << 20;  // maximum CPUs that a text may expand to
 
 constexpr const char* kAbsolute = "absolute";  // meaning of numbers
-
-using Words = std::vector<std::string>;
 
 // Parses numbers of CPUs; every error names the form, the invalid part and an example.
 struct Reader {
@@ -76,24 +75,10 @@ struct Reader {
 
   // Hexadecimal, of any width: 0x11, 11, 0x1,00000000 and the Linux kernel's 1,00000000 (groups of 32 bits).
   std::vector<int> mask(const std::string& word) const {
-    std::string digits;
-    for (std::string group : split(word, ',')) {
-      if (group.starts_with("0x") || group.starts_with("0X")) group = group.substr(2);
-      const bool first = digits.empty();
-      if (group.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos || (first && group.empty()) ||
-          (!first && group.size() > 8))
-        refuse(word);
-      digits += (first ? "" : std::string(8 - group.size(), '0')) + group;
-    }
-    if (digits.size() > kHighest / 4) refuse(word.substr(0, 40) + "…");
-    std::vector<int> cpus;
-    for (std::size_t i = 0; i < digits.size(); ++i) {
-      const int bits = std::stoi(std::string(1, digits[digits.size() - 1 - i]), nullptr, 16);
-      for (int b = 0; b < 4; ++b)
-        if (bits >> b & 1) cpus.push_back(known(static_cast<int>(4 * i) + b, word));
-    }
-    if (cpus.empty()) refuse(word);
-    return cpus;
+    const auto cpus = parse_mask(word);
+    if (!cpus) refuse(word);
+    for (const int cpu : *cpus) known(cpu, word);
+    return *cpus;
   }
 
   // Removes the repetition from the end of a word: `0*4` means 0 four times.
@@ -107,12 +92,8 @@ struct Reader {
   }
 };
 
-std::string join(const Words& words, const std::string& by);
-/// Splits like a shell, and removes quotes and backslashes.
-Words shell_words(const std::string& text);
-std::string shell_quoted(const std::string& word);
-/// The text after one of `keys` in a pasted line, in the same argument or the next; otherwise the whole text.
-std::string after(const std::string& text, std::initializer_list<const char*> keys);
+/// CPUs of a list as the Linux kernel and Meshmark write it, with strides and `^`.
+std::vector<int> cpus_of(const Reader& read, const std::string& list);
 std::vector<int> ascending(std::vector<int> cpus);
 void add(Layout& layout, const std::vector<int>& part, std::size_t times = 1);
 Layout singles(const std::vector<int>& cpus);
@@ -125,6 +106,13 @@ std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among)
 /// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
 const std::vector<int>& counted(const Machine& machine);
 std::vector<Cpu> logical(const Machine& machine);
+/// The nodes with memory; all of them if a description has no sizes.
+std::vector<int> nodes_with_memory(const Machine& machine);
+/// The first parts for fewer tasks than parts; for more tasks, the parts again if the launcher repeats them.
+Layout limited_to_tasks(const Reader& read, Layout layout, const std::optional<std::string>& tasks, bool repeats);
+/// The memory policy of numactl's options; none if there is none. Throws UsageError if there are several.
+std::optional<Memory> take_numactl_memory(const Reader& read, CommandLine& line);
+const KnownProgram& numactl_program();
 [[noreturn]] void no_weights(const std::string& form);
 /// numactl's options for a memory policy; empty for the default.
 Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
@@ -139,7 +127,9 @@ struct Syntax {
   bool one_mask;        ///< all parts share one
   bool one_cpu;         ///< a part is one CPU
   std::function<Form(const Machine&, const Layout&, const Memory&)> emit;
-  std::function<Layout(const Reader&, const std::string&)> parse;
+  KnownProgram program;
+  /// Takes the layout and the memory policy out of a text; what it leaves in the command line is reported.
+  std::function<Parsed(const Reader&, CommandLine&)> parse;
 };
 
 std::vector<Syntax> open_mpi();

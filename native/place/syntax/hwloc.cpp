@@ -1,4 +1,5 @@
 #include "form.hpp"
+#include "topology/locations.hpp"
 
 #include <cctype>
 #include <iterator>
@@ -33,92 +34,116 @@ Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memo
   return {words, {}, {}};
 }
 
-// Locations of hwloc(7): masks, and tuples such as pu:0-3 or package:1.core:odd; logical unless --physical is given.
-Layout parse_hwloc(const Reader& read, const std::string& text) {
-  const Words words = shell_words(text);
-  const bool physical =
-      std::any_of(words.begin(), words.end(), [](const std::string& w) { return w == "--physical" || w == "-p"; });
-  const std::vector<Cpu> all = logical(read.machine);
-  const auto key = [](const Cpu& cpu, const std::string& type) {
-    return type == "pu"                                             ? cpu.id
-           : type == "core"                                         ? cpu.core
-           : type == "l3" || type == "l3cache"                      ? cpu.l3
-           : type == "package" || type == "socket"                  ? cpu.package
-           : type == "numanode" || type == "numa" || type == "node" ? cpu.node
-           : type == "machine"                                      ? 0
-                                                                    : -1;
-  };
-  const auto tuple = [&](const std::vector<Cpu>& among, const std::string& word) {
-    const std::size_t colon = word.find(':');
-    if (colon == std::string::npos) read.refuse(word);
-    const std::string type = word.substr(0, colon), index = word.substr(colon + 1);
-    std::vector<int> objects;  // keys, in hwloc's order
-    for (const Cpu& cpu : among) {
-      const int k = key(cpu, type);
-      if (k < 0) read.refuse(word);
-      if (std::find(objects.begin(), objects.end(), k) == objects.end()) objects.push_back(k);
-    }
-    const bool by_os = physical && (type == "pu" || type.starts_with("n"));
-    if (physical && !by_os)
-      throw UsageError("hwloc", "found " + quote(word) + " with --physical",
-                       "pu or numanode, since other objects have no physical number");
-    const std::size_t dash = index.find('-'), wrap = index.find(':');
-    const int last = by_os ? *std::max_element(objects.begin(), objects.end()) : static_cast<int>(objects.size()) - 1;
-    std::set<int> chosen;
-    if (index == "all" || index == "odd" || index == "even") {
-      for (int i = 0; i <= last; ++i)
-        if (index == "all" || i % 2 == (index == "odd")) chosen.insert(i);
-    } else if (wrap != std::string::npos) {
-      const int first = read.number(index.substr(0, wrap)), n = read.number(index.substr(wrap + 1));
-      if (first > last || n < 1) read.refuse(word);
-      for (int i = 0; i < std::min(n, last + 1); ++i) chosen.insert((first + i) % (last + 1));
-    } else if (dash != std::string::npos && dash + 1 == index.size()) {
-      for (int i = read.number(index.substr(0, dash)); i <= last; ++i) chosen.insert(i);
-    } else {
-      for (const int i : read.range(index)) {
-        if (i > last) read.refuse(word);
-        chosen.insert(i);
-      }
-    }
-    std::vector<Cpu> found;
-    for (const Cpu& cpu : among) {
-      const int k = key(cpu, type);
-      const int place = by_os ? k : static_cast<int>(std::find(objects.begin(), objects.end(), k) - objects.begin());
-      if (chosen.contains(place)) found.push_back(cpu);
-    }
-    if (found.empty()) read.refuse(word);
-    return found;
-  };
-  std::vector<int> cpus;
-  bool memory = false;
-  for (std::size_t i = !words.empty() && words[0].ends_with("hwloc-bind") ? 1 : 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word == "--") break;
-    if (word == "--cpubind" || word == "--membind") {
-      memory = word == "--membind";
-    } else if (word == "--mempolicy") {
-      ++i;
-    } else if (word == "--physical" || word == "-p" || word == "--logical" || word == "-l" || word == "--strict" ||
-               memory) {
-    } else if (word.starts_with("0x")) {
-      for (const int cpu : read.mask(word)) cpus.push_back(cpu);
-    } else {
-      std::vector<Cpu> found = all;
-      if (word != "all" && word != "root")
-        for (const std::string& step : split(word, '.')) found = tuple(found, step);
-      for (const Cpu& cpu : found) cpus.push_back(cpu.id);
-    }
+// What hwloc-bind's options ask for, besides locations.
+struct Asked {
+  bool strict = false, memory = false, masks_of_nodes = false, single = false;
+  int thread_of_core = -1;  // --no-smt: only this thread of each core
+  std::string policy = "bind";
+  Indexes indexes = Indexes::logical;
+};
+
+// Takes one option; returns how many words it has, 0 if it is not one.
+std::size_t take_option(const Reader& read, const Words& words, std::size_t at, Asked& asked, Words& left_out) {
+  const std::string& word = words[at];
+  const std::string value = at + 1 < words.size() ? words[at + 1] : "";
+  if (word == "--physical" || word == "-p" || word == "--pi" || word == "--physical-input") {
+    asked.indexes = Indexes::physical;
+  } else if (word == "--logical" || word == "-l" || word == "--li" || word == "--logical-input") {
+    asked.indexes = Indexes::logical;
+  } else if (word == "--cpubind" || word == "--membind") {
+    asked.memory = word == "--membind";
+  } else if (word == "--strict") {
+    asked.strict = true;
+  } else if (word == "--single") {
+    asked.single = true;
+  } else if (word == "--nodeset") {
+    asked.masks_of_nodes = true;
+  } else if (word == "--no-smt") {
+    asked.thread_of_core = 0;
+  } else if (word.starts_with("--no-smt=")) {
+    asked.thread_of_core = read.number(word.substr(9), word);
+  } else if (word == "--mempolicy") {
+    asked.policy = value;
+    return 2;
+  } else if (word == "--pid" || word == "--tid") {
+    left_out.push_back(word + " " + value);
+    return 2;
+  } else if (word == "--force" || word == "-f") {
+    left_out.push_back(word);
+  } else if (word == "--quiet" || word == "-q" || word == "--verbose" || word == "-v" || word == "--taskset") {
+  } else if (word.starts_with("-")) {
+    throw UsageError(
+        "hwloc", "found the option " + quote(word),
+        "--cpubind, --membind, --mempolicy, --strict, --physical, --logical, --nodeset, --single, --no-smt");
+  } else {
+    return 0;
   }
-  if (cpus.empty()) read.refuse(text);
-  return {{ascending(cpus)}};
+  return 1;
+}
+
+Memory memory_of(const Asked& asked, const std::vector<int>& nodes) {
+  if (nodes.empty()) return {};
+  // hwloc compares two letters. Without --strict, it asks the Linux kernel to prefer the nodes.
+  const std::string policy = asked.policy.substr(0, 2);
+  if (policy == "de") return {};
+  if (policy == "fi") return {"local", {}, {}, "default"};
+  if (policy == "in") return {"interleave", nodes, {}, "default"};
+  if (policy == "bi") return {asked.strict ? "bind" : "preferred", nodes, {}, "default"};
+  throw UsageError("hwloc", "found the memory policy " + quote(asked.policy), "bind, interleave, firsttouch, default");
+}
+
+// hwloc-bind: options and locations, whose order matters.
+Parsed parse_hwloc(const Reader& read, CommandLine& line) {
+  const Words& words = line.command();
+  Locations locations(read.machine);
+  Asked asked;
+  Located cpus, nodes;
+  Parsed parsed;
+  bool has_cpus = false, has_nodes = false;
+  std::size_t i = 0;
+  while (i < words.size() && words[i] != "--") {
+    if (const std::size_t taken = take_option(read, words, i, asked, parsed.left_out); taken > 0) {
+      i += taken;
+      continue;
+    }
+    // A word that is not a location begins the command, unless there is no program that would start one.
+    if (line.program() == "hwloc-bind" && !Locations::is_location(words[i])) break;
+    const bool of_nodes = words[i].starts_with("nodeset=");
+    locations.combine(asked.memory ? nodes : cpus, of_nodes ? words[i].substr(8) : words[i], asked.indexes,
+                      of_nodes || asked.masks_of_nodes);
+    (asked.memory ? has_nodes : has_cpus) = true;
+    ++i;
+  }
+  if (!has_cpus && !has_nodes) read.refuse(line.text());
+  std::vector<int> part = has_cpus ? cpus.cpus : counted(read.machine);
+  if (asked.thread_of_core >= 0) {
+    std::map<int, int> threads;  // of each core, so far
+    std::erase_if(part, [&](int cpu) { return threads[read.machine.cpu(cpu).core]++ != asked.thread_of_core; });
+  }
+  if (asked.single && !part.empty()) part.resize(1);
+  if (part.empty()) throw UsageError("hwloc", "found " + quote(line.text()) + ", which selects no CPU", read.example);
+  if (has_nodes && nodes.nodes.empty())
+    throw UsageError("hwloc", "found --membind with locations that have no memory node", "locations with memory");
+  if (i < words.size() && words[i] == "--") ++i;
+  line.set_command({words.begin() + static_cast<std::ptrdiff_t>(std::min(i, words.size())), words.end()});
+  parsed.layout.parts = {part};
+  parsed.memory = memory_of(asked, nodes.nodes);
+  return parsed;
 }
 
 }  // namespace
 
 std::vector<Syntax> hwloc() {
   return {
-      {"hwloc", "hwloc-bind", "'--physical pu:0-3 pu:8', 'package:0.core:1' or '0x11'", kAbsolute, true, false,
-       emit_hwloc, parse_hwloc},
+      {"hwloc",
+       "hwloc-bind",
+       "'--physical pu:0-3 pu:8', 'package:0.core:1' or '0x11'",
+       kAbsolute,
+       true,
+       false,
+       emit_hwloc,
+       {{"hwloc-bind", "hwloc-calc"}, {}, false, {}, true},
+       parse_hwloc},
   };
 }
 

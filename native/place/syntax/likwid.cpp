@@ -32,27 +32,55 @@ Form emit_likwid(const Machine& machine, const Layout& layout, const Memory& mem
   return with_numactl("likwid", {{"likwid-pin", "-c", plain(numbers, ",")}, {}, {}}, machine, layout, memory);
 }
 
-Layout parse_likwid(const Reader& read, const std::string& text) {
-  const std::string value = after(text, {"-c", "-C"});
-  if (!restricted(read.machine)) return singles(read.list(value));
-  const std::vector<int> order = likwid_order(read.machine);
-  Layout layout;
-  for (const std::string& word : split(value, ','))
-    for (const int n : read.range(word)) {
-      if (static_cast<std::size_t>(n) >= order.size())
-        throw UsageError("likwid", "found number " + std::to_string(n) + " in " + quote(word),
-                         "0-" + std::to_string(order.size() - 1) + ", which number the allowed CPUs");
-      add(layout, {order[static_cast<std::size_t>(n)]});
-    }
-  return layout;
+Parsed parse_likwid(const Reader& read, CommandLine& line) {
+  const std::optional<std::string> list = line.value() ? line.value() : line.take("-c");
+  if (!list) read.refuse(line.text());
+  Parsed parsed;
+  if (!restricted(read.machine)) {
+    parsed.layout = singles(read.list(*list));
+  } else {
+    const std::vector<int> order = likwid_order(read.machine);
+    for (const std::string& word : split(*list, ','))
+      for (const int n : read.range(word)) {
+        if (static_cast<std::size_t>(n) >= order.size())
+          throw UsageError("likwid", "found number " + std::to_string(n) + " in " + quote(word),
+                           "0-" + std::to_string(order.size() - 1) + ", which number the allowed CPUs");
+        add(parsed.layout, {order[static_cast<std::size_t>(n)]});
+      }
+  }
+  if (line.program() == "likwid-perfctr") return parsed;  // whose -m and -i mean something else
+  const bool interleave = line.take("-i").has_value(), bind = line.take("-m").has_value();
+  if (interleave && bind) throw UsageError("likwid", "found two memory policies, -i and -m", "one of the two");
+  if (interleave || bind) parsed.memory.policy = interleave ? "interleave" : "bind";
+  return parsed;
 }
 
 }  // namespace
 
 std::vector<Syntax> likwid() {
   return {
-      {"likwid", "likwid-pin", "'-c 0,4,9-11'", "absolute; if not all CPUs are allowed, relative to the allowed ones",
-       false, true, emit_likwid, parse_likwid},
+      {"likwid",
+       "likwid-pin",
+       "'-c 0,4,9-11'",
+       "absolute; if not all CPUs are allowed, relative to the allowed ones",
+       false,
+       true,
+       emit_likwid,
+       {{"likwid-pin", "likwid-perfctr"},
+        {{"-c -C", 1},
+         {"-i", 0},
+         {"-m", 0},
+         {"-S", 0},
+         {"-p", 0},
+         {"-q", 0},
+         {"-v", 0},
+         {"-s", 1},
+         {"-d", 1},
+         {"-V", 1},
+         {"-g", 1},
+         {"-o", 1},
+         {"-t", 1}}},
+       parse_likwid},
   };
 }
 

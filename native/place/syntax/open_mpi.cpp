@@ -58,11 +58,35 @@ Form emit_openmpi(const Machine& machine, const Layout& layout, const Memory& me
   return with_numactl("openmpi", form, machine, layout, memory);
 }
 
-Layout parse_openmpi(const Reader& read, const std::string& text) {
-  Layout layout{parse_rank_file(read, text)};
+// The text of the rank file, and the options of an mpirun that starts it.
+std::string take_rank_file(const Reader& read, CommandLine& line) {
+  const auto name = line.take("--rankfile");
+  auto file = name ? line.take_file(name->substr(name->rfind('/') + 1)) : line.take_file("rankfile");
+  if (!file && line.value()) file = line.text();
+  if (!file)
+    throw UsageError(read.form, "found no rank file in " + quote(line.text()),
+                     "the text of the rank file, " + read.example);
+  return *file;
+}
+
+Parsed parse_openmpi(const Reader& read, CommandLine& line) {
+  Layout layout{parse_rank_file(read, take_rank_file(read, line))};
   for (const auto& part : layout.parts)
     for (const int cpu : part) read.known(cpu, "slot=" + cpu_list(part));
-  return layout;
+  bool physical = line.program().empty();
+  for (const std::string& parameter : line.take_all("--mca"))
+    if (parameter == "rmaps_rank_file_physical 1" || parameter == "rmaps_rank_file_physical true")
+      physical = true;
+    else
+      line.put_back("--mca", parameter);
+  const bool threads = line.take("--use-hwthread-cpus").has_value() || line.program().empty();
+  if (!physical || !threads)
+    throw UsageError("openmpi",
+                     std::string("found mpirun without ") +
+                         (physical ? "--use-hwthread-cpus, which binds whole cores"
+                                   : "--mca rmaps_rank_file_physical 1, which numbers cores logically"),
+                     "both options, or the text of the rank file alone");
+  return {limited_to_tasks(read, layout, line.take("-np"), false), {}};
 }
 
 Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& memory) {
@@ -92,9 +116,14 @@ Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& m
   return with_numactl("openmpi5", form, machine, layout, memory);
 }
 
-Layout parse_openmpi5(const Reader& read, const std::string& text) {
+Parsed parse_openmpi5(const Reader& read, CommandLine& line) {
   const std::vector<Cpu> order = logical(read.machine);
-  Layout layout{parse_rank_file(read, text)};
+  for (const std::string& by : line.take_all("--map-by"))  // rankfile:file=NAME:hwtcpus
+    for (const std::string& word : split(by, ':'))
+      if (word.starts_with("file=")) line.rename_file(word.substr(5), "rankfile");
+  for (const std::string& to : line.take_all("--bind-to"))
+    if (to != "hwthread:overload-allowed") line.put_back("--bind-to", to);
+  Layout layout{parse_rank_file(read, take_rank_file(read, line))};
   for (auto& part : layout.parts) {
     for (int& n : part) {
       if (static_cast<std::size_t>(n) >= order.size())
@@ -105,17 +134,33 @@ Layout parse_openmpi5(const Reader& read, const std::string& text) {
     }
     part = ascending(part);
   }
-  return layout;
+  return {limited_to_tasks(read, layout, line.take("-np"), false), {}};
 }
 
 }  // namespace
 
 std::vector<Syntax> open_mpi() {
+  const KnownProgram program = {{"mpirun", "mpiexec", "orterun", "prterun", "mpirun.openmpi", "mpiexec.openmpi"},
+                                {{"-np --np -n --n -c", 1},
+                                 {"--rankfile -rankfile --rf -rf", 1},
+                                 {"--mca -mca --prtemca --pmixmca", 2},
+                                 {"--use-hwthread-cpus -use-hwthread-cpus", 0},
+                                 {"--map-by -map-by", 1},
+                                 {"--bind-to -bind-to", 1},
+                                 {"--host -host --H -H", 1},
+                                 {"--hostfile -hostfile --machinefile -machinefile", 1},
+                                 {"--cpu-set -cpu-set --cpu-list -cpu-list", 1},
+                                 {"--wdir -wdir --wd -wd", 1},
+                                 {"-x", 1},
+                                 {"--report-bindings -report-bindings", 0},
+                                 {"--oversubscribe -oversubscribe", 0},
+                                 {"--allow-run-as-root -allow-run-as-root", 0}}};
+  const char* const example = "lines such as 'rank 0=localhost slot=0,4'";
   return {
-      {"openmpi", "mpirun of Open MPI 4: a rank file of physical numbers", "lines such as 'rank 0=localhost slot=0,4'",
-       kAbsolute, false, false, emit_openmpi, parse_openmpi},
-      {"openmpi5", "mpirun of Open MPI 5: a rank file of logical numbers", "lines such as 'rank 0=localhost slot=0,4'",
-       "relative to the control group, core by core", false, false, emit_openmpi5, parse_openmpi5},
+      {"openmpi", "mpirun of Open MPI 4: a rank file of physical numbers", example, kAbsolute, false, false,
+       emit_openmpi, program, parse_openmpi},
+      {"openmpi5", "mpirun of Open MPI 5: a rank file of logical numbers", example,
+       "relative to the control group, core by core", false, false, emit_openmpi5, program, parse_openmpi5},
   };
 }
 

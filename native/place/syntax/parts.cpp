@@ -15,17 +15,22 @@ Form emit_parts(const Machine& machine, const Layout& layout, const Memory& memo
   return {{lists(layout, ";")}, {}, {}};
 }
 
-Layout parse_parts(const Reader& read, const std::string& text) {
+Parsed parse_parts(const Reader& read, CommandLine& line) {
+  // The line that `translate` writes has the command after the parts.
+  Words words = shell_words(line.text());
+  const std::string text = words.empty() ? "" : words.front();
   Layout layout;
-  for (const std::string& word : split(after(text, {}), ';')) add(layout, read.list(word));
-  return layout;
+  for (const std::string& word : split(text, ';')) add(layout, cpus_of(read, word));
+  if (!words.empty()) words.erase(words.begin());
+  line.set_command(words);
+  return {layout, {}};
 }
 
 }  // namespace
 
 std::vector<Syntax> parts() {
   return {
-      {"parts", "Meshmark's own", "'0,4;1,5'", kAbsolute, false, false, emit_parts, parse_parts},
+      {"parts", "Meshmark's own", "'0,4;1,5'", kAbsolute, false, false, emit_parts, {}, parse_parts},
   };
 }
 

@@ -29,38 +29,131 @@ Form emit_slurm(const Machine& machine, const Layout& layout, const Memory& memo
   return form;
 }
 
-Layout parse_slurm(const Reader& read, const std::string& text) {
-  std::string value = after(text, {"--cpu-bind=", "--cpu-bind", "--cpu_bind=", "SLURM_CPU_BIND="});
-  for (const char* verbosity : {"verbose,", "quiet,"})
-    if (value.starts_with(verbosity)) value = value.substr(std::string(verbosity).size());
+// A number in decimal or, after 0x, in hexadecimal, as map_cpu and map_mem have them.
+int map_number(const Reader& read, const std::string& word) {
+  if (!word.starts_with("0x")) return read.number(word);
+  if (word.size() < 3 || word.size() > 7 || word.find_first_not_of("0123456789abcdefABCDEF", 2) != std::string::npos)
+    read.refuse(word);
+  return std::stoi(word, nullptr, 16);
+}
+
+// The value without `verbose,` and the like.
+std::string without_verbosity(std::string value) {
+  for (bool shorter = true; shorter;) {
+    shorter = false;
+    for (const std::string word : {"verbose,", "quiet,", "v,", "q,"})
+      if (value.starts_with(word)) value = value.substr(word.size()), shorter = true;
+  }
+  return value;
+}
+
+// --mem-bind: one policy for all tasks. Masks of the nodes around each task's CPUs are a policy; others differ by task.
+std::optional<Memory> memory_of(const Reader& read, const std::string& text, const Layout& layout) {
+  std::string value = without_verbosity(text);
+  const bool preferred = value.starts_with("prefer,");
+  if (preferred) value = value.substr(7);
+  Memory memory{preferred ? "preferred" : "bind", {}, {}, "default"};
+  if (value == "none" && !preferred) return Memory{};
+  if (value == "local") {
+    if (!preferred) memory.policy = "local";
+    return memory;
+  }
+  const bool map = value.starts_with("map_mem:");
+  if (!map && !value.starts_with("mask_mem:")) return std::nullopt;
+  const std::vector<int> with_memory = nodes_with_memory(read.machine);
+  std::vector<std::vector<int>> nodes;
+  for (std::string word : split(value.substr(value.find(':') + 1), ',')) {
+    const std::size_t times = read.repeats(word, '*');
+    const auto bits = map ? std::optional(std::vector<int>{map_number(read, word)}) : parse_mask(word);
+    if (!bits) read.refuse(word);
+    if (!std::includes(with_memory.begin(), with_memory.end(), bits->begin(), bits->end()))
+      throw UsageError("slurm", "found " + quote(word) + " in " + quote(value), "nodes " + cpu_list(with_memory));
+    if (nodes.size() + times > kMaxNumbers) read.refuse(word);
+    nodes.insert(nodes.end(), times, *bits);
+  }
+  bool same = true, around = true;
+  for (std::size_t i = 0; i < layout.parts.size(); ++i) {
+    const std::vector<int>& of_task = nodes[i % nodes.size()];  // Slurm begins a short list again
+    same = same && of_task == nodes.front();
+    around = around && of_task == requested_nodes(read.machine, memory, layout.parts[i]);
+  }
+  if (!around && !same) return std::nullopt;
+  if (!around || layout.parts.size() == 1) memory.nodes = nodes.front();
+  return memory;
+}
+
+Parsed parse_slurm(const Reader& read, CommandLine& line) {
+  std::optional<std::string> text = line.value() ? line.value() : line.take("--cpu-bind");
+  if (!text) text = line.take_variable("SLURM_CPU_BIND");
+  const std::string value = without_verbosity(text.value_or(line.text()));
   const bool map = value.starts_with("map_cpu:");
   if (!map && !value.starts_with("mask_cpu:")) read.refuse(value);
   Layout layout;
   for (std::string word : split(value.substr(value.find(':') + 1), ',')) {
     const std::size_t times = read.repeats(word, '*');
-    if (!map) {
+    if (map)
+      add(layout, {read.known(map_number(read, word), word)}, times);
+    else
       add(layout, read.mask(word), times);
-    } else if (word.starts_with("0x")) {
-      if (word.size() < 3 || word.size() > 7 ||
-          word.find_first_not_of("0123456789abcdefABCDEF", 2) != std::string::npos)
-        read.refuse(word);
-      add(layout, {read.known(std::stoi(word, nullptr, 16), word)}, times);
-    } else {
-      add(layout, {read.known(read.number(word), word)}, times);
-    }
   }
-  return layout;
+  Parsed parsed{limited_to_tasks(read, layout, line.take("-n"), true), {}};
+  auto memory = line.take("--mem-bind");
+  if (!memory) memory = line.take_variable("SLURM_MEM_BIND");
+  if (!memory) return parsed;
+  if (const auto policy = memory_of(read, *memory, parsed.layout))
+    parsed.memory = *policy;
+  else
+    parsed.left_out.push_back("--mem-bind=" + *memory);
+  return parsed;
 }
 
 }  // namespace
 
 std::vector<Syntax> slurm() {
-  return {
-      {"slurm", "srun: map_cpu for single CPUs, else mask_cpu", "'map_cpu:0,1' or 'mask_cpu:0x11,0x22', with 0*4",
-       kAbsolute, false, false, [](auto& m, auto& l, auto& mem) { return emit_slurm(m, l, mem, false); }, parse_slurm},
-      {"slurm-mask", "srun: mask_cpu", "'map_cpu:0,1' or 'mask_cpu:0x11,0x22', with 0*4", kAbsolute, false, false,
-       [](auto& m, auto& l, auto& mem) { return emit_slurm(m, l, mem, true); }, parse_slurm},
+  const KnownProgram program = {{"srun", "sbatch", "salloc"},
+                                {{"--cpu-bind --cpu_bind", 1},
+                                 {"--mem-bind --mem_bind", 1},
+                                 {"-n --ntasks", 1},
+                                 {"-N --nodes", 1},
+                                 {"-c --cpus-per-task", 1},
+                                 {"-p --partition", 1},
+                                 {"-t --time", 1},
+                                 {"-A --account", 1},
+                                 {"-J --job-name", 1},
+                                 {"-w --nodelist", 1},
+                                 {"-x --exclude", 1},
+                                 {"-o --output", 1},
+                                 {"-e --error", 1},
+                                 {"-i --input", 1},
+                                 {"-m --distribution", 1},
+                                 {"-C --constraint", 1},
+                                 {"-D --chdir", 1},
+                                 {"-q --qos", 1},
+                                 {"-G --gpus", 1},
+                                 {"--mem", 1},
+                                 {"--mem-per-cpu", 1},
+                                 {"--gres", 1},
+                                 {"--hint", 1},
+                                 {"--mpi", 1},
+                                 {"--ntasks-per-node", 1},
+                                 {"--ntasks-per-socket", 1},
+                                 {"--exclusive", 0},
+                                 {"--overlap", 0},
+                                 {"-l --label", 0},
+                                 {"-u --unbuffered", 0}}};
+  const auto form = [&](const char* name, const char* help, bool masks) -> Syntax {
+    return {name,
+            help,
+            "'map_cpu:0,1' or 'mask_cpu:0x11,0x22', with 0*4",
+            kAbsolute,
+            false,
+            false,
+            [masks](auto& m, auto& l, auto& memory) { return emit_slurm(m, l, memory, masks); },
+            program,
+            parse_slurm};
   };
+  return {form("slurm", "srun: map_cpu for single CPUs, else mask_cpu", false),
+          form("slurm-mask", "srun: mask_cpu", true)};
 }
 
 }  // namespace mm::place::syntax

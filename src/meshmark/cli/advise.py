@@ -18,6 +18,7 @@ from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
 from meshmark.store.files import check_writable
 from meshmark.values import grammar
+from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
@@ -200,10 +201,7 @@ def _keep_advice(
 
 def _check_advice(fom: str, folder: Path) -> None:
     """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
-    try:
-        re.compile(fom)
-    except re.error as why:
-        raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
+    expression("--fom", fom)
     check_writable("--out", folder / "plan.json")
 
 

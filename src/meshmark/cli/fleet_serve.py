@@ -122,7 +122,7 @@ def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
 
     found: dict[str, Target] = {}
     for text in sets:
-        match = re.fullmatch(r"([^:]+)(?::(\d{1,5}))?", text)
+        match = re.fullmatch(r"([^:]+)(?::([0-9]{1,5}))?", text)
         port = int(match[2] or NODE_PORT) if match else 0
         if match is None or not 0 < port < 65536:
             allowed = f"a set with a port, such as n[1-16]:{NODE_PORT}"

@@ -176,8 +176,12 @@ def _shown(key: str, value: Any) -> str:
         shown = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
         return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in shown.items())
     if isinstance(value, list):
-        apart = "; " if any(isinstance(v, Mapping) or " " in str(v) for v in value) else " "
-        return apart.join(_shown("", v) for v in value) or "none"
+        from meshmark.machine.tree import format_list
+
+        if key.endswith("cpus") and all(isinstance(v, int) for v in value):
+            return format_list(value)
+        texts = [_shown(key, v) for v in value]
+        return ("; " if any(" " in text for text in texts) else " ").join(texts) or "none"
     if key.endswith("_bytes_per_s"):
         return f"{value / 1e9:.4g} GB/s"
     if key.endswith("_t_per_s"):

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from meshmark.errors import quoted
+from meshmark.machine.absence import is_absent
 from meshmark.machine.boot import comparable_facts
-from meshmark.machine.facts import is_absent, recorded_facts
+from meshmark.machine.facts import recorded_facts
 
 # Nodes with the same values are a class; the others say what differs within it.
 HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
@@ -42,7 +43,13 @@ def _known(facts: Any, key: str) -> bool:
 
 def _huge(found: Any) -> str:
     """Such as `64 of 2048 KiB`; "" if none is reserved."""
-    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if of.get("total"))
+    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if _count(of, "total"))
+
+
+def _count(pool: Any, key: str) -> int:
+    """A number of pages; 0 if it is unknown."""
+    value = pool.get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _dimms(found: Any) -> str:

@@ -21,6 +21,8 @@ from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
+from meshmark.values.expressions import expression
+from meshmark.values.numbers import decimal
 
 MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
 MIN_LIMIT_S = 10.0
@@ -87,7 +89,7 @@ class Runner:
         around: Around = Around(),
     ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
-        self.figure = re.compile(figure, re.M) if figure else None
+        self.figure = expression("--fom", figure) if figure else None
         self.higher = higher
         self.around = around
         self.program = native.find_place()
@@ -215,11 +217,8 @@ def last_line(lines: Sequence[str]) -> str:
 
 def positive(text: str | None) -> float | None:
     """The positive finite number that the text is; None if it is none."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if value > 0 and math.isfinite(value) else None
+    value = decimal(text or "")
+    return value if value is not None and value > 0 else None
 
 
 def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:

@@ -26,6 +26,7 @@ Flag = Literal[
     "page_size",
     "faulted",
     "unverified",
+    "off_plan",
 ]
 FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))

@@ -127,6 +127,22 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ),
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
+    ("node distances", {f"{NODE}/node{n}/distance": None for n in range(2)}, "unknown", "no node reports", ""),
+    (
+        "NUMA description",
+        {f"{NODE}/node{n}/cpulist": None for n in range(2)},
+        "unknown",
+        "the CPUs of node 0-1 are not reported",
+        "",
+    ),
+    (
+        "NUMA description",
+        ONE_NODE | {"proc/cpuinfo": "flags : hypervisor"},
+        "wrong",
+        "is one node",
+        "on the hypervisor",
+    ),
+    ("SMT", {f"{CPU}/cpu{c}/topology/core_cpus_list": None for c in range(4)}, "unknown", "not reported", ""),
     ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; asymmetric", ""),
     (
         "spill order",
@@ -430,7 +446,10 @@ def test_the_spread_is_that_of_the_publication() -> None:
     assert round(spread_of(runs["Platform LSF, processor binding", 4])[2], 3) == 0.006
 
 
-@pytest.mark.parametrize(("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "ok")])
+@pytest.mark.parametrize(
+    ("free", "bound", "judged"),
+    [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (2.46, 1.37, "unknown"), (0.4, 0.3, "unknown"), (0.02, 0.3, "unknown")],
+)
 def test_a_spread_that_binding_would_take_away_is_wrong(
     monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
 ) -> None:

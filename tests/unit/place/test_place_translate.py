@@ -76,6 +76,27 @@ def test_options_may_be_pasted_after_two_dashes() -> None:
     assert answer("--from", "slurm", "--to", "mpich", "--", "--cpu-bind=map_cpu:5,2")["parts"] == [[5], [2]]
 
 
+def test_the_words_behind_two_dashes_need_no_quotes() -> None:
+    found = answer(
+        "--from", "numactl", "--to", "numactl,cpuset", "--", "-N", "0", "--membind=1", "./solve", "-n", "a b"
+    )
+    assert found["parts"] == [[0, 1, 4, 5]] and found["memory"] == "bind=1" and found["left_out"] == []
+    assert found["forms"]["numactl"]["line"] == "numactl --physcpubind=0-1,4-5 --membind=1 ./solve -n 'a b'"
+    assert found["forms"]["cpuset"]["files"]["cpuset.mems"] == "1\n"
+
+
+def test_what_no_other_form_expresses_is_named() -> None:
+    done = translate("--from", "numactl", "--to", "taskset", "--", "-N 0 --interleave=all --balancing ./a")
+    assert done.stdout.splitlines() == [
+        "CPUs 0-1,4-5 (relative to the allowed 0-7: 0-1,4-5)",
+        "memory: interleave=0-1",
+        "left out, since no other form expresses it: --balancing",
+        "",
+        "taskset",
+        "  taskset -c 0-1,4-5 numactl --interleave=0-1 ./a",
+    ]
+
+
 def test_lsfs_affinity_is_placed_and_its_memory_goes_along() -> None:
     found = answer(
         "--from", "affinity", "--tasks", "2", "affinity[core(1,same=socket,exclusive=(socket,injob)):membind=localonly]"
@@ -100,6 +121,12 @@ def test_memory_is_said_in_the_launchers_words() -> None:
         (["--from", "pbs", "0"], "form: found 'pbs'"),
         (["--from", "slurm", "cores"], "slurm: found 'cores'; allowed: 'map_cpu:0,1'"),
         (["--from", "slurm"], "TEXT: is missing"),
+        (
+            ["--from", "numactl", "-N", "0", "-m", "0"],
+            "stand behind --; allowed: meshmark translate --from numactl [OPTIONS] -- TEXT",
+        ),
+        (["--from", "hwloc", "l3:9"], "hwloc: found 'l3:9'"),
+        (["0", "--", "1"], "TEXT: found '0' and more behind --"),
         (["--parts", "0", "0"], "TEXT: found together with --parts"),
         (["--from", "affinity", "affinity[die]"], "affinity: found 'die'"),
         (["--from", "affinity", "--tasks", "99", "affinity[core]"], "affinity: 99 tasks of 1 cores do not fit"),

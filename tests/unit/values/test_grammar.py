@@ -36,6 +36,9 @@ def test_what_comes_back_is_what_the_native_half_read() -> None:
     assert grammar.seconds("f", "500ms") == 0.5 and grammar.seconds("f", "2m") == 120 and grammar.seconds("f", "3") == 3
     assert grammar.integers("f", "1..6,all,0-2", 9, 0) == [0, 1, 2, 4, 6, 9]
     assert grammar.cpus("f", "0-3,8") == (0, 1, 2, 3, 8)
+    assert grammar.cpus("f", "0-31:2/16,^17") == (0, 1, 16) and grammar.cpus("f", "0-6:2") == (0, 2, 4, 6)
+    assert grammar.integers("f", "0-8:4", 9, 0) == [0, 4, 8]
+    assert grammar.size("f", "64k") == 65536 and grammar.size("f", "1Gi") == grammar.size("f", "1g") == 2**30
     assert len(grammar.sizes("f", "1KiB..1TiB/64")) > 1000, "longer than the first buffer"
 
 
@@ -50,6 +53,10 @@ def test_what_comes_back_is_what_the_native_half_read() -> None:
         ("integers", "0-10"),
         ("integers", "0-99999999"),
         ("cpus", "3-1"),
+        ("cpus", "^8"),
+        ("cpus", "0-99999999999999"),
+        ("integers", "0-99999999999999"),
+        ("size", "64kb"),
         ("cpus", ""),
         ("choices", "a,c"),
         ("size", "64\0"),
@@ -128,7 +135,11 @@ def test_no_option_takes_a_time_without_its_unit() -> None:
         (lambda: grammar.integers("--n", "1,9", 9, 2), "--n: found '1'; allowed: 2 to 9"),
         (lambda: grammar.choices("--k", "a,c", ("a", "b")), "--k: found 'c'; allowed: a, b"),
         (lambda: grammar.integers("--n", "9..1", 9), "--n: found '9..1'; allowed: a rising range such as 1..16 or 0-3"),
-        (lambda: grammar.size("--s", "4Q"), "--s: found '4Q'; allowed: a size such as 64, 512KiB, 64MB or 1GiB"),
+        (
+            lambda: grammar.size("--s", "4Q"),
+            "--s: found '4Q'; allowed: a size such as 64, 64k, 512KiB, 1Gi or 64MB "
+            "(k, Ki and KiB are 1024 B, kB is 1000 B; likewise M, G and T)",
+        ),
         (lambda: grammar.size("--s", "4\0"), "--s: found '4\\x00'"),
     ],
 )

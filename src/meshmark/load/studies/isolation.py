@@ -129,5 +129,7 @@ def isolation(
         points.append(p)
         tests.append(test)
         rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", SLOWDOWN_WORDS[verdict]])
-    text = table(["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows)
+    text = table(
+        ["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows, [p.flags for p in points]
+    )
     return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
 from meshmark.load.lines import is_count, is_number
-from meshmark.load.result import LoadRun, ProgramUse, Totals
+from meshmark.load.result import EFFECTS, LoadRun, ProgramUse, Totals
 from meshmark.load.scenario import Scenario
 from meshmark.store.files import held, open_private
 from meshmark.store.lines import cut_torn_end, whole_lines
@@ -171,7 +171,7 @@ def outcome_of(
         uses=tuple(_use(p) for p in run.programs),
         totals=run.totals(),
         reason=reason,
-        flags=frozenset().union(*(run.flags(p) for p in ours)) if ours else frozenset(),
+        flags=frozenset().union(*(run.flags(p) for p in ours)) - EFFECTS if ours else frozenset(),
         more=dict(inspect(run)) if inspect is not None and not reason else {},
         about={
             "machine": str(run.header.get("machine", "")),
