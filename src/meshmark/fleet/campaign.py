@@ -219,29 +219,8 @@ class Campaign:
         campaign = Campaign(fleet, name, begun, {n: NodeState() for n in groups}, groups, frozenset(taken))
         for number, raw in events[1:]:
             if kind := EVENTS.get(str(raw.get("event"))):
-                campaign._replay(checked(kind, raw, f"{journal.path}: line {number}", MeshmarkError))
+                _replay(campaign, checked(kind, raw, f"{journal.path}: line {number}", MeshmarkError))
         return campaign
-
-    def _replay(self, event: Event) -> None:
-        if isinstance(event, EndEvent):
-            self.left = {node: str(why or status) for node, (status, why) in event.left.items()}
-        elif isinstance(event, SubmittingEvent):
-            nodes = [n for n in event.names() if n in self.nodes]
-            self._live[event.job] = nodes
-            self._unsure[event.job] = time.monotonic()
-            self._count += 1
-            for node in nodes:
-                self.nodes[node].tries += 1
-                self.nodes[node].job = event.job
-        elif isinstance(event, SubmittedEvent):
-            self._unsure.pop(event.job, None)
-            self._ids[event.job] = event.id
-        else:
-            self._unsure.pop(event.job, None)
-            if event.counts is False:
-                self._void.add(event.job)
-            for node in self._live.pop(event.job, []):
-                self.nodes[node].tries -= event.job in self._void
 
     def members(self) -> list[str]:
         """The names of all nodes that take part."""
@@ -474,3 +453,25 @@ class Campaign:
         for node in nodes:
             state = self.nodes[node]
             state.tries, state.status, state.why = state.tries - 1, "waiting", why
+
+
+def _replay(campaign: Campaign, event: Event) -> None:
+    if isinstance(event, EndEvent):
+        campaign.left = {node: str(why or status) for node, (status, why) in event.left.items()}
+    elif isinstance(event, SubmittingEvent):
+        nodes = [n for n in event.names() if n in campaign.nodes]
+        campaign._live[event.job] = nodes
+        campaign._unsure[event.job] = time.monotonic()
+        campaign._count += 1
+        for node in nodes:
+            campaign.nodes[node].tries += 1
+            campaign.nodes[node].job = event.job
+    elif isinstance(event, SubmittedEvent):
+        campaign._unsure.pop(event.job, None)
+        campaign._ids[event.job] = event.id
+    else:
+        campaign._unsure.pop(event.job, None)
+        if event.counts is False:
+            campaign._void.add(event.job)
+        for node in campaign._live.pop(event.job, []):
+            campaign.nodes[node].tries -= event.job in campaign._void
