@@ -43,11 +43,12 @@ class Results:
         ]
 
     def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
-        """Add what all readers of the same lines left out."""
-        taken = set[str]().union(*({f"line {number}" for number in output.taken} for output in outputs))
+        """Add what all readers of the same lines left out, but for lines that another of them took."""
+        seen: set[str] = set()  # places that a reader has left out
         for output in outputs:
-            items = [item for item in output.left_out if item.where not in taken]
-            taken |= {item.where for item in items if len(outputs) > 1}
+            taken = {f"line {number}" for other in outputs if other is not output for number in other.taken}
+            items = [item for item in output.left_out if item.where not in taken and item.where not in seen]
+            seen |= {item.where for item in items}  # the same line in another output counts once
             self.left_out += items
             self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
         self.other_lines += min(output.other_lines for output in outputs)
