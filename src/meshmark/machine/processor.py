@@ -93,10 +93,7 @@ def processor(tree: Files) -> dict[str, object]:
 def _claimed(tree: Files, model: object) -> object:
     names = model if isinstance(model, list) else [model]
     matches = [re.search(r"@ *([0-9]{1,5}(?:\.[0-9]{1,9})?) *([GM])Hz", str(name)) for name in names]
-    try:
-        rates = [round(float(m[1]) * (1e9 if m[2] == "G" else 1e6)) for m in matches if m]
-    except ValueError:  # such as "@ 2.4.1 GHz"
-        rates = []
+    rates = [round(float(m[1]) * (1e9 if m[2] == "G" else 1e6)) for m in matches if m]
     bases = single(rates) or single(group.base_hz for group in clocks(tree))
     return bases or absent("neither the model name nor the firmware contains a base clock")
 

@@ -101,3 +101,12 @@ def test_a_microcode_that_differs_is_part_of_what_runs_are_compared_by() -> None
 def test_other_forms_of_cpuinfo_are_read(text: str, model: str | None) -> None:
     cpu = facts({"proc/cpuinfo": text})["cpu"]
     assert cpu["model"] == model if model else is_absent(cpu["model"]) and cpu["vendor"] == "IBM/S390"
+
+
+@pytest.mark.parametrize(
+    ("name", "hertz"),
+    [("X @ 2.40GHz", 2_400_000_000), ("X @ 900 MHz", 900_000_000), (f"X @ {'9' * 400}GHz", None), ("X @ . GHz", None)],
+)
+def test_the_base_clock_in_the_name_of_a_model_is_read_if_it_is_one(name: str, hertz: int | None) -> None:
+    claimed = facts({"proc/cpuinfo": f"processor : 0\nmodel name : {name}\n"})["cpu"]["claimed_hz"]
+    assert claimed == hertz if hertz else is_absent(claimed)

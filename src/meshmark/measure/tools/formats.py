@@ -43,12 +43,14 @@ class Results:
         ]
 
     def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
-        """Add what all readers of the same lines left out, but for lines that another of them took."""
-        seen: set[str] = set()  # places that a reader has left out
+        """Add what all readers of the same lines left out, except for lines that another one took or left out."""
+        left_out: set[str] = set()
         for output in outputs:
-            taken = {f"line {number}" for other in outputs if other is not output for number in other.taken}
-            items = [item for item in output.left_out if item.where not in taken and item.where not in seen]
-            seen |= {item.where for item in items}  # the same line in another output counts once
+            others = set[str]().union(
+                *({f"line {number}" for number in other.taken} for other in outputs if other is not output), left_out
+            )
+            items = [item for item in output.left_out if item.where not in others]
+            left_out |= {item.where for item in items if item.where}
             self.left_out += items
             self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
         self.other_lines += min(output.other_lines for output in outputs)
