@@ -24,7 +24,7 @@ const std::vector<std::string> kMachines = {
     "numa:4 core:1 pu:1(indexes=9,8,20,3)",
     "pack:3 numa:1 l2:2 l1i:1 core:1 pu:2",
     "group:2 group:2 pack:1 core:2 pu:2",
-    "core:6",
+    "core:6 pu:1",
     "pack:2 [numa] [numa] core:2 pu:2",
 };
 
