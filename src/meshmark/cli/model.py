@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli.completion import instruments, machines, runs, workloads
-from meshmark.cli.console import counted, interruptible, print_rows, say
+from meshmark.cli.console import counted, interruptible, print_rows, say, say_undrawn
 from meshmark.cli.init import register as register_init
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
@@ -396,8 +396,9 @@ def validate_(
             say(f"{TITLE_OF[role]}: {of['inside']} of {total} in tolerance, {of['not_modelled']} not modelled")
     if not no_page:
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
-        paths = write_page(rows, out or Path("validation"), made)
+        paths, undrawn = write_page(rows, out or Path("validation"), made)
         say(f"page: {paths[0]}")
+        say_undrawn(undrawn)
 
 
 @app.command("fit")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from meshmark.cli.completion import runs
-from meshmark.cli.console import interruptible, progress_of_plan, say
+from meshmark.cli.console import interruptible, progress_of_plan, say, say_undrawn
 from meshmark.cli.init import register as register_init
 from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
@@ -91,6 +91,7 @@ def survey(
     if not as_json:
         print(paths.html)
         print(paths.card)
+    say_undrawn(paths.undrawn)
 
 
 def report(
@@ -118,3 +119,4 @@ def report(
         folder, found = runs_ / run, Runs(data_home() / "store", runs_).stored(run)
     paths = write_report(*found, out or folder)
     print(paths.html)
+    say_undrawn(paths.undrawn)
