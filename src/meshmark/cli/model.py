@@ -17,6 +17,7 @@ from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOpti
 from meshmark.errors import UsageError
 from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
     from meshmark.model.machine import MachineFile
@@ -250,7 +251,7 @@ def measure(
         in_step,
     )
     with counted(f"{workload} on {machine.name}") as progress:
-        records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)
+        records, lines = run_pattern(machine, request, "model measure " + " ".join(mask_words(sys.argv[3:])), progress)
     if frames is not None:
         from meshmark.store.files import write_file
 

@@ -16,6 +16,7 @@ from meshmark.cli.init import register as register_init
 from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import mask_words
 
 survey_app = typer.Typer(invoke_without_command=True, subcommand_metavar="[init [FILE]]")
 register_init(survey_app, "meshmark.measure", "a survey", "survey.toml", "meshmark survey --spec FILE")
@@ -69,7 +70,7 @@ def survey(
             runs=data_home() / "runs",
             store_folder=store or data_home() / "store",
             resume=resume,
-            command="meshmark survey " + " ".join(sys.argv[2:]),
+            command="meshmark survey " + " ".join(mask_words(sys.argv[2:])),
             progress=made,
             notify=say,
         )

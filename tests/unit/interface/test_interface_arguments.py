@@ -45,7 +45,7 @@ ODD: dict[str, Any] = {
     "null": "a\0b",
     "newline": "a\nb",
     "digits of another script": "٣",
-    "generator": (n for n in ()),
+    "iterator": iter([1]),
     "table of rows": mm.Table.of_rows([{"a": 1}]),
     "empty table": mm.Table(),
     "class": mm.Table,
