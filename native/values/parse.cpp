@@ -1,5 +1,5 @@
 /// What Python asks of the native half through a C interface: the parsers of options (native/base/options.hpp), and the
-/// identity of machines (native/base/topology/topology.hpp).
+/// identity and topology of machines (native/base/topology/topology.hpp).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "options.hpp"
 #include "secrets.hpp"
 #include "topology/topology.hpp"
+#include "topology/topology_json.hpp"
 
 namespace {
 
@@ -69,4 +70,10 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_identity(
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_is_secret(const char* name, std::size_t length,
                                                                                  char* out, std::size_t capacity) {
   return write_line(json{{"value", mm::is_secret(std::string_view(name, length))}}, out, capacity);
+}
+
+/// Writes the machine whose /proc and /sys are below `root` ("": this host) as `mm::topology_json` has it, as above.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_topology(const char* root, char* out,
+                                                                                std::size_t capacity) {
+  return write_line(mm::topology_json(mm::described_tree(root)), out, capacity);
 }

@@ -40,11 +40,12 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     raise MeshmarkError(f"{name} not found at {places[-1]}", hint=hint)
 
 
-def call_library(function: str, *arguments: str | int) -> Any:
+def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> Any:
     """The JSON answer of a function of libmeshmark-values.so (native/values).
 
     Args:
         arguments: A text is passed as its bytes, an integer as size_t.
+        capacity: Expected length of the answer, in bytes; the function is called again if it is longer.
 
     Raises:
         MeshmarkError: The library is missing or cannot be loaded.
@@ -59,7 +60,6 @@ def call_library(function: str, *arguments: str | int) -> Any:
         ctypes.c_size_t(a) if isinstance(a, int) else ctypes.c_char_p(a.encode(errors="surrogatepass"))
         for a in arguments
     ]
-    capacity = 1024
     while True:
         out = ctypes.create_string_buffer(capacity)
         length = call(*given, out, ctypes.c_size_t(capacity))

@@ -72,8 +72,7 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology() -> dict[str, Any]:
-    from meshmark.machine.hwloc import from_hwloc_xml, lstopo
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_hwloc_xml, from_sysfs, lstopo
 
     kernel = {p.name: (p / "cpulist").read_text().strip() for p in Path("/sys/devices/system/node").glob("node[0-9]*")}
     answer: dict[str, Any] = {"sysfs": from_sysfs().to_dict(), "kernel": kernel}

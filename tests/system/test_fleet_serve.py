@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import json
@@ -207,6 +208,33 @@ def test_the_token_of_nodes_is_never_sent_to_an_address_that_a_push_came_from(tm
         finally:
             server.child.kill()
             server.child.wait()
+
+
+def test_the_map_of_a_hostile_node_is_unavailable_with_the_reason(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\n\r\nevent: header\ndata: " + b"[" * 100_000 + b"\n\n"
+    with socket.create_server(("127.0.0.1", 0)) as node:
+
+        def answer_all() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = node.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_all)
+        thread.start()
+        port = node.getsockname()[1]
+        server = Server(tmp_path, "--pull", f"127.0.0.1:{port}", "--interval", "1h")
+        try:
+            status, body, _ = server.ask("GET", "node/127.0.0.1/api/header")
+            assert status == 503 and body.count(b"\n") == 1
+            assert f"127.0.0.1:{port}: frames: found '[[".encode() in body and b"too deeply nested" in body
+        finally:
+            server.child.kill()
+            server.child.wait()
+            node.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 def test_pushes_that_would_take_long_are_refused_and_readers_are_answered(server: Server) -> None:

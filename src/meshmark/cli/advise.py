@@ -216,7 +216,7 @@ def _no_advice_in(folder: Path) -> None:
 
 
 def _resources() -> tuple[Resources, dict[int, int]]:
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.machine.tree import Tree, chosen, format_list
     from meshmark.place.candidates import Inherited, Resources, inherited_memory
 

@@ -13,7 +13,7 @@ from meshmark.cli import completion, fleet_data, fleet_serve
 from meshmark.cli.console import interruptible, print_rows, say, say_undrawn
 from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option, writable
-from meshmark.errors import AbsentError, UsageError
+from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.values.units import counted
 
 if TYPE_CHECKING:
@@ -354,6 +354,8 @@ def close(
 
     fleet, site = opened(folder)
     names = expand(nodes, "SET")
+    if not names:
+        raise UsageError(f"SET: found '{quoted(nodes)}', a set without nodes; allowed: a set such as n[3,7]")
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {counted(len(names), 'case')}")
 

@@ -357,7 +357,7 @@ def _keep(
 
     from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.place.app.answer import answer
     from meshmark.place.app.records import absences, records
     from meshmark.store.store import Store

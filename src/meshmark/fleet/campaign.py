@@ -210,37 +210,17 @@ class Campaign:
             MeshmarkError: There is no such campaign.
         """
         journal = Journal(fleet.campaign(name) / JOURNAL)
-        events = journal.read()
-        if not events or events[0].get("event") != "begin":
+        events = journal.numbered()
+        at, begun = events[0] if events else (0, {})
+        if begun.get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
-        first = checked(BeginEvent, events[0], f"{journal.path}: event 1", MeshmarkError)
-        groups = first.members(f"{journal.path}: event 1")
-        campaign = Campaign(fleet, name, events[0], {n: NodeState() for n in groups}, groups, frozenset(taken))
-        for number, raw in enumerate(events[1:], 2):
+        first = checked(BeginEvent, begun, f"{journal.path}: line {at}", MeshmarkError)
+        groups = first.members(f"{journal.path}: line {at}")
+        campaign = Campaign(fleet, name, begun, {n: NodeState() for n in groups}, groups, frozenset(taken))
+        for number, raw in events[1:]:
             if kind := EVENTS.get(str(raw.get("event"))):
-                campaign._replay(checked(kind, raw, f"{journal.path}: event {number}", MeshmarkError))
+                _replay(campaign, checked(kind, raw, f"{journal.path}: line {number}", MeshmarkError))
         return campaign
-
-    def _replay(self, event: Event) -> None:
-        if isinstance(event, EndEvent):
-            self.left = {node: str(why or status) for node, (status, why) in event.left.items()}
-        elif isinstance(event, SubmittingEvent):
-            nodes = [n for n in event.names() if n in self.nodes]
-            self._live[event.job] = nodes
-            self._unsure[event.job] = time.monotonic()
-            self._count += 1
-            for node in nodes:
-                self.nodes[node].tries += 1
-                self.nodes[node].job = event.job
-        elif isinstance(event, SubmittedEvent):
-            self._unsure.pop(event.job, None)
-            self._ids[event.job] = event.id
-        else:
-            self._unsure.pop(event.job, None)
-            if event.counts is False:
-                self._void.add(event.job)
-            for node in self._live.pop(event.job, []):
-                self.nodes[node].tries -= event.job in self._void
 
     def members(self) -> list[str]:
         """The names of all nodes that take part."""
@@ -310,7 +290,7 @@ class Campaign:
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
         }
         finished = self._finished(work.inbox)
-        self._settle(jobs, finished)
+        self._settle(jobs, finished, known)
         self._update(known, jobs, finished)
         self._withdraw(known, jobs)
         self._cancel(engine, jobs, work.limit_s + GRACE_S)
@@ -322,7 +302,7 @@ class Campaign:
                     break
         return before != [(s.status, s.tries) for s in self.nodes.values()]
 
-    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
+    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, Node]) -> None:
         """Look which of our jobs exist, and end those that do not."""
         now = time.monotonic()
         for name, nodes in list(self._live.items()):
@@ -331,7 +311,7 @@ class Campaign:
                 if self._unsure.pop(name, None) is not None:
                     self._journal().write({"event": "submitted", "job": name, "id": jobs[name].id})
             elif failed_at is None or not finished.isdisjoint(nodes):
-                self._end(name, finished)
+                self._end(name, finished, known)
             elif now - failed_at > DOUBT_S:
                 self._forget(name, f"not submitted: {quoted(self._refusal)}" if self._refusal else "not submitted")
 
@@ -386,7 +366,7 @@ class Campaign:
             raise MeshmarkError(f"cannot read {inbox}: {why.strerror}") from why
         return self.taken.union(name.removesuffix(SUFFIX) for name in here)
 
-    def _end(self, job: str, finished: frozenset[str]) -> None:
+    def _end(self, job: str, finished: frozenset[str], known: Mapping[str, Node]) -> None:
         """A job does not exist any more: those of its nodes without a file have failed in it."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
@@ -396,7 +376,8 @@ class Campaign:
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
-                state.why = ": ".join([f"job {job} ended without its result{full}", *said.get(node, ())])
+                now = f", whose node is {known[node].why}" if known[node].why else ""
+                state.why = ": ".join([f"job {job}{now} ended without its result{full}", *said.get(node, ())])
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
@@ -472,3 +453,25 @@ class Campaign:
         for node in nodes:
             state = self.nodes[node]
             state.tries, state.status, state.why = state.tries - 1, "waiting", why
+
+
+def _replay(campaign: Campaign, event: Event) -> None:
+    if isinstance(event, EndEvent):
+        campaign.left = {node: str(why or status) for node, (status, why) in event.left.items()}
+    elif isinstance(event, SubmittingEvent):
+        nodes = [n for n in event.names() if n in campaign.nodes]
+        campaign._live[event.job] = nodes
+        campaign._unsure[event.job] = time.monotonic()
+        campaign._count += 1
+        for node in nodes:
+            campaign.nodes[node].tries += 1
+            campaign.nodes[node].job = event.job
+    elif isinstance(event, SubmittedEvent):
+        campaign._unsure.pop(event.job, None)
+        campaign._ids[event.job] = event.id
+    else:
+        campaign._unsure.pop(event.job, None)
+        if event.counts is False:
+            campaign._void.add(event.job)
+        for node in campaign._live.pop(event.job, []):
+            campaign.nodes[node].tries -= event.job in campaign._void

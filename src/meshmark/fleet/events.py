@@ -8,12 +8,17 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.nodesets import checked_names, expand
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt
 
 _Word = Annotated[str, Field(min_length=1, max_length=200), PRINTABLE]
-_FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$")]
+_FileName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$", description="letters, digits, _ . -, not first _ . -")
+]
+_JobId = Annotated[
+    str, Field(max_length=1000, pattern=r"^([^-](?s:.)*)?$", description="a text without a first hyphen")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,7 @@ class BeginEvent(Excerpt):
     cluster: _FileName
     groups: dict[str, list[str]] | None = None
     confirms: str = ""
-    scratch: str = ""
+    scratch: Annotated[str, Field(max_length=4096), PRINTABLE] = ""
     beside: bool = False
 
     def members(self, where: str) -> dict[str, tuple[str, ...]]:
@@ -49,7 +54,14 @@ class BeginEvent(Excerpt):
             names = expand(self.nodes, f"{where}: nodes")
             if not self.groups:
                 return {name: (name,) for name in names}
-            return {name: tuple(checked_names(nodes, f"{where}: groups")) for name, nodes in self.groups.items()}
+            for group, nodes in self.groups.items():
+                checked_names(nodes, f"{where}: groups")
+                # The name of a pair becomes the name of its file: rROUND+NODE+NODE.
+                round_, *names = group.split("+")
+                if not (round_[:1] == "r" and round_[1:].isascii() and round_[1:].isdecimal()) or names != nodes:
+                    at = f"found '{quoted(group, 60)}' with {quoted(nodes, 60)}"
+                    raise UsageError(f"{where}: groups: {at}; allowed: pairs such as r1+n1+n2 with their two nodes")
+            return {group: tuple(nodes) for group, nodes in self.groups.items()}
         except UsageError as error:
             raise MeshmarkError(str(error)) from error
 
@@ -58,7 +70,7 @@ class BeginEvent(Excerpt):
 class SubmittingEvent(Excerpt):
     """A job is about to be submitted for nodes, a set, or for groups, a list."""
 
-    job: _Word
+    job: _FileName
     nodes: str | list[str]
 
     def names(self) -> list[str]:
@@ -74,15 +86,15 @@ class SubmittingEvent(Excerpt):
 class SubmittedEvent(Excerpt):
     """The engine has accepted a job."""
 
-    job: _Word
-    id: Annotated[str, Field(max_length=200), PRINTABLE]
+    job: _FileName
+    id: _JobId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedEvent(Excerpt):
     """A job has ended, or does not count as a try of its nodes."""
 
-    job: _Word
+    job: _FileName
     counts: bool = True
 
 

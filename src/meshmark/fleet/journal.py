@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +41,26 @@ class Journal:
             raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole events, oldest first. A torn one at the end is removed."""
-        cut_torn_end(self.path)
-        found = []
-        for raw in whole_lines(self.path):
+        """Return all whole events, oldest first. A torn one at the end is removed."""
+        return [event for _, event in self.numbered()]
+
+    def numbered(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what `read` does, each event with the number of its line, from 1.
+
+        Raises:
+            MeshmarkError: The file cannot be read.
+        """
+        try:
+            cut_torn_end(self.path)
+            return list(self._events())
+        except OSError as error:
+            raise MeshmarkError(f"cannot read {self.path}: {error.strerror or error}") from error
+
+    def _events(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, raw in enumerate(whole_lines(self.path), 1):
             try:
                 event = json.loads(raw)
             except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict):
-                found.append(event)
-        return found
+                yield number, event

@@ -1,7 +1,7 @@
 """Names of nodes, and sets of them as administrators write them, such as `n[1-16,20]`, by ClusterShell.
 
 A name of a node becomes a word of commands and part of a path. It is checked where it enters: from the command line,
-from fleet.toml, from a batch system, and from files of campaigns.
+from fleet.toml, from a batch system, and from files of campaigns. The nodes of a set are counted before they are built.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Final
 
 from meshmark.errors import UsageError, quoted
 
-MAX_NODES: Final = 100_000  # in a set; ten times the largest fleets
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")
-NAME: Final = "letters, digits, '.', '-' and '_', not first '.' or '-'"
-_SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
+MAX_NODES: Final = 200_000  # in a set; the largest cluster by number of nodes, Fugaku, has 158,976
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # as in native/node/main.cpp
+NAME: Final = "up to 200 letters, digits, '.', '-' and '_', not first '.' or '-'"
 _EXAMPLE: Final = "a set such as n[1-16,20],gpu3"
-_RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?")
+_SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
+_RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
+_MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name of one that is not folded has some
 
 
 def is_name(text: object) -> bool:
@@ -39,8 +40,25 @@ def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
     return checked
 
 
+def own_node_name() -> str:
+    """Return the name of this host, without its domain.
+
+    Raises:
+        UsageError: It is not a name of a node.
+    """
+    import socket
+
+    name = socket.gethostname().partition(".")[0]
+    if not is_name(name):
+        raise UsageError(f"nodes: found this host's name '{quoted(name)}'; a name of a node has {NAME}", "--nodes NAME")
+    return name
+
+
 def expand(text: str, field: str = "nodes") -> list[str]:
     """Return the names in a set, in natural order.
+
+    Ranges may have leading zeros and steps (`n[01-16/2]`), and a name several ranges (`r[1-4]n[1-16]`). Sets are
+    combined from left to right by `,` (union), `!` (difference), `&` (intersection) and `^` (either, not both).
 
     Raises:
         UsageError: The text is not a set, or the set has more than `MAX_NODES` nodes; the message begins with `field`.
@@ -52,8 +70,9 @@ def expand(text: str, field: str = "nodes") -> list[str]:
         raise UsageError(f"{field}: found '{quoted(text)}'; groups and wildcards are not allowed, but {_EXAMPLE}", hint)
     if not _SET.fullmatch(text):
         raise UsageError(f"{field}: found '{quoted(text)}'; a name of a node has {NAME}")
-    if (count := _count(text)) > MAX_NODES:
-        raise UsageError(f"{field}: found {quoted(text)} with {count:,} nodes; allowed: up to {MAX_NODES:,}")
+    if len(text) > _MAX_TEXT or (count := _count(text)) > MAX_NODES:
+        number = "too many" if len(text) > _MAX_TEXT or count >= 10**18 else f"{count:,}"
+        raise UsageError(f"{field}: found '{quoted(text, 60)}' with {number} nodes; allowed: up to {MAX_NODES:,}")
     try:
         names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as error:
@@ -64,7 +83,7 @@ def expand(text: str, field: str = "nodes") -> list[str]:
 def _count(text: str) -> int:
     """Return at least the number of nodes that a set names, without building it; malformed ranges count as one."""
     total = 0
-    for part in re.split(r"[,!&^\s]+(?![^\[]*\])", text):
+    for part in re.split(r"[,!&^\s]+(?![^\[]*\])", text) if "[" in text else [""] * (text.count(",") + 1):
         count = 1
         for ranges in re.findall(r"\[([^\]]*)\]?", part):
             count *= sum(_count_range(one) for one in ranges.split(","))
@@ -89,6 +108,6 @@ def fold(names: Iterable[str]) -> str:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Return names in the order of their numbers."""
+    """Return names in the order of their numbers: n2 before n10."""
     folded = fold(names)
     return expand(folded) if folded else []

@@ -60,7 +60,7 @@ from meshmark.machine.identity import identity
 from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, chosen, parse_integer, parse_list
 

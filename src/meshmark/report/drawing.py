@@ -333,7 +333,7 @@ def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]
     Raises:
         DrawingError: Charts cannot be drawn here.
     """
-    paths = []
+    paths: list[Path] = []
     for name, (png, svg) in zip(specs, vega.pictures(list(specs.values())), strict=True):
         pictures = folder / f"{name}.png", folder / f"{name}.svg"
         write_file(pictures[0], png)

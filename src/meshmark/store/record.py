@@ -332,7 +332,7 @@ class Record:
         if not samples:
             raise RecordError("samples: found none, at least 1 is required")
         value = line.get("value")
-        if not _is_finite(value):
+        if not isinstance(value, int | float) or not _is_finite(value):
             raise RecordError(f"value: found {_shown(value)}, a finite number is required")
         if not _agree(value, median(samples)):
             raise RecordError(f"value: found {value!r}, the median of the samples is {median(samples)!r}")

@@ -125,6 +125,8 @@ def unknown_key(key: object, allowed: Collection[str]) -> str:
 def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
     *parents, last = fault["loc"] or ("",)
     path, value, node = "", raw, _resolved(schema, schema)
+    if "properties" in node:  # the description of a class is its docstring
+        node = {**node, "description": ""}
     key = parents.pop() if last == "[key]" else None
     for part in parents:
         path, value, node = _step(path, value, node, part, schema)

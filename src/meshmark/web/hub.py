@@ -17,6 +17,7 @@ from meshmark.web.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
 KEPT: Final = 600  # recent frames that a new reader receives first
+AT_ONCE: Final = 20  # of them in one piece
 WAITING: Final = 50  # maximum number of frames queued for a reader
 
 
@@ -119,7 +120,9 @@ class Hub:
             past, ended = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
-            yield event_text("header", self.header_json) + "".join(past)
+            yield event_text("header", self.header_json)
+            for begin in range(0, len(past), AT_ONCE):  # a reader that does not read costs no more memory than this
+                yield "".join(past[begin : begin + AT_ONCE])
             if ended:  # a later end arrives through the queue, after the last frames
                 yield event_text("end", {"why": ended})
             while True:

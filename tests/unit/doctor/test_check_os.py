@@ -23,7 +23,7 @@ from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
 from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import Tree
 from support.cli import meshmark, start
 from support.paths import MACHINES

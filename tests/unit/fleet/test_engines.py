@@ -304,6 +304,46 @@ n2
     assert Pbs().nodes() == [Node("n1", "idle"), Node("n2", "out", 'offline: /var/spool "full" = 100 %')]
 
 
+def test_a_job_gets_all_cpus_of_a_host_with_several_vnodes(fake: Fake) -> None:
+    vnodes = {"n1[0]": vnode("n1", "free"), "n1[1]": vnode("n1", "free"), "n2": vnode("n2", "free")}
+    fake("pbsnodes", json.dumps({"nodes": vnodes}))
+    qsub = fake("qsub", "7.server\n")
+    engine = Pbs()
+    engine.nodes()
+    engine.submit("mm-1", ["n1", "n2"], WORK)
+    assert "select=1:host=n1:ncpus=16+1:host=n2" in arguments(qsub) and "place=scatter:exclhost" in arguments(qsub)
+    engine.submit("mm-2", ["n2"], WORK)
+    assert "select=1:host=n2" in arguments(qsub) and "place=scatter:excl" in arguments(qsub)
+
+
+def test_a_job_of_another_user_that_spoils_the_json_of_pbs_hides_no_job(fake: Fake) -> None:
+    script = fake("qstat")
+    text = """
+Job Id: 7.server
+    Job_Name = mm-1
+    job_state = Q
+    comment = Not Running: Insufficient amount of resource: host
+    Variable_List = PBS_O_HOME=/home/a,
+\tA=" = b
+
+Job Id: 8.server
+    Job_Name = mm-2
+    job_state = R
+"""
+    script.write_text(
+        f'#!/bin/sh\ncase $* in\n*json*) echo \'{{"Jobs": {{"6": "a"b"}}}}\';;\n*) cat <<\'X\'\n{text}\nX\nesac\n'
+    )
+    assert Pbs().jobs({"mm-1", "mm-2"}) == [
+        Job("7.server", "mm-1", True, "Not Running: Insufficient amount of resource: host"),
+        Job("8.server", "mm-2", False),
+    ]
+
+
+def test_line_breaks_and_tabs_in_a_comment_are_part_of_the_json_of_pbs(fake: Fake) -> None:
+    fake("pbsnodes", '{"nodes": {"n1": {"state": "offline", "comment": "bad\n\tfan"}, "n2": {"state": "free"}}}')
+    assert [node.state for node in Pbs().nodes()] == ["out", "idle"]
+
+
 def test_a_host_that_lsf_lists_for_lost_jobs_is_no_node(fake: Fake) -> None:
     hosts = [{"HOST_NAME": name, "STATUS": "ok", "NJOBS": "0"} for name in ("n1", "lost_and_found")]
     fake("bhosts", json.dumps({"RECORDS": hosts}))

@@ -215,6 +215,14 @@ def test_what_is_left_out_is_counted_with_its_line_and_the_rest_is_imported(tmp_
     assert meshmark("store", "import", file, "--replace", "nosuch", env=env).returncode == 2
 
 
+def test_a_comparison_says_what_was_left_out_of_a_file(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "b.txt").write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
+    done = meshmark("compare", tmp_path / "a.txt", tmp_path / "b.txt", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert done.returncode == 0 and "file b.txt, left out 1: line 28: rate of scale" in done.stdout
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
 def test_lines_of_meshmark_may_be_in_the_encodings_of_powershell(tmp_path: Path, encoding: str) -> None:
     file = tmp_path / "n1.jsonl"

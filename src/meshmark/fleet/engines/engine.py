@@ -249,7 +249,7 @@ def parsed(argv: Sequence[str], text: str) -> Any:
         EngineError: It is not JSON.
     """
     try:
-        return json.loads(text) if text.strip() else {}
+        return json.loads(text, strict=False) if text.strip() else {}  # texts may have line breaks and tabs
     except (ValueError, RecursionError) as why:
         raise EngineError(f"{' '.join(argv[:2])}: did not print JSON: {quoted(why)}") from why
 

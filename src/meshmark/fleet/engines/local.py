@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from meshmark.fleet.engines.engine import Job, Node, Work
 from meshmark.fleet.engines.processes import Processes
+from meshmark.fleet.nodesets import checked_names, own_node_name
 
 
 class Local:
@@ -20,7 +20,7 @@ class Local:
     name: ClassVar[str] = "local"
 
     def __init__(self, names: Sequence[str] = ()) -> None:
-        self._names = tuple(names) or (socket.gethostname().partition(".")[0],)
+        self._names = tuple(checked_names(names, "--nodes")) or (own_node_name(),)
         self._processes = Processes()
 
     def nodes(self) -> list[Node]:

@@ -7,9 +7,10 @@ Source:
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from meshmark.fleet.engines.engine import (
@@ -31,21 +32,26 @@ from meshmark.fleet.engines.engine import (
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
 
 
+@dataclass(frozen=True, slots=True)
 class Pbs(Batch):
+    """PBS.
+
+    Attributes:
+        cpus_of_divided: The number of CPUs of each host that has several vnodes, as of the last look at the nodes.
+    """
+
     name: ClassVar[str] = "pbs"
+    cpus_of_divided: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def nodes(self) -> list[Node]:
         argv = ["pbsnodes", "-a", "-F", "json"]
-        text = answer(argv)
-        try:
-            vnodes = [_vnode(name, of) for name, of in table(parsed(argv, text), "nodes").items()]
-        except EngineError:  # some releases do not escape quotes in comments
-            vnodes = list(_vnodes_of_text(answer(["pbsnodes", "-a"])))
-            if not vnodes:
-                raise
         hosts: dict[str, list[_Vnode]] = {}
-        for vnode in vnodes:
+        for name, attributes in _objects(argv, "nodes").items():
+            vnode = _vnode(name, attributes)
             hosts.setdefault(vnode.host, []).append(vnode)
+        divided = {name: sum(vnode.cpus for vnode in vnodes) for name, vnodes in hosts.items() if len(vnodes) > 1}
+        self.cpus_of_divided.clear()
+        self.cpus_of_divided.update(divided)
         return [_host(name, vnodes) for name, vnodes in hosts.items()]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
@@ -54,9 +60,10 @@ class Pbs(Batch):
             "-N",
             name,
             "-l",
-            "select=" + "+".join(f"1:host={node}" for node in nodes),
+            "select=" + "+".join(self._chunk(node) for node in nodes),
             "-l",
-            "place=scatter:excl",
+            # Of a host with several vnodes, a job gets those of its chunk, and the rest would go to other jobs.
+            "place=scatter:exclhost" if any(node in self.cpus_of_divided for node in nodes) else "place=scatter:excl",
             "-l",
             f"walltime={math.ceil(work.limit_s) + 60}",
             "-r",
@@ -74,12 +81,17 @@ class Pbs(Batch):
         script = work.script or f"exec pbsdsh -- /bin/sh -c {task}\n"
         return answer(argv, f"#!/bin/sh\nexec >>{log} 2>&1\n{script}", tries=1).strip()
 
+    def _chunk(self, host: str) -> str:
+        """All CPUs of a host with several vnodes; the cgroups of a job would have those of one vnode otherwise."""
+        cpus = self.cpus_of_divided.get(host, 0)
+        return f"1:host={host}:ncpus={cpus}" if cpus else f"1:host={host}"
+
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
             return []
         argv = ["qstat", "-f", "-F", "json"]
         found = []
-        for id_, of in table(parsed(argv, answer(argv)), "Jobs").items():
+        for id_, of in _objects(argv, "Jobs").items():
             if str(of.get("Job_Name", "")) in names and of.get("job_state") not in {"E", "F", "X"}:
                 waits = of.get("job_state") in {"Q", "H", "W"}
                 found.append(Job(id_, str(of["Job_Name"]), waits, str(of.get("comment", "")) if waits else ""))
@@ -105,6 +117,7 @@ class _Vnode:
     states: str
     has_jobs: bool
     comment: str
+    cpus: int
 
     @property
     def state(self) -> State:
@@ -116,26 +129,48 @@ class _Vnode:
 
 def _vnode(name: str, attributes: Mapping[str, Any]) -> _Vnode:
     resources = attributes.get("resources_available")
-    host = resources.get("host") if isinstance(resources, dict) else attributes.get("resources_available.host")
+
+    def resource(key: str) -> str:
+        value = resources.get(key) if isinstance(resources, dict) else attributes.get(f"resources_available.{key}")
+        return str(value or "")
+
+    cpus = resource("ncpus")
     return _Vnode(
-        str(host or name.partition("[")[0]),
+        resource("host") or name.partition("[")[0],
         str(attributes.get("state", "")),
         bool(attributes.get("jobs")),
         str(attributes.get("comment", "")),
+        int(cpus) if re.fullmatch(r"[0-9]{1,9}", cpus) else 0,
     )
 
 
-def _vnodes_of_text(text: str) -> Iterator[_Vnode]:
-    """The vnodes in the output of `pbsnodes -a`: a name, and its attributes on indented lines."""
+def _objects(argv: Sequence[str], key: str) -> Mapping[str, Mapping[str, Any]]:
+    """The nodes or jobs that a command lists as JSON, by name.
+
+    Releases of PBS do not escape quotes and backslashes in comments and in the variables of jobs: one text of one user
+    spoils the JSON of all. The plain output has the same attributes.
+    """
+    text = answer(argv)
+    try:
+        return table(parsed(argv, text), key)
+    except EngineError as error:
+        objects = dict(_objects_of_text(answer([word for word in argv if word not in {"-F", "json"}])))
+        if not objects:
+            raise error from None
+        return objects
+
+
+def _objects_of_text(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Objects of the plain output of `pbsnodes -a` or `qstat -f`: a name, and its attributes on indented lines."""
     name, attributes = "", dict[str, str]()
     for line in [*text.splitlines(), "end"]:
         key, equals, value = line.strip().partition(" = ")
         if line[:1].isspace() and equals:
-            attributes[key] = value
+            attributes.setdefault(key, value)  # the second is a line of a comment
         elif line.strip() and not line[:1].isspace():
-            if "state" in attributes:
-                yield _vnode(name, attributes)
-            name, attributes = line.strip(), {}
+            if {"state", "job_state"} & attributes.keys():
+                yield name, attributes
+            name, attributes = line.strip().removeprefix("Job Id: "), {}
 
 
 def _host(name: str, vnodes: Sequence[_Vnode]) -> Node:

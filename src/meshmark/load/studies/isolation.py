@@ -16,7 +16,7 @@ from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.load.variants import Variant
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Scalar
 

@@ -1,18 +1,15 @@
-"""What the readers of other tools' output share: how a number becomes a record, and how a file is refused."""
+"""The parts that all readers of other tools' output use: records, numbers, and the errors that leave out or refuse."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Better, Metric, Record, Scalar
-
-if TYPE_CHECKING:
-    from meshmark.measure.tools.output import ToolOutput
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
 
@@ -52,7 +49,7 @@ class Reader:
         name: Of the format, as in messages and as `tool` in the provenance of records.
         title: What it is, for documentation.
         recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time.
-        read: Adds the records of an output to it, and counts what it leaves out; see `output`.
+        read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
             Raises FormatError.
         version: Of the reader, recorded as `reader_version` in the provenance of its records. It is raised when an
             output that was imported before would give other records; `store verify` then finds the former ones.
@@ -62,7 +59,7 @@ class Reader:
     name: str
     title: str
     recognises: Callable[[str], bool]
-    read: Callable[[ToolOutput], None]
+    read: Callable[[Any], None]  # of an output.ToolOutput
     version: int = 1
 
 

@@ -11,6 +11,7 @@ the report becomes a condition, because it may tell results apart; options that 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,6 +59,9 @@ class _Part:
     where: str
     values: dict[str, Any]
 
+    def _at(self, name: str) -> str:
+        return f"{self.where}: {name}" if self.where else name
+
     def number(self, key: str) -> float:
         return _number(self.values, key, self.where)
 
@@ -71,24 +75,24 @@ class _Part:
         if latency is None:
             return None
         latency = field(self.values, key, dict, self.where)
-        samples = _number(latency, "N", f"{self.where}: {key}") if "N" in latency else None
-        measured = samples > 0 if samples is not None else _number(latency, "mean", f"{self.where}: {key}") > 0
+        samples = _number(latency, "N", self._at(key)) if "N" in latency else None
+        measured = samples > 0 if samples is not None else _number(latency, "mean", self._at(key)) > 0
         return (latency, second) if measured else None
 
     def mean(self, name: str) -> float | None:
         """The mean latency in seconds; None if it was not measured."""
         if (latency := self.latency(name)) is None:
             return None
-        mean = _number(latency[0], "mean", f"{self.where}: {name}")
+        mean = _number(latency[0], "mean", self._at(name))
         if mean == 0:
-            raise FormatError(f"{self.where}: {name}: mean: found 0, a time above 0 is required")
+            raise FormatError(f"{self._at(name)}: mean: found 0, a time above 0 is required")
         return latency[1] * mean
 
     def percentiles(self, name: str) -> dict[float, float]:
         """Latencies in seconds by percentile; empty if they were not measured."""
         if (latency := self.latency(name)) is None or "percentile" not in latency[0]:
             return {}
-        where = f"{self.where}: {name}: percentile"
+        where = f"{self._at(name)}: percentile"
         values = field(latency[0], "percentile", dict, where)
         result = {}
         for percentile in values:
@@ -184,7 +188,7 @@ def _job(
     output: ToolOutput, about: About, name: str, members: list[tuple[str, Any]], common: dict[str, str], host: str
 ) -> None:
     for where, job in members:
-        if (error := field(job, "error", int, where)) != 0:
+        if (error := field(job, "error", int, "" if len(members) == 1 else where)) != 0:
             raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
     first = members[0][1]
     options = {**common, **_options(first.get("job options", {}))}
@@ -199,14 +203,24 @@ def _job(
     )
     count = len(output.records) + output.left_out_count
     for direction in _DIRECTIONS:
-        parts = [_Part(f"{w}: {direction}", field(j, direction, dict, w)) for w, j in members if direction in j]
-        if parts := [part for part in parts if part.number("total_ios" if "total_ios" in part.values else "iops") > 0]:
-            with output.item(parts[0].where):
-                _direction(output, about, parts, {**stated, **_kind(pattern, direction, options)})
+        place = f"{members[0][0]}: {direction}"
+        parts = _parts(members, direction)
+        with output.item(place):
+            if parts := [p for p in parts if p.number("total_ios" if "total_ios" in p.values else "iops") > 0]:
+                _direction(output, about, parts, {**stated, **_kind(pattern, direction, options)}, place)
     with output.item(f"{members[0][0]}: sync"):
-        _synced(output, about, [_Part(f"{w}: sync", j["sync"]) for w, j in members if "sync" in j], stated)
+        _synced(output, about, _parts(members, "sync"), stated)
     if len(output.records) + output.left_out_count == count:
         raise FormatError("found no operation, reads or writes are required")
+
+
+def _parts(members: list[tuple[str, Any]], direction: str) -> list[_Part]:
+    """One direction of each process. Messages name the process only if there are several."""
+    return [
+        _Part("" if len(members) == 1 else where, field(job, direction, dict, ""))
+        for where, job in members
+        if direction in job
+    ]
 
 
 def _pattern(options: dict[str, str]) -> str:
@@ -257,7 +271,7 @@ def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Sc
     return {"direction": direction, "mixed": mixed, "block_bytes": block, "block_sizes": sizes}
 
 
-def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions: dict[str, Scalar]) -> None:
+def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions: dict[str, Scalar], place: str) -> None:
     rates, operations = ([part.number(key) for part in parts] for key in (_rate_key(parts[0]), "iops"))
     if not all(rates) or not all(operations):
         raise FormatError("found a rate of 0, a rate above 0 is required")
@@ -269,13 +283,13 @@ def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions:
         else ours(about, "io", "bandwidth_net", [rate], **conditions),
         theirs(about, "operation_rate", "op/s", "higher", [sum(operations)], **conditions),
     )
-    with output.item(parts[0].where):
+    with output.item(place):
         if means := _samples(part.mean("lat") for part in parts):
             output.add(ours(about, "io", "operation_latency", means, **conditions))
         elif means := _samples(part.mean("clat") for part in parts):  # disable_lat
             output.add(theirs(about, "completion_latency", "s", "lower", means, **conditions))
     for name, metric in (("clat", "completion_latency"), ("lat", "total_latency"), ("slat", "submission_latency")):
-        with output.item(parts[0].where):
+        with output.item(place):
             output.add(*_percentiles(about, parts, name, metric, conditions))
 
 
@@ -395,16 +409,15 @@ def _size(text: str, options: dict[str, str]) -> int | None:
     if match is None:
         return None
     binary = (options.get("kb_base", "1024") == "1024") != bool(match[3])
-    return int(match[1]) * (1024 if binary else 1000) ** " kmgtp".index(match[2].lower() or " ")
+    return int(match[1]) * math.prod([1024 if binary else 1000] * " kmgtp".index(match[2].lower() or " "))
 
 
 def _number(values: Any, key: str, where: str) -> float:
     """A field that is a finite number of at least 0."""
     value = field(values, key, _NUMBER, where)
     if not 0 <= value < 1e300:
-        raise FormatError(
-            f"{where}: {quoted(key, 40)}: found {quoted(value, 40)}, a finite number of at least 0 is required"
-        )
+        place = f"{where}: {quoted(key, 40)}" if where else quoted(key, 40)
+        raise FormatError(f"{place}: found {quoted(value, 40)}, a finite number of at least 0 is required")
     return float(value)
 
 

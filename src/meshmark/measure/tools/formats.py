@@ -43,11 +43,14 @@ class Results:
         ]
 
     def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
-        """Add what all readers of the same lines left out."""
-        taken = set[str]().union(*({f"line {number}" for number in output.taken} for output in outputs))
+        """Add what all readers of the same lines left out, except for lines that another one took or left out."""
+        left_out: set[str] = set()
         for output in outputs:
-            items = [item for item in output.left_out if item.where not in taken]
-            taken |= {item.where for item in items if len(outputs) > 1}
+            others = set[str]().union(
+                *({f"line {number}" for number in other.taken} for other in outputs if other is not output), left_out
+            )
+            items = [item for item in output.left_out if item.where not in others]
+            left_out |= {item.where for item in items if item.where}
             self.left_out += items
             self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
         self.other_lines += min(output.other_lines for output in outputs)

@@ -1,4 +1,4 @@
-"""Google Benchmark's JSON output (`--benchmark_format=json` or `--benchmark_out`), all versions from 1.0.
+"""Google Benchmark's JSON and CSV output (`--benchmark_format` or `--benchmark_out`), all versions from 1.0.
 
 The samples of a record are the repetitions. If the file has aggregates only, mean, median and the author's own
 statistics are records with the condition `statistic`. What a benchmark does is known to its author only, so its rates
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
-from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.documents import csv_rows, json_documents
 from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import Unit, finite, measured, named, optional, scalar, string, unit_of
 from meshmark.store.record import Scalar
@@ -37,6 +38,7 @@ _NO_COUNTERS: Final = {
     "threads",
     "iterations",
 }
+_HEADER: Final = re.compile(r"^name,iterations,real_time,cpu_time,time_unit\b", re.MULTILINE)
 _CONTEXT: Final = {  # what else the context has, the user added
     *("date", "host_name", "executable", "num_cpus", "mhz_per_cpu", "cpu_scaling_enabled", "aslr_enabled", "caches"),
     *("load_avg", "library_version", "library_build_type", "json_schema_version", "build_type"),
@@ -46,13 +48,17 @@ _CONTEXT: Final = {  # what else the context has, the user added
 def recognises(start: str) -> bool:
     """The context may be at either end of the file, by the order of its keys."""
     if '"benchmarks"' not in start:
-        return False
+        return _HEADER.search(start) is not None
     context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
     return context or all(f'"{key}"' in start for key in ("iterations", "real_time", "cpu_time", "time_unit"))
 
 
 def read(output: ToolOutput) -> None:
     """Times, rates and counters of each benchmark that did not fail."""
+    if _HEADER.search(output.text):
+        about = About(output.machine, "google_benchmark")
+        _benchmarks(output, about, _csv_entries(output), {}, "")
+        return
     documents = json_documents(output, lambda value: isinstance(value, dict) and "benchmarks" in value)
     for line, document in documents:
         place = f"line {line}: " if len(documents) > 1 else ""
@@ -69,15 +75,48 @@ def read(output: ToolOutput) -> None:
         )
         if optional(context, "library_build_type") == "debug":
             added["library_build_type"] = "debug"
-        groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-        for at, entry in enumerate(field(document, "benchmarks", list, f"{place}Google Benchmark"), 1):
-            with output.item(f"{place}benchmarks {at}"):
-                name = string(entry, "name", "")
-                run = optional(entry, "run_name") or _SUFFIX.sub("", name)
-                groups[run, str(entry.get("family_index")), str(entry.get("per_family_instance_index"))].append(entry)
-        for (run, *_), entries in groups.items():
-            with output.item(f"{place}{quoted(run, 60)}"):
-                _group(output, about, run, entries, added)
+        _benchmarks(output, about, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
+
+
+def _benchmarks(output: ToolOutput, about: About, entries: Sequence[Any], added: dict[str, Scalar], place: str) -> None:
+    """The records of all entries, which are repetitions and aggregates of benchmarks."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for at, entry in enumerate(entries, 1):
+        with output.item(f"{place}benchmarks {at}"):
+            name = string(entry, "name", "")
+            run = optional(entry, "run_name") or _SUFFIX.sub("", name)
+            groups[run, str(entry.get("family_index")), str(entry.get("per_family_instance_index"))].append(entry)
+    for (run, *_), members in groups.items():
+        with output.item(f"{place}{quoted(run, 60)}"):
+            _group(output, about, run, members, added)
+
+
+def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
+    """The rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
+    begin = next(at for at, line in enumerate(output.lines) if _HEADER.match(line.text))
+    output.other_lines += begin
+    entries = []
+    for at, row in csv_rows(output, output.lines[begin:]):
+        with output.item(at):
+            if row["name"] == "name" or not row["real_time"] or row["name"].endswith(("_BigO", "_RMS")):
+                if row.get("error_message"):
+                    raise FormatError(f"{quoted(row['name'], 60)}: {quoted(row['error_message'], 80)}")
+                continue
+            if output.is_cut(output.lines[at - 1]):
+                raise FormatError("found no end of the line; it is cut off")
+            texts = {key: cell for key, cell in row.items() if cell and key not in {"error_occurred", "error_message"}}
+            words = {"name", "time_unit", "label"}
+            entries.append({k: cell if k in words else _figure(cell) for k, cell in texts.items()})
+            if row.get("error_occurred", "") in {"true", "1"}:
+                entries[-1] |= {"error_occurred": True, "error_message": row.get("error_message", "")}
+    return entries
+
+
+def _figure(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
 
 
 def _aggregate(entry: dict[str, Any]) -> str:
@@ -150,4 +189,4 @@ def _records(
             output.add(theirs(about, name, quantity.si, quantity.better, samples, **conditions))
 
 
-READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON", recognises, read, version=2)]
+READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON or CSV", recognises, read, version=2)]

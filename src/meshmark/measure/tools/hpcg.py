@@ -41,8 +41,8 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     values = _values(output, run)
     if _VALID not in values:
         invalid = next((key for key in values if key.startswith("Final Summary::HPCG result is")), "")
-        found = quoted(invalid.removeprefix("Final Summary::"), 60) if invalid else "no final summary"
-        raise FormatError(f"found {found}; only results that are VALID are taken")
+        outcome = quoted(invalid.removeprefix("Final Summary::"), 60) if invalid else "no final summary"
+        raise FormatError(f"found {outcome}; only results that are VALID are taken")
     about = About(output.machine, "hpcg", values.get("version", (0, ""))[1])
     conditions: dict[str, Scalar] = {}
     for size in ("nx", "ny", "nz"):

@@ -52,7 +52,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _outcome(below: Sequence[Line]) -> str:
-    """Why a result is not valid; "" if its residual passed."""
+    """The reason why a result is not valid; "" if its residual passed."""
     for line in below:
         if check := _CHECK.match(line.text.strip()):
             return "" if check[1] == "PASSED" else "the residual FAILED its check"

@@ -1,4 +1,5 @@
-"""hyperfine's JSON export (`--export-json`), all versions: elapsed times of commands, all runs of each.
+"""hyperfine's exports of elapsed times of commands: JSON (`--export-json`), all versions and all runs of each command,
+and CSV (`--export-csv`), which has summaries only.
 
 Versions before 1.6 have no median. A time of 0 s, which hyperfine states where a command took less time than the start
 of its shell, was not measured.
@@ -11,17 +12,21 @@ import re
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
-from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.base import About, FormatError, Reader, field, number, theirs
+from meshmark.measure.tools.documents import csv_rows, json_documents
 from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import finite, measured, named, numbers, scalar, string
 from meshmark.store.record import Scalar, median
 
 _TOOL: Final = "hyperfine"
+_HEADER: Final = re.compile(r"^command,mean,stddev,(?:median,)?user,system,min,max\b", re.MULTILINE)
+_STATISTICS: Final = {"mean": "mean", "median": "median", "min": "minimum", "max": "maximum"}
 _KEYS: Final = ("command", "mean", "user", "system")
 
 
 def recognises(start: str) -> bool:
+    if _HEADER.search(start):
+        return True
     if re.search(r'"results"\s*:\s*\[', start) is None:
         return False
     return all(f'"{key}"' in start for key in _KEYS) and ('"stddev"' in start or '"times"' in start)
@@ -29,12 +34,38 @@ def recognises(start: str) -> bool:
 
 def read(output: ToolOutput) -> None:
     """Elapsed times, mean user and system times and memory of each command."""
+    if _HEADER.search(output.text):
+        _read_csv(output)
+        return
     documents = json_documents(output, lambda value: isinstance(value, dict) and isinstance(value.get("results"), list))
     for line, document in documents:
         place = f"line {line}: " if len(documents) > 1 else ""
         for at, result in enumerate(document["results"], 1):
             with output.item(f"{place}results {at}"):
                 _command(output, result, f"{place}results {at}")
+
+
+def _read_csv(output: ToolOutput) -> None:
+    begin = next(at for at, line in enumerate(output.lines) if _HEADER.match(line.text))
+    output.other_lines += begin
+    for at, row in csv_rows(output, output.lines[begin:]):
+        with output.item(at):
+            command = row["command"]
+            if command == "command" and row["mean"] == "mean":
+                continue  # of a further file
+            if output.is_cut(output.lines[at - 1]):
+                raise FormatError("found no end of the line; it is cut off")
+            about = About(output.machine, _TOOL, command=string(row, "command", ""))
+            parameters = {k.removeprefix("parameter_"): scalar(v) for k, v in row.items() if k.startswith("parameter")}
+            conditions: dict[str, Scalar] = {**parameters, "benchmark": command}
+            for column, statistic in _STATISTICS.items():
+                if row.get(column):
+                    value = measured(number(row[column], column), "s", column)
+                    stated = named({**conditions, "statistic": statistic})
+                    output.add(theirs(about, "elapsed", "s", "lower", [value], **stated))
+            for key in ("user", "system"):
+                mean = named({**conditions, "statistic": "mean"})
+                output.add(theirs(about, f"{key}_time", "s", "lower", [number(row[key], key)], **mean))
 
 
 def _command(output: ToolOutput, result: Any, where: str) -> None:
@@ -98,4 +129,4 @@ def _failures(result: dict[str, Any], runs: int) -> int:
     return sum(code != 0 for code in codes)
 
 
-READERS: Final = [Reader("hyperfine", "hyperfine, JSON", recognises, read, version=2)]
+READERS: Final = [Reader("hyperfine", "hyperfine, JSON or CSV", recognises, read, version=2)]

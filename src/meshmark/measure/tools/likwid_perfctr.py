@@ -1,4 +1,4 @@
-"""likwid-perfctr's CSV (`-O`), LIKWID 4 and 5, with and without the marker API, one run or several in a file.
+"""likwid-perfctr's tables and CSV (`-O`), LIKWID 4 and 5, with and without the marker API, one run or several.
 
 Read are the counters and the metrics of each hardware thread; the STAT tables are sums and means of them. Values that
 are `nan` or `-` (counters that others of the socket count) are not measured and give no record. A metric whose unit is
@@ -20,6 +20,7 @@ from meshmark.store.record import Better, Scalar
 _TITLE: Final = re.compile(
     r"TABLE,(?:Region (?P<region>[^,]+),)?Group (?P<number>\d{1,6}) (?P<kind>Raw|Metric)(?P<stat> STAT)?,"
 )
+_GROUP: Final = re.compile(r"(?:Region (.+), )?Group (\d{1,6}): (\S.*)")
 _COLUMN: Final = re.compile(r"(HWThread|Core|GPU) (\d{1,6})")
 _REGION_LINES: Final = ("Region Info", "RDTSC Runtime [s]", "call count")
 _MISSING: Final = {"-", "nan", "-nan", "inf", "-inf"}
@@ -52,6 +53,8 @@ class _Table:
 
 
 def recognises(start: str) -> bool:
+    if re.search(r"^\|[ \t]+Event[ \t]+\|[ \t]+Counter[ \t]+\|", start, re.MULTILINE):
+        return True
     if "STRUCT,Info,3" not in start:
         return False
     return "CPU name:," in start or re.search(r"^TABLE,.*Group \d+ (Raw|Metric)", start, re.MULTILINE) is not None
@@ -61,10 +64,16 @@ def read(output: ToolOutput) -> None:
     """The counters and metrics of each hardware thread, by group and region."""
     about = About(output.machine, "likwid_perfctr")
     table: _Table | None = None
+    boxes: dict[str, Scalar] = {}  # conditions of the tables that are drawn with lines
     begun = False
     for line in output.lines:
         text = line.text
-        if text.startswith(("TABLE,", "STRUCT,")):
+        if group := _GROUP.fullmatch(text.strip()):
+            boxes = {"group": quoted(group[3], 60), "group_number": int(group[2])}
+            boxes |= {"region": quoted(group[1], 100)} if group[1] else {}
+        elif text.startswith("|"):
+            table = _boxed(output, about, table, boxes, line)
+        elif text.startswith(("TABLE,", "STRUCT,")):
             _close(output, table)
             table, begun = None, True
             with output.item(line.number):
@@ -75,9 +84,28 @@ def read(output: ToolOutput) -> None:
             table.rows += 1
             with output.item(line.number):
                 _row(output, about, table, line)
-        elif text.strip() and begun and not text.startswith("CPU "):
+        elif text.strip() and begun and not text.startswith("+-") and not text.startswith("CPU "):
             output.other_lines += 1
     _close(output, table)
+
+
+def _boxed(
+    output: ToolOutput, about: About, table: _Table | None, stated: dict[str, Scalar], line: Line
+) -> _Table | None:
+    """Read a line of a table that is drawn with lines; return the table of the lines below it."""
+    cells = [cell.strip() for cell in line.text.strip().strip("|").split("|")]
+    row = Line(line.number, ",".join(cells))
+    if cells[0] in {"Event", "Metric", "Region Info"}:
+        if cells[0] == "Region Info" or cells[-4:] == ["Sum", "Min", "Max", "Avg"]:
+            return None
+        table = _Table(line.number, cells[0] == "Metric", 0, stated)
+        _columns(table, row)
+    elif table is not None:
+        with output.item(line.number):
+            if not stated or not line.text.endswith("|"):
+                raise FormatError("a line such as 'Group 1: MEM' above and whole cells are required")
+            _row(output, about, table, row)
+    return table
 
 
 def _close(output: ToolOutput, table: _Table | None) -> None:
@@ -157,4 +185,4 @@ def _metric(name: str) -> tuple[str, str, float, Better]:
     raise FormatError(f"{quoted(match[1], 40)}: the unit '{quoted(match[2], 20)}' is not known")
 
 
-READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr -O, CSV", recognises, read, version=2)]
+READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr, text or CSV (-O)", recognises, read, version=2)]

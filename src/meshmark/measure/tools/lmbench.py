@@ -47,7 +47,7 @@ def recognises(start: str) -> bool:
 
 
 def _is_bw_mem(start: str) -> bool:
-    """Whether most lines are a size and a rate, the first one included."""
+    """Return whether most lines are a size and a rate, the first one included."""
     lines = [line for line in start.split("\n", 2000) if line.strip()]
     matches = [_RATE.fullmatch(line) is not None for line in lines]
     return bool(matches) and matches[0] and 2 * sum(matches) > len(matches)

@@ -55,7 +55,7 @@ class _Section:
 
 @dataclass(slots=True)
 class _Run:
-    """What the lines above a section state."""
+    """The facts that the lines above a section state."""
 
     about: About
     stated: dict[str, Scalar] = field(default_factory=dict)

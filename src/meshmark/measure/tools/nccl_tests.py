@@ -29,7 +29,7 @@ _NAMES: Final = {"size", "count", "time", "algbw", "busbw", "#wrong", "error", *
 
 @dataclass(slots=True)
 class _Run:
-    """What the lines above the rows state."""
+    """The facts that the lines above the rows state."""
 
     about: About
     collective: str = ""

@@ -48,7 +48,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _kind(text: str) -> tuple[bool, dict[str, Scalar]]:
-    """Whether a matrix has latencies, and the conditions that its description states.
+    """Tell from its description whether a matrix has latencies, and the conditions that it states.
 
     Raises:
         UnknownMeaning: The unit is not known.

@@ -109,7 +109,7 @@ class ToolOutput:
         return self.lines[index].number if self.lines else 1
 
     def is_cut(self, line: Line) -> bool:
-        """Whether the text ends within this line: a last number may lack digits, unless its form shows its end."""
+        """Return whether the text ends within this line, so that a last number may lack digits."""
         return line.number == self._open_line
 
     def add(self, *records: Record) -> None:
@@ -262,7 +262,7 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
 
 
 def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
-    """Whether most lines begin with a label."""
+    """Return whether most lines begin with a label."""
     labelled = sum(label.match(line.text) is not None for line in lines)
     return labelled >= 3 and labelled > 0.5 * len(lines)
 

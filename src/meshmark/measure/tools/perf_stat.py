@@ -26,7 +26,7 @@ _MISSING: Final = {"<not supported>", "<not counted>"}
 _UNITS: Final = {"": ("1", 1.0), "Joules": ("J", 1.0), "CPUs": ("1", 1.0), "instructions": ("1", 1.0)}
 _PLACES: Final = (  # kinds of places by the form of their names
     ("cpu", re.compile(r"CPU(\d{1,9})")),
-    ("core", re.compile(r"S\d+-D\d+-C\d+")),
+    ("core", re.compile(r"S\d+(?:-D\d+)?-C\d+")),
     ("cache", re.compile(r"S\d+-D\d+-L\d+-ID\d+")),
     ("cluster", re.compile(r"S\d+-D\d+-CLS\d+")),
     ("die", re.compile(r"S\d+-D\d+")),

@@ -107,9 +107,16 @@ def _of_xml(output: ToolOutput) -> tuple[dict[str, tuple[str, str]], str, list[_
     }
     results = []
     for at, element in enumerate(root.findall("Result"), 1):
-        names = ("Scale", "Proportion", "Description", "Arguments", "AppVersion", "DisplayFormat")
-        test = _text(element, "Identifier") or _text(element, "Title")
-        result = _Result(f"result {at}", test, *(_text(element, name) for name in names))
+        result = _Result(
+            f"result {at}",
+            _text(element, "Identifier") or _text(element, "Title"),
+            _text(element, "Scale"),
+            _text(element, "Proportion"),
+            _text(element, "Description"),
+            _text(element, "Arguments"),
+            _text(element, "AppVersion"),
+            _text(element, "DisplayFormat"),
+        )
         for entry in element.findall("Data/Entry"):
             runs = _text(entry, "RawString").split(":")
             result.entries.append((_text(entry, "Identifier"), _text(entry, "Value"), runs))
@@ -139,11 +146,11 @@ def _of_json(output: ToolOutput) -> tuple[dict[str, tuple[str, str]], str, list[
                 optional(values, "app_version"),
                 optional(values, "display_format"),
             )
-            for system, entry in _objects(values.get("results")):
+            for host, entry in _objects(values.get("results")):
                 runs = entry.get("all_results", entry.get("raw_values"))
                 texts = [str(run) for run in runs] if isinstance(runs, list) else str(runs or "").split(":")
                 value = entry.get("value")
-                result.entries.append((system, "" if value is None else str(value).strip(), texts))
+                result.entries.append((host, "" if value is None else str(value).strip(), texts))
             results.append(result)
     return systems, "", results
 

@@ -280,7 +280,7 @@ def _session(output: ToolOutput, document: dict[str, Any], place: str) -> None:
 
 
 def _case(output: ToolOutput, case: dict[str, Any], about: About, where: str) -> None:
-    row = {key: _cell(case[key]) for key in _FIELDS if key in case}
+    row: dict[str, str] = {key: _cell(case[key]) for key in _FIELDS if key in case}
     if row.get("display_name", "") not in _NOTHING:
         row["name"] = row["display_name"]
     result = _result(row)

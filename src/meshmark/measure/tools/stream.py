@@ -33,7 +33,7 @@ _UNITS: Final = {"MB": 1e6, "GB": 1e9, "MIB": 2.0**20, "GIB": 2.0**30}
 
 
 def recognises(start: str) -> bool:
-    return _TITLE.search(start) is not None and "BabelStream" not in start and "HPC Challenge" not in start
+    return _TITLE.search(start) is not None and "HPC Challenge" not in start
 
 
 def read(output: ToolOutput) -> None:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
 from meshmark.place.app.machine_limits import limited

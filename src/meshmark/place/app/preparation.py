@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, placeholders
 from meshmark.place.app.machine_limits import LIMITS, check_limits

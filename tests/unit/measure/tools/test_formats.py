@@ -89,3 +89,9 @@ def test_a_long_log_above_the_output_is_passed_over() -> None:
     text = (FIXTURES[0].parent / "stream.txt").read_text(encoding="utf-8")
     results = read_text("loading modules …\n" * 20_000 + text, "n042")
     assert results is not None and len(results.records) == 4
+
+
+def test_a_cell_that_is_left_out_of_a_row_is_counted_although_others_of_the_row_are_taken() -> None:
+    text = (FIXTURES[0].parent / "jube.csv").read_text(encoding="utf-8").replace("21000.5", "fast", 1)
+    results = read_text(text, "n042")
+    assert results is not None and results.left_out_count == 1 and results.left_out[0].where.startswith("line ")

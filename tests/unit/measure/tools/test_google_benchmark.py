@@ -78,6 +78,25 @@ def test_what_the_user_added_to_the_context_is_a_condition() -> None:
     assert first.conditions["compiler"] == "gcc-12" and first.conditions["library_build_type"] == "debug"
 
 
+def test_csv() -> None:
+    header = "name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label"
+    header += ",error_occurred,error_message"
+    rows = [
+        '"BM_copy/1024/threads:2",1000,12.5,12.4,ns,8.192e+10,,,,,7',
+        '"BM_copy/1024/threads:2",1000,13.5,13.4,ns,8.1e+10,,,,,8',
+        '"BM_bad",,,,,,,,true,"no device",',
+        '"BM_neg",1000,-12.5,12.4,ns,,,,,,nan',
+        '"BM_copy_BigO",,0.01,0.01,N,,,,,,',
+    ]
+    results = results_of("Running ./b\n" + "\n".join((header + ',"misses"', *rows)) + "\n")
+    records = {(r.conditions["benchmark"], r.metric): r for r in results.records}
+    assert records["BM_copy/1024/threads:2", "real_time"].samples == pytest.approx([12.5e-9, 13.5e-9])
+    assert records["BM_copy/1024/threads:2", "misses"].samples == (7, 8)
+    assert records["BM_copy/1024/threads:2", "bytes_per_second"].unit == "B/s"
+    assert records["BM_neg", "cpu_time"].conditions["threads"] == 1 and len(records) == 5
+    assert [item.where for item in results.left_out] == ["line 5", "BM_neg", "BM_neg"]
+
+
 def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
     text = json.dumps(json.loads(report(entry("BM"))), sort_keys=True)
     assert recognises(text[: text.index('"context"')]) and len(taken_from(f"Running ./b\n{text}\n{text}\n")) == 4

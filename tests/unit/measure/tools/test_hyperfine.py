@@ -84,6 +84,14 @@ def test_the_parameter_of_versions_1_6_to_1_10_is_a_condition() -> None:
     assert [r.conditions["parameter"] for r in records if r.metric == "elapsed"] == [1, 2]
 
 
+def test_csv_has_summaries() -> None:
+    text = "command,mean,stddev,median,user,system,min,max,parameter_n\nsleep 1,1.2,0.1,1.1,0.01,0.02,1.0,1.4,4\n"
+    records = taken_from(f"saved\n{text}sleep 2,-1,0,1,0,0,1,1,5\n")
+    elapsed = {r.conditions["statistic"]: r.value for r in records if r.metric == "elapsed"}
+    assert elapsed == {"mean": 1.2, "median": 1.1, "minimum": 1.0, "maximum": 1.4}
+    assert {(r.conditions["benchmark"], r.conditions["n"]) for r in records} == {("sleep 1", 4)}
+
+
 def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
     text = json.dumps(json.loads(TEXT), sort_keys=True, indent=1)
     reversed_keys = json.dumps({"results": [dict(reversed(r.items())) for r in json.loads(TEXT)["results"]]})

@@ -83,3 +83,39 @@ def test_columns_that_are_not_known_are_refused() -> None:
 
 def test_appended_runs_are_all_read() -> None:
     assert len(records_of(TEXT + "next\n" + TEXT)) == 2 * len(records_of(TEXT))
+
+
+def test_tables_that_are_drawn_with_lines_are_read() -> None:
+    text = """CPU name:	Some CPU
+Region triad, Group 1: MEM
++-------------------+------------+------------+
+|    Region Info    | HWThread 0 | HWThread 4 |
++-------------------+------------+------------+
+| RDTSC Runtime [s] |   1.0391   |   1.0391   |
++-------------------+------------+------------+
+
++-------------------+---------+------------+------------+
+|       Event       | Counter | HWThread 0 | HWThread 4 |
++-------------------+---------+------------+------------+
+| INSTR_RETIRED_ANY |  FIXC0  | 1604321758 |          - |
++-------------------+---------+------------+------------+
+
++------------------------+---------+-----+-----+-----+-----+
+|          Event         | Counter | Sum | Min | Max | Avg |
++------------------------+---------+-----+-----+-----+-----+
+| INSTR_RETIRED_ANY STAT |  FIXC0  | 7   | 7   |  7  | 7   |
++------------------------+---------+-----+-----+-----+-----+
+
++-----------------------------+------------+------------+
+|            Metric           | HWThread 0 | HWThread 4 |
++-----------------------------+------------+------------+
+| Memory bandwidth [MBytes/s] |  9687.6359 |     0.5000 |
+| Memory bandwidth [acres]    |  9687.6359 |     0.5000 |
++-----------------------------+------------+------------+
+"""
+    results = results_of(text)
+    values = {(r.metric, r.conditions["cpu"]): r.value for r in results.records}
+    assert values == pytest.approx(
+        {("INSTR_RETIRED_ANY", 0): 1604321758, ("memory_bandwidth", 0): 9687.6359e6, ("memory_bandwidth", 4): 0.5e6}
+    )
+    assert {r.conditions["region"] for r in results.records} == {"triad"} and results.left_out_count == 1

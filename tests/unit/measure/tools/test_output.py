@@ -10,6 +10,7 @@ import pytest
 from meshmark.measure.tools.base import FormatError, UnknownMeaning, number
 from meshmark.measure.tools.documents import csv_rows, json_document, json_documents
 from meshmark.measure.tools.output import MAX_LISTED, ToolOutput, by_task, decoded
+from support.imports import reasons_of, taken_from
 
 TEXT = "Zeile 1 µs\nline 2\n"
 
@@ -105,3 +106,8 @@ def test_rows_of_csv_have_their_line_and_odd_ones_are_left_out() -> None:
     output = ToolOutput('a,b\n1,"2,5"\n\n3\n4,5\n', "n1")
     assert list(csv_rows(output, output.lines)) == [(2, {"a": "1", "b": "2,5"}), (5, {"a": "4", "b": "5"})]
     assert [str(item) for item in output.left_out] == ["line 4: found 1 cells, 2 are required"]
+
+
+def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
+    assert reasons_of("n,a[s],b[s]\n1,-2,3\n") == ["line 2: a: found -2.0, a number above 0 is required"]
+    assert [r.metric for r in taken_from("n,a[s],b[s]\n1,-2,3\n")] == ["b"]

@@ -103,7 +103,8 @@ def test_units_of_metrics_are_those_stated() -> None:
         ("W  power", 12.5, "W"),
     ):
         (record,) = [r for r in results_of(line % unit).records if r.metric != "e"]
-        assert (record.value, record.unit) == (pytest.approx(value), si) and record.metric == unit.split()[-1]
+        assert record.value == pytest.approx(value)
+        assert (record.unit, record.metric) == (si, unit.split()[-1])
     assert [r.metric for r in results_of(line % "M/sec  branch_frequency").records] == ["e"], "a rate over time"
 
 
