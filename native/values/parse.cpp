@@ -9,6 +9,7 @@
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "secrets.hpp"
 #include "topology/topology.hpp"
 #include "topology/topology_json.hpp"
 
@@ -63,6 +64,12 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_identity(
                                                                                 std::size_t capacity) {
   const mm::Identity found = mm::identity_of_tree(root);
   return write_line(json{{"name", found.name}, {"hash", found.hash}, {"id", found.id()}}, out, capacity);
+}
+
+/// Writes {"value": true} if a variable of this name usually holds a secret, as above.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_is_secret(const char* name, std::size_t length,
+                                                                                 char* out, std::size_t capacity) {
+  return write_line(json{{"value", mm::is_secret(std::string_view(name, length))}}, out, capacity);
 }
 
 /// Writes the machine whose /proc and /sys are below `root` ("": this host) as `mm::topology_json` has it, as above.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.results import Comparison, Fit, Recording
 from meshmark.table import Table, as_records, texts
+from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
     from meshmark.compare.sides import Side
@@ -24,6 +25,7 @@ Store = Folder | Literal[False] | None | Sequence[Folder]
 _SET_BY_THE_RUN: Final = ("machine", "resume")
 
 
+@checked
 def records(
     *,
     machine: str = "",
@@ -75,6 +77,7 @@ def records(
     return Table(None, began(rows, since, until), broken)
 
 
+@checked
 def measure(
     instrument: str,
     *,
@@ -125,6 +128,7 @@ def measure(
     return _on_host(d, [*_arguments(d, options), *kinds], repetitions, folder)
 
 
+@checked
 def model(name: Folder, settings: Mapping[str, object] | None = None, /, **more: object) -> Model:
     """A modelled machine.
 
@@ -176,6 +180,7 @@ class Model:
         found = figures(self._machine, simulate=False)
         return Table.of_rows([{"figure": f.name, "value": f.value, "unit": f.unit, "by": f.how} for f in found])
 
+    @checked
     def measure(self, instrument: str, *, store: Store = None, **options: object) -> Table:
         """Run an instrument, or a workload of ``meshmark model measure``, by simulation.
 
@@ -222,6 +227,7 @@ class Model:
         command = " ".join(["model measure", workload, self._named, *(f"--{k} {v}" for k, v in given.items())])
         return run_pattern(self._machine, Request(workload, **given), command)[0]
 
+    @checked
     def sweep(
         self,
         vary: Mapping[str, Sequence[object] | str],
@@ -265,6 +271,7 @@ class Model:
     _repr_html_ = html
 
 
+@checked
 def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = "") -> Fit:
     """Fit a machine file to the survey of a host, as ``meshmark model fit`` does.
 
@@ -303,6 +310,7 @@ def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = 
     return Fit(made)
 
 
+@checked
 def compare(
     a: str | Table,
     b: str | Table,
@@ -349,6 +357,7 @@ def compare(
     return Comparison(found)
 
 
+@checked
 def chart(what: Table, name: str = "") -> Any:
     """A chart of records as the report draws it: the band or whisker is the 95 % interval, flagged marks are hollow.
 
@@ -366,6 +375,7 @@ def chart(what: Table, name: str = "") -> Any:
     return as_records(what, "chart").chart(name)
 
 
+@checked
 def recording(path: Folder) -> Recording:
     """A recording of ``meshmark record``, complete or interrupted (``NAME.part``).
 
@@ -378,6 +388,7 @@ def recording(path: Folder) -> Recording:
     return Recording(file.header, file.frames())
 
 
+@checked
 def watch(
     *, duration: float | str = 10.0, rate: float = 1.0, full_scale: str = "sustained", canary: bool = True
 ) -> Recording:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import UsageError, quoted
 from meshmark.table import Table
+from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
     from meshmark.compare.join import Comparison as Joined
@@ -90,6 +91,7 @@ class Comparison:
         """The records of B that A has no counterpart of."""
         return _without_run(self._found.only_b)
 
+    @checked
     def chart(self, name: str = "") -> Any:
         """A chart of the comparison, an ``altair`` chart.
 
@@ -105,6 +107,7 @@ class Comparison:
 
         return altair_chart(chosen(charts(self._found), name, ("means", "latency", "bandwidth")))
 
+    @checked
     def page(self) -> str:
         """The page of ``meshmark compare --html``, self-contained."""
         from meshmark.report.comparison import comparison_page
@@ -114,6 +117,7 @@ class Comparison:
     def __repr__(self) -> str:
         return f"<meshmark.Comparison: A {self.a}; B {self.b}; {self.summary}>".replace("\u00a0", " ")
 
+    @checked
     def html(self) -> str:
         """All pairs as HTML with its own style, as notebooks show them."""
         from meshmark.report.notebook import comparison_html
@@ -189,6 +193,7 @@ class Fit:
         rms = f"fitted points {100 * self.rms_fitted:.2g} %, predicted points {100 * self.rms_predicted:.2g} %"
         return f"<meshmark.Fit: {len(self._found.points)} points, rms error: {rms}>"
 
+    @checked
     def html(self) -> str:
         """The points as HTML with its own style, as notebooks show them."""
         return self.points.html()
@@ -227,6 +232,7 @@ class Recording:
         """What cannot be watched here: ``metric``, ``why``, and ``hint``, how to enable it."""
         return Table.of_rows([{k: a.get(k, "") for k in ("metric", "why", "hint")} for a in self._header.absent])
 
+    @checked
     def table(self, *, wide: bool = False, metric: str = "") -> Table:
         """The values of all frames. Of a live recording, this waits for its end.
 
@@ -264,6 +270,7 @@ class Recording:
         ]
         return Table.of_rows(rows, {"t_s": "s"}, notes)
 
+    @checked
     def chart(self) -> Any:
         """The use of CPUs, memories, links and devices over time, an ``altair`` chart; grey is unknown.
 
@@ -275,6 +282,7 @@ class Recording:
 
         return recording_chart(self._header, self._all())
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all frames to a file of ``meshmark record`` (Parquet). Of a live recording, this waits for its end.
 
@@ -287,6 +295,7 @@ class Recording:
             for frame in self._all():
                 recorder.add(frame)
 
+    @checked
     def stop(self) -> None:
         """End a live recording. Frames that have arrived can still be read."""
         if self._live is not None:
@@ -330,6 +339,7 @@ class Recording:
     def __repr__(self) -> str:
         return f"<meshmark.Recording: {self.machine}, {len(self._header.metrics)} metrics>"
 
+    @checked
     def html(self) -> str:
         """The metrics, and what is absent, as HTML with its own style, as notebooks show them."""
         from meshmark.report.notebook import rows_html

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
+from meshmark.values.arguments import checked
 
 if TYPE_CHECKING:
     from meshmark.store.export import Row
@@ -48,6 +49,7 @@ class Table:
         self._arrow, self._rows, self.notes = arrow, list(rows), tuple(notes)
 
     @staticmethod
+    @checked
     def of_rows(
         rows: Sequence[Mapping[str, Any]], units: Mapping[str, str] | None = None, notes: Sequence[str] = ()
     ) -> Table:
@@ -84,6 +86,7 @@ class Table:
         """The names of the columns."""
         return list(self.arrow.column_names)
 
+    @checked
     def where(self, **equal: Any) -> Table:
         """The rows whose columns have these values.
 
@@ -105,6 +108,7 @@ class Table:
 
         return Table(self.arrow.filter(pa.array(kept, pa.bool_())), (), self.notes)
 
+    @checked
     def pooled(self) -> Table:
         """The records with the repetitions of each run pooled, as ``meshmark measure`` prints them."""
         from meshmark.measure.repetitions import pool
@@ -114,6 +118,7 @@ class Table:
             runs.setdefault(run, {}).setdefault(step, []).append(record)
         return Table(None, [(run, "", r) for run, steps in runs.items() for r in pool([*steps.values()])], self.notes)
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the records to a file that ``meshmark store import`` and `meshmark.compare` read.
 
@@ -133,6 +138,7 @@ class Table:
             raise UsageError(f"save: found '{quoted(path)}'; allowed: names that end with .jsonl or .csv")
         write_text(Path(path), form(self._rows))
 
+    @checked
     def chart(self, name: str = "") -> Any:
         """A chart of these records as the report draws it, an ``altair`` chart.
 
@@ -199,6 +205,7 @@ class Table:
         kind = "record" if self._rows else "row"
         return f"<meshmark.Table: {len(self)} {kind}{'s' * (len(self) != 1)}, {len(self.columns)} columns>"
 
+    @checked
     def html(self) -> str:
         """The first 40 rows as HTML with its own style, as notebooks show them."""
         from meshmark.report.notebook import records_html, rows_html

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(validate(), tmp_path_factory.mktemp("validation"), "a test")[0]
+    return write_page(validate(), tmp_path_factory.mktemp("validation"), "a test")[0][0]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])

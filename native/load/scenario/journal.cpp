@@ -58,7 +58,7 @@ void Journal::header(const RunPlan& plan, const Inherited& inherited) const {
   for (const Start& s : plan.programs)
     programs.push_back({{"program", s.name},
                         {"copy", s.copy},
-                        {"command", s.argv},
+                        {"command", s.recorded},
                         {"synthesised", s.synthesised},
                         {"start_s", s.start_s},
                         {"cpus", cpu_list(s.cpus)},

@@ -5,6 +5,7 @@
 #include "error.hpp"
 #include "fields.hpp"
 #include "json.hpp"
+#include "secrets.hpp"
 
 namespace mm::load {
 namespace {
@@ -15,6 +16,15 @@ const std::map<std::string, int>& policies_by_priority() {
   static const std::map<std::string, int> known = {
       {"other", SCHED_OTHER}, {"batch", SCHED_BATCH}, {"idle", SCHED_IDLE}, {"fifo", SCHED_FIFO}};
   return known;
+}
+
+/// The command as the journal contains it: `recorded` of the plan, or else `argv` without secrets.
+std::vector<std::string> recorded_words(const json& raw, const std::vector<std::string>& argv) {
+  std::vector<std::string> words;
+  const json recorded = raw.value("recorded", json());
+  for (const json& word : recorded.is_array() ? recorded : json::array())
+    words.push_back(word.is_string() ? word.get<std::string>() : "");
+  return without_secrets(words.empty() ? argv : words);
 }
 
 Start read_start(const json& raw, const std::string& where) {
@@ -31,6 +41,7 @@ Start read_start(const json& raw, const std::string& where) {
       f.refuse("argv", argument, "a text");
     s.argv.push_back(argument.get<std::string>());
   }
+  s.recorded = recorded_words(raw, s.argv);
   s.synthesised = f.truth("synthesised");
   s.start_s = f.real("start_s", 0, 0, 1e6);
   s.cpus = f.cpus("cpus");

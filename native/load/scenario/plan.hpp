@@ -11,12 +11,13 @@ struct Start {
   std::string name;
   int copy = 0;
   std::vector<std::string> argv;
-  bool synthesised = false;        ///< supports --wait: reports ready, and starts on a line from standard input
-  double start_s = 0;              ///< after the start of the run
-  std::vector<int> cpus;           ///< empty: those of the runner
-  int nice = 0;                    ///< relative to the runner's
-  std::string priority = "other";  ///< other, batch, idle, fifo
-  std::string memory;              ///< as in `meshmark run --memory`; empty: unchanged
+  std::vector<std::string> recorded;  ///< `argv` as the journal contains it, without secrets
+  bool synthesised = false;           ///< supports --wait: reports ready, and starts on a line from standard input
+  double start_s = 0;                 ///< after the start of the run
+  std::vector<int> cpus;              ///< empty: those of the runner
+  int nice = 0;                       ///< relative to the runner's
+  std::string priority = "other";     ///< other, batch, idle, fifo
+  std::string memory;                 ///< as in `meshmark run --memory`; empty: unchanged
   std::map<std::string, std::string> environment;
   std::string cgroup, cwd, out, error;  ///< paths; empty: none, the runner's, /dev/null
 };

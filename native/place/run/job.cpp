@@ -59,7 +59,7 @@ Job decide(const Options& o) {
     job.placement = by_policy({});
   } else {
     Reservation as;
-    for (const std::string& word : o.command) as.command += (as.command.empty() ? "" : " ") + word;
+    for (const std::string& word : o.recorded) as.command += (as.command.empty() ? "" : " ") + word;
     as.policy = request.policy;
     as.exclusive = request.exclude;
     if (job.rank.index >= 0) as.job = job.rank.job;

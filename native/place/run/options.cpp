@@ -1,16 +1,36 @@
 #include "options.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "../command.hpp"
 #include "arguments.hpp"
 #include "base/options.hpp"
 #include "error.hpp"
+#include "host.hpp"
+#include "json.hpp"
+#include "secrets.hpp"
 
 namespace mm::place::job {
 
 bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm") || launcher == "flux"; }
+
+namespace {
+
+/// The command without secrets. A program that knows secrets beyond those of variables, such as `meshmark measure app`,
+/// passes the words in MESHMARK_RECORDED_COMMAND, as a list in JSON; the command does not inherit it.
+std::vector<std::string> recorded_command(const std::vector<std::string>& command) {
+  const std::string given = variable("MESHMARK_RECORDED_COMMAND");
+  ::unsetenv("MESHMARK_RECORDED_COMMAND");
+  std::vector<std::string> words;
+  const json parsed = json::parse(given, nullptr, false);
+  for (const json& word : parsed.is_array() ? parsed : json::array())
+    words.push_back(word.is_string() ? word.get<std::string>() : "");
+  return without_secrets(words.size() == command.size() ? words : command);
+}
+
+}  // namespace
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options o;
@@ -56,6 +76,7 @@ std::optional<Options> read_options(int argc, char** argv) {
     throw with_dashes(error, "meshmark run [OPTIONS] -- COMMAND [ARGUMENTS]");
   }
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
+  o.recorded = recorded_command(o.command);
   if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
   o.verify = verifies.given();
   o.strict = verify == "strict";

@@ -15,6 +15,7 @@ struct Options {
   double wait_s = 0, timeout_s = 0;
   bool each = false, openmp = false, hard = false, no_claim = false, verbose = false, verify = false, strict = false;
   std::vector<std::string> command;
+  std::vector<std::string> recorded;  // the command as records and reservations contain it, without secrets
 };
 
 /// Whether a daemon starts the ranks of this launcher, so that they do not inherit the launcher's binding.

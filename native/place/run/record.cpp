@@ -42,7 +42,7 @@ json remote_share(const Totals& observed, const std::vector<int>& nodes) {
 
 std::string arguments_of(const Options& o) {
   std::string arguments;
-  for (std::size_t i = 1; i < o.command.size(); ++i) arguments += (i > 1 ? " " : "") + o.command[i];
+  for (std::size_t i = 1; i < o.recorded.size(); ++i) arguments += (i > 1 ? " " : "") + o.recorded[i];
   return arguments;
 }
 
@@ -94,7 +94,7 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
   const std::string& machine = machine_id();
   const json provenance{{"build", kBuild},
                         {"compiler", kCompiler},
-                        {"command", "run " + o.command[0] + " " + arguments_of(o)},
+                        {"command", "run " + o.recorded[0] + " " + arguments_of(o)},
                         {"kernel", kernel_release()},
                         {"start", outcome.start},
                         {"duration_s", outcome.elapsed_s}};
@@ -107,7 +107,7 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
                               {"machine", machine},
                               {"provenance", provenance},
                               {"conditions", host_conditions()},
-                              {"parameters", {{"command", o.command}}},
+                              {"parameters", {{"command", o.recorded}}},
                               {"points", 1}}};
   const bool succeeded = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0 && !outcome.timed_out;
   if (succeeded) {

@@ -20,6 +20,7 @@ from meshmark.store.files import check_writable
 from meshmark.values import grammar
 from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import hide_text, mask_words
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ def _runner(
     folder: Path, application: str, command: list[str], fom: str, higher: bool, node_of: dict[int, int]
 ) -> tuple[Runner, list[str]]:
     """What runs the command, or the first configuration of an application, and the command."""
+    command = [hide_text(word) for word in command]
     from meshmark.place.app.application import application_file, read_application
     from meshmark.place.app.single import single
     from meshmark.place.trial import Runner
@@ -157,6 +159,7 @@ def _runner(
 
 
 def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
+    command = [hide_text(word) for word in command or ()]
     if command and command != plan.command:
         raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
 
@@ -185,7 +188,9 @@ def _keep_advice(
     from meshmark.store.files import write_file
     from meshmark.store.store import Store
 
-    found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
+    found = records(
+        advice, host_id(), shlex.join(mask_words(["advise", *sys.argv[2:]])), started, installed("meshmark")
+    )
     answer = to_json(advice, lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if not no_store and found:

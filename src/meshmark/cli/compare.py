@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.completion import compared
-from meshmark.cli.console import say, say_broken
+from meshmark.cli.console import say, say_broken, say_undrawn
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.numbers import decimal
@@ -108,10 +108,13 @@ def compare(
             print_comparison(c, every)
     if html is not None:
         from meshmark.report.comparison import comparison_page
+        from meshmark.report.drawing import undrawn_in
         from meshmark.store.files import write_text
 
-        write_text(html, comparison_page(found[0]))
+        page = comparison_page(found[0])
+        write_text(html, page)
         say(f"meshmark: wrote {html}")
+        say_undrawn(undrawn_in(page))
     if limit is not None:
         _gate(found, fail_on)
 

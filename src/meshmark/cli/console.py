@@ -23,6 +23,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def say_undrawn(reason: str) -> None:
+    """Warn that a page or a folder has no charts, unless the reason is empty."""
+    if reason:
+        say(f"warning: no charts: {reason}")
+
+
 def say_broken(store: Store) -> None:
     """Warn about files of the store that cannot be read."""
     for path, why in list(store.broken.items())[:3]:

@@ -20,6 +20,7 @@ from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_op
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
+from meshmark.values.secrets import hide_text, mask_words
 
 if TYPE_CHECKING:
     from meshmark.place.experiment import Experiment, Plan
@@ -140,7 +141,7 @@ def experiment(
             pattern=pattern,
             metric=metric,
             better=better,
-            restore=restore,
+            restore=hide_text(restore),
         )
     found = _conducted(plan, folder, bool(resume))
     _keep(found, folder, as_json, store, no_store)
@@ -164,6 +165,7 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
 
     folder = run_folder(run)
     plan = Plan.load(folder)
+    words = [hide_text(word) for word in words]  # and keep the values, which the plan does not have
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
             f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
@@ -208,7 +210,8 @@ def _asked(words: list[str]) -> dict[str, Any]:
             f"A B COMMAND: found {what}; allowed: two settings and a command after --",
             "meshmark experiment same OMP_NUM_THREADS=1 -- ./a.out",
         )
-    return {"a": words[0], "b": words[1], "command": words[2:]}
+    hidden = [hide_text(word) for word in words]
+    return {"a": hidden[0], "b": hidden[1], "command": hidden[2:]}
 
 
 class _Progress:
@@ -253,7 +256,7 @@ def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no
     from meshmark.terminal.experiment import print_experiment
 
     answer = to_json(found)
-    made = records(found, host_id(), shlex.join(["experiment", *sys.argv[2:]]), installed("meshmark"))
+    made = records(found, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark"))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if made and not no_store:
         keep(Store(store or data_home() / "store"), found.plan.run, "experiment", made)

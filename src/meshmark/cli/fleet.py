@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from meshmark.cli import completion, fleet_data, fleet_serve
-from meshmark.cli.console import interruptible, print_rows, say
+from meshmark.cli.console import interruptible, print_rows, say, say_undrawn
 from meshmark.cli.fleet_progress import fleet_progress
 from meshmark.cli.options import JsonOption, time_option, writable
 from meshmark.errors import AbsentError, UsageError, quoted
@@ -385,12 +385,14 @@ def report(
     if as_json:
         print(json.dumps(found.to_json()))
         return
+    from meshmark.report.drawing import undrawn_in
     from meshmark.report.fleet import fleet_page
     from meshmark.store.files import write_text
 
-    page = out or fleet.root / "reports" / f"{found.seen.campaign}.html"
-    write_text(page, fleet_page(found))
+    page, text = out or fleet.root / "reports" / f"{found.seen.campaign}.html", fleet_page(found)
+    write_text(page, text)
     print(page)
+    say_undrawn(undrawn_in(text))
 
 
 @fleet_app.command("limits")

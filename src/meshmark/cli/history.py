@@ -11,7 +11,7 @@ import typer
 
 from meshmark.cli.compare import share
 from meshmark.cli.completion import Suggestions, beginning
-from meshmark.cli.console import say, say_broken
+from meshmark.cli.console import say, say_broken, say_undrawn
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import data_home
@@ -116,11 +116,14 @@ def history(
     else:
         print_history(found, now, stale_s)
     if html is not None:
+        from meshmark.report.drawing import undrawn_in
         from meshmark.report.history import history_page
         from meshmark.store.files import write_text
 
-        write_text(html, history_page(found, now, stale_s))
+        page = history_page(found, now, stale_s)
+        write_text(html, page)
         say(f"meshmark: wrote {html}")
+        say_undrawn(undrawn_in(page))
     if limit is not None:
         _gate(found, limit, fail_on)
 

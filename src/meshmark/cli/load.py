@@ -22,6 +22,7 @@ from meshmark.cli.study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values import grammar
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import mask_words
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def base(
             runs=runs,
             store_folder=store or data_home() / "store",
             resume=resume,
-            command="meshmark load base " + " ".join(sys.argv[3:]),
+            command="meshmark load base " + " ".join(mask_words(sys.argv[3:])),
             progress=made,
             notify=say,
         )

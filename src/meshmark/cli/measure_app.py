@@ -31,6 +31,7 @@ from meshmark.cli.options import (
 from meshmark.cli.process import ended
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
+from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
     from meshmark.place.app.application import Application
@@ -141,7 +142,7 @@ def measure_app(
 
     example: meshmark measure app --command './a.out {size}' --vary size=100,200 --vary threads=1,2
     """
-    from meshmark.place.app.application import of_tables
+    from meshmark.place.app.application import hide_secrets, of_tables
     from meshmark.place.app.configuration import configurations
     from meshmark.place.app.machine_limits import RESCTRL_METHOD
     from meshmark.place.app.neighbours import method
@@ -163,6 +164,7 @@ def measure_app(
     else:
         tables, source = _tables(file, command_line, {"pattern": pattern, "better": better, "unit": unit})
         _vary(tables, vary or [])
+        tables = hide_secrets(tables)
         if timeout_s:
             _add(tables, "limits", {"timeout_s": timeout_s})
         if profile:
@@ -361,7 +363,7 @@ def _keep(
     from meshmark.store.store import Store
     from meshmark.terminal.application import print_application
 
-    command_line = shlex.join(["measure", "app", *sys.argv[3:]])
+    command_line = shlex.join(mask_words(["measure", "app", *sys.argv[3:]]))
     made = records(found, app, host_id(), command_line, installed("meshmark"), profiles)
     if made and not no_store:
         none = absences(found, prepared.failed, profiles)

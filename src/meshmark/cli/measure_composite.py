@@ -30,6 +30,7 @@ from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.geometric import MIN_RUNS
 from meshmark.values.paths import data_home, run_folder
+from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
     from meshmark.place.app.composite import Composite, Reference
@@ -198,7 +199,7 @@ def _keep(found: Trials, composite: Composite, store: Path | None, no_store: boo
     from meshmark.store.store import Store
     from meshmark.terminal.composite import print_composite
 
-    command_line = shlex.join(["measure", "composite", *sys.argv[3:]])
+    command_line = shlex.join(mask_words(["measure", "composite", *sys.argv[3:]]))
     made = composite_records(found, composite, host_id(), command_line, installed("meshmark"))
     if made and not no_store:
         missing = composite_absences(found, composite)

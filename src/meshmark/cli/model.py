@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli.completion import instruments, machines, runs, workloads
-from meshmark.cli.console import counted, interruptible, print_rows, say
+from meshmark.cli.console import counted, interruptible, print_rows, say, say_undrawn
 from meshmark.cli.init import register as register_init
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
 from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import mask_words
 
 if TYPE_CHECKING:
     from meshmark.model.machine import MachineFile
@@ -250,7 +251,7 @@ def measure(
         in_step,
     )
     with counted(f"{workload} on {machine.name}") as progress:
-        records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)
+        records, lines = run_pattern(machine, request, "model measure " + " ".join(mask_words(sys.argv[3:])), progress)
     if frames is not None:
         from meshmark.store.files import write_file
 
@@ -396,8 +397,9 @@ def validate_(
             say(f"{TITLE_OF[role]}: {of['inside']} of {total} in tolerance, {of['not_modelled']} not modelled")
     if not no_page:
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
-        paths = write_page(rows, out or Path("validation"), made)
+        paths, undrawn = write_page(rows, out or Path("validation"), made)
         say(f"page: {paths[0]}")
+        say_undrawn(undrawn)
 
 
 @app.command("fit")

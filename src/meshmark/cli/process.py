@@ -96,14 +96,14 @@ def output_is_full() -> bool:
         return True
 
 
-_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _ended_by = signal.SIGINT  # the last signal, because the parser catches the exception that it causes
 _RETRY_S: Final = 0.01
 _limit = ""  # why no thread can be started: OpenBLAS, part of NumPy, raises SIGINT in that case
 
 
 def end_by_signals() -> None:
-    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored.
+    """Make SIGINT, SIGTERM, SIGHUP and SIGQUIT raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored.
 
     While a module is imported, the exception waits: C++ libraries abort if one leaves their initialization. If a
     destructor or a callback of the interpreter swallows it, it is raised again.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshmark.cli.console import interruptible, say
+from meshmark.cli.console import interruptible, say, say_undrawn
 from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, named_values, time_option
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.numbers import decimal
@@ -124,13 +124,14 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     """
     from meshmark.machine.boot import keep
     from meshmark.report import studies
-    from meshmark.report.drawing import write_charts
+    from meshmark.report.drawing import charts_or_reason
     from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
         keep(Store(store), run_name("study"), result.study, result.records, result.absences)
     drawn = [studies.write_study(result.folder)]
-    drawn += [p for p in write_charts(studies.draw(result.records), result.folder) if p.suffix == ".png"]
+    charts, undrawn = charts_or_reason(studies.draw(result.records), result.folder)
+    drawn += [path for path in charts if path.suffix == ".png"]
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))
@@ -138,6 +139,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
         print(result.table)
         for path in drawn:
             print(path)
+    say_undrawn(undrawn)
     if result.excluded:
         raise MeshmarkError(f"{result.study}: {result.excluded}", f"runs and their output are in {result.folder}")
 

@@ -11,11 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from meshmark.cli.completion import runs
-from meshmark.cli.console import interruptible, progress_of_plan, say
+from meshmark.cli.console import interruptible, progress_of_plan, say, say_undrawn
 from meshmark.cli.init import register as register_init
 from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
+from meshmark.values.secrets import mask_words
 
 survey_app = typer.Typer(invoke_without_command=True, subcommand_metavar="[init [FILE]]")
 register_init(survey_app, "meshmark.measure", "a survey", "survey.toml", "meshmark survey --spec FILE")
@@ -69,7 +70,7 @@ def survey(
             runs=data_home() / "runs",
             store_folder=store or data_home() / "store",
             resume=resume,
-            command="meshmark survey " + " ".join(sys.argv[2:]),
+            command="meshmark survey " + " ".join(mask_words(sys.argv[2:])),
             progress=made,
             notify=say,
         )
@@ -91,6 +92,7 @@ def survey(
     if not as_json:
         print(paths.html)
         print(paths.card)
+    say_undrawn(paths.undrawn)
 
 
 def report(
@@ -118,3 +120,4 @@ def report(
         folder, found = runs_ / run, Runs(data_home() / "store", runs_).stored(run)
     paths = write_report(*found, out or folder)
     print(paths.html)
+    say_undrawn(paths.undrawn)

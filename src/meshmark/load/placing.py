@@ -16,6 +16,7 @@ from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, checked, found, shown
+from meshmark.values.secrets import mask_variables, mask_words
 
 if TYPE_CHECKING:
     from meshmark.load.application import Copies
@@ -175,6 +176,12 @@ def run_plan(
     }
 
 
+def without_secrets(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a plan of `run_plan` as `plan.json` stores it: without the values of variables that look like secrets."""
+    programs = [{**p, "argv": mask_words(p["argv"]), "env": mask_variables(p["env"])} for p in plan["programs"]]
+    return {**plan, "programs": programs}
+
+
 def scenario_json(scenario: Scenario) -> dict[str, Any]:
     """The scenario as `scenario.json` of a run folder stores it."""
 
@@ -192,9 +199,9 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
             "memory": p.memory,
             "memory_mib": p.memory_mib,
             "cgroup": p.cgroup,
-            "env": dict(p.env),
+            "env": mask_variables(p.env),
             "oversubscribe": p.oversubscribe,
-            "command": list(p.described.app.command if p.described else p.command),
+            "command": mask_words(p.described.app.command if p.described else p.command),
             "application": p.application,
             "configuration": p.described.one.label if p.described else "",
             "file": str(p.file) if p.file else None,

@@ -12,9 +12,8 @@ import json
 import os
 import select
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
@@ -33,6 +32,7 @@ from meshmark.load.placing import (
     run_time_of,
     scenario_json,
     threads_of,
+    without_secrets,
 )
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import Scenario, file_stem, read_scenario
@@ -110,6 +110,9 @@ def run_scenario(
     applications = _applications(scenario, out, made or out)
     argv = {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}
     plan = run_plan(scenario, cpus, argv, output, applications)
+    public = without_secrets(plan)
+    for program, shown in zip(plan["programs"], public["programs"], strict=True):
+        program["recorded"] = shown["argv"]
     with held(out) if applications else contextlib.nullcontext():  # builds take their time
         refuse_run_in(out)
         for one in applications.values():
@@ -118,9 +121,9 @@ def run_scenario(
     with journal:  # creating the journal claims the folder
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
         write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n", private=True)
-        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n", private=True)
+        write_file(out / "plan.json", json.dumps(public, indent=1).encode() + b"\n", private=True)
         before = {name: one.results() for name, one in applications.items()}
-        error, status = _run(load, out, journal, report, tick)
+        error, status = _run(load, plan, out, journal, report, tick)
     if applications:
         _judge(out, applications, before)
     run = read_run(out)
@@ -203,22 +206,24 @@ def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
 
 def _run(
     load: Path,
+    plan: Mapping[str, Any],
     out: Path,
     sink: IO[bytes],
     report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
 ) -> tuple[str, int]:
     """Runs the native program; returns the last line of its standard error and its exit status. The program writes the
-    journal itself and sends one byte per event, so that monitoring it costs little CPU time."""
+    journal itself and sends one byte per event, so that monitoring it costs little CPU time. It reads the plan from
+    memory, since no file may contain the values of secrets."""
     stderr_path = out / "run.err"
     try:
         with open_private(stderr_path, "wb") as stderr:
             receiver, notify = os.pipe()
-            with open(receiver, "rb", buffering=0) as notifications:
+            with open(receiver, "rb", buffering=0) as notifications, _in_memory(plan) as plan_file:
                 try:
                     child = process.start(
-                        [load, "run", out / "plan.json"],
-                        stdin=subprocess.DEVNULL,
+                        [load, "run", "/proc/self/fd/0"],
+                        stdin=plan_file,
                         stdout=sink,
                         stderr=stderr,
                         start_new_session=True,
@@ -239,6 +244,14 @@ def _run(
         raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
     lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return (lines[-1].removeprefix("meshmark: ")[:300] if lines else ""), child.returncode
+
+
+@contextlib.contextmanager
+def _in_memory(plan: Mapping[str, Any]) -> Iterator[IO[bytes]]:
+    """Open a file without a name that contains the plan, and that only this process and its children can read."""
+    with open(os.memfd_create("plan"), "wb+", buffering=0) as file:
+        file.write(json.dumps(plan).encode())
+        yield file
 
 
 def _monitor(

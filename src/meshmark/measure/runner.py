@@ -25,6 +25,7 @@ from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
+from meshmark.measure.rank_files import rank_files
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
@@ -128,6 +129,10 @@ class Runner:
 
     def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
+        with rank_files(step.mpi if step.ranks else "", len(launch.cpus_of_hosts())) as variables:
+            return self._pump_with(step, argv, sink, {**launch.environment(step.mpi), **variables})
+
+    def _pump_with(self, step: Step, argv: list[str], sink: IO[bytes], env: Mapping[str, str]) -> tuple[int, str]:
         try:
             child = process.start(
                 argv,
@@ -136,7 +141,7 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 start_new_session=True,
-                env=launch.environment(step.mpi),
+                env=env,
             )
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import pool_steps, unique
@@ -172,7 +172,7 @@ def find_run(name: str, runs: Path) -> Path:
         if (folder / "plan.json").exists():
             return folder
     known = sorted(p.parent.name for p in runs.glob("*/plan.json"))[-5:]
-    raise UsageError(f"found no run '{name}'", "recent runs: " + (", ".join(known) or "none"))
+    raise UsageError(f"found no run '{quoted(name)}'", "recent runs: " + (", ".join(known) or "none"))
 
 
 def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:

@@ -60,7 +60,8 @@ def measure(
     """
     if instrument not in POINTS:
         raise AbsentError(
-            f"{instrument}: not available on models, which support {', '.join(POINTS)}", "meshmark list instruments"
+            f"{quoted(instrument)}: not available on models, which support {', '.join(POINTS)}",
+            "meshmark list instruments",
         )
     make, defaults = POINTS[instrument]
     for key in options:

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, Machine
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import checked, found
@@ -206,7 +206,7 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
         have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
         near = difflib.get_close_matches(key, have, 3, 0.4)
         raise UsageError(
-            f"--set: found unknown key '{key}'" + (f", similar keys: {', '.join(near)}" if near else ""),
+            f"--set: found unknown key '{quoted(key)}'" + (f", similar keys: {', '.join(near)}" if near else ""),
             "docs/reference/machine-files.md lists the keys",
         )
     return [key]
@@ -389,7 +389,7 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
     else:
         near = difflib.get_close_matches(name, machine_names(), 3, 0.3)
         raise UsageError(
-            f"machine: found unknown '{name}'" + (f", similar names: {', '.join(near)}" if near else ""),
+            f"machine: found unknown '{quoted(name)}'" + (f", similar names: {', '.join(near)}" if near else ""),
             "use a name from meshmark model list, or the path of a machine file",
         )
     return machine.with_settings(settings or [])

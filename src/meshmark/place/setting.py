@@ -22,6 +22,7 @@ from typing import Final
 from meshmark.errors import UsageError, near, quoted
 from meshmark.place import native
 from meshmark.values.numbers import whole
+from meshmark.values.secrets import reveal_text, reveal_variables
 
 SAME: Final = "same"
 SHELL: Final = "shell:"
@@ -63,13 +64,15 @@ class Setting:
         placed = ["run", *(self.options or _AS_IT_IS), "--"] if through_run else []
         if not self.host:
             return [*([str(native.find_place())] if placed else []), *placed, *command]
-        changed = ["env", *(f"{k}={v}" for k, v in self.environment.items())] if self.environment else []
+        variables = reveal_variables(self.environment)
+        changed = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
+        command = [reveal_text(word) for word in command]
         there = [*changed, *(["meshmark"] if placed else []), *placed, *command]
         return [*_ssh(self.host), shlex.join(there)]
 
     def shell_argv(self) -> list[str]:
         """The command line of `shell`."""
-        return [*_ssh(self.host), self.shell] if self.host else ["sh", "-c", self.shell]
+        return [*_ssh(self.host), reveal_text(self.shell)] if self.host else ["sh", "-c", reveal_text(self.shell)]
 
 
 def _ssh(host: str) -> list[str]:

@@ -23,6 +23,7 @@ from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
 from meshmark.values.numbers import decimal
+from meshmark.values.secrets import reveal_text
 
 MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
 MIN_LIMIT_S = 10.0
@@ -106,7 +107,16 @@ class Runner:
         options = one.options()
         for option in ("--memory", "--pages"):  # overrides the site's defaults
             options += [option, "default"] if option not in options else []
-        argv = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
+        argv = [
+            str(self.program),
+            "run",
+            *options,
+            "--verify",
+            "--record",
+            str(record),
+            "--",
+            *map(reveal_text, self.command),
+        ]
         self.around.begin()
         began = time.monotonic()
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:

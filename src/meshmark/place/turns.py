@@ -17,6 +17,7 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.place.experiment import Outcome, Plan, Side
 from meshmark.place.trial import check_space, end, last_line, printable, tail
 from meshmark.store.files import open_private
+from meshmark.values.secrets import reveal_text, reveal_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +142,13 @@ def run_to_end(
         began = time.perf_counter()
         try:
             child = process.start(
-                argv,
+                [reveal_text(word) for word in argv],
                 process.ENDS_WITH_PARENT,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **environment},
+                env={**os.environ, **reveal_variables(environment)},
                 start_new_session=True,
             )
         except OSError as why:

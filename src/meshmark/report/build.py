@@ -21,7 +21,7 @@ from meshmark.report.card import (
     why_absent,
     why_no_figure,
 )
-from meshmark.report.drawing import Drawn, chart_page, condition_text, sized, write_charts
+from meshmark.report.drawing import Drawn, chart_page, charts_or_reason, condition_text, sized
 from meshmark.report.findings import sentences, trust
 from meshmark.report.html import (
     Cell,
@@ -66,22 +66,25 @@ class ReportPaths:
     html: Path
     card: Path
     charts: tuple[Path, ...]
+    undrawn: str  # the reason why charts are absent, or ""
 
 
 def write_report(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path) -> ReportPaths:
     """Writes `report.html`, `card.json` and `charts/` in `out`, each file atomically.
+
+    Where charts cannot be drawn, the report has none, and says why.
 
     Raises:
         MeshmarkError: the folder is not writable.
     """
     records = cleaned(records)
     drawn, notes = _draw(records, run)
-    paths = write_charts(drawn, out / "charts")
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
     write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
     write_text(html_path, _page(records, absences, run, drawn, notes))
-    return ReportPaths(html_path, card_path, tuple(paths))
+    paths, undrawn = charts_or_reason(drawn, out / "charts")
+    return ReportPaths(html_path, card_path, tuple(paths), undrawn)
 
 
 def report_page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import html
 import math
 import os
 import re
@@ -17,8 +18,10 @@ from typing import Any, ParamSpec
 import altair as alt
 
 from meshmark.errors import MeshmarkError
+from meshmark.report import vega
 from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, interval_text, modes_of, modes_texts, number
+from meshmark.report.vega import DrawingError, reason_of
 from meshmark.store.files import read_text, write_file, write_text
 from meshmark.store.record import Record
 from meshmark.values.paths import cache_home
@@ -31,6 +34,7 @@ COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F
 WIDTH, HEIGHT = 720, 340
 _LABEL_ROWS = 3  # of labels of vertical lines
 MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
+_UNDRAWN = re.compile(r'<p class="absent" id="undrawn">(.*?)</p>')  # of charts.html
 NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
 Input = ParamSpec("Input")  # of a chart: records, and for some charts the machine's topology
@@ -324,15 +328,17 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
 
 
 def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]:
-    """Writes each Vega-Lite specification as PNG and SVG, each file atomically; returns the paths."""
-    import vl_convert
+    """Writes each Vega-Lite specification as PNG and SVG, each file atomically; returns the paths.
 
-    paths = []
-    for name, spec in specs.items():
-        png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_text(svg, vl_convert.vegalite_to_svg(spec))
-        paths += [png, svg]
+    Raises:
+        DrawingError: Charts cannot be drawn here.
+    """
+    paths: list[Path] = []
+    for name, (png, svg) in zip(specs, vega.pictures(list(specs.values())), strict=True):
+        pictures = folder / f"{name}.png", folder / f"{name}.svg"
+        write_file(pictures[0], png)
+        write_text(pictures[1], svg)
+        paths += pictures
     return paths
 
 
@@ -340,24 +346,42 @@ def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
     return write_specs({name: for_file(chart) for name, chart in drawn.items()}, folder)
 
 
+def charts_or_reason(drawn: Mapping[str, Drawn], folder: Path) -> tuple[list[Path], str]:
+    """Like `write_charts`, but returns no path and the reason where charts cannot be drawn, else "" as the reason."""
+    try:
+        return write_charts(drawn, folder), ""
+    except DrawingError as error:
+        return [], reason_of(error)
+
+
 def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
-    """Renders a template with its data, charts and the chart library into a self-contained page."""
+    """Renders a template with its data, charts and the chart library into a self-contained page.
+
+    Where the chart library cannot be made, the page states the reason in the place of each chart.
+    """
     specs = {name: themed(chart) for name, chart in drawn.items()}
-    return str(render(template, specs=specs, bundle=_bundle(), **data))
+    try:
+        bundle, undrawn = _bundle(), ""
+    except DrawingError as error:
+        bundle, undrawn = "", reason_of(error)
+    return str(render(template, specs=specs, bundle=bundle, undrawn=undrawn, **data))
+
+
+def undrawn_in(page: str) -> str:
+    """Return the reason why a page that `chart_page` rendered has no charts, or ""."""
+    match = _UNDRAWN.search(page)
+    return html.unescape(match[1]) if match else ""
 
 
 def _bundle() -> str:
     """vega, vega-lite and vega-embed, as window.vegaEmbed. Making it takes 1.5 s, so that it is kept."""
-    import vl_convert
-
     folder = cache_home()
     kept = folder / f"vega-{version('vl-convert-python')}.js" if folder else None
     with contextlib.suppress(OSError, MeshmarkError):
         # What another user may have written has no place in a page.
         if kept is not None and kept.stat().st_uid == os.getuid() and not kept.stat().st_mode & 0o022:
             return read_text(kept)
-    # None stands for all three; the stub omits it.
-    made = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    made = vega.bundle()
     if kept is not None:
         with contextlib.suppress(MeshmarkError):  # a folder that cannot be written
             write_text(kept, made)

@@ -34,6 +34,7 @@ from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.result import LoadRun, utilisation
 from meshmark.report.html import Tile
 from meshmark.report.render import render
+from meshmark.report.vega import png_of_svg
 from meshmark.store.files import write_file, write_text
 from meshmark.values.units import seconds_of
 
@@ -379,11 +380,9 @@ def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> t
     Raises:
         MeshmarkError: the folder is not writable.
     """
-    import vl_convert
-
     svg = gantt_svg(run, machine)
     page, drawing, picture = out / "gantt.html", out / "gantt.svg", out / "gantt.png"
     write_text(page, gantt_html(run, machine))
     write_text(drawing, svg)
-    write_file(picture, vl_convert.svg_to_png(svg, scale=2))
+    write_file(picture, png_of_svg(svg))
     return page, drawing, picture

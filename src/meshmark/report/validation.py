@@ -12,7 +12,7 @@ import altair as alt
 from meshmark.model.claims.base import Row
 from meshmark.model.claims.gs1280 import figure_13
 from meshmark.model.claims.xeon5500 import copy_5400, copy_5500_each, table_3
-from meshmark.report.drawing import PALETTE, Drawn, chart_page, write_charts
+from meshmark.report.drawing import PALETTE, Drawn, chart_page, charts_or_reason
 from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
 
@@ -54,16 +54,20 @@ def published(row: Row) -> str:
     return f"{text} {row.claim.unit}".strip()
 
 
-def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
-    """Writes `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically."""
+def write_page(rows: Sequence[Row], out: Path, made: str) -> tuple[list[Path], str]:
+    """Writes `validation.html`, `validation.json` and the charts as PNG and SVG, each atomically.
+
+    Returns:
+        The paths, and the reason why charts are absent, or "".
+    """
     drawn = draw(rows)
-    paths = write_charts(drawn, out / "charts")
     html, data = out / "validation.html", out / "validation.json"
     write_file(
         data, json.dumps({"scores": scores(rows), "statements": [as_json(r) for r in rows]}, indent=1).encode() + b"\n"
     )
     write_text(html, _page(rows, drawn, made))
-    return [html, data, *paths]
+    paths, undrawn = charts_or_reason(drawn, out / "charts")
+    return [html, data, *paths], undrawn
 
 
 def as_json(row: Row) -> dict[str, Any]:

@@ -35,7 +35,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
@@ -53,6 +53,7 @@ from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
 from meshmark.values.expressions import compiled
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of
+from meshmark.values.secrets import hide_command, hide_values
 
 # What each dimension of these names sets; other names are placeholders, or environment variables in capitals.
 DIMENSIONS: Final = {
@@ -332,12 +333,12 @@ def parse_application(toml: str, where: str, source: Path) -> Application:
 
 
 def of_tables(tables: Mapping[str, Any], where: str, source: Path) -> Application:
-    """An application of the tables of its file.
+    """An application of the tables of its file. The values of its secrets are hidden.
 
     Raises:
         UsageError: As of `read_application`.
     """
-    file = checked(ApplicationFile, tables, where)
+    file = checked(ApplicationFile, hide_secrets(tables), where)
     if file.build and "build" not in file.dimensions:
         file = replace(file, dimensions={**file.dimensions, "build": tuple(file.build)})
     others = {key: value for key, value in fields_of(file).items() if key != "application"}
@@ -449,6 +450,32 @@ def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
         case "prefetchers":
             return SETTINGS
     return None
+
+
+def hide_secrets(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of an application file with the values of secrets in variables and commands replaced."""
+
+    def changed(name: str, **change: Callable[[Any], Any]) -> None:
+        table = hidden.get(name)
+        if isinstance(table, Mapping):
+            hidden[name] = {**table, **{key: hide(table[key]) for key, hide in change.items() if key in table}}
+
+    def hide_commands(commands: Any) -> Any:
+        return [hide_command(one) for one in commands] if isinstance(commands, list | tuple) else commands
+
+    hidden = dict(tables)
+    changed("application", command=hide_command, prepare=hide_commands, env=hide_values)
+    changed("verify", command=hide_command)
+    if isinstance(builds := hidden.get("build"), Mapping):
+        hidden["build"] = {
+            name: {**build, "commands": hide_commands(build["commands"])}
+            if isinstance(build, Mapping) and "commands" in build
+            else build
+            for name, build in builds.items()
+        }
+    if "dimensions" in hidden:
+        hidden["dimensions"] = hide_values(hidden["dimensions"], is_list=True)
+    return hidden
 
 
 def used_names(app: Application, where: str) -> set[str]:

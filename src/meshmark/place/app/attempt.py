@@ -36,6 +36,7 @@ from meshmark.place.trial import check_space, printable, tail
 from meshmark.place.turns import Ended, failure
 from meshmark.store.files import make_folder, open_private, write_text
 from meshmark.store.record import FLAGS, Better
+from meshmark.values.secrets import mask_words
 from meshmark.values.units import counted
 
 _TIMES: Final = ("user", "system", "waiting")
@@ -276,7 +277,14 @@ def _start(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
-                env={**os.environ, **environment(app, one, values), _TOKEN: token},
+                env={
+                    **os.environ,
+                    **environment(app, one, values),
+                    _TOKEN: token,
+                    "MESHMARK_RECORDED_COMMAND": json.dumps(
+                        mask_words(filled(word, {**values, **one.values}) for word in app.command)
+                    ),
+                },
                 start_new_session=True,
             )
         except process.PreparationError as error:

@@ -36,7 +36,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from meshmark.describe import Description, descriptions
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
-from meshmark.place.app.application import Application, Command, named_tables, of_tables
+from meshmark.place.app.application import Application, Command, hide_secrets, named_tables, of_tables
 from meshmark.place.app.configuration import Configuration, configurations
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Label, Name, checked
@@ -278,7 +278,9 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
         tables, source = named_tables(table.application, table.dimensions, folder)
         name = Path(table.application).stem
     kind = table.instrument
-    member = Member(name=table.name or name, why=table.why, tables=tables, source=str(source), instrument=kind)
+    member = Member(
+        name=table.name or name, why=table.why, tables=hide_secrets(tables), source=str(source), instrument=kind
+    )
     app = of_tables(tables, at, source)
     if (count := len(configurations(app))) != 1:
         varied = [n for n, values in app.dimensions.items() if len(values) > 1]

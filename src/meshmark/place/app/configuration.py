@@ -14,6 +14,7 @@ from meshmark.place import native
 from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
 from meshmark.place.app.machine_limits import NEIGHBOURS
 from meshmark.place.setting import AS_IT_IS
+from meshmark.values.secrets import reveal_text, reveal_value, reveal_variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ def placeholders(app: Application, one: Configuration, folders: Folders, copy: i
     build = one.values.get("build", "")
     return {
         **dict.fromkeys(COUNTS, "1"),
-        **one.values,
+        **reveal_variables(one.values),
         "source": str(app.source),
         "inputs": str(folders.inputs),
         "build": str(folders.build(build)) if build else "",
@@ -113,12 +114,12 @@ def environment(app: Application, one: Configuration, values: Mapping[str, str])
     ):
         # The launcher of each copy would bind its ranks to the same first cores, whatever CPUs it may use.
         found |= openmpi_unbound()
-    found |= {name: filled(text, values) for name, text in app.env.items()}
+    found |= {name: filled(reveal_value(name, text), values) for name, text in app.env.items()}
     if "threads" in one.values:
         found["OMP_NUM_THREADS"] = one.values["threads"]
     if "wait" in one.values:
         found["OMP_WAIT_POLICY"] = one.values["wait"]
-    found.update({n: v for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
+    found.update({n: reveal_value(n, v) for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
     return found
 
 
@@ -137,5 +138,5 @@ def argv(app: Application, one: Configuration, values: Mapping[str, str], record
     elif bind != AS_IT_IS["bind"] and not bind[:1].isdigit():
         options += ["-n", one.values.get("threads", "1")]
     options += ["--verify"] if observed else []
-    command = [filled(word, values) for word in app.command]
+    command = [filled(reveal_text(word), values) for word in app.command]
     return [str(native.find_place()), "run", *options, "--record", str(record), "--", *command]

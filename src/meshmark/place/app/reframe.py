@@ -15,6 +15,7 @@ from meshmark.errors import UsageError
 from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
 from meshmark.place.app.machine_limits import LIMITS
 from meshmark.place.setting import AS_IT_IS
+from meshmark.values.secrets import is_secret
 
 _REFUSED: Final = ("copies", "scheduler", *LIMITS)
 _VERIFIED: Final = "meshmark: verified"
@@ -76,7 +77,11 @@ def _set_up(app: Application, names: Mapping[str, str]) -> list[str]:
         lines.append(f"        self.env_vars['OMP_WAIT_POLICY'] = self.{names['wait']}")
     variables = [n for n in names if n not in DIMENSIONS and n.isupper()]
     lines += [f"        self.env_vars[{n!r}] = self.{names[n]}" for n in variables]
-    lines += [f"        self.env_vars[{n!r}] = {_filled(app, text, names)}" for n, text in app.env.items()]
+    for name, text in app.env.items():
+        if is_secret(name):  # its value is nowhere recorded
+            lines.append(f"        self.env_vars[{name!r}] = '$' + {name!r}")
+        else:
+            lines.append(f"        self.env_vars[{name!r}] = {_filled(app, text, names)}")
     placed = [name for name in AS_IT_IS if name in names]
     command = [_filled(app, word, names) for word in app.command]
     if placed:

@@ -1,0 +1,53 @@
+#include "secrets.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace mm {
+namespace {
+
+// Parts of names at any place, and words between underscores at the end.
+constexpr std::array<std::string_view, 11> kAnywhere = {"secret",      "passw",      "passphrase", "credential",
+                                                        "apikey",      "api_key",    "access_key", "accesskey",
+                                                        "private_key", "privatekey", "bearer"};
+constexpr std::array<std::string_view, 12> kLast = {"token", "key", "pass",   "pwd", "pat", "pin",
+                                                    "auth",  "jwt", "cookie", "sas", "dsn", "webhook"};
+constexpr std::array<std::string_view, 3> kWhole = {"jwt", "pgpass", "sshpass"};
+
+bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+template <typename Words>
+bool contains(const Words& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+}  // namespace
+
+bool is_secret(std::string_view name) {
+  std::string lower(name);
+  std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  while (lower.ends_with('_')) lower.pop_back();
+  while (lower.starts_with('_')) lower.erase(0, 1);
+  for (const std::string_view part : kAnywhere)
+    if (lower.find(part) != std::string::npos) return true;
+  if (contains(kWhole, lower) || lower.ends_with("token")) return true;
+  if (lower.find("_token_") != std::string::npos || lower.starts_with("token_")) return true;
+  const std::size_t last = lower.rfind('_');
+  return last != std::string::npos && contains(kLast, std::string_view(lower).substr(last + 1));
+}
+
+std::vector<std::string> without_secrets(const std::vector<std::string>& words) {
+  std::vector<std::string> masked = words;
+  for (std::string& word : masked)
+    for (std::size_t at = word.find('='); at != std::string::npos; at = word.find('=', at + 1)) {
+      std::size_t begin = at;
+      while (begin > 0 && in_name(word[begin - 1])) --begin;
+      if (at + 1 == word.size() || !is_secret(std::string_view(word).substr(begin, at - begin))) continue;
+      word = word.substr(0, at + 1) + "…";
+      break;
+    }
+  return masked;
+}
+
+}  // namespace mm

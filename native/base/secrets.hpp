@@ -1,0 +1,16 @@
+#pragma once
+/// Decides which variables hold secrets, so that no record contains their values.
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mm {
+
+/// Returns true if a variable of this name usually holds a secret, such as HF_TOKEN or DB_PASSWORD. Not case-sensitive.
+bool is_secret(std::string_view name);
+
+/// Returns the words of a command line as records contain them: the rest of a word after the first `NAME=` of a secret
+/// is `…`.
+std::vector<std::string> without_secrets(const std::vector<std::string>& words);
+
+}  // namespace mm

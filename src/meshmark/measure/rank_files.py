@@ -1,0 +1,76 @@
+"""Gives the ranks of a launcher a folder of their own for shared memory and session files.
+
+Open MPI leaves its files if a rank or its launcher is killed. The folder is removed at the end, or by the next start if
+this process died. The owner holds a lock on a file in it, which the kernel releases when the owner dies; process ids
+would mean something else in another container that shares the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+SHARED_MEMORY: Final = Path("/dev/shm")
+_OWNER: Final = "owner"
+# Parameters of Open MPI 4 and 5 that name folders for its files.
+_FOLDERS: Final = (
+    "OMPI_MCA_btl_vader_backing_directory",
+    "OMPI_MCA_btl_sm_backing_directory",
+    "OMPI_MCA_osc_sm_backing_directory",
+    "OMPI_MCA_orte_tmpdir_base",
+    "PRTE_MCA_prte_tmpdir_base",
+)
+
+
+@contextlib.contextmanager
+def rank_files(kind: str, hosts: int, base: Path = SHARED_MEMORY) -> Iterator[Mapping[str, str]]:
+    """Provide a folder for the files of the ranks while they run, and remove the folders of dead owners.
+
+    Args:
+        kind: Of the launcher. Only Open MPI needs a folder.
+        hosts: On which the ranks run. On several ones Open MPI uses its own folders, since this one exists here only.
+        base: Folder in shared memory.
+
+    Yields:
+        Environment variables of the launcher, those that the user has set excepted.
+    """
+    prefix = f"meshmark-ranks-{os.getuid()}-"
+    folder = None
+    if kind == "openmpi" and hosts == 1:
+        remove_abandoned(base, prefix)
+        with contextlib.suppress(OSError):  # without a folder, the ranks use the usual ones
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+    if folder is None:
+        yield {}
+        return
+    with _owned(folder):
+        try:
+            yield {name: str(folder) for name in _FOLDERS if name not in os.environ}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(base: Path, prefix: str) -> None:
+    """Remove the folders of this user whose owner is dead."""
+    for folder in base.glob(f"{prefix}*"):
+        with contextlib.suppress(OSError):
+            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+                continue
+            with open(os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW), "rb") as owner:
+                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _owned(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. Its file has its name only when it is locked."""
+    with (folder / "new").open("wb") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)
+        (folder / "new").rename(folder / _OWNER)
+        yield

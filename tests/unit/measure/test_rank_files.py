@@ -1,0 +1,58 @@
+"""Files of ranks: a folder of their own, which the next start removes if its owner died."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from meshmark.measure.rank_files import rank_files
+
+OWNER = """
+import sys
+from pathlib import Path
+from meshmark.measure.rank_files import rank_files
+
+with rank_files("openmpi", 1, Path(sys.argv[1])) as variables:
+    Path(next(iter(variables.values())), "segment").write_bytes(b"x")
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def owner(base: Path) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(base)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    )
+    assert child.stdout is not None and child.stdout.readline() == b"ready\n"
+    return child
+
+
+def test_a_folder_lasts_as_long_as_its_ranks(tmp_path: Path) -> None:
+    with rank_files("openmpi", 1, tmp_path) as variables:
+        (folder,) = {*variables.values()}
+        assert Path(folder).parent == tmp_path and Path(folder).stat().st_mode & 0o777 == 0o700
+        assert "OMPI_MCA_btl_vader_backing_directory" in variables and "PRTE_MCA_prte_tmpdir_base" in variables
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_next_start_removes_the_folder_of_a_killed_owner_and_no_other(tmp_path: Path) -> None:
+    dead, alive = owner(tmp_path), owner(tmp_path)
+    os.kill(dead.pid, signal.SIGKILL)
+    dead.communicate()
+    (tmp_path / f"meshmark-ranks-{os.getuid()}-link").symlink_to(tmp_path)
+    (tmp_path / f"meshmark-ranks-{os.getuid()}-new").mkdir()  # its owner has not locked it yet
+    with rank_files("openmpi", 1, tmp_path):
+        pass
+    left = {path.name.rpartition("-")[2] for path in tmp_path.iterdir()}
+    assert {"link", "new"} < left and len(left) == 3
+    alive.communicate(b"")
+    assert {path.name.rpartition("-")[2] for path in tmp_path.iterdir()} == {"link", "new"}
+
+
+def test_other_libraries_several_hosts_and_a_missing_folder_change_nothing(tmp_path: Path) -> None:
+    for kind, hosts, base in (("mpich", 1, tmp_path), ("openmpi", 2, tmp_path), ("openmpi", 1, tmp_path / "none")):
+        with rank_files(kind, hosts, base) as variables:
+            assert variables == {} and [*tmp_path.iterdir()] == []

@@ -1,0 +1,88 @@
+"""Charts where the address space is limited, as on login nodes: one line instead of the death of the command."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.process import Preparation, run, up_to_hard_limit
+from meshmark.report.drawing import undrawn_in
+from meshmark.report.vega import DrawingError, png_of_svg
+from meshmark.watch.recording import Recorder
+from support.made_frames import frame, header
+from support.paths import ROOT
+
+LIMIT = 4_096_000_000  # `ulimit -v 4000000`
+REASON = "cannot draw charts: the address space is limited to 3.81 GiB (ulimit -v)"
+
+
+def limited(cache: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Python or Meshmark where the address space is limited, with an empty cache."""
+    preparation = Preparation(limits={resource.RLIMIT_AS: up_to_hard_limit(resource.RLIMIT_AS, LIMIT)})
+    environment: dict[str, Any] = {**os.environ, "XDG_CACHE_HOME": str(cache), "XDG_DATA_HOME": str(cache / "data")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests"), str(ROOT / "src")])
+    return run([sys.executable, *words], preparation, timeout_s=120, env=environment, encoding="utf-8")
+
+
+def test_a_recording_that_cannot_be_plotted_gives_one_line_and_status_1(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r.parquet", header()) as recorder:
+        for n in range(1, 6):
+            recorder.add(frame(n, 0.2, None, 0.55, 1.0))
+    done = limited(tmp_path, "-m", "meshmark", "plot", str(tmp_path / "r.parquet"), "--out", str(tmp_path / "plots"))
+    assert done.returncode == 1 and done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith(f"meshmark: error: {REASON}") and lines[1].startswith("hint: ") and len(lines) == 2
+
+
+REPORT = """
+import sys
+from pathlib import Path
+from meshmark.report.build import write_report
+from support import made_run
+
+paths = write_report(made_run.latency(), made_run.absences(), made_run.run_info(), Path(sys.argv[1]))
+print(paths.undrawn)
+"""
+
+
+def test_a_report_without_charts_has_the_numbers_and_the_reason(tmp_path: Path) -> None:
+    done = limited(tmp_path, "-c", REPORT, str(tmp_path / "report"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(REASON) and done.stderr == ""
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert undrawn_in(page) == done.stdout.strip() and "results as a table" in page
+    assert (tmp_path / "report" / "card.json").exists() and not (tmp_path / "report" / "charts").exists()
+
+
+def test_a_validation_is_written_without_charts_and_one_line_says_so(tmp_path: Path) -> None:
+    out = tmp_path / "validation"
+    done = limited(tmp_path, "-m", "meshmark", "model", "validate", "A01", "--out", str(out))
+    assert done.returncode == 0
+    assert done.stderr.splitlines()[-1].startswith(f"warning: no charts: {REASON}")
+    assert "Trace" not in done.stderr and (out / "validation.json").exists()
+
+
+def test_pages_have_their_charts_where_the_chart_library_was_made_before(tmp_path: Path) -> None:
+    made = run(
+        [
+            sys.executable,
+            "-c",
+            "from meshmark.report.drawing import chart_page; chart_page('charts.html', {}, title='')",
+        ],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )
+    assert made.returncode == 0, made.stderr
+    assert limited(tmp_path, "-c", REPORT, str(tmp_path / "report")).returncode == 0
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert undrawn_in(page) == "" and "vegaEmbed" in page
+
+
+def test_a_drawing_that_is_not_svg_is_refused_with_a_reason() -> None:
+    with pytest.raises(DrawingError, match="cannot draw charts: the library that draws them ended by status 1"):
+        png_of_svg("no drawing")
