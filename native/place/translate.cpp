@@ -40,6 +40,26 @@ std::string text_of(const std::vector<std::string>& words) {
   return join(quoted, " ");
 }
 
+/// What a text binds, and what of it other forms do not express.
+struct Translated {
+  Layout layout;
+  Memory memory;
+  Words left_out;
+  std::string command;  ///< that of the text; "" if it has none
+};
+
+/// Reads the CPUs of `parts`, or a text of the syntax `from`.
+Translated read_layout(const Machine& machine, const std::string& from, const std::string& parts,
+                       const std::string& text, int tasks) {
+  if (!parts.empty()) return {parse("parts", machine, parts).layout, {}, {}, ""};
+  if (from == "affinity") {
+    const Affinity affinity = parse_affinity(of_input(text), tasks);
+    return {place(machine, affinity, {}).layout, affinity.memory, {}, ""};
+  }
+  const Parsed parsed = parse(from, machine, of_input(text));
+  return {parsed.layout, parsed.memory, parsed.left_out, parsed.command};
+}
+
 }  // namespace
 
 int translate_verb(int argc, char** argv) {
@@ -81,22 +101,10 @@ int translate_verb(int argc, char** argv) {
   if (parts.empty() == text.empty())
     throw UsageError("TEXT", parts.empty() ? "is missing" : "found together with --parts", "TEXT or --parts");
   const Machine machine = machine_of(topology);
-  Memory memory = memory_option.empty() ? Memory{} : parse_memory(memory_option);
-  Layout layout;
-  Words left_out;
-  if (!parts.empty()) {
-    layout = parse("parts", machine, parts).layout;
-  } else if (from == "affinity") {
-    const Affinity affinity = parse_affinity(of_input(text), tasks);
-    layout = place(machine, affinity, {}).layout;
-    if (memory_option.empty()) memory = affinity.memory;
-  } else {
-    const Parsed parsed = parse(from, machine, of_input(text));
-    layout = parsed.layout;
-    left_out = parsed.left_out;
-    if (memory_option.empty()) memory = parsed.memory;
-    if (!commands.given() && !parsed.command.empty()) command = parsed.command;
-  }
+  Translated translated = read_layout(machine, from, parts, text, tasks);
+  if (!memory_option.empty()) translated.memory = parse_memory(memory_option);
+  if (!commands.given() && !translated.command.empty()) command = translated.command;
+  const auto& [layout, memory, left_out, unused] = translated;
   const bool every = to_text == "all";
   Words to = split(to_text, ',');
   if (every) {

@@ -99,7 +99,7 @@ def test_a_process_joins_a_group_before_its_program_runs(tmp_path: Path) -> None
         (Preparation(cpus=(1 << 19,)), "cpus", errno.EINVAL),
         (Preparation(scheduler=(99, 0)), "scheduler", errno.EINVAL),
         (Preparation(limits={99: (0, 0)}), "limit", errno.EINVAL),
-        (Preparation(group=Path("/nonexistent/tasks")), "join", errno.ENOENT),
+        (Preparation(group=Path("/proc/missing/tasks")), "join", errno.ENOENT),
     ],
 )
 def test_a_preparation_that_fails_is_named_and_runs_no_program(
@@ -128,7 +128,7 @@ def test_a_program_is_searched_in_the_path_of_its_environment(tmp_path: Path) ->
     program.parent.mkdir()
     program.write_text('#!/bin/sh\necho "$1"\n')
     program.chmod(0o700)
-    done = run(["greet", "a b"], env={"PATH": f"/nonexistent:{program.parent}:/bin"}, text=True)
+    done = run(["greet", "a b"], env={"PATH": f"/proc/missing:{program.parent}:/bin"}, text=True)
     assert done.stdout == "a b\n"
     assert run(["./greet", ""], cwd=program.parent, text=True).stdout == "\n"
 

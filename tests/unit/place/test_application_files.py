@@ -124,7 +124,11 @@ def test_a_command_is_all_that_is_required() -> None:
         ("MALLOC_ARENA_MAX = 1", 'build = ["O9"]', "dimensions.build: found 'O9'; allowed: O2, spack"),
         ("MALLOC_ARENA_MAX = 1", 'inputs = ["a"]', "dimensions.inputs: found the name of a folder"),
         ('"input/a.txt"', '"../a.txt"', "files: found '../a.txt'; allowed: a path below the folder of the run"),
-        ("'rate: (\\S+)'", "'a{99999999999999999999}'", "figure.pattern: found 'a{99999999999999999999}', no regular"),
+        (
+            "'rate: (\\S+)'",
+            "'a{99999999999999999999}'",
+            "figure.pattern: found 'a{99999999999999999999}', which is not a regular expression",
+        ),
         ("'norm: (\\S+)'", "'" + 900 * "(" + 900 * ")" + "'", "verify.pattern: found '((((((("),
         ("N = 3", '"A=B" = 3', "application.env: found 'A=B'; allowed: a name of an environment variable"),
         ("N = 3", '"" = 3', "application.env: found ''; allowed: a name of an environment variable"),
