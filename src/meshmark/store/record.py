@@ -417,7 +417,7 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     """The object of texts and numbers under a key of a line.
 
     Raises:
-        RecordError: It is another value, has a lone surrogate, or an integer beyond 64 bits.
+        RecordError: It is another value, has a lone surrogate, or an integer that no double can represent.
     """
     values = line.get(key)
     if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
@@ -426,11 +426,11 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
 
 
 def is_scalar(value: object) -> bool:
-    """Whether a condition may have this value: a text that can be encoded, or a number of at most 64 bits."""
+    """Whether a condition may have this value: a text that can be encoded, or a number in the range of a double."""
     if isinstance(value, str):
         return is_unicode(value)
     if isinstance(value, int):
-        return -(2**63) <= value < 2**64
+        return isinstance(value, bool) or abs(value) < 2**1023
     return isinstance(value, float | None)
 
 
