@@ -40,7 +40,7 @@ def address() -> Iterator[str]:
         report(live, number, now if number != 4 else now - 1801)
     maps = RemoteMaps(lambda name: Target("127.0.0.1", 1) if name == "n5" else None, "")
     parts = FleetParts("hawk", live, RACKS, lambda: CASES, maps=maps)
-    yield address_of(lambda say: run(lambda: make_fleet_site(parts), "127.0.0.1", 0, "", say))
+    yield address_of(lambda say: run(lambda: make_fleet_site(parts, push_token="of-nodes"), "127.0.0.1", 0, "", say))
 
 
 def colour_of(page: Any, rack: int, x: int, y: int) -> str:
@@ -113,7 +113,7 @@ def test_the_page_follows_what_nodes_send(browser: Any, address: str) -> None:
     page.locator("#list tbody tr").first.wait_for()
 
     def post(body: bytes) -> None:
-        headers = {"content-type": "application/json"}
+        headers = {"content-type": "application/json", "authorization": "Bearer of-nodes"}
         urllib.request.urlopen(urllib.request.Request(f"{address}v1/metrics", body, headers), timeout=10).close()
 
     post(text_of("n58", cpu_busy=0.99))

@@ -117,7 +117,10 @@ def test_a_program_is_told_with_its_pages_where_they_are(watched: Watched) -> No
 
 def test_its_cpu_is_busy_and_no_other(watched: Watched) -> None:
     busy = [f["values"]["cpu.busy"] for f in watched.between("held", "seen")]
-    means = [sum(v[c] for v in busy) / len(busy) for c in range(len(busy[0]))]
+    # A frame that came late on a busy machine has no value for some CPUs.
+    measured = [[v[c] for v in busy if v[c] is not None] for c in range(len(busy[0]))]
+    assert all(measured), busy
+    means = [sum(values) / len(values) for values in measured]
     assert means[0] > 0.8 and max(means[1:]) < 0.5, means
 
 

@@ -54,6 +54,12 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   return objects;
 }
 
+/// Whether somebody added a matrix under a name of their own, such as measured latencies: these are not the firmware's.
+bool is_added(hwloc_topology_t t, hwloc_distances_s* matrix) {
+  const char* name = hwloc_distances_get_name(t, matrix);
+  return name != nullptr && std::string(name) != "NUMALatency" && (matrix->kind & HWLOC_DISTANCES_KIND_FROM_USER) != 0;
+}
+
 /// Preference among matrices of latencies between nodes: hwloc names the firmware's NUMALatency; in XML of hwloc 1, and
 /// after hwloc-annotate, it has no name.
 int rank_of_matrix(hwloc_topology_t t, hwloc_distances_s* matrix) {
@@ -88,13 +94,17 @@ std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc
   matrices.resize(std::min<std::size_t>(count, matrices.size()));
   std::optional<Matrix> best;
   int best_rank = 3;
+  bool any = false;
   for (hwloc_distances_s* matrix : matrices) {
-    const int rank = rank_of_matrix(t, matrix);
-    if (auto distance = square(matrix, nodes); distance && rank < best_rank)
-      best = std::move(distance), best_rank = rank;
+    if (!is_added(t, matrix)) {
+      any = true;
+      const int rank = rank_of_matrix(t, matrix);
+      if (auto distance = square(matrix, nodes); distance && rank < best_rank)
+        best = std::move(distance), best_rank = rank;
+    }
     hwloc_distances_release(t, matrix);
   }
-  if (!best && !matrices.empty()) {
+  if (!best && any) {
     const std::string size = std::to_string(nodes.size());
     machine.doubts.push_back("node distances are not a " + size + " x " + size + " matrix: ignored");
   }
