@@ -108,13 +108,13 @@ def compare(
             print_comparison(c, every)
     if html is not None:
         from meshmark.report.comparison import comparison_page
-        from meshmark.report.drawing import undrawn_in
+        from meshmark.report.drawing import last_undrawn
         from meshmark.store.files import write_text
 
         page = comparison_page(found[0])
         write_text(html, page)
         say(f"meshmark: wrote {html}")
-        say_undrawn(undrawn_in(page))
+        say_undrawn(last_undrawn())
     if limit is not None:
         _gate(found, fail_on)
 

@@ -385,14 +385,14 @@ def report(
     if as_json:
         print(json.dumps(found.to_json()))
         return
-    from meshmark.report.drawing import undrawn_in
+    from meshmark.report.drawing import last_undrawn
     from meshmark.report.fleet import fleet_page
     from meshmark.store.files import write_text
 
     page, text = out or fleet.root / "reports" / f"{found.seen.campaign}.html", fleet_page(found)
     write_text(page, text)
     print(page)
-    say_undrawn(undrawn_in(text))
+    say_undrawn(last_undrawn())
 
 
 @fleet_app.command("limits")

@@ -116,14 +116,14 @@ def history(
     else:
         print_history(found, now, stale_s)
     if html is not None:
-        from meshmark.report.drawing import undrawn_in
+        from meshmark.report.drawing import last_undrawn
         from meshmark.report.history import history_page
         from meshmark.store.files import write_text
 
         page = history_page(found, now, stale_s)
         write_text(html, page)
         say(f"meshmark: wrote {html}")
-        say_undrawn(undrawn_in(page))
+        say_undrawn(last_undrawn())
     if limit is not None:
         _gate(found, limit, fail_on)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import math
 import os
 import re
@@ -34,7 +33,7 @@ COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F
 WIDTH, HEIGHT = 720, 340
 _LABEL_ROWS = 3  # of labels of vertical lines
 MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
-_UNDRAWN = re.compile(r'<p class="absent" id="undrawn">(.*?)</p>')  # of charts.html
+_last_undrawn = [""]  # the reason why the last page has no charts, or ""
 NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
 Input = ParamSpec("Input")  # of a chart: records, and for some charts the machine's topology
@@ -364,13 +363,13 @@ def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
         bundle, undrawn = _bundle(), ""
     except DrawingError as error:
         bundle, undrawn = "", reason_of(error)
+    _last_undrawn[0] = undrawn
     return str(render(template, specs=specs, bundle=bundle, undrawn=undrawn, **data))
 
 
-def undrawn_in(page: str) -> str:
-    """Return the reason why a page that `chart_page` rendered has no charts, or ""."""
-    match = _UNDRAWN.search(page)
-    return html.unescape(match[1]) if match else ""
+def last_undrawn() -> str:
+    """Return the reason why the page that `chart_page` rendered last has no charts, or ""."""
+    return _last_undrawn[0]
 
 
 def _bundle() -> str:

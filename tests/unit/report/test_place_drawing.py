@@ -63,14 +63,14 @@ def test_a_plan_is_drawn_on_its_machine(machine: list[str], kind: str, held: set
 
 def test_the_plan_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counting = tmp_path / "meshmark-place"
-    counting.write_text(f'#!/bin/sh\necho x >> {tmp_path}/calls\nexec {find_place()} "$@"\n')
+    counting.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/calls\nexec {find_place()} "$@"\n')
     counting.chmod(0o755)
     monkeypatch.setenv("MESHMARK_PLACE", str(counting))
     words = ["--topology", "pack:2 core:2 pu:1", "--policy", "pack", "--svg", str(tmp_path / "plan.svg"), "--jobs"]
     done = place(*words, "2,9")
     assert done.returncode == 1 and "1 of 2 jobs could not be placed" in done.stderr, done
     assert (tmp_path / "plan.svg").exists() and "job  slots" in done.stdout
-    assert (tmp_path / "calls").read_text() == "x\n"
+    assert (tmp_path / "calls").read_text().split().count("plan") == 1
     assert place(*words, "none").returncode == 2
 
 
