@@ -19,11 +19,11 @@ from meshmark.native import call_library
 
 HIDDEN: Final = "…"  # in place of a value; further values of the same variable are …2, …3 and so on
 
-_NAME: Final = re.compile(r"(?<![A-Za-z0-9_])(?P<name>[A-Za-z_][A-Za-z0-9_]*)=(?!=)")
+_NAME: Final = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)=(?!=)")
 # The value extends to the next part of a setting or else to the end of the text. A text is one word of a command line,
 # and whatever follows the first space in it may belong to the value.
 _VALUE: Final = re.compile(r".*?(?=\ \+\ |,[A-Z_][A-Z0-9_]*=|\Z)", re.DOTALL)
-_PLACEHOLDER: Final = re.compile(rf"{_NAME.pattern}(?P<value>{HIDDEN}\d*)")
+_PLACEHOLDER: Final = re.compile(rf"{_NAME.pattern}({HIDDEN}\d*)")
 
 _REFERENCE: Final = re.compile(r"\{\w+\}|\$\w+|\$\{\w+\}")  # to a dimension or a variable, which holds no secret
 _UNMISTAKABLE: Final = 6  # characters of a value that is replaced wherever it stands
@@ -140,7 +140,7 @@ def reveal_text(text: str) -> str:
     Raises:
         UsageError: See `reveal_value`.
     """
-    return _PLACEHOLDER.sub(lambda match: f"{match['name']}={reveal_value(match['name'], match['value'])}", text)
+    return _PLACEHOLDER.sub(lambda match: f"{match[1]}={reveal_value(match[1], match[2])}", text)
 
 
 def reveal_variables(variables: Mapping[str, str]) -> dict[str, str]:
@@ -156,11 +156,11 @@ def _replaced(text: str, replacement: Callable[[str, str], str]) -> str:
     """Return a text with the value of each secret replaced by what `replacement` returns for its name and value."""
     parts, end = list[str](), 0
     for match in _NAME.finditer(text):
-        if match.start() < end or not is_secret(match["name"]):
+        if match.start() < end or not is_secret(match[1]):
             continue
         value = _VALUE.match(text, match.end())
         if value is not None and value[0]:
-            parts += [text[end : match.end()], replacement(match["name"], value[0])]
+            parts += [text[end : match.end()], replacement(match[1], value[0])]
             end = value.end()
     return "".join([*parts, text[end:]])
 
