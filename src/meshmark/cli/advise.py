@@ -16,7 +16,7 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
-from meshmark.store.files import check_writable
+from meshmark.store.files import writing_problem
 from meshmark.values import grammar
 from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
@@ -207,7 +207,8 @@ def _keep_advice(
 def _check_advice(fom: str, folder: Path) -> None:
     """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
     expression("--fom", fom)
-    check_writable("--out", folder / "plan.json")
+    if problem := writing_problem(folder / "plan.json"):
+        raise UsageError(f"--out: cannot create {folder}: {problem}", "name a writable folder")
 
 
 def _no_advice_in(folder: Path) -> None:

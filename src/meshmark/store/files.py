@@ -395,10 +395,16 @@ def check_writable(option: str, path: Path) -> None:
     Raises:
         UsageError: The path is a folder, or the file or its folder is not writable.
     """
+    if problem := writing_problem(path):
+        raise UsageError(f"{option}: cannot write {quoted(path)}: {problem}")
+
+
+def writing_problem(path: Path) -> str:
+    """Return the reason why a file cannot be written there, or "". Creates nothing that stays."""
     try:
         target = _resolved(path)
         if isinstance(target, int):
-            return
+            return ""
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -407,14 +413,14 @@ def check_writable(option: str, path: Path) -> None:
         if not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if target.exists() and os.access(target, os.W_OK):
-            return
+            return ""
         # Access rights do not tell: root may not write to /proc, nor to a file system that is read-only or full.
         probe = folder / f".{secrets.token_hex(6)}.{secrets.token_hex(6)}"
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         probe.unlink()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"{option}: cannot write {quoted(path)}: {reason}") from error
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 @contextlib.contextmanager

@@ -17,8 +17,9 @@ from meshmark.compare.exports.base import Material
 from meshmark.compare.exports.formats import write
 from meshmark.compare.exports.series import name_of, point_of
 from meshmark.errors import AbsentError, UsageError
-from meshmark.measure.tools.mess import read, recognises
+from meshmark.measure.tools.mess import recognises
 from meshmark.store.record import Record
+from support.imports import records_of
 from support.made_matrix import bandwidth, latency, lines, material, topology
 from support.made_run import record, the_rest
 
@@ -46,7 +47,7 @@ def test_mess_curves_come_back_through_the_importer() -> None:
     made = material("", [*records, *loaded(threads=1)])
     text = write("mess", made)
     assert recognises(text)
-    back = read(text, "n042")
+    back = records_of(text)
     key = ("read_share", "injected_pause")
 
     def values(found: Sequence[Record], pause: str) -> dict[tuple[object, ...], float]:

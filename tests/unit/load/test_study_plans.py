@@ -144,8 +144,8 @@ def test_a_matrix_sets_each_class_beside_each_and_divides_by_its_time_alone(
         {("stream", "stream"): 3, ("stream", "dense"): 1.5, ("dense", "stream"): 4, ("dense", "dense"): 6}
     )
     assert [line.split() for line in found.table.splitlines()][1:] == [
-        ["stream", "3.000", "1.500"],
-        ["dense", "4.000", "6.000"],
+        ["stream", "3.000", "1.500", "-"],
+        ["dense", "4.000", "6.000", "-"],
     ]
     slow = [r for r in found.records if r.metric == "slowdown"]
     assert {(r.conditions["class"], r.conditions["neighbour"]) for r in slow} == found.cells.keys()
@@ -261,13 +261,14 @@ def test_a_curve_is_checked_with_neighbours_of_other_kernels_at_rates_that_it_do
         "off",
         "by",
         "points",
+        "flags",
     ]
     assert [row.split() for row in rows] == [
-        [f"{low:g}", "GB/s", "1.500", "none", "below", "4", "runs"],
-        [f"{high:g}", "GB/s", "2.500", "none", "below", "4", "runs"],
+        [f"{low:g}", "GB/s", "1.500", "none", "below", "4", "runs", "-"],
+        [f"{high:g}", "GB/s", "2.500", "none", "below", "4", "runs", "-"],
         [
             *(f"{held:g}", "GB/s", "held", "out", "2.250", "none", "below", "4", "runs"),
-            *(f"{check.predicted:.3f}", f"{check.error_points:.1f}"),
+            *(f"{check.predicted:.3f}", f"{check.error_points:.1f}", "-"),
         ],
     ]
 
@@ -437,8 +438,8 @@ def test_a_pair_of_which_no_run_counts_is_absent_in_a_matrix(
     runs.reason, runs.fails = "it ended early", {"stream beside integer"}
     found = matrix(tmp_path, variants, ["stream", "integer"])
     assert ("stream", "integer") not in found.cells and len(found.cells) == 3
-    assert found.table.splitlines()[0].split() == ["measured", "\\", "beside", "stream", "integer"]
-    assert found.table.splitlines()[1].split() == ["stream", "1.000", "absent"]
+    assert found.table.splitlines()[0].split() == ["measured", "\\", "beside", "stream", "integer", "flags"]
+    assert found.table.splitlines()[1].split() == ["stream", "1.000", "absent", "-"]
     (absence,) = found.absences
     assert (absence.reason, absence.conditions["class"], absence.conditions["neighbour"]) == (
         "it ended early",

@@ -250,7 +250,14 @@ def to_record(verdict: Verdict, build: str) -> Record | Absence:
         source=_SOURCE[verdict.basis],
         machine=verdict.machine,
         instrument=INSTRUMENT,
-        conditions={**conditions, "effect": e.what, "reason": verdict.reason, "run_low": low, "run_high": high},
+        conditions={
+            **conditions,
+            "effect": e.what,
+            "reason": verdict.reason,
+            "run_low": low,
+            "run_high": high,
+            "rounded": e.rounded,
+        },
         provenance={"build": build, "start": verdict.start, "command": f"claims {verdict.claim}"},
     )
 
@@ -271,7 +278,12 @@ def from_record(record: Record, run: str, step: str) -> Verdict:
         basis=next(b for b in BASIS_TEXT if b == c["basis"]),
         word=word,
         indication=str(c.get("indication") or ""),
-        effect=Effect(str(c.get("effect", "")), record.value, (float(low), float(high)) if known else None),  # type: ignore[arg-type]
+        effect=Effect(
+            str(c.get("effect", "")),
+            record.value,
+            (float(low), float(high)) if known else None,  # type: ignore[arg-type]
+            rounded=c.get("rounded") is True,
+        ),
         expected=str(c.get("expected", "")),
         reason=str(c.get("reason") or ""),
         run=run,
