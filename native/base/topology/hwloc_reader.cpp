@@ -54,10 +54,10 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   return objects;
 }
 
-/// Whether somebody added a matrix under a name of their own, such as measured latencies: these are not the firmware's.
-bool is_added(hwloc_topology_t t, hwloc_distances_s* matrix) {
+/// Whether `meshmark export hwloc-xml` has added a matrix, whose measured latencies are not distances of the machine.
+bool is_measured(hwloc_topology_t t, hwloc_distances_s* matrix) {
   const char* name = hwloc_distances_get_name(t, matrix);
-  return name != nullptr && std::string(name) != "NUMALatency" && (matrix->kind & HWLOC_DISTANCES_KIND_FROM_USER) != 0;
+  return name != nullptr && std::string(name) == "load_latency_ns";
 }
 
 /// Preference among matrices of latencies between nodes: hwloc names the firmware's NUMALatency; in XML of hwloc 1, and
@@ -96,7 +96,7 @@ std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc
   int best_rank = 3;
   bool any = false;
   for (hwloc_distances_s* matrix : matrices) {
-    if (!is_added(t, matrix)) {
+    if (!is_measured(t, matrix)) {
       any = true;
       const int rank = rank_of_matrix(t, matrix);
       if (auto distance = square(matrix, nodes); distance && rank < best_rank)
