@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.doctor.starts import Start, spread_of, summary, triad
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
 from meshmark.place.native import answer, find_place
 from meshmark.store.record import median, median_interval

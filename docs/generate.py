@@ -58,6 +58,9 @@ machine also takes the path of a file. Every number states its origin:
 An origin on a table applies to the plain numbers in it. `extends = "other"` takes the tables of another file of the
 same folder (or of the package) and overrides them key by key; `[topology]` is replaced as a whole. A machine without
 `[memory]` is only a network.
+
+Numbers are finite, from 0 to 10¹², with few exceptions: `cpu.clock_ghz` is from 0.001 to 1000, and counts are whole
+numbers from 1. Dates, and lists that are nested more than two deep, are refused. At most 16 files extend each other.
 """
 CLAIMS: Final = DOCS / "reference" / "claims.md"
 CATALOGUE: Final = """<!-- written by docs/generate.py; do not edit -->

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "options.hpp"
 #include "sys/files.hpp"
@@ -17,6 +19,19 @@ namespace {
 std::string chosen(const std::string& line) {
   const std::size_t open = line.find('['), close = line.find(']');
   return open == std::string::npos || close == std::string::npos ? line : line.substr(open + 1, close - open - 1);
+}
+
+/// The governors of the CPUs that may be used, sorted and separated by commas; "" if the Linux kernel has none.
+std::string governors() {
+  std::set<std::string> names;
+  for (const int cpu : allowed_cpus())
+    if (std::string name =
+            first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cpufreq/scaling_governor");
+        !name.empty())
+      names.insert(std::move(name));
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
 }
 
 void put(json& to, const char* key, const std::string& value) {
@@ -32,10 +47,18 @@ double load_1min() {
   return load;
 }
 
-std::string kernel_release() {
-  utsname name{};
-  uname(&name);
-  return name.release;
+std::string kernel_release(const std::string& root) {
+  if (root.empty()) {
+    utsname name{};
+    uname(&name);
+    return name.release;
+  }
+  const std::string release = first_line(root + "/proc/sys/kernel/osrelease");
+  if (!release.empty()) return release;
+  std::istringstream words(first_line(root + "/proc/version"));  // "Linux version 6.1.0 (builder) #1 SMP …"
+  std::string system, version, number;
+  words >> system >> version >> number;
+  return system == "Linux" && version == "version" ? number : "";
 }
 
 std::string host_name() {
@@ -50,7 +73,7 @@ json host_conditions() {
   c["cpus_allowed"] = cpu_list(allowed_cpus());
   c["cpus_online"] = first_line("/sys/devices/system/cpu/online");
   put(c, "nodes_online", first_line("/sys/devices/system/node/online"));
-  put(c, "governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+  put(c, "governor", governors());
   put(c, "thp", chosen(first_line("/sys/kernel/mm/transparent_hugepage/enabled")));
   put(c, "numa_balancing", first_line("/proc/sys/kernel/numa_balancing"));
   put(c, "smt", first_line("/sys/devices/system/cpu/smt/active"));

@@ -10,7 +10,8 @@ namespace mm {
 /// Conditions of the host for every record: Linux kernel, governor, huge pages, load, allowed CPUs.
 json host_conditions();
 double load_1min();
-std::string kernel_release();
+/// Release of the Linux kernel of the machine whose /proc is below `root` ("": this host); "" if the tree lacks it.
+std::string kernel_release(const std::string& root = "");
 std::string host_name();
 
 /// Time per CPU since boot, in clock ticks (usually 10 ms).

@@ -363,6 +363,28 @@ std::vector<Pages> Run::pages() const {
   return all;
 }
 
+std::vector<int> Run::single_cpus() const {
+  std::vector<int> each = cpus();
+  if (!given("cpus")) each.resize(1);
+  return each;
+}
+
+Pages Run::single_pages() const {
+  const std::vector<Pages> all = pages();
+  if (all.size() != 1)
+    refuse("pages", "found " + quote(state_.value("pages")),
+           "one page size, since " + state_.description->name + " measures one at a time");
+  return all.front();
+}
+
+int Run::single_node() const {
+  const std::vector<int> nodes = placed_nodes();
+  if (nodes.size() != 1)
+    refuse("memory_node", "found " + quote(state_.value("memory_node")),
+           "one node, since " + state_.description->name + " measures one at a time");
+  return nodes.front();
+}
+
 std::vector<int> Run::memory_nodes() const {
   const std::string& text = state_.value("memory_node");
   if (text.empty()) return {};

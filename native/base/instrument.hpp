@@ -127,10 +127,15 @@ class Run {
   bool has(std::string_view name) const;    ///< the instrument has this parameter
 
   // Common parameters.
-  std::vector<int> cpus() const;          ///< --cpus, checked against the allowed set; default: all allowed
+  std::vector<int> cpus() const;  ///< --cpus, checked against the allowed set; default: all allowed
+  /// The CPUs of an instrument that measures one CPU at a time: each CPU of --cpus, or the first allowed one if --cpus
+  /// is not given.
+  std::vector<int> single_cpus() const;
   std::vector<Pages> pages() const;       ///< --pages: a list, "4KiB,thp"
+  Pages single_pages() const;             ///< the value of --pages; refuses a list
   std::vector<int> memory_nodes() const;  ///< --memory-node N or list or "all"; empty: not given
   std::vector<int> placed_nodes() const;  ///< those of memory_nodes(); if none is given, -1: where the policy puts it
+  int single_node() const;                ///< the value of --memory-node, or -1 if not given; refuses a list
   json memory_node(int node) const;       ///< the condition memory_node of memory on one of placed_nodes()
   Policy policy() const;                  ///< --policy local|interleave|node (node when --memory-node is given)
   double budget_s() const;

@@ -14,7 +14,7 @@ namespace mm {
 class ProcessTeam {
  public:
   /// Numbers only: the processes share no other memory.
-  using Order = std::array<std::uint64_t, 6>;
+  using Order = std::array<std::uint64_t, 7>;
   using Work = std::function<double(const Order&)>;
   /// Forks one process per CPU, pins it, and calls `prepare(rank)` in it, which returns the work to do for an order.
   /// Throws Failure if a process cannot start, dies, or throws.

@@ -41,8 +41,11 @@ const mm::Description kBandwidth{
                                {"copy", "scale", "add", "triad", "read", "write", "update"}),
                    mm::choices("store", "stores through the caches, or non-temporal stores that bypass them",
                                "ordinary,streaming", {"ordinary", "streaming"}),
-                   mm::choices("isa", "vector instructions; best: the widest of this processor; all: each of them",
-                               "best", {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}),
+                   mm::choices(
+                       "isa",
+                       "vector instructions; best: the fastest of this processor's, by trials before the first sample "
+                       "(condition chosen_isa; within 3 % the widest); all: each of them",
+                       "best", {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}),
                    {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
                    mm::choice("fill", "order in which a team fills the CPUs", "cores", {"cores", "spread", "compact"}),
                    {"footprint_bytes",
@@ -97,16 +100,12 @@ struct Setup {
   int node;
 };
 
-/// Selects the variant with software prefetch if a trial is faster: processors differ by a fifth in either direction.
-void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers, std::uint64_t passes) {
-  Job other = job;
-  other.function = ahead;
-  double best = 1e9, best_ahead = 1e9;
-  for (int turn = 0; turn < 3; ++turn) {
-    best = std::min(best, workers.work(job, passes));
-    best_ahead = std::min(best_ahead, workers.work(other, passes));
-  }
-  if (best_ahead < best) job = other;
+/// The instruction sets of a value of --isa, narrow to wide.
+std::vector<std::string_view> sets_of(const std::string& isa) {
+  if (isa != "best") return {isa};
+  std::vector<std::string_view> sets = mm::built_isas();
+  std::erase_if(sets, [](std::string_view set) { return !mm::has_isa(set); });
+  return sets;
 }
 
 /// Observes in the processes of a process team what Run observes of threads and their arenas.
@@ -133,12 +132,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                "less than a cache line of each array for each thread", "a larger --footprint");
     return;
   }
-  const mm::StreamTable* table = mm::stream_table(s.isa);
-  if (table == nullptr) throw std::logic_error("no kernels for " + s.isa);
+  const auto forms = mm::stream::forms_of(kernel, s.store == "streaming", sets_of(s.isa));
+  if (forms.empty()) throw std::logic_error("no kernels for " + s.isa);
+  const auto form = std::make_shared<mm::stream::Form>(forms.front());
   const auto job =
-      std::make_shared<Job>(Job{kernel, (s.store == "streaming" ? table->streaming : table->ordinary)[index], n,
-                                kernel == mm::StreamKernel::update ? -1.0 : 3.0});
-  const mm::StreamFunction plain = job->function, ahead = s.store == "streaming" ? table->ahead[index] : plain;
+      std::make_shared<Job>(Job{kernel, form->function, n, kernel == mm::StreamKernel::update ? -1.0 : 3.0});
   const std::size_t bytes = n * 8 * arrays * threads;
 
   mm::Point p;
@@ -171,7 +169,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const double net = shape.net() * static_cast<double>(n * threads);
   const double gross =
       net + (s.store == "ordinary" && beyond_first ? shape.allocated() * static_cast<double>(n * threads) : 0);
-  const int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
+  const std::string_view widest = forms.front().isa;
+  const int vector_bytes = widest == "avx512" ? 64 : widest == "avx2" ? 32 : widest == "sve" ? 256 : 16;
   // One untimed pass brings the caches to their steady state; far beyond their capacity it has no effect.
   const bool warms = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
   struct Progress {
@@ -181,8 +180,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const auto progress = std::make_shared<Progress>();
   p.prepare = [=] {
     if (progress->passes == 0) {
+      if (forms.size() > 1) *form = mm::stream::fastest(forms, *job, workers);
+      job->function = form->function;
       progress->passes = mm::iterations_for(kBurst_s, [&](std::uint64_t passes) { return workers.work(*job, passes); });
-      if (ahead != plain) choose_prefetch(*job, ahead, workers, progress->passes);
     }
     if (job->fills()) workers.fill(*job);
     if (warms) workers.work(*job, kernel == mm::StreamKernel::update ? 2 : 1);
@@ -200,7 +200,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     return mm::Values{net * passes / took, gross * passes / took};
   };
   p.observe = [=] {
-    json observed{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
+    json observed{{"prefetch_bytes", form->ahead ? 8 * mm::stream::kAhead : 0}};
+    if (s.isa == "best") observed["chosen_isa"] = form->isa;
     if (processes) observe_processes(*processes, *job, cpus, observed);
     return observed;
   };
@@ -319,7 +320,7 @@ std::vector<std::string> isas_of(mm::Run& run) {
   std::vector<std::string> isas;
   for (const std::string& name : run.choices("isa")) {
     if (name == "best")
-      isas.emplace_back(mm::best_isa());
+      isas.push_back(name);
     else if (name == "all") {
       for (std::string_view isa : mm::built_isas())
         if (mm::has_isa(isa)) isas.emplace_back(isa);

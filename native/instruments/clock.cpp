@@ -130,8 +130,10 @@ void measure(mm::Run& run) {
     for (const Source& source : kSources) {
       if (name != source.name) continue;
       const json c{{"clock", name}};
-      add("clock_overhead", c, [&source] { return overhead(source); }, cpu);
-      add("clock_resolution", c, [&source] { return resolution(source); }, cpu);
+      for (const int on : run.single_cpus()) {
+        add("clock_overhead", c, [&source] { return overhead(source); }, on);
+        add("clock_resolution", c, [&source] { return resolution(source); }, on);
+      }
       if (name == "thread_cputime") continue;  // separate for every thread
       if (cpus.size() < 2) {
         run.absent("clock_backward", c, "needs at least 2 CPUs, found 1", "--cpus with two or more");
@@ -158,19 +160,20 @@ void measure(mm::Run& run) {
           return mm::Values{static_cast<double>(kAdds) / time_adds(kAdds)};
         },
         on);
-  add(
-      "timer_perturbation", {{"clock", mm::clock_info().name}},
-      [] {
-        constexpr int kBlocks = 2000, kBlock = 1024;
-        const double plain = time_adds(static_cast<std::uint64_t>(kBlocks) * kBlock);
-        const mm::Ticks begin = mm::ticks();
-        for (int i = 0; i < kBlocks; ++i) {
-          mm::keep(mm::dependent_adds(kBlock));
-          mm::keep(mm::ticks());
-        }
-        return mm::Values{std::max(0.0, mm::seconds(mm::ticks() - begin) / plain - 1)};
-      },
-      cpu);
+  for (const int on : run.single_cpus())
+    add(
+        "timer_perturbation", {{"clock", mm::clock_info().name}},
+        [] {
+          constexpr int kBlocks = 2000, kBlock = 1024;
+          const double plain = time_adds(static_cast<std::uint64_t>(kBlocks) * kBlock);
+          const mm::Ticks begin = mm::ticks();
+          for (int i = 0; i < kBlocks; ++i) {
+            mm::keep(mm::dependent_adds(kBlock));
+            mm::keep(mm::ticks());
+          }
+          return mm::Values{std::max(0.0, mm::seconds(mm::ticks() - begin) / plain - 1)};
+        },
+        on);
   run.measure(std::move(points));
 }
 

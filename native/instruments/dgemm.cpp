@@ -55,6 +55,8 @@ double residual(const Matrices& m, int n) {
 }
 
 void measure(mm::Run& run) {
+  const mm::Pages pages = run.single_pages();
+  const int node = run.single_node();
   const std::vector<int> cpus = mm::bind_for_library(run);
   const int count = static_cast<int>(cpus.size());
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count, false);
@@ -65,7 +67,7 @@ void measure(mm::Run& run) {
   std::vector<mm::Point> points;
   for (int n : run.integers("n", 0)) {
     const std::size_t words = static_cast<std::size_t>(n) * static_cast<std::size_t>(n);
-    auto arena = run.arena(3 * 8 * (words + 512), run.pages().front(), -1, cpus.front(), "flop_rate", {{"n", n}});
+    auto arena = run.arena(3 * 8 * (words + 512), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
     const Matrices m{arena, base, base + words + 512, base + 2 * (words + 512)};
@@ -75,7 +77,11 @@ void measure(mm::Run& run) {
     auto last = std::make_shared<double>(0);
     auto bad = std::make_shared<bool>(false);
     mm::Point p;
-    p.conditions = {{"n", n}, {"threads", count}, {"cpus", mm::cpu_list(cpus)}};
+    p.conditions = {{"n", n},
+                    {"threads", count},
+                    {"cpus", mm::cpu_list(cpus)},
+                    {"pages", mm::name(pages)},
+                    {"memory_node", run.memory_node(node)}};
     mm::describe_library(p.conditions, *blas);
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;

@@ -126,10 +126,12 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                   {"cpus", mm::cpu_list(cpus)},
                   {"plan", run.text("plan")},
                   {"pages", mm::name(pages)},
+                  {"memory_node", run.memory_node(run.single_node())},
                   {"library_version", library->version},
                   {"library_path", library->path}};
   const double bytes = static_cast<double>(t->count) * sizeof(Complex);
-  t->arena = run.arena(2 * (t->count * sizeof(Complex) + 4096), pages, -1, cpus.front(), "flop_rate", p.conditions);
+  t->arena = run.arena(2 * (t->count * sizeof(Complex) + 4096), pages, run.single_node(), cpus.front(), "flop_rate",
+                       p.conditions);
   if (!t->arena) return;
   t->in = t->arena->as<Complex>().data();
   t->out = t->in + t->count + 256;

@@ -45,8 +45,10 @@ const mm::Description kLatency{
                     "0",
                     0,
                     {}},
-                   {"processes", "number of CPUs that chase at once, each its own ring: a list, a range, all", "",
-                    mm::Kind::integers, "1", 1, 4096}},
+                   {"processes",
+                    "number of CPUs that chase at once, each its own ring: a list, a range, all; 1: each CPU of "
+                    "--cpus in turn, or the first allowed one without --cpus",
+                    "", mm::Kind::integers, "1", 1, 4096}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
                 {"level_capacity", "largest footprint of a plateau", "B", mm::Better::none}},
@@ -118,6 +120,7 @@ void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level)
 struct Group {
   mm::Pages pages;
   int node;
+  std::vector<std::vector<int>> teams;  // the CPUs of the chasers of each team
 };
 
 /// What is measured in each group.
@@ -279,11 +282,10 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
 std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double share) {
   const Sweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
                     run.bytes("locality_bytes")};
-  const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<mm::Point> points;
-  for (const int processes : run.team_sizes("processes", order)) {
+  for (const std::vector<int>& cpus : group.teams) {
     const double until_s = mm::wall_s() + kPreparing * share * run.left_s();
-    add_points(run, points, sweep, group, {order.begin(), order.begin() + processes}, until_s);
+    add_points(run, points, sweep, group, cpus, until_s);
   }
   return run.measure(std::move(points));
 }
@@ -294,8 +296,9 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
   for (const mm::Outcome& o : outcomes) {
     if (o.conditions["processes"] != 1 || o.conditions["pattern"] != "random" || o.conditions["locality_bytes"] != 0)
       continue;
-    curves[o.conditions["pages"].dump() + o.conditions["memory_node"].dump() + o.conditions["stride_bytes"].dump()]
-        .push_back(&o);
+    std::string curve;
+    for (const char* key : {"pages", "memory_node", "stride_bytes", "cpu"}) curve += o.conditions[key].dump() + '|';
+    curves[curve].push_back(&o);
   }
   for (auto& [name, curve] : curves) {
     if (curve.size() < 6) continue;  // too few footprints to detect levels
@@ -338,6 +341,21 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
   }
 }
 
+/// The teams that are measured together, in sets that are measured one after the other: the memory of a set exists at
+/// once. A single chaser runs on each CPU of --cpus in turn, so that one command measures every CPU with every node.
+std::vector<std::vector<std::vector<int>>> team_sets(const mm::Run& run) {
+  const std::vector<int> order = mm::fill_order("cores", run.cpus());
+  std::vector<std::vector<std::vector<int>>> sets(1);
+  bool single = false;
+  for (const int processes : run.team_sizes("processes", order)) {
+    sets[0].emplace_back(order.begin(), order.begin() + processes);
+    single = single || processes == 1;
+  }
+  if (single && run.given("cpus"))
+    for (std::size_t i = 1; i < order.size(); ++i) sets.push_back({{order[i]}});
+  return sets;
+}
+
 void measure(mm::Run& run) {
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) {
@@ -346,9 +364,11 @@ void measure(mm::Run& run) {
     else
       nodes = mm::topology().memory_nodes;
   }
+  const auto sets = team_sets(run);
   std::vector<Group> groups;
   for (mm::Pages pages : run.pages())
-    for (int node : nodes) groups.push_back({pages, node});
+    for (int node : nodes)
+      for (const auto& teams : sets) groups.push_back({pages, node, teams});
   std::vector<mm::Outcome> outcomes;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const double share = 1.0 / static_cast<double>(groups.size() - i);

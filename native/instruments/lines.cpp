@@ -32,7 +32,7 @@ const mm::Description kLines{
     .parameters = {mm::choices("state", "state of the line and method of transfer", "swap,flag,dirty,clean",
                                {"swap", "flag", "dirty", "clean"})},
     .metrics = {{"line_latency", "time per transfer of a line", "s", mm::Better::lower}},
-    .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node"},
+    .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node", "pages"},
     .bytes_per_iteration = 64,
 };
 
@@ -117,31 +117,32 @@ void measure(mm::Run& run) {
     run.allot(1.0 / static_cast<double>(cpus.size() - i));
     const int from = cpus[i];
     std::vector<mm::Point> points;
-    for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
-      // A separate page for every pair and state: the page determines the home node of a line.
-      const auto arena = run.arena(kPart * cpus.size() * states.size(), run.pages().front(), home, from, "line_latency",
-                                   {{"from_cpu", from}, {"home_node", home}});
-      if (!arena) continue;
-      std::size_t at = 0;
-      for (int to : cpus) {
-        if (to == from) continue;
-        const auto team = run.team({from, to});
-        for (const std::string& state : states) {
-          std::byte* const base = arena->data() + at;
-          at += kPart;
-          const bool ball = state == "swap" || state == "flag";
-          mm::Point p = ball ? ball_point(team, new (base) mm::Ball, state == "swap")
-                             : load_point(team, base, state == "dirty", run.seed() + at);
-          p.conditions = {{"from_cpu", from},  {"to_cpu", to},
-                          {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
-                          {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
-          p.metrics = {"line_latency"};
-          p.team = team;
-          p.arenas = {arena};
-          points.push_back(std::move(p));
+    for (const mm::Pages pages : run.pages())
+      for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
+        // A separate page for every pair and state: the page determines the home node of a line.
+        const auto arena = run.arena(kPart * cpus.size() * states.size(), pages, home, from, "line_latency",
+                                     {{"from_cpu", from}, {"home_node", home}, {"pages", mm::name(pages)}});
+        if (!arena) continue;
+        std::size_t at = 0;
+        for (int to : cpus) {
+          if (to == from) continue;
+          const auto team = run.team({from, to});
+          for (const std::string& state : states) {
+            std::byte* const base = arena->data() + at;
+            at += kPart;
+            const bool ball = state == "swap" || state == "flag";
+            mm::Point p = ball ? ball_point(team, new (base) mm::Ball, state == "swap")
+                               : load_point(team, base, state == "dirty", run.seed() + at);
+            p.conditions = {{"from_cpu", from},  {"to_cpu", to},
+                            {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
+                            {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
+            p.metrics = {"line_latency"};
+            p.team = team;
+            p.arenas = {arena};
+            points.push_back(std::move(p));
+          }
         }
       }
-    }
     run.measure(std::move(points));
     run.release_teams();  // 1000 pairs have 2000 threads
   }

@@ -62,6 +62,8 @@ double residual(const System& s, int n) {
 }
 
 void measure(mm::Run& run) {
+  const mm::Pages pages = run.single_pages();
+  const int node = run.single_node();
   const std::vector<int> cpus = mm::bind_for_library(run);
   const int count = static_cast<int>(cpus.size());
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count, true);
@@ -78,8 +80,7 @@ void measure(mm::Run& run) {
   std::vector<mm::Point> points;
   for (int n : sizes) {
     const auto size = static_cast<std::size_t>(n), words = size * size;
-    auto arena =
-        run.arena(8 * (2 * words + 2 * size + 1024), run.pages().front(), -1, cpus.front(), "flop_rate", {{"n", n}});
+    auto arena = run.arena(8 * (2 * words + 2 * size + 1024), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
     auto s = std::make_shared<System>(
@@ -92,7 +93,11 @@ void measure(mm::Run& run) {
     }
     for (std::size_t i = 0; i < size; ++i) s->b[i] = entry(random);
     mm::Point p;
-    p.conditions = {{"n", n}, {"threads", count}, {"cpus", mm::cpu_list(cpus)}};
+    p.conditions = {{"n", n},
+                    {"threads", count},
+                    {"cpus", mm::cpu_list(cpus)},
+                    {"pages", mm::name(pages)},
+                    {"memory_node", run.memory_node(node)}};
     mm::describe_library(p.conditions, *blas);
     p.metrics = {"flop_rate", "peak_share", "residual"};
     p.team = team;

@@ -203,7 +203,8 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup&
   }
 }
 
-void measure(mm::Run& run) {
+/// Measures one page size and one memory node.
+void measure_memory(mm::Run& run, mm::Pages pages, int node) {
   auto g = std::make_shared<Setup>();
   g->order = mm::fill_order("cores", run.cpus());
   const auto threads = run.team_sizes("threads", g->order);
@@ -214,12 +215,10 @@ void measure(mm::Run& run) {
     if (shares.back() < 0 || shares.back() > 1) run.refuse("read_share", "found " + text, "0 to 1");
   }
   g->footprint = run.bytes("footprint_bytes") / 64 * 64;
-  g->pages = run.pages().front();
-  const auto nodes = run.memory_nodes();
-  g->node = nodes.empty() ? -1 : nodes.front();
+  g->pages = pages;
+  g->node = node;
   g->memory_node = run.memory_node(g->node);
   const auto modes = run.choices("mode");
-  const bool paced = std::find(modes.begin(), modes.end(), "paced") != modes.end();
   for (int t = 0; t < max_threads; ++t) {
     auto arena = run.arena(2 * g->footprint, g->pages, g->node, g->order[static_cast<std::size_t>(t)], "load_latency",
                            {{"footprint_bytes", g->footprint}, {"threads", t + 1}});
@@ -241,9 +240,21 @@ void measure(mm::Run& run) {
         for (double share : shares)
           for (int pause : run.integers("pause", 0)) add_paced(run, points, g, t, pause, share);
     }
-  if (paced && g->order.size() < 2)
-    run.absent("load_latency", {{"mode", "paced"}}, "needs at least 2 CPUs, found 1", "--cpus with two or more");
   derive(run, run.measure(std::move(points)), *g);
+}
+
+void measure(mm::Run& run) {
+  const std::vector<int> nodes = run.placed_nodes();
+  std::size_t remaining = run.pages().size() * nodes.size();
+  for (const mm::Pages pages : run.pages())
+    for (const int node : nodes) {
+      run.allot(1.0 / static_cast<double>(remaining--));
+      measure_memory(run, pages, node);
+    }
+  const auto modes = run.choices("mode");
+  const bool paced = std::find(modes.begin(), modes.end(), "paced") != modes.end();
+  if (paced && run.cpus().size() < 2)
+    run.absent("load_latency", {{"mode", "paced"}}, "needs at least 2 CPUs, found 1", "--cpus with two or more");
 }
 
 const mm::Instrument loaded{kLoaded, measure};

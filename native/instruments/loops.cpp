@@ -195,7 +195,8 @@ void measure(mm::Run& run) {
   for (const std::string_view isa : sets)
     for (const std::string& kernel : run.choices("kernel"))
       for (const int n : run.integers("length", 1024))
-        add_point(points, arrays, kernel, static_cast<std::size_t>(n), isa, run.cpus().front());
+        for (const int cpu : run.single_cpus())
+          add_point(points, arrays, kernel, static_cast<std::size_t>(n), isa, cpu);
   run.measure(std::move(points));
 }
 

@@ -99,6 +99,8 @@ struct Problem {
 };
 
 void measure(mm::Run& run) {
+  const mm::Pages pages = run.single_pages();
+  const int node = run.single_node();
   const std::vector<int> cpus = mm::bind_for_library(run);
   const int count = static_cast<int>(cpus.size());
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count, true);
@@ -109,13 +111,17 @@ void measure(mm::Run& run) {
   std::vector<mm::Point> points;
   for (const int n : run.integers("n", 0)) {
     const auto size = static_cast<std::size_t>(n);
-    auto arena = run.arena(2 * 8 * (size * size + 512), run.pages().front(), -1, cpus.front(), "flop_rate", {{"n", n}});
+    auto arena = run.arena(2 * 8 * (size * size + 512), pages, node, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     const auto problem = std::make_shared<Problem>(size, run.seed(), arena);
     const auto solved = std::make_shared<bool>(false);
     const auto last = std::make_shared<double>(0);
     mm::Point p;
-    p.conditions = {{"n", n}, {"threads", count}, {"cpus", mm::cpu_list(cpus)}};
+    p.conditions = {{"n", n},
+                    {"threads", count},
+                    {"cpus", mm::cpu_list(cpus)},
+                    {"pages", mm::name(pages)},
+                    {"memory_node", run.memory_node(node)}};
     mm::describe_library(p.conditions, *blas);
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;

@@ -45,7 +45,7 @@ ResultFile::ResultFile(const std::string& folder, const std::string& name) : fol
   }
   path_ = path_of(folder, name);
   aside_ = folder + "/." + name + std::string(kSuffix) + "." + token();
-  file_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  file_ = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file_ < 0) {
     aside_.clear();
     fail();

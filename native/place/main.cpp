@@ -2,6 +2,7 @@
 #include "bind.hpp"
 #include "describe.hpp"
 #include "ledger.hpp"
+#include "machine.hpp"
 #include "observe.hpp"
 #include "policy.hpp"
 #include "program/verbs.hpp"
@@ -17,6 +18,7 @@ constexpr mm::Verb kVerbs[] = {
     {"placed", "show where a running program and its pages are", mm::place::placed_verb},
     {"migrate", "move a running program's pages", mm::place::migrate_verb},
     {"translate", "translate a layout into another launcher's syntax", mm::place::translate_verb},
+    {"machine", "describe a machine's topology in JSON", mm::place::machine_verb, "machine show"},
     {"describe", "describe policies, page sizes and metrics in JSON", mm::place::describe_verb},
 };
 

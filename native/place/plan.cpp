@@ -25,18 +25,35 @@ namespace {
 
 using Index = std::size_t;
 
+/// CPUs by the name of their kind of core; empty where all cores are alike.
+json kinds_of(const Machine& machine, const std::vector<int>& cpus) {
+  json kinds = json::object();
+  for (const int id : cpus)
+    if (const int kind = machine.cpu(id).kind; kind >= 0)
+      kinds[machine.kinds[static_cast<std::size_t>(kind)].name].push_back(id);
+  return kinds;
+}
+
 json job_of(const Machine& machine, int slots, const Placement& placement) {
   const std::vector<int> cpus = placement.layout.cpus();
   std::set<int> nodes;
-  for (const int cpu : cpus) nodes.insert(machine.cpu(cpu).node);
+  std::vector<int> homeless;
+  for (const int id : cpus) {
+    const Cpu& cpu = machine.cpu(id);
+    if (cpu.has_node)
+      nodes.insert(cpu.node);
+    else
+      homeless.push_back(id);
+  }
   json job{{"slots", slots}, {"cpus", cpus}, {"parts", placement.layout.parts}};
   job["relative"] = relative(cpus, machine.allowed);
   job["nodes"] = nodes;
-  const std::string reason = placement.layout.parts.size() < 2 ? "fewer than two parts"
-                             : machine.distance_from.empty()   ? "distances are unknown"
-                                                               : "only compact computes one";
+  const std::string reason = !homeless.empty() ? "the node of CPUs " + cpu_list(homeless) + " is unknown"
+                             : placement.layout.parts.size() < 2 ? "fewer than two parts"
+                             : machine.distance_from.empty()     ? "distances are unknown"
+                                                                 : "only compact computes one";
   const auto known = [&](const std::optional<double>& value) {
-    return value ? json(*value) : json{{"absent", reason}};
+    return value && homeless.empty() ? json(*value) : json{{"absent", reason}};
   };
   job["mean_distance"] = known(placement.mean_distance);
   job["bound"] = known(placement.bound);
@@ -44,6 +61,17 @@ json job_of(const Machine& machine, int slots, const Placement& placement) {
   job["optimal"] = placement.optimal;
   job["oversubscribed"] = placement.oversubscribed;
   job["why"] = placement.why;
+  if (!homeless.empty()) {
+    job["optimal"] = false;
+    job["why"] = reason;
+  }
+  if (const json kinds = kinds_of(machine, cpus); !kinds.empty()) {
+    job["core_kinds"] = kinds;
+    std::string mixture;
+    for (const auto& [kind, members] : kinds.items())
+      mixture += (mixture.empty() ? "" : ", ") + cpu_list(members.get<std::vector<int>>()) + " are " + kind;
+    if (kinds.size() > 1) job["why"] = job["why"].get<std::string>() + "; the kinds of cores differ: " + mixture;
+  }
   return job;
 }
 
@@ -59,7 +87,10 @@ std::string table(const json& plan, const std::string& topology) {
       row.insert(row.end(), {"-", "-", "-", "refused: " + job["refused"].get<std::string>()});
     } else {
       const auto cpus = job["cpus"].get<std::vector<int>>(), nodes = job["nodes"].get<std::vector<int>>();
-      row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus), nodes.empty() ? "any" : cpu_list(nodes),
+      row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus),
+                             cpus.empty()    ? "any"
+                             : nodes.empty() ? "unknown"
+                                             : cpu_list(nodes),
                              job["mean_distance"].is_number() ? brief(job["mean_distance"].get<double>()) : "-",
                              job["why"].get<std::string>()});
     }
@@ -71,7 +102,10 @@ std::string table(const json& plan, const std::string& topology) {
 
 json machine_json(const Machine& machine, const std::string& topology) {
   std::set<int> cores, packages;
-  for (const Cpu& c : machine.cpus) cores.insert(c.core), packages.insert(c.package);
+  for (const Cpu& c : machine.cpus) {
+    cores.insert(c.core);
+    if (c.has_package) packages.insert(c.package);
+  }
   json m{{"topology", topology},
          {"origin", machine.origin},
          {"cpus", machine.cpus.size()},
@@ -85,9 +119,19 @@ json machine_json(const Machine& machine, const std::string& topology) {
     return std::to_string(n) + " " + argument + (n == 1 ? "" : "s");
   };
   m["summary"] =
-      count(packages.size(), "package") + ", " + count(machine.nodes.size(), "NUMA node") + ", " +
-      count(cores.size(), "core") + ", " + count(machine.cpus.size(), "CPU") + "; distances: " +
+      (packages.empty() ? "unknown packages" : count(packages.size(), "package")) + ", " +
+      count(machine.nodes.size(), "NUMA node") + ", " + count(cores.size(), "core") + ", " +
+      count(machine.cpus.size(), "CPU") + "; distances: " +
       (machine.distance_from.empty() ? "none, all nodes are considered equally distant" : machine.distance_from);
+  if (machine.kinds.empty()) return m;
+  json kinds = json::array();
+  std::string names;
+  for (const CoreKind& kind : machine.kinds) {
+    kinds.push_back({{"name", kind.name}, {"cpus", kind.cpus}});
+    names += (names.empty() ? "" : ", ") + kind.name + " " + cpu_list(kind.cpus);
+  }
+  m["core_kinds"] = std::move(kinds);
+  m["summary"] = m["summary"].get<std::string>() + "; kinds of cores: " + names;
   return m;
 }
 

@@ -68,7 +68,7 @@ int run_verb(int argc, char** argv) {
         "cannot be strict: a daemon starts the ranks of " + starter + ", so they cannot be observed from here",
         "in each rank: srun --cpu-bind=none … meshmark run --each --verify=strict …");
   int record = -1;
-  if (!o.record.empty()) record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (!o.record.empty()) record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (!o.record.empty() && record < 0)
     throw UsageError("record", "cannot write " + quote(o.record) + ": " + errno_text(), "a writable file");
 

@@ -47,6 +47,15 @@ std::string names_of(bool (*can)(const Syntax&)) {
   return join(names, ", ");
 }
 
+// A description without sizes (`pack:2 [numa] core:4`) leaves them open: its nodes are not empty.
+Machine with_sizes(Machine machine) {
+  const std::vector<int> with_memory = nodes_with_memory(machine);
+  for (Node& node : machine.nodes)
+    if (node.bytes.value_or(0) == 0 && std::binary_search(with_memory.begin(), with_memory.end(), node.id))
+      node.bytes = 1;
+  return machine;
+}
+
 // The page size that a line sets through glibc's tunable.
 void add_pages(CommandLine& line, Memory& memory) {
   const auto tunables = line.take_variable("GLIBC_TUNABLES");
@@ -118,11 +127,7 @@ bool one_mask_only(const std::string& form) { return syntax_of(form).one_mask; }
 
 Form emit(const std::string& form, const Machine& described, const Layout& layout, const Memory& memory) {
   const Syntax& s = syntax_of(form);
-  Machine machine = described;
-  const std::vector<int> with_memory = nodes_with_memory(described);
-  for (Node& node : machine.nodes)  // a description without sizes (`pack:2 [numa] core:4`) leaves them open
-    if (node.bytes.value_or(0) == 0 && std::binary_search(with_memory.begin(), with_memory.end(), node.id))
-      node.bytes = 1;
+  const Machine machine = with_sizes(described);
   if (layout.parts.empty()) throw UsageError(form, "the layout has no parts", "at least one");
   const Reader read{machine, form, s.example};
   Layout sorted = layout;
@@ -161,8 +166,9 @@ std::string line(const Form& form, const std::string& command) {
   return join(items, " ");
 }
 
-Parsed parse(const std::string& form, const Machine& machine, const std::string& text) {
+Parsed parse(const std::string& form, const Machine& described, const std::string& text) {
   const Syntax& s = syntax_of(form);
+  const Machine machine = with_sizes(described);
   const Reader read{machine, form, s.example};
   CommandLine line(form, text, s.program);
   Parsed parsed = s.parse(read, line);

@@ -81,6 +81,16 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+std::string beginning_of(const std::string& path) {
+  std::string text(4096, '\0');
+  const int file = open_to_read(path);
+  if (file < 0) return "";
+  const ssize_t length = ::read(file, text.data(), text.size());
+  ::close(file);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return text;
+}
+
 std::string first_line(const std::string& path) {
   const std::string text = read_text(path);
   const std::size_t end = std::min(text.find('\n'), text.size());
@@ -99,6 +109,22 @@ std::vector<std::string> names_in(const std::string& folder) {
     names.push_back(at->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
+}
+
+std::vector<int> numbered_names(const std::string& folder, std::string_view prefix, std::int64_t limit) {
+  std::vector<int> numbers;
+  DIR* const dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return numbers;
+  while (const dirent* entry = ::readdir(dir)) {
+    const std::string_view name = entry->d_name;
+    if (!name.starts_with(prefix) || name.size() == prefix.size()) continue;
+    const std::int64_t number = whole_number(name.substr(prefix.size()));
+    if (number >= 0 && number < limit) numbers.push_back(static_cast<int>(number));
+  }
+  ::closedir(dir);
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
 }
 
 std::vector<pid_t> numbers_in(const std::string& folder) {

@@ -15,12 +15,17 @@ namespace mm {
 int open_to_read(const std::string& path);
 /// The whole text of a file; "" if it cannot be read (errno contains the reason).
 std::string read_text(const std::string& path);
+/// The first 4 KiB of a file; "" if it cannot be read. Of /proc/cpuinfo, this is the first CPU at least, and the Linux
+/// kernel interrupts each CPU of which it is asked for the clock.
+std::string beginning_of(const std::string& path);
 /// The first line without trailing white space; "" if there is none.
 std::string first_line(const std::string& path);
 /// The number that a file contains; `missing` if it contains anything else.
 std::int64_t number_in(const std::string& path, std::int64_t missing);
 /// Names in a folder, sorted; empty if the folder is missing.
 std::vector<std::string> names_in(const std::string& folder);
+/// The numbers N, below `limit`, of the names `prefixN` in a folder, ascending; empty if the folder is missing.
+std::vector<int> numbered_names(const std::string& folder, std::string_view prefix, std::int64_t limit);
 /// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
 std::vector<pid_t> numbers_in(const std::string& folder);
 

@@ -1,5 +1,5 @@
 /// What Python asks of the native half through a C interface: the parsers of options (native/base/options.hpp), and the
-/// identity of machines (native/base/topology/topology.hpp).
+/// identity and topology of machines (native/base/topology/topology.hpp).
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -10,6 +10,7 @@
 #include "json.hpp"
 #include "options.hpp"
 #include "topology/topology.hpp"
+#include "topology/topology_json.hpp"
 
 namespace {
 
@@ -62,4 +63,10 @@ extern "C" __attribute__((visibility("default"))) std::size_t meshmark_identity(
                                                                                 std::size_t capacity) {
   const mm::Identity found = mm::identity_of_tree(root);
   return write_line(json{{"name", found.name}, {"hash", found.hash}, {"id", found.id()}}, out, capacity);
+}
+
+/// Writes the machine whose /proc and /sys are below `root` ("": this host) as `mm::topology_json` has it, as above.
+extern "C" __attribute__((visibility("default"))) std::size_t meshmark_topology(const char* root, char* out,
+                                                                                std::size_t capacity) {
+  return write_line(mm::topology_json(mm::described_tree(root)), out, capacity);
 }

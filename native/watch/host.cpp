@@ -1,9 +1,10 @@
 #include <algorithm>
-#include <iterator>
 #include <map>
+#include <tuple>
 
 #include "source.hpp"
 #include "sys/files.hpp"
+#include "sys/id_sets.hpp"
 #include "sys/words.hpp"
 
 namespace mm::watch {
@@ -47,30 +48,23 @@ void add_links(const Host& host, Board& board) {
                            {"kind", "by distance"}});
 }
 
-/// Data and unified caches, of the sizes that the kernel states. Each is read from its first CPU only.
+/// Data and unified caches whose sizes the kernel states.
 void add_caches(const Host& host, Board& board) {
-  constexpr int kMaxCaches = 16;  // of a CPU
   std::map<int, std::size_t> component;
   for (std::size_t i = 0; i < host.cpus.size(); ++i) component.emplace(host.cpus[i], i);
-  for (const int cpu : host.cpus)
-    for (int k = 0; k < kMaxCaches; ++k) {
-      const std::string at =
-          host.root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(k) + "/";
-      const std::vector<int> sharers = ids_of(first_line(at + "shared_cpu_list"));
-      if (sharers.empty()) break;
-      if (sharers.front() != cpu || first_line(at + "type") == "Instruction") continue;
-      const std::string size = first_line(at + "size");
-      const std::uint64_t unit = size.ends_with('M') ? 1 << 20 : size.ends_with('K') ? 1 << 10 : 1;
-      const std::int64_t level = number_in(at + "level", -1);
-      if (level <= 0 || leading_number(size) == 0) continue;
-      json cpus = json::array();
-      for (const int sharer : sharers)
-        if (const auto known = component.find(sharer); known != component.end()) cpus.push_back(known->second);
-      board.add("cache", {{"name", "L" + std::to_string(level) + " of CPU " + id_list(sharers)},
-                          {"level", level},
-                          {"size_bytes", unit * leading_number(size)},
-                          {"cpus", std::move(cpus)}});
-    }
+  std::vector<Cache> caches = caches_of_tree(host.root, host.machine);
+  std::stable_sort(caches.begin(), caches.end(), [](const Cache& a, const Cache& b) {
+    return std::tie(a.cpus.front(), a.level) < std::tie(b.cpus.front(), b.level);
+  });
+  for (const Cache& cache : caches) {
+    if (cache.kind == "instruction" || cache.bytes == 0) continue;
+    json cpus = json::array();
+    for (const int sharer : cache.cpus) cpus.push_back(component.at(sharer));
+    board.add("cache", {{"name", "L" + std::to_string(cache.level) + " of CPU " + id_list(cache.cpus)},
+                        {"level", cache.level},
+                        {"size_bytes", cache.bytes},
+                        {"cpus", std::move(cpus)}});
+  }
 }
 
 }  // namespace
@@ -88,8 +82,7 @@ Host find_host(const std::string& root, Board& board) {
   host.cpuinfo = read_text(root + "/proc/cpuinfo");
   host.machine = machine_of_tree(root);
   const Machine& machine = host.machine;
-  std::set_union(machine.allowed.begin(), machine.allowed.end(), machine.offline.begin(), machine.offline.end(),
-                 std::back_inserter(host.cpus));
+  host.cpus = all_ids(machine.ids(), machine.offline);
   std::map<int, int> node_of;
   for (std::size_t n = 0; n < machine.nodes.size(); ++n) {
     const Node& node = machine.nodes[n];

@@ -158,7 +158,7 @@ json Sampler::header() const {
             {"source", settings_.root.empty() ? "host" : "recording"},
             {"machine", identity_of_tree(settings_.root, host_.machine).id()}};
   if (!settings_.root.empty()) head["root"] = settings_.root;
-  head["kernel"] = kernel_release();
+  if (const std::string release = kernel_release(settings_.root); !release.empty()) head["kernel"] = release;
   head["started"] = started_;
   head["period_s"] = settings_.period_s;
   head["tick_s"] = 1 / host_.ticks_per_s;

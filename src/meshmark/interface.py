@@ -282,7 +282,7 @@ def fit(what: Table | Folder = "latest", out: Folder | None = None, name: str = 
         AbsentError: A value is missing that the fit needs; the message names it.
     """
     from meshmark.machine.facts import host_id
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.measure.survey import find_run, load_run
     from meshmark.model.fit import fit as fitted
     from meshmark.model.fit import shape_of

@@ -1,12 +1,10 @@
-"""Locates the native programs, calls the native library, and says how programs are started and end."""
+"""Locates the native programs, and calls the native library."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
-import resource
-import signal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -42,11 +40,12 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     raise MeshmarkError(f"{name} not found at {places[-1]}", hint=hint)
 
 
-def call_library(function: str, *arguments: str | int) -> Any:
+def call_library(function: str, *arguments: str | int, capacity: int = 1024) -> Any:
     """The JSON answer of a function of libmeshmark-values.so (native/values).
 
     Args:
         arguments: A text is passed as its bytes, an integer as size_t.
+        capacity: Expected length of the answer, in bytes; the function is called again if it is longer.
 
     Raises:
         MeshmarkError: The library is missing or cannot be loaded.
@@ -61,7 +60,6 @@ def call_library(function: str, *arguments: str | int) -> Any:
         ctypes.c_size_t(a) if isinstance(a, int) else ctypes.c_char_p(a.encode(errors="surrogatepass"))
         for a in arguments
     ]
-    capacity = 1024
     while True:
         out = ctypes.create_string_buffer(capacity)
         length = call(*given, out, ctypes.c_size_t(capacity))
@@ -77,45 +75,6 @@ def _library() -> tuple[ctypes.CDLL, Path]:
         return ctypes.CDLL(str(path)), path
     except OSError as why:
         raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
-
-
-def die_with_parent() -> None:
-    """Make the calling child process die with its parent, even if the parent is killed by SIGKILL.
-
-    Call it between fork and exec. A measuring process that outlives its parent would keep the machine busy.
-    """
-    _signal_with_parent(signal.SIGKILL)
-
-
-def end_with_parent() -> None:
-    """Like `die_with_parent`, but by SIGTERM, for processes that must clean up: launchers end their ranks on other
-    hosts, and recorders complete their file."""
-    _signal_with_parent(signal.SIGTERM)
-
-
-def _signal_with_parent(number: int) -> None:
-    if number != signal.SIGKILL:  # a handler of the parent would take the signal until exec, which would lose it
-        signal.signal(number, signal.SIG_DFL)
-    ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
-    if _forked_by[0] and os.getppid() != _forked_by[0]:  # it died before that call
-        os.kill(os.getpid(), number)
-
-
-_forked_by = [0]  # the process whose child this is; 0 if Python did not fork it
-
-
-def _remember_parent() -> None:
-    _forked_by[0] = os.getpid()
-
-
-os.register_at_fork(before=_remember_parent)
-
-
-def within(limit: int, wanted: int) -> tuple[int, int]:
-    """Soft and hard value for `resource.setrlimit`: what is wanted, or less if this process may not have as much."""
-    hard = resource.getrlimit(limit)[1]
-    least = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    return least, least
 
 
 def openmpi_unbound() -> dict[str, str]:

@@ -43,7 +43,11 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
     began = time.monotonic()
     with subprocess.Popen(
-        [probe, *step["run"]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=enter
+        [probe, *step["run"]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=enter,  # noqa: PLW1509 (no threads here)
     ) as child:
         assert child.stdout is not None and child.stderr is not None
         out = ""
@@ -68,8 +72,7 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology() -> dict[str, Any]:
-    from meshmark.machine.hwloc import from_hwloc_xml, lstopo
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_hwloc_xml, from_sysfs, lstopo
 
     kernel = {p.name: (p / "cpulist").read_text().strip() for p in Path("/sys/devices/system/node").glob("node[0-9]*")}
     answer: dict[str, Any] = {"sysfs": from_sysfs().to_dict(), "kernel": kernel}

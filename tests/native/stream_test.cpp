@@ -1,5 +1,7 @@
 #include "kernels/stream.hpp"
 
+#include "instruments/stream_workers.hpp"
+
 #include <gtest/gtest.h>
 
 #include <string>
@@ -71,6 +73,50 @@ TEST(Stream, InterruptedClockMeasurementsAreRepeated) {
   EXPECT_FALSE(mm::beyond_ports(200e9, 32, interrupted_twice));
   EXPECT_EQ(trials, 3);
   EXPECT_TRUE(mm::beyond_ports(2000e9, 32, [] { return 3e9; })) << "more than six vectors per cycle";
+}
+
+double wide(double*, const double*, const double*, std::size_t, double) { return 0; }
+double narrow(double*, const double*, const double*, std::size_t, double) { return 1; }
+double broken(double*, const double*, const double*, std::size_t, double) { return 2; }
+
+/// Workers that take a given time for every element, and whose results of `broken` are wrong.
+mm::stream::Workers workers_with(double wide_s, double narrow_s, double broken_s) {
+  mm::stream::Workers w;
+  w.work = [=](const mm::stream::Job& job, std::uint64_t passes) {
+    const double each_s = job.function == wide ? wide_s : job.function == narrow ? narrow_s : broken_s;
+    EXPECT_EQ(job.first % 8, 0U);
+    EXPECT_LE(job.first + job.n, 1U << 20);
+    return each_s * static_cast<double>(job.n * passes);
+  };
+  w.fill = [](const mm::stream::Job&) {};
+  w.correct = [](const mm::stream::Job& job, std::uint64_t) { return job.function != broken; };
+  return w;
+}
+
+std::string_view chosen(double wide_s, double narrow_s, double broken_s) {
+  const mm::stream::Job job{mm::StreamKernel::copy, wide, 1 << 20, 3.0};
+  return mm::stream::fastest({{"wide", wide, false}, {"narrow", narrow, false}, {"broken", broken, false}}, job,
+                             workers_with(wide_s, narrow_s, broken_s))
+      .isa;
+}
+
+// On some processors the widest streaming stores lose a fifth against narrower ones.
+TEST(Stream, TheFastestFormIsChosenNotTheWidest) {
+  EXPECT_EQ(chosen(1.2e-9, 1.0e-9, 2e-9), "narrow");
+  EXPECT_EQ(chosen(1.0e-9, 1.2e-9, 2e-9), "wide");
+}
+
+TEST(Stream, AmongEquallyFastFormsTheWidestIsChosen) { EXPECT_EQ(chosen(1.02e-9, 1.0e-9, 2e-9), "wide"); }
+
+TEST(Stream, AFormWithWrongResultsIsNotChosen) { EXPECT_EQ(chosen(1.2e-9, 1.0e-9, 0.5e-9), "narrow"); }
+
+TEST(Stream, FormsAreOrderedFromWideToNarrowAndOnlyStreamingOnesPrefetch) {
+  const auto isas = mm::built_isas();
+  const auto ordinary = mm::stream::forms_of(mm::StreamKernel::copy, false, isas);
+  ASSERT_EQ(ordinary.size(), isas.size());
+  for (std::size_t i = 0; i < isas.size(); ++i) EXPECT_EQ(ordinary[i].isa, isas[isas.size() - 1 - i]);
+  EXPECT_EQ(mm::stream::forms_of(mm::StreamKernel::copy, true, isas).size(), 2 * isas.size());
+  EXPECT_EQ(mm::stream::forms_of(mm::StreamKernel::update, true, isas).size(), isas.size());
 }
 
 }  // namespace

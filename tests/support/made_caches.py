@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.sources import from_synthetic
 from meshmark.machine.topology import Topology
 
 

@@ -41,12 +41,13 @@ GOOD = {
     "sys/devices/system/cpu/online": "0-3\n",
     "sys/devices/system/cpu/smt/active": "0\n",
     "sys/devices/system/cpu/smt/control": "off\n",
-    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n",
-    "sys/devices/system/cpu/cpu0/cpufreq/scaling_driver": "intel_pstate\n",
+    **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_governor": "performance\n" for n in range(4)},
+    **{f"sys/devices/system/cpu/cpu{n}/cpufreq/scaling_driver": "intel_pstate\n" for n in range(4)},
     "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc\n",
     "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm\n",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
-    "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "512\n",
+    "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "1024\n",
+    **{f"sys/devices/system/node/node{n}/hugepages/hugepages-2048kB/nr_hugepages": "512\n" for n in range(2)},
     "usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": "",
 }
 

@@ -6,11 +6,9 @@ lives as briefly as the tests.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pwd
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
@@ -20,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from meshmark import process
 from support.waiting import until
 
 _START_S = 30  # many times what it takes
@@ -88,20 +87,16 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def _stop(running: list[subprocess.Popen[bytes]]) -> None:
-    for process in reversed(running):
-        process.terminate()
+    for daemon in reversed(running):
+        daemon.terminate()
     end = time.monotonic() + 5  # a daemon that has lost another one waits for it
-    for process in running:
+    for daemon in running:
         try:
-            process.wait(timeout=max(0, end - time.monotonic()))
+            daemon.wait(timeout=max(0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            daemon.kill()
+            daemon.wait()
 
 
 @dataclass
@@ -124,17 +119,16 @@ class Cluster:
         """Start a daemon."""
         # Tasks inherit nothing from the daemon but its mask: that of the tests.
         env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")} | self.env
-        process = subprocess.Popen(
+        daemon = process.start(
             words,
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=self.said,
             stderr=self.said,
             cwd=self.root,
-            preexec_fn=_end_with_parent,
         )
-        self.running.append(process)
-        return process
+        self.running.append(daemon)
+        return daemon
 
     def start_controller(self) -> subprocess.Popen[bytes]:
         """Start the controller, also once more after it was ended."""
@@ -155,7 +149,7 @@ class Cluster:
             return states()[:1] in (["idle"], ["idle~"]) and states()[1:] == [str(len(self.names))]
 
         def gone() -> bool:
-            return any(process.poll() is not None for process in self.running)
+            return any(daemon.poll() is not None for daemon in self.running)
 
         if until(lambda: idle() or gone(), _START_S, step_s=0.1) and idle():
             return

@@ -13,7 +13,7 @@ import pytest
 
 from meshmark.compare.exports.formats import write
 from meshmark.machine.capture import open_machine
-from meshmark.machine.hwloc import from_hwloc_xml
+from meshmark.machine.sources import from_hwloc_xml
 from support.made_matrix import bandwidth, latency, lines, machine, material, topology
 
 LSTOPO = shutil.which("lstopo-no-graphics")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import json
 import signal
 import socket
+import threading
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,6 +158,105 @@ def test_a_node_that_lies_about_its_name_is_refused_and_named(server: Server) ->
     assert status == 200 and partial["rejectedDataPoints"] == "1"
     assert partial["errorMessage"] == "127.0.0.2 reports as n5, which is 127.0.0.1"
     assert server.node("n5")["values"] == {"cpu.busy": 0.25} and "127.0.0.2" in server.node("n5")["why"]
+
+
+def test_without_a_token_pages_are_open_and_nodes_are_refused(tmp_path: Path) -> None:
+    open_to_users = Server(tmp_path, token="")
+    try:
+        assert open_to_users.ask("GET", "api/nodes")[0] == 200
+        for headers in ({}, {"authorization": "Bearer "}, {"authorization": "Bearer x"}):
+            status, body = open_to_users.post(text_of("n1", cpu_busy=0.5), **headers)
+            assert status == 403 and b"--node-token-file" in body
+        assert open_to_users.node("n1")["age_s"] is None
+    finally:
+        open_to_users.child.kill()
+        open_to_users.child.wait()
+
+
+def test_without_a_token_nodes_send_with_that_of_nodes(tmp_path: Path) -> None:
+    (token := tmp_path / "token").write_text("of-nodes\n")
+    token.chmod(0o600)
+    server = Server(tmp_path, "--node-token-file", str(token), token="")
+    try:
+        body = text_of("n1", cpu_busy=0.5)
+        assert [server.post(body, authorization=given)[0] for given in ("", "Bearer x", "Bearer of-nodes")] == [
+            401,
+            401,
+            200,
+        ]
+        assert server.ask("GET", "api/nodes")[0] == 200 and server.node("n1")["values"] == {"cpu.busy": 0.5}
+    finally:
+        server.child.kill()
+        server.child.wait()
+
+
+def test_the_token_of_nodes_is_never_sent_to_an_address_that_a_push_came_from(tmp_path: Path) -> None:
+    """A user of the head pushes as a node of the fleet and as another one, and waits at its port for the token."""
+    with socket.create_server(("127.0.0.1", 0)) as trap:
+        port = trap.getsockname()[1]
+        (token := tmp_path / "token").write_text("of-nodes\n")
+        token.chmod(0o600)
+        server = Server(tmp_path, "--node-port", str(port), "--node-token-file", str(token))
+        try:
+            for name in ("n1", "stranger", "127.0.0.1", "localhost"):
+                assert server.post(text_of(name, cpu_busy=0.5))[0] == 200
+                server.ask("GET", f"node/{name}/api/header")
+            assert server.node("stranger")["map"] == "" and server.node("n1")["map"] == "node/n1/"
+            trap.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                trap.accept()
+        finally:
+            server.child.kill()
+            server.child.wait()
+
+
+def test_the_map_of_a_hostile_node_is_unavailable_with_the_reason(tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\n\r\nevent: header\ndata: " + b"[" * 100_000 + b"\n\n"
+    with socket.create_server(("127.0.0.1", 0)) as node:
+
+        def answer_all() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    connection, _ = node.accept()
+                    with connection, contextlib.suppress(OSError):
+                        connection.recv(1 << 16)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=answer_all)
+        thread.start()
+        port = node.getsockname()[1]
+        server = Server(tmp_path, "--pull", f"127.0.0.1:{port}", "--interval", "1h")
+        try:
+            status, body, _ = server.ask("GET", "node/127.0.0.1/api/header")
+            assert status == 503 and body.count(b"\n") == 1
+            assert f"127.0.0.1:{port}: frames: found '[[".encode() in body and b"too deeply nested" in body
+        finally:
+            server.child.kill()
+            server.child.wait()
+            node.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_pushes_that_would_take_long_are_refused_and_readers_are_answered(server: Server) -> None:
+    bombs = [
+        (gzip.compress(b"\x0a\x00" * (15 << 20), 1), PROTOBUF),
+        (gzip.compress(b'{"resourceMetrics":[' + b"{}," * 2_000_000 + b"{}]}", 1), JSON),
+        (gzip.compress(bytes(33 << 20), 1), PROTOBUF),
+    ]
+    assert all(len(body) < 200_000 for body, _ in bombs)
+    statuses: list[int] = []
+
+    def push(body: bytes, kind: str) -> None:
+        statuses.append(server.post(body, kind, content_encoding="gzip")[0])
+
+    threads = [threading.Thread(target=push, args=bomb) for bomb in bombs * 3]
+    for thread in threads:
+        thread.start()
+    answers = 0
+    while any(thread.is_alive() for thread in threads):
+        assert server.ask("GET", "api/nodes/n1")[0] == 200
+        answers += 1
+    assert statuses == [413] * 9 and answers > 0
 
 
 def test_who_has_no_token_is_refused(server: Server) -> None:

@@ -8,12 +8,14 @@ import re
 import resource
 import signal
 import subprocess
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from meshmark import process
 from support.mpi_here import needed
 from support.paths import ROOT
 from support.waiting import until
@@ -28,20 +30,21 @@ def run(
     *words: str | os.PathLike[str],
     text: str = "",
     env: dict[str, str] | None = None,
-    before: Callable[[], None] | None = None,
+    limits: Mapping[int, tuple[int, int]] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Ends within 20 s, or the test fails: nothing here has work to do."""
-    return subprocess.run(
-        [BIN / f"meshmark-{program}", *words],
-        input=text,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=20,
-        env={**os.environ, **(env or {})},
-        preexec_fn=before,
-        check=False,
-    )
+    with tempfile.TemporaryFile("w+") as file:
+        file.write(text)
+        file.seek(0)
+        return process.run(
+            [BIN / f"meshmark-{program}", *words],
+            process.Preparation(limits=limits or {}),
+            stdin=file,
+            text=True,
+            errors="replace",
+            timeout_s=20,
+            env={**os.environ, **(env or {})},
+        )
 
 
 def complaint(done: subprocess.CompletedProcess[str], *statuses: int) -> str:
@@ -254,15 +257,8 @@ def test_a_plan_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
     file.chmod(0o640)
     link.symlink_to(file)
     words = [BIN / "meshmark-place", "plan", "--topology", HOST, "--save", link]
-    full = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-        restore_signals=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-    )
+    limits = {resource.RLIMIT_FSIZE: (100, 100)}
+    full = process.run(words, process.Preparation(limits=limits), text=True, timeout_s=20, restore_signals=False)
     assert "--save: cannot write" in complaint(full, 2) and file.read_text() == "old"
     subprocess.run(words, capture_output=True, timeout=20, check=True)
     assert json.loads(file.read_text())["jobs"] and link.is_symlink() and file.stat().st_mode & 0o777 == 0o640
@@ -293,8 +289,8 @@ def test_a_clock_before_1970_is_a_time(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- limits
 
 
-def limited(kib: int) -> Callable[[], None]:
-    return lambda: resource.setrlimit(resource.RLIMIT_AS, (kib << 10, kib << 10))
+def limited(kib: int) -> dict[int, tuple[int, int]]:
+    return {resource.RLIMIT_AS: (kib << 10, kib << 10)}
 
 
 @pytest.mark.parametrize("kib", [60_000, 100_000, 200_000])
@@ -313,7 +309,7 @@ def limited(kib: int) -> Callable[[], None]:
     ids=" ".join,
 )
 def test_too_little_memory_is_said(words: tuple[str, ...], kib: int) -> None:
-    done = run(*words, before=limited(kib))
+    done = run(*words, limits=limited(kib))
     assert done.returncode in (0, 1, 77, 127), done  # 127: not even the loader had enough
     assert "terminate called" not in done.stderr
     if done.returncode == 1:
@@ -323,7 +319,7 @@ def test_too_little_memory_is_said(words: tuple[str, ...], kib: int) -> None:
 def test_the_limit_is_named() -> None:
     grid = [[1.0] * 1500 for _ in range(1500)]
     machine = {"machine": {"values": grid}, "runs": []}
-    line = complaint(run("model", text=json.dumps(machine) + "\n", before=limited(40_000)), 1)
+    line = complaint(run("model", text=json.dumps(machine) + "\n", limits=limited(40_000)), 1)
     assert "not enough memory" in line and "ulimit -v" in line and "40000 KiB" in line
 
 
@@ -419,10 +415,10 @@ def test_a_signal_ends_it_and_nothing_is_left(words: tuple[str, ...], number: si
 def programs_in(folder: Path) -> list[str]:
     """Processes whose working directory is this folder."""
     found = []
-    for process in Path("/proc").glob("[0-9]*"):
+    for entry in Path("/proc").glob("[0-9]*"):
         try:
-            if (process / "cwd").readlink() == folder and (process / "cmdline").read_bytes():
-                found.append(process.name)
+            if (entry / "cwd").readlink() == folder and (entry / "cmdline").read_bytes():
+                found.append(entry.name)
         except OSError:
             continue
     return found

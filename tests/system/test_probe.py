@@ -325,3 +325,43 @@ def test_a_torn_or_foreign_earlier_output_is_not_trusted(tmp_path: Path) -> None
     path.write_bytes(good)
     assert run("latency", "--footprint", "16KiB", "--resume", str(path)).returncode == 2
     assert run("clock", "--resume", str(path)).returncode == 2
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize(
+    ("words", "condition"),
+    [
+        (("latency", "--footprint", "64KiB"), "cpu"),
+        (("loops", "--kernel", "copy", "--length", "64"), "cpu"),
+        (("clock", "--clocks", "monotonic"), "cpu"),
+    ],
+)
+def test_every_cpu_that_is_named_is_measured(words: tuple[str, ...], condition: str) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:2]
+    done = run(*words, "--cpus", ",".join(map(str, cpus)), "--budget", "6s")
+    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    seen: dict[str, set[int]] = {}
+    for line in results:
+        if condition in line["conditions"]:
+            seen.setdefault(line["metric"], set()).add(line["conditions"][condition])
+    once = {"counter_frequency", "clock_drift"}  # of the whole machine
+    assert seen
+    assert all(of == set(cpus) for metric, of in seen.items() if metric not in once)
+
+
+def test_every_page_size_that_is_named_is_measured_or_refused() -> None:
+    small = ("--chains", "1", "--threads", "1", "--mode", "chains", "--footprint", "1MiB")
+    done = run("loaded", *small, "--pages", "4KiB,thp", "--budget", "2s")
+    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    assert {line["conditions"]["pages"] for line in results} == {"4KiB", "thp"}
+    refused = run("dgemm", "--n", "64", "--pages", "4KiB,thp")
+    assert refused.returncode == 2
+    assert "pages: found '4KiB,thp'; allowed: one page size" in refused.stderr
+
+
+def test_the_chosen_instructions_are_a_condition() -> None:
+    small = ("--kernel", "copy", "--threads", "1", "--footprint", "1MiB", "--budget", "2s")
+    done = run("bandwidth", *small)
+    results = [line for line in lines_of(done.stdout) if line["type"] == "result"]
+    assert {line["conditions"]["isa"] for line in results} == {"best"}, "runs that choose otherwise are of one point"
+    assert {line["conditions"]["chosen_isa"] for line in results} <= {"sse2", "avx2", "avx512", "neon", "sve"}

@@ -319,6 +319,35 @@ def test_a_server_listens_under_every_name_of_this_host(host: str) -> None:
         assert is_loopback(sock.getsockname()[0])
 
 
+@pytest.mark.parametrize("host", ["", ".", "[]", "[", "0", "0x0", "0.0", "00.0.0.0", "0.0.0.0.", "::0", "[0::0]"])
+def test_all_interfaces_have_to_be_named_as_such(host: str) -> None:
+    if ":" in host and not Path("/proc/net/if_inet6").exists():
+        pytest.skip("no IPv6 here")
+    if host == "0.0.0.0.":  # as other names of hosts, it may end with a dot
+        free_socket(host, 0).close()
+        return
+    with pytest.raises(UsageError, match=r"--host: found .*; allowed: an address") as refused:
+        free_socket(host, 0)
+    assert "0.0.0.0 or :: for all interfaces" in str(refused.value)
+
+
+def test_an_address_that_is_none_is_one_line() -> None:
+    for host in (
+        " ",
+        "a b",
+        "x" * 300,
+        "a\x00b",
+        "1.2.3.4.5",
+        "\ud800",
+        "localhost\n",
+        "::1%nothing",
+        "http://localhost",
+    ):
+        with pytest.raises(UsageError, match=r"--port: |--host: ") as refused:
+            free_socket(host, 0)
+        assert str(refused.value).isprintable() and len(str(refused.value)) < 300
+
+
 def test_a_token_is_random_unless_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     made = {chosen_token("", None, False) for _ in range(20)}

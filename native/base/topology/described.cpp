@@ -111,13 +111,17 @@ Machine from_synthetic(const std::string& text) {
   if (!handle) throw UsageError("topology", "found " + quote(text) + ", which hwloc does not take", kTopologies);
   Machine machine = read_machine(handle.get(), "synthetic");
   machine.source = text;
-  for (const Cpu& c : machine.cpus) machine.allowed.push_back(c.id);
+  machine.allowed = machine.ids();
+  for (Node& node : machine.nodes)
+    if (node.bytes == 0) node.bytes.reset();  // the description of a node may leave out its size
+  describe_machine(handle.get(), machine);
   return machine;
 }
 
 /// An hwloc with this XML in it; none where hwloc does not take it.
-HwlocHandle handle_of_xml(const std::string& xml, HwlocHandle handle = empty_hwloc()) {
+HwlocHandle handle_of_xml(const std::string& xml, HwlocHandle handle = empty_hwloc(true)) {
   hwloc_topology_set_io_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  hwloc_topology_set_icache_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_ALL);
   const Hush hush;
   if (hwloc_topology_set_xmlbuffer(handle.get(), xml.c_str(), static_cast<int>(xml.size() + 1)) != 0 ||
       hwloc_topology_load(handle.get()) != 0)
@@ -128,13 +132,25 @@ HwlocHandle handle_of_xml(const std::string& xml, HwlocHandle handle = empty_hwl
 Machine read_xml(const HwlocHandle& handle) {
   Machine machine = read_machine(handle.get(), "xml");
   machine.devices = read_devices(handle.get());
+  describe_machine(handle.get(), machine);
   return machine;
 }
 
+/// hwloc 3 writes format 3.0, in which CPUs, caches, nodes and distances are as in 2.0, and hwloc 2 refuses the number.
+std::string as_format_2(std::string text) {
+  constexpr std::string_view kFormat3 = "<topology version=\"3.";
+  const std::size_t at = text.find(kFormat3);
+  if (at == std::string::npos) return text;
+  text[at + kFormat3.size() - 2] = '2';
+  return text;
+}
+
 Machine from_xml(const std::string& path) {
-  const std::string text = read_input_of("topology", path), named = shown_path(path);
+  const std::string text = as_format_2(read_input_of("topology", path)), named = shown_path(path);
   if (text.find("<topology") == std::string::npos)
     throw UsageError("topology", named + ": found no <topology>", kTopologies);
+  if (text.find("<!ENTITY") != std::string::npos)
+    throw UsageError("topology", named + ": found a declaration of an entity, which hwloc never writes", kTopologies);
   const auto all = [&] {
     if (const HwlocHandle handle = handle_of_xml(text)) read_xml(handle);
   };
@@ -167,6 +183,8 @@ HwlocHandle whole_hwloc(const Machine& machine) {
     hwloc_topology_set_all_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_ALL);
     if (machine.origin == "synthetic") return handle_of_synthetic(machine.source, std::move(handle));
     if (machine.origin == "xml") return handle_of_xml(machine.source, std::move(handle));
+    if (has_empty_node_folder())
+      hwloc_topology_set_components(handle.get(), HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
     if (hwloc_topology_load(handle.get()) != 0) handle.reset();
     return handle;
   };

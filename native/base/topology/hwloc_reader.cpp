@@ -4,11 +4,19 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <system_error>
+#include <tuple>
 
 #include "error.hpp"
+#include "kinds.hpp"
 #include "numbering.hpp"
+#include "sys/files.hpp"
+#include "sys/id_sets.hpp"
+#include "sys/words.hpp"
 
 namespace mm {
 namespace {
@@ -27,7 +35,7 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   std::sort(objects.begin(), objects.end(), [](hwloc_obj_t a, hwloc_obj_t b) { return a->os_index < b->os_index; });
   const hwloc_const_nodeset_t allowed = hwloc_topology_get_allowed_nodeset(t);
   for (const hwloc_obj_t o : objects) {
-    machine.nodes.push_back({static_cast<int>(o->os_index), o->attr->numanode.local_memory, {}});
+    machine.nodes.push_back({static_cast<int>(o->os_index), o->attr->numanode.local_memory, {}, ids(o->cpuset)});
     if (o->attr->numanode.local_memory > 0 && hwloc_bitmap_isset(allowed, o->os_index) != 0)
       machine.memory_nodes.push_back(static_cast<int>(o->os_index));
   }
@@ -46,24 +54,51 @@ std::vector<hwloc_obj_t> read_nodes(hwloc_topology_t t, Machine& machine) {
   return objects;
 }
 
-std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc_obj_t>& nodes) {
+/// Preference among matrices of latencies between nodes: hwloc names the firmware's NUMALatency; in XML of hwloc 1, and
+/// after hwloc-annotate, it has no name.
+int rank_of_matrix(hwloc_topology_t t, hwloc_distances_s* matrix) {
+  const char* name = hwloc_distances_get_name(t, matrix);
+  if (name != nullptr && std::string(name) == "NUMALatency") return 0;
+  return name == nullptr && (matrix->kind & HWLOC_DISTANCES_KIND_FROM_OS) != 0 ? 1 : 2;
+}
+
+std::optional<Matrix> square(hwloc_distances_s* matrix, const std::vector<hwloc_obj_t>& nodes) {
   const std::size_t count = nodes.size();
-  unsigned found = 1;
-  hwloc_distances_s* matrix = nullptr;
-  if (hwloc_distances_get_by_name(t, "NUMALatency", &found, &matrix, 0) != 0 || found == 0) return std::nullopt;
-  std::vector<int> at;
-  if (matrix->nbobjs == count)
-    for (const hwloc_obj_t node : nodes) at.push_back(hwloc_distances_obj_index(matrix, node));
-  std::optional<Matrix> distance;
-  if (!at.empty() && std::all_of(at.begin(), at.end(), [](int i) { return i >= 0; })) {
-    distance.emplace(count, std::vector<double>(count));
-    for (std::size_t i = 0; i < count; ++i)
-      for (std::size_t j = 0; j < count; ++j)
-        (*distance)[i][j] = static_cast<double>(
-            matrix->values[static_cast<std::size_t>(at[i]) * count + static_cast<std::size_t>(at[j])]);
+  if (matrix->nbobjs != count) return std::nullopt;
+  std::vector<std::size_t> at;
+  for (const hwloc_obj_t node : nodes) {
+    const int index = hwloc_distances_obj_index(matrix, node);
+    if (index < 0) return std::nullopt;
+    at.push_back(static_cast<std::size_t>(index));
   }
-  hwloc_distances_release(t, matrix);
+  Matrix distance(count, std::vector<double>(count));
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t j = 0; j < count; ++j) distance[i][j] = static_cast<double>(matrix->values[at[i] * count + at[j]]);
   return distance;
+}
+
+/// The best matrix of latencies that covers all nodes; a doubt if there are only others.
+std::optional<Matrix> read_distances(hwloc_topology_t t, const std::vector<hwloc_obj_t>& nodes, Machine& machine) {
+  unsigned count = 0;
+  const unsigned long kind = HWLOC_DISTANCES_KIND_MEANS_LATENCY;
+  if (hwloc_distances_get_by_type(t, HWLOC_OBJ_NUMANODE, &count, nullptr, kind, 0) != 0 || count == 0)
+    return std::nullopt;
+  std::vector<hwloc_distances_s*> matrices(count);
+  if (hwloc_distances_get_by_type(t, HWLOC_OBJ_NUMANODE, &count, matrices.data(), kind, 0) != 0) return std::nullopt;
+  matrices.resize(std::min<std::size_t>(count, matrices.size()));
+  std::optional<Matrix> best;
+  int best_rank = 3;
+  for (hwloc_distances_s* matrix : matrices) {
+    const int rank = rank_of_matrix(t, matrix);
+    if (auto distance = square(matrix, nodes); distance && rank < best_rank)
+      best = std::move(distance), best_rank = rank;
+    hwloc_distances_release(t, matrix);
+  }
+  if (!best && !matrices.empty()) {
+    const std::string size = std::to_string(nodes.size());
+    machine.doubts.push_back("node distances are not a " + size + " x " + size + " matrix: ignored");
+  }
+  return best;
 }
 
 /// XML states what is unique among objects, so only their addresses are sure to be.
@@ -73,15 +108,62 @@ int os_index(hwloc_obj_t object) {
   return object == nullptr || object->os_index == HWLOC_UNKNOWN_INDEX ? -1 : static_cast<int>(object->os_index);
 }
 
+const char* kind_of(hwloc_obj_cache_type_t type) {
+  return type == HWLOC_OBJ_CACHE_DATA ? "data" : type == HWLOC_OBJ_CACHE_INSTRUCTION ? "instruction" : "unified";
+}
+
+/// What hwloc states of a kind of CPUs, as the tree of such a machine states it.
+Traits traits_of(const hwloc_info_s* infos, unsigned count) {
+  Traits traits;
+  for (unsigned i = 0; i < count; ++i) {
+    const std::string name = infos[i].name, value = infos[i].value;
+    if (name == "CoreType" && value == "IntelCore") traits.pmu = "cpu_core";
+    if (name == "CoreType" && value == "IntelAtom") traits.pmu = "cpu_atom", traits.rank = 1;
+    if (name == "CoreType" && value == "IntelLowPower") traits.pmu = "cpu_lowpower", traits.rank = 2;
+    if (name == "FrequencyMaxMHz") traits.max_hz = whole_number(value, -1) * 1'000'000;
+    if (name == "LinuxCapacity") traits.capacity = whole_number(value, -1);
+    if (name == "LinuxCPUCompatible" || name == "DarwinCompatible" || name == "ArmMIDR") traits.model = value;
+  }
+  return traits;
+}
+
+std::vector<CoreKind> read_kinds(hwloc_topology_t t, const Machine& machine) {
+  TraitsByCpu traits;
+  for (const Cpu& cpu : machine.cpus) traits[cpu.id] = {};
+  const int count = hwloc_cpukinds_get_nr(t, 0);
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> set(hwloc_bitmap_alloc(), hwloc_bitmap_free);
+  for (int i = 0; i < count; ++i) {
+    int efficiency = -1;
+    unsigned infos = 0;
+    hwloc_info_s* info = nullptr;
+    if (hwloc_cpukinds_get_info(t, static_cast<unsigned>(i), set.get(), &efficiency, &infos, &info, 0) != 0) continue;
+    Traits kind = traits_of(info, infos);
+    if (kind.pmu.empty() && kind.capacity < 0 && kind.max_hz < 0 && efficiency >= 0) kind.rank = count - efficiency;
+    for (const int cpu : ids(set.get()))
+      if (const auto at = traits.find(cpu); at != traits.end()) at->second = kind;
+  }
+  return kinds_by_traits(traits);
+}
+
 }  // namespace
 
-HwlocHandle empty_hwloc() {
+HwlocHandle empty_hwloc(bool with_kinds) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw Failure("hwloc cannot start");
   HwlocHandle handle(raw, hwloc_topology_destroy);
-  hwloc_topology_set_flags(
-      raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS | HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS);
+  unsigned long flags = HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED | HWLOC_TOPOLOGY_FLAG_NO_MEMATTRS;
+  if (!with_kinds) flags |= HWLOC_TOPOLOGY_FLAG_NO_CPUKINDS;
+  hwloc_topology_set_flags(raw, flags);
   return handle;
+}
+
+bool has_empty_node_folder() {
+  const char* root = std::getenv("HWLOC_FSROOT");
+  const std::string folder = (root == nullptr ? std::string() : std::string(root)) + "/sys/devices/system/node";
+  std::error_code error;
+  if (!std::filesystem::is_directory(folder, error)) return false;
+  const auto online = ids_in(folder + "/", {{"online", ""}});
+  return online ? online->empty() : numbered_names(folder, "node", kMaxCpus).empty();
 }
 
 HwlocHandle empty_hwloc_without_plugins() {
@@ -97,6 +179,8 @@ HwlocHandle empty_hwloc_without_plugins() {
 HwlocHandle load_host(const Wanted& wanted) {
   HwlocHandle handle = empty_hwloc_without_plugins();
   hwloc_topology_t t = handle.get();
+  // hwloc would end the process by an assertion.
+  if (has_empty_node_folder()) hwloc_topology_set_components(t, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "linux");
   hwloc_topology_set_all_types_filter(t, HWLOC_TYPE_FILTER_KEEP_NONE);
   for (const auto type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_CORE, HWLOC_OBJ_L3CACHE})
     hwloc_topology_set_type_filter(t, type, HWLOC_TYPE_FILTER_KEEP_ALL);
@@ -113,7 +197,8 @@ HwlocHandle load_host(const Wanted& wanted) {
 
 std::vector<int> ids(hwloc_const_bitmap_t set) {
   std::vector<int> found;
-  for (int i = hwloc_bitmap_first(set); i >= 0; i = hwloc_bitmap_next(set, i)) found.push_back(i);
+  constexpr int kEnd = static_cast<int>(kMaxCpus);  // XML may contain sets without an end
+  for (int i = hwloc_bitmap_first(set); i >= 0 && i < kEnd; i = hwloc_bitmap_next(set, i)) found.push_back(i);
   return found;
 }
 
@@ -154,13 +239,38 @@ Machine read_machine(hwloc_topology_t t, const std::string& origin) {
                             {key(core != nullptr ? core : pu), key(package), key(l3 != nullptr ? l3 : package)});
     cpu.core_id = os_index(core);
     cpu.package_id = os_index(package);
+    cpu.has_core = core != nullptr;
+    cpu.has_package = package != nullptr;
+    cpu.has_l3 = l3 != nullptr;
     machine.cpus.push_back(cpu);
   }
   if (machine.cpus.empty() || machine.cpus.size() > kMaxCpus)
     throw UsageError("topology", "found " + std::to_string(machine.cpus.size()) + " CPUs", "1 to 65536");
   const std::vector<hwloc_obj_t> nodes = read_nodes(t, machine);
-  finish(machine, read_distances(t, nodes));
+  finish(machine, read_distances(t, nodes, machine));
   return machine;
+}
+
+std::vector<hwloc_obj_t> cache_objects(hwloc_topology_t t) {
+  std::vector<hwloc_obj_t> caches;
+  for (int depth = 0; depth < hwloc_topology_get_depth(t); ++depth)
+    for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_obj_by_depth(t, depth, o)) != nullptr;)
+      if (hwloc_obj_type_is_cache(o->type) != 0) caches.push_back(o);
+  return caches;
+}
+
+void describe_machine(hwloc_topology_t t, Machine& machine) {
+  for (const hwloc_obj_t o : cache_objects(t)) {
+    const auto& cache = o->attr->cache;
+    machine.all_caches.push_back({static_cast<int>(cache.depth), kind_of(cache.type), cache.size, cache.linesize,
+                                  static_cast<std::uint64_t>(std::max(cache.associativity, 0)), ids(o->cpuset)});
+  }
+  std::sort(machine.all_caches.begin(), machine.all_caches.end(), [](const Cache& a, const Cache& b) {
+    return std::tie(a.level, a.kind, a.cpus) < std::tie(b.level, b.kind, b.cpus);
+  });
+  machine.unlisted = ids_without(ids(hwloc_topology_get_complete_cpuset(t)), machine.ids());
+  set_kinds(machine, read_kinds(t, machine));
+  add_doubts(machine);
 }
 
 }  // namespace mm

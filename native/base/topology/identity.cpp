@@ -1,6 +1,4 @@
 /// Names machines by their host name and a hash of their hardware.
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -38,16 +36,11 @@ class Hash {
   std::uint64_t value_ = 0xcbf29ce484222325;
 };
 
-/// The fields of the first CPU in /proc/cpuinfo. Only its beginning is read, because the Linux kernel interrupts each
-/// CPU of which it is asked for the clock.
+/// The fields of the first CPU in /proc/cpuinfo.
 std::map<std::string, std::string> first_cpu(const std::string& root) {
-  std::array<char, 4096> data;
-  const int file = open_to_read(root + "/proc/cpuinfo");
-  if (file < 0) return {};
-  const ssize_t n = ::read(file, data.data(), data.size());
-  ::close(file);
+  const std::string beginning = beginning_of(root + "/proc/cpuinfo");
   std::map<std::string, std::string> fields;
-  for (std::string_view text(data.data(), n > 0 ? static_cast<std::size_t>(n) : 0); !text.empty();) {
+  for (std::string_view text = beginning; !text.empty();) {
     const std::string_view line = next_line(text);
     const std::size_t colon = line.find(':');
     if (colon == std::string_view::npos) {

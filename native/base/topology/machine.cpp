@@ -8,12 +8,17 @@
 
 namespace mm {
 
+std::vector<int> Machine::ids() const {
+  std::vector<int> numbers;
+  numbers.reserve(cpus.size());
+  for (const Cpu& c : cpus) numbers.push_back(c.id);
+  return numbers;
+}
+
 const Cpu& Machine::cpu(int id) const {
   const auto at = std::lower_bound(cpus.begin(), cpus.end(), id, [](const Cpu& c, int i) { return c.id < i; });
   if (at != cpus.end() && at->id == id) return *at;
-  std::vector<int> online;
-  for (const Cpu& c : cpus) online.push_back(c.id);
-  throw UsageError("cpus", "found cpu " + std::to_string(id) + ", which is not online", cpu_list(online));
+  throw UsageError("cpus", "found cpu " + std::to_string(id) + ", which is not online", cpu_list(ids()));
 }
 
 std::size_t Machine::node_at(int id) const {

@@ -21,7 +21,8 @@ void finish(Machine& machine, std::optional<std::vector<std::vector<double>>> fi
   }
   for (Cpu& cpu : machine.cpus) {
     const auto at = owner.find(cpu.id);
-    cpu.node = at != owner.end() ? at->second : default_value;  // XML leaves out a node without memory
+    cpu.has_node = at != owner.end();  // XML leaves out a node without memory
+    cpu.node = cpu.has_node ? at->second : default_value;
   }
 
   const std::size_t count = machine.nodes.size();

@@ -11,23 +11,45 @@
 namespace mm {
 
 struct Cpu {
-  int id;             ///< OS index
-  int core, package;  ///< dense from 0, in hwloc's order
-  int l3;             ///< likewise; a machine without L3 has one a package, and so has a tree, where it is not read
-  int node;           ///< OS index of its own NUMA node; of the first one with CPUs where it has none
-  int smt;            ///< 0 for the first online CPU of its core, 1 for the second …
+  int id;                             ///< OS index
+  int core, package;                  ///< dense from 0, in hwloc's order
+  int l3;                             ///< likewise; one a package where `has_l3` is false
+  int node;                           ///< OS index of its NUMA node; the first one with CPUs where `has_node` is false
+  int smt;                            ///< 0 for the first online CPU of its core, 1 for the second …
   int core_id = -1, package_id = -1;  ///< OS indices, which may repeat in other packages or have gaps; -1: unknown
+  int kind = -1;                      ///< index into `Machine::kinds`; -1 where all cores are alike or it is unknown
+  /// Whether the source states its core, package, L3 or node. Where it does not, the number above is a default: a core
+  /// of its own, a package with all CPUs in the same case, and so on.
+  bool has_core = true, has_package = true, has_l3 = true, has_node = true;
 };
 
 struct Node {
   int id;                              ///< OS index
   std::optional<std::uint64_t> bytes;  ///< as reserved, B; 0: no memory; none: the source does not state it
   std::vector<int> cpus;               ///< its own, ascending; none for a memory-only node
+  std::vector<int> near;               ///< CPUs for which it is local, or the nearest ones; empty where that is unknown
 };
 
 struct CacheLevel {
   int level;
   std::size_t bytes;  ///< of one instance, as the operating system claims
+};
+
+/// One cache and the CPUs that share it. 0 stands for a size, line or number of ways that is unknown.
+struct Cache {
+  int level;
+  std::string kind;  ///< data, instruction, unified
+  std::uint64_t bytes, line_bytes, ways;
+  std::vector<int> cpus;  ///< ascending
+};
+
+/// Cores that are alike, on a machine whose cores differ (P and E cores, big.LITTLE), the fastest kind first.
+struct CoreKind {
+  std::string name;            ///< performance, efficiency, …; unique
+  std::vector<int> cpus;       ///< ascending
+  std::int64_t capacity = -1;  ///< of a CPU relative to 1024, as the Linux kernel's scheduler takes it; -1: unknown
+  std::int64_t max_hz = -1;    ///< highest clock of a CPU, Hz; -1: unknown
+  std::string pmu, model;      ///< cpu_core, cpu_atom …; name or number of the processor model; "": unknown
 };
 
 /// A network card, disk or accelerator, and the CPUs near it.
@@ -42,6 +64,8 @@ struct Machine {
   std::string source;        ///< the synthetic description or the XML; "" for others
   std::vector<Cpu> cpus;     ///< online ones, ascending id
   std::vector<int> offline;  ///< ids, ascending; only a tree states them
+  /// CPUs that exist according to the XML and are not described: offline or not allowed, ascending
+  std::vector<int> unlisted;
   std::vector<int> allowed;  ///< ids that this process may use (host) or the description allows, ascending
   std::vector<int> group;    ///< ids that the control group of this process allows, whatever its affinity; host only
   std::vector<Node> nodes;   ///< ascending id
@@ -50,10 +74,15 @@ struct Machine {
   /// [from][to] in the order of `nodes`: the firmware's (10 is local), or what `use_matrix` brought (less is nearer;
   /// infinite where that says nothing about a memory-only node). Never empty.
   std::vector<std::vector<double>> distance;
-  std::string distance_from;  ///< "firmware", "measured latency (s)" …; "" where all nodes are taken as equally far
+  std::string distance_from;    ///< "firmware", "measured latency (s)" …; "" where all nodes are taken as equally far
+  std::vector<CoreKind> kinds;  ///< empty where all cores are alike or where it is unknown
   std::vector<CacheLevel> caches;  ///< data or unified caches of the first allowed CPU, L1 first; `topology()` only
-  std::size_t all_last_level_bytes = 0;  ///< of all instances together that may be used; `topology()` only
+  std::size_t all_last_level_bytes = 0;       ///< of all instances together that may be used; `topology()` only
+  std::vector<Cache> all_caches;              ///< by level, kind and CPUs; `described_tree()` and descriptions only
+  std::optional<std::uint64_t> kernel_bytes;  ///< MemTotal of the machine; trees only
+  std::vector<std::string> doubts;            ///< contradictions and gaps of the source, each a clause for people
 
+  std::vector<int> ids() const;              ///< of the CPUs, ascending
   const Cpu& cpu(int id) const;              ///< UsageError where it is not online
   std::size_t node_at(int id) const;         ///< index into `nodes` of an OS index; UsageError where there is none
   std::size_t cache_bytes(int level) const;  ///< 0 where unknown
@@ -74,7 +103,18 @@ Machine machine_of(const std::string& topology);
 std::vector<Device> host_devices();
 /// The machine whose /proc and /sys are below `root`: a recorded tree, or this host where that is empty. hwloc does not
 /// read it, since hwloc describes this host where a tree has no sysfs. Without CPUs where the tree has none.
+/// Caches, near CPUs, kinds of cores and most doubts are left out, because reading them takes longer than the rest.
 Machine machine_of_tree(const std::string& root);
+/// Like `machine_of_tree`, with all that the tree states.
+Machine described_tree(const std::string& root);
+/// Caches of a machine that was read from the tree below `root`, by level, kind and CPUs.
+std::vector<Cache> caches_of_tree(const std::string& root, const Machine& machine);
+/// Kinds of cores by the files below `root`; empty where all cores are alike.
+std::vector<CoreKind> kinds_of_tree(const std::string& root, const Machine& machine);
+/// Sets `Machine::kinds` and the kind of each CPU.
+void set_kinds(Machine& machine, std::vector<CoreKind> kinds);
+/// Appends contradictions between the parts of a machine to its doubts.
+void add_doubts(Machine& machine);
 
 /// The name of a machine and a hash of its hardware: online CPUs, nodes, distances and processor model. Machines of the
 /// same model have the same hash. What varies between boots is not part of it, such as memory that the Linux kernel

@@ -37,7 +37,7 @@ void duplicate_to(int fd, int target, int status) {
 }
 
 int opened(const std::string& path, int flags, int status) {
-  const int fd = ::open(path.empty() ? "/dev/null" : path.c_str(), flags | O_CLOEXEC, 0644);
+  const int fd = ::open(path.empty() ? "/dev/null" : path.c_str(), flags | O_CLOEXEC, 0600);
   if (fd < 0) fail_with_errno(status, path);
   return fd;
 }

@@ -1,5 +1,12 @@
 /// Memory traffic of every last-level cache, from resctrl's bandwidth monitoring (Intel MBM, AMD, Arm MPAM). The Linux
 /// kernel keeps these counters without performance events, and reading them needs only access to the mounted tree.
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "sys/files.hpp"
 #include "sys/words.hpp"
 #include "watch/source.hpp"
@@ -20,11 +27,8 @@ class Resctrl : public Source {
       board.add("l3", {{"name", "L3 " + std::to_string(domain)}, {"number", domain}});
     }
     if (domains_.empty()) {
-      const bool supported = host.cpuinfo.find(" cqm_mbm_total") != std::string::npos;
-      board.absent("l3.total",
-                   supported ? "resctrl is not mounted"
-                             : "the processor or the hypervisor does not support bandwidth monitoring",
-                   supported ? "mount -t resctrl resctrl /sys/fs/resctrl" : "");
+      const auto [reason, hint] = absence(host);
+      board.absent("l3.total", reason, hint);
       return;
     }
     total_ = board.add({"l3.total", "B/s", "traffic between this cache and memory of all nodes"});
@@ -39,6 +43,22 @@ class Resctrl : public Source {
   }
 
  private:
+  /// Why there are no counters, and the command that provides them; "" if there is none.
+  static std::pair<std::string, std::string> absence(const Host& host) {
+    const std::string folder = host.root + "/sys/fs/resctrl";
+    const std::vector<std::string> names = names_in(folder);
+    const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    if (has("info") || has("schemata"))
+      return {has("mon_data") && ::access((folder + "/mon_data").c_str(), R_OK) != 0
+                  ? "resctrl is mounted, but its monitoring is not readable"
+                  : "resctrl is mounted, but without bandwidth monitoring",
+              ""};
+    if (host.cpuinfo.find(" cqm_mbm_total") != std::string::npos || ::access(folder.c_str(), F_OK) == 0)
+      return {"resctrl is not mounted", "mount -t resctrl resctrl /sys/fs/resctrl"};
+    if (host.cpuinfo.empty()) return {"neither resctrl nor the processor's description is readable", ""};
+    return {"the processor or the hypervisor does not support bandwidth monitoring", ""};
+  }
+
   /// A counter reads "Unavailable" or "Error" after it has been reassigned.
   static double bytes(KernelFile& file) {
     std::string_view text = file.text();

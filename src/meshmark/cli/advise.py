@@ -16,7 +16,9 @@ import typer
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.options import ApplicationOption, NoStoreOption, StoreOption
 from meshmark.errors import UsageError
+from meshmark.store.files import check_writable
 from meshmark.values import grammar
+from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
@@ -185,7 +187,7 @@ def _keep_advice(
 
     found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = to_json(advice, lines(advice))
-    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if not no_store and found:
         keep(Store(store or data_home() / "store"), run, "advise", found)
     if as_json:
@@ -199,14 +201,8 @@ def _keep_advice(
 
 def _check_advice(fom: str, folder: Path) -> None:
     """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
-    try:
-        re.compile(fom)
-    except re.error as why:
-        raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as why:
-        raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
+    expression("--fom", fom)
+    check_writable("--out", folder / "plan.json")
 
 
 def _no_advice_in(folder: Path) -> None:
@@ -215,7 +211,7 @@ def _no_advice_in(folder: Path) -> None:
 
 
 def _resources() -> tuple[Resources, dict[int, int]]:
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.machine.tree import Tree, chosen, format_list
     from meshmark.place.candidates import Inherited, Resources, inherited_memory
 

@@ -11,7 +11,8 @@ import typer
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.values.numbers import decimal
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -28,13 +29,10 @@ def share(name: str, text: str) -> float:
     Raises:
         UsageError: It is not between 0 and 1000 %.
     """
-    try:
-        value = float(text.removesuffix("%").strip()) / 100
-    except ValueError:
-        value = -1.0
-    if not text.endswith("%") or not 0 <= value <= 10:
-        raise UsageError(f"{name}: found '{text}', a share from 0% to 1000% is required")
-    return value
+    percent = decimal(text.removesuffix("%"))
+    if not text.endswith("%") or percent is None or not 0 <= percent <= 1000:
+        raise UsageError(f"{name}: found '{quoted(text)}', a share from 0% to 1000% is required")
+    return percent / 100
 
 
 def compare(

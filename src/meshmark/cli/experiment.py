@@ -254,7 +254,7 @@ def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no
 
     answer = to_json(found)
     made = records(found, host_id(), shlex.join(["experiment", *sys.argv[2:]]), installed("meshmark"))
-    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if made and not no_store:
         keep(Store(store or data_home() / "store"), found.plan.run, "experiment", made)
     if as_json:

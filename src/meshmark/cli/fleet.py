@@ -12,8 +12,8 @@ import typer
 from meshmark.cli import completion, fleet_data, fleet_serve
 from meshmark.cli.console import interruptible, print_rows, say
 from meshmark.cli.fleet_progress import fleet_progress
-from meshmark.cli.options import JsonOption, time_option
-from meshmark.errors import AbsentError, UsageError
+from meshmark.cli.options import JsonOption, time_option, writable
+from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.values.units import counted
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def ingest_command(folder: FolderArgument, campaign: CampaignOption = "latest", 
     from meshmark.fleet.ingest import ingest
 
     fleet = Fleet(folder.absolute())
+    fleet.check()
     name = _campaign(fleet, campaign)
     known = Campaign.load(fleet, name)
     with fleet_progress("ingestion") as show:
@@ -353,6 +354,8 @@ def close(
 
     fleet, site = opened(folder)
     names = expand(nodes, "SET")
+    if not names:
+        raise UsageError(f"SET: found '{quoted(nodes)}', a set without nodes; allowed: a set such as n[3,7]")
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {counted(len(names), 'case')}")
 
@@ -362,7 +365,9 @@ def report(
     folder: FolderArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="page to write [FOLDER/reports/CAMPAIGN.html]", show_default=False),
+        typer.Option(
+            "--output", "-o", help="page to write [FOLDER/reports/CAMPAIGN.html]", callback=writable, show_default=False
+        ),
     ] = None,
     campaign: CampaignOption = "latest",
     days: Annotated[int, typer.Option("--days", help="days of history", min=1, max=3660)] = 30,
@@ -391,7 +396,9 @@ def report(
 @fleet_app.command("limits")
 def limits(
     folder: FolderArgument,
-    out: Annotated[Path, typer.Option("--output", "-o", help="plan to write (JSON)", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--output", "-o", help="plan to write (JSON)", callback=writable, show_default=False)
+    ],
 ) -> None:
     """Write a plan with which nodes check their own health, by limits far from what nodes of their class measure.
 

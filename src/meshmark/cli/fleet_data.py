@@ -11,7 +11,7 @@ import typer
 
 from meshmark.cli.console import say
 from meshmark.cli.options import JsonOption
-from meshmark.errors import AbsentError
+from meshmark.errors import UsageError
 from meshmark.values.units import counted
 
 
@@ -31,10 +31,10 @@ def compact(
     from meshmark.fleet.folder import Fleet
 
     fleet = Fleet(folder.absolute())
-    if not folder.exists():
-        raise AbsentError(f"{fleet.root}: has no campaign", f"meshmark fleet check {fleet.root}")
-    if campaign:
-        fleet.campaign(campaign)
+    fleet.check()
+    files = f"nodes/date=*/cluster=*/{campaign}-*.parquet"
+    if campaign and not fleet.campaign(campaign).is_dir() and not any(fleet.root.glob(files)):
+        raise UsageError(f"--campaign: found '{campaign}', which is not in {fleet.root}")
     found = compact(fleet, campaign)
     if as_json:
         print(json.dumps({"type": "compacted", **dataclasses.asdict(found)}))

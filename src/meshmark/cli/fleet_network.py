@@ -116,7 +116,8 @@ def _newest(fleet: Fleet) -> str:
 def _report(
     fleet: Fleet, site: Site, used: Engine, tree: Tree, seen: NetworkLook, *, confirm: bool, as_json: bool
 ) -> None:
-    from meshmark.fleet.network import SWITCH, decide_network, summary
+    from meshmark.fleet.cases import SWITCH
+    from meshmark.fleet.network import decide_network, summary
     from meshmark.fleet.network_confirm import confirm_network
 
     named = []

@@ -44,14 +44,16 @@ def serve(
             "--node-port",
             min=0,
             max=65535,
-            help="port of `meshmark serve` on nodes that send [no map of them]",
+            help="port of `meshmark serve` on nodes that send; those of the fleet are asked by name [no map of them]",
             show_default=False,
         ),
     ] = 0,
     node_token_file: Annotated[
         Path | None,
         typer.Option(
-            "--node-token-file", help="file with the access token of nodes [this server's]", show_default=False
+            "--node-token-file",
+            help="file with the access token of nodes [this server's]; with --no-token, nodes send with it",
+            show_default=False,
         ),
     ] = None,
     host: HostOption = "127.0.0.1",
@@ -78,18 +80,20 @@ def serve(
     from meshmark.web.remote import RemoteMaps
 
     access_token = chosen_token(token, token_file, no_token)
+    fleet = Fleet(folder.absolute())
+    fleet.check(may_be_new=True)
     if not folder.is_dir():
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
-    fleet = Fleet(folder.absolute())
     site = load_site(fleet.site)
     cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
+    named = frozenset(nodes_of(fleet, site)) if node_port else frozenset[str]()
     live = LiveFleet(in_order([*nodes_of(fleet, site), *nodes]), interval)
     node_token = _node_token(access_token, node_token_file, bool(token or token_file))
 
     def find(name: str) -> Target | None:
-        source = live.source(name)
-        return nodes.get(name) or (Target(source, node_port) if node_port and source else None)
+        """Where a node can be asked: never at the address that it sends from, which would get the token of nodes."""
+        return nodes.get(name) or (Target(name, node_port) if name in named else None)
 
     async def ask() -> None:
         await Puller(live, nodes, node_token).run()
@@ -103,7 +107,8 @@ def serve(
         maps=RemoteMaps(find, node_token),
         counted=_lines(),
     )
-    run(lambda: make_fleet_site(parts, access_token), host, port, access_token, served_at)
+    push_token = "" if access_token else node_token
+    run(lambda: make_fleet_site(parts, access_token, push_token), host, port, access_token, served_at)
 
 
 def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
@@ -117,7 +122,7 @@ def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
 
     found: dict[str, Target] = {}
     for text in sets:
-        match = re.fullmatch(r"([^:]+)(?::(\d{1,5}))?", text)
+        match = re.fullmatch(r"([^:]+)(?::([0-9]{1,5}))?", text)
         port = int(match[2] or NODE_PORT) if match else 0
         if match is None or not 0 < port < 65536:
             allowed = f"a set with a port, such as n[1-16]:{NODE_PORT}"

@@ -45,7 +45,7 @@ def age(name: str, text: str) -> float:
     """
     from meshmark.values.grammar import seconds
 
-    if days := re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)d", text):
+    if days := re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)d", text):
         return 86400 * float(days[1])
     try:
         return seconds(name, text)

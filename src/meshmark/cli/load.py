@@ -19,7 +19,7 @@ from meshmark.cli.load_live import Live
 from meshmark.cli.load_watch import WatchOption, watched
 from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, in_folder
 from meshmark.cli.study import app as study_app
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values import grammar
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
@@ -301,10 +301,12 @@ def run(
 
     example: meshmark load run bus.toml --out bus
     """
+    from meshmark.load.base import base_run
     from meshmark.load.check import check_scenario
     from meshmark.load.placing import Here
     from meshmark.load.run import new_folder, refuse_run_in
     from meshmark.load.scenario import read_scenario
+    from meshmark.machine.facts import host_id
 
     found = read_scenario(scenario, _own_metrics(metrics))
     on = cpus_of(cpus)
@@ -312,6 +314,12 @@ def run(
     compared = alone or repetitions > 1
     if watch and compared:
         raise UsageError("--watch: found with --alone or --repetitions, allowed only with a single run")
+    if programs is not None and not programs.is_dir():
+        raise UsageError(
+            f"--programs: found {quoted(programs)}, which is not a folder", "meshmark load make creates one"
+        )
+    if base_name:
+        base_run(data_home() / "runs", host_id(), base_name)  # raises if there is no such run
     folder = out or new_folder(data_home() / ("studies" if compared else "load"))
     if not compared:
         refuse_run_in(folder)

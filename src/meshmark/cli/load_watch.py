@@ -13,9 +13,10 @@ from typing import Annotated, Final
 
 import typer
 
+from meshmark import process
 from meshmark.cli.console import say
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.native import end_with_parent
+from meshmark.store.files import make_folder
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="also record the machine at 10 Hz, for the chart of load show")
@@ -44,7 +45,7 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
     if (folder / JOURNAL).exists():
         raise UsageError(f"{folder}: contains a run already", "name another folder with --out")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
     except OSError as why:
         raise MeshmarkError(f"--watch: {quoted(folder)}: {why.strerror or why}") from why
     out = folder / RECORDING
@@ -58,13 +59,13 @@ def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
             messages = lines or [f"it exited with status {recorder.returncode}"]
             return messages[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
-        recorder = subprocess.Popen(
+        recorder = process.start(
             argv,
+            process.ENDS_WITH_PARENT,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
             start_new_session=True,
-            preexec_fn=end_with_parent,
         )
         try:
             began = time.monotonic()

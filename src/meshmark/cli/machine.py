@@ -135,23 +135,32 @@ def describe(machine: Opened) -> Iterable[str]:
     t, facts = machine.topology, machine.facts
     yield f"{machine.what} ({machine.label}): {t.summary()}"
     for node in t.nodes:
-        own = f"CPUs {format_list(node.cpus)}" if node.cpus else f"no CPUs, nearest {format_list(node.near_cpus)}"
+        nearest = format_list(node.near_cpus) if node.near_cpus else "unknown"
+        own = f"CPUs {format_list(node.cpus)}" if node.cpus else f"no CPUs, nearest {nearest}"
         yield f"  node {node.os_index:<4} {_size(node.memory_bytes):>10}  {own}"
     if t.distances and len(t.nodes) > 1:
         yield "  distances  " + " ".join(f"{n.os_index:>4}" for n in t.nodes)
         for node, row in zip(t.nodes, t.distances, strict=True):
             yield f"  {node.os_index:>9}  " + " ".join(f"{d:>4}" for d in row)
+    for kind in t.core_kinds:
+        about = [f"CPUs {format_list(kind.cpus)}"]
+        about += [f"capacity {kind.capacity} of 1024"] if kind.capacity else []
+        about += [f"up to {kind.max_hz / 1e9:.4g} GHz"] if kind.max_hz else []
+        about += [text for text in (kind.pmu, kind.model) if text]
+        yield f"  cores       {kind.name}: {', '.join(about)}"
     counts: dict[tuple[int, str, int | None, int], int] = {}
     for c in t.caches:
         key = c.level, c.kind, c.size_bytes, len(c.cpus)
         counts[key] = counts.get(key, 0) + 1
-    for (level, kind, size, shared), count in counts.items():
+    for (level, cache_kind, size, shared), count in counts.items():
         cpus = "one CPU" if shared == 1 else f"{shared} CPUs"
-        yield f"  L{level} {kind:<12} {_size(size):>10}  x {count}, each of {cpus} (claimed)"
+        yield f"  L{level} {cache_kind:<12} {_size(size):>10}  x {count}, each of {cpus} (claimed)"
     if list(t.allowed_cpus) != [c.os_index for c in t.cpus]:
         yield f"  allowed     CPUs {format_list(t.allowed_cpus)}"
     if t.offline_cpus:
         yield f"  offline     CPUs {format_list(t.offline_cpus)}"
+    if t.unlisted_cpus:
+        yield f"  not listed  CPUs {format_list(t.unlisted_cpus)} (offline or not allowed)"
     for doubt in t.doubts:
         yield f"  inconsistent: {doubt}"
     for part, value in facts.items():
@@ -176,8 +185,12 @@ def _shown(key: str, value: Any) -> str:
         shown = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
         return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in shown.items())
     if isinstance(value, list):
-        apart = "; " if any(isinstance(v, Mapping) or " " in str(v) for v in value) else " "
-        return apart.join(_shown("", v) for v in value) or "none"
+        from meshmark.machine.tree import format_list
+
+        if key.endswith("cpus") and all(isinstance(v, int) for v in value):
+            return format_list(value)
+        texts = [_shown(key, v) for v in value]
+        return ("; " if any(" " in text for text in texts) else " ").join(texts) or "none"
     if key.endswith("_bytes_per_s"):
         return f"{value / 1e9:.4g} GB/s"
     if key.endswith("_t_per_s"):

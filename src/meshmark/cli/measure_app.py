@@ -22,6 +22,7 @@ from meshmark.cli.options import (
     RunSeedOption,
     StoreOption,
     given,
+    in_folder,
     named_values,
     refuse_with_resume,
     shipped_applications,
@@ -105,7 +106,7 @@ ReframeOption = Annotated[
     typer.Option(
         "--reframe",
         help="write a test of ReFrame to this file, and measure nothing",
-        dir_okay=False,
+        callback=in_folder,
         show_default=False,
     ),
 ]
@@ -188,6 +189,7 @@ def measure_app(
         from meshmark.store.files import write_text
 
         write_text(reframe, reframe_test(app))
+        say(f"wrote {reframe}")
         return
     found, prepared, profiles = _conducted(plan, app, folder, bool(resume))
     _keep(found, prepared, profiles, app, store, no_store, as_json)
@@ -353,7 +355,7 @@ def _keep(
 
     from meshmark.machine.boot import keep
     from meshmark.machine.facts import host_id
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.place.app.answer import answer
     from meshmark.place.app.records import absences, records
     from meshmark.store.store import Store

@@ -24,6 +24,7 @@ from meshmark.cli.options import (
     given,
     refuse_with_resume,
     time_option,
+    writable,
 )
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
@@ -76,7 +77,10 @@ def measure_composite(
     save_reference: Annotated[
         Path | None,
         typer.Option(
-            "--save-reference", help="write the figures as a reference to this file", dir_okay=False, show_default=False
+            "--save-reference",
+            help="write the figures as a reference to this file",
+            callback=writable,
+            show_default=False,
         ),
     ] = None,
     budget_s: Annotated[float, time_option("--budget", "time limit", low=0.01, default="60m")] = _BUDGET_S,

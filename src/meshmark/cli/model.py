@@ -213,7 +213,12 @@ def measure(
     ] = "8KiB",
     frames: Annotated[
         Path | None,
-        typer.Option("--frames", help="write utilization frames to this file (JSON Lines)", show_default=False),
+        typer.Option(
+            "--frames",
+            help="write utilization frames to this file (JSON Lines)",
+            callback=in_folder,
+            show_default=False,
+        ),
     ] = None,
     window: Annotated[float, time_option("--window", "length of a frame", 1e-9, 1e-3, "1us")] = 1e-6,
     settings: SetOption = None,

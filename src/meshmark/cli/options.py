@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,6 +12,7 @@ import typer
 
 from meshmark.cli.completion import instruments
 from meshmark.errors import UsageError, quoted
+from meshmark.values.numbers import decimal, whole
 
 # Options renamed in 0.1.0: command, old name, new name and renamed values. The old names will be removed in 0.2.0.
 # `Arguments::renamed` has those of the native placer's commands.
@@ -41,6 +43,42 @@ def current(argv: list[str]) -> tuple[list[str], list[str]]:
                 argv[n + 1] = values.get(argv[n + 1], argv[n + 1])
             notes.append(f"{old} is now {new}; the old name will be removed in 0.2.0")
     return argv, notes
+
+
+def in_ascii(command: Any) -> Any:
+    """Make the options of a command and of its subcommands refuse numbers that Python accepts and users do not mean:
+    digits other than ASCII ones, underscores, and numbers that are not finite.
+
+    Args:
+        command: A command of click, or of typer's own copy of it.
+
+    Returns:
+        The same command.
+    """
+    for parameter in command.params:
+        parameter.process_value = partial(_processed, parameter, parameter.process_value)
+    for subcommand in getattr(command, "commands", {}).values():
+        in_ascii(subcommand)
+    return command
+
+
+def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    result = process(context, value)
+    texts, numbers = (x if isinstance(x, list | tuple) else [x] for x in (value, result))
+    for text, number in zip(texts, numbers, strict=False):
+        if isinstance(text, str) and isinstance(number, int | float) and not isinstance(number, bool):
+            parse, allowed = (whole, "integers") if isinstance(number, int) else (decimal, "finite numbers")
+            if parse(text) is None and _is_number_of_python(text):  # other texts have a parser, such as 1s
+                raise UsageError(f"{parameter.opts[0]}: found '{quoted(text)}'; allowed: {allowed} in ASCII digits")
+    return result
+
+
+def _is_number_of_python(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def given(context: typer.Context, name: str) -> bool:
@@ -129,13 +167,30 @@ RootOption = Annotated[
 
 
 def in_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
-    """Callback of an option that names a file to write: its folder must exist, as a mistyped one is not to be made.
+    """Callback of an option that names a file to write, so that a path that cannot be written is refused before work.
+
+    Its folder must exist, since a mistyped one is not to be created.
 
     Raises:
-        UsageError: The folder does not exist.
+        UsageError: The folder does not exist, or the file cannot be written.
     """
-    if value is not None and not os.path.isdir(value.parent):  # noqa: PTH112 (which raises for long names)
+    if value is None:
+        return None
+    if not os.path.isdir(value.parent):  # noqa: PTH112 (which raises for long names)
         raise UsageError(f"{param.opts[0]}: found no folder {quoted(value.parent)}", f"mkdir -p {value.parent}")
+    return writable(param, value)
+
+
+def writable(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Callback of an option that names a file to write, whose missing folders are created.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    from meshmark.store.files import check_writable
+
+    if value is not None:
+        check_writable(param.opts[0], value)
     return value
 
 

@@ -182,8 +182,7 @@ def _draw(plan: dict[str, Any], path: Path, machine_name: str | None, topology: 
         }
         text = mesh_svg(machine, held=marks)
     else:
-        from meshmark.machine.hwloc import from_hwloc_xml, from_synthetic
-        from meshmark.machine.sysfs import from_sysfs
+        from meshmark.machine.sources import from_hwloc_xml, from_synthetic, from_sysfs
 
         if topology == "host":
             machine_parts = from_sysfs()
@@ -240,7 +239,7 @@ def described(name: str) -> tuple[str, str]:
 def measured_here() -> str:
     """The matrix file of this machine's measurements in the store; see `native.measured_matrix`."""
     from meshmark.machine.facts import host_id
-    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.sources import from_sysfs
     from meshmark.place.native import measured_matrix
     from meshmark.store.store import Store
 

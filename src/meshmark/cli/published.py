@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from meshmark.machine.papers import PAPER, Paper, paper, papers
-from meshmark.machine.reference import Entry, Publication, publication, publications
+from meshmark.machine.reference import Entry, Publication, Text, publication, publications
 from meshmark.store.record import Record
 
 
@@ -62,26 +62,38 @@ def _by_place(records: Iterable[Record]) -> dict[str, dict[str, None]]:
 
 def _show_publication(of: Publication, as_json: bool) -> None:
     if as_json:
-        for entry in of.entries():
+        for entry in of.content():
             print(json.dumps(_entry_json(entry)))
         return
     for line in _about(of):
         print(line)
+    for key, text in of.data["document"].items():
+        if isinstance(text, str) and key not in {"title", "kind"}:
+            print(f"{key}: {text}")
     place = ""
-    for entry in of.entries():
+    for entry in of.content():
+        if entry.path.startswith("discrepancy["):
+            continue  # listed below
         if entry.place != place:
             place = entry.place
             print(f"\n{place or 'no place'}")
+        if isinstance(entry, Text):
+            print(f"  {entry.path}: {entry.text}")
+            continue
         numbers = ", ".join(f"{v:g}" for v in entry.printed)
         notes = [n for n in (entry.qualifier, "computed, not printed" if entry.computed else "") if n]
         print(f"  {entry.path} = {numbers}" + (f"  ({'; '.join(notes)})" if notes else ""))
     if discrepancies := of.data.get("discrepancy", []):
         print("\nmisprints and contradictions:")
         for one in discrepancies:
-            print(f"  {one['id']}: printed: {one['printed']}; found: {one['finding']}")
+            more = "".join(f"; {k}: {v}" for k, v in one.items() if k not in {"id", "printed", "finding", "source"})
+            place = f" ({where})" if (where := one.get("source", {}).get("place")) else ""
+            print(f"  {one['id']}{place}: printed: {one['printed']}; found: {one['finding']}{more}")
 
 
-def _entry_json(entry: Entry) -> Mapping[str, Any]:
+def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:
+    if isinstance(entry, Text):
+        return {"path": entry.path, "text": entry.text, "place": entry.place}
     return {
         "path": entry.path,
         "values": entry.values,

@@ -18,6 +18,8 @@ from meshmark.values.paths import data_home
 if TYPE_CHECKING:
     from meshmark.store.store import Store
 
+_REASONS = 20  # items left out that are listed
+
 app = typer.Typer(help="List, export, import, verify and remove records.", no_args_is_help=True)
 
 
@@ -144,29 +146,74 @@ def store_import(
     name: Annotated[
         str, typer.Option("--name", help="name of the run [machine, start and content]", show_default=False)
     ] = "",
+    replace: Annotated[
+        list[str] | None,
+        typer.Option("--replace", help="remove this run, which the import replaces", metavar="RUN", show_default=False),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with status 1 if anything was left out")] = False,
     store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """Import records into the store. Existing records are skipped, and no run is replaced.
+    """Import records into the store. Existing records are skipped.
 
-    Output of other tools is recognised by its content: meshmark store formats lists them.
+    Only runs that --replace names, and runs that an earlier version imported from the same output, are replaced.
+
+    Output of other tools is recognised by its content: meshmark store formats lists them. Every row that is certainly
+    right is imported; the others are counted, with their lines and the reasons.
 
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
     from meshmark.measure.importing import add_to, read_output
+    from meshmark.measure.outdated import superseded
     from meshmark.store.store import Store
 
     kept = Store(store or data_home() / "store")
-    found = [read_output(source, machine) for source in sources]
-    added = add_to(kept, [part for one in found for part in one.parts], name)
+    files = {source: read_output(source, machine) for source in sources}
+    parts = [part for file in files.values() for part in file.parts]
+    if replace:
+        check_runs(kept, "--replace", replace)
+    replaced = list(dict.fromkeys([*(replace or ()), *superseded(kept, parts)]))
+    added = add_to(kept, parts, name, replaced)
     say_broken(kept)
-    for run in dict.fromkeys(run for run, _ in added):
-        print(run)
-    refused = [why for one in found for why in one.refused]
-    others = sum(one.others for one in found)
-    new, all_of = sum(count for _, count in added), sum(len(part.records) for one in found for part in one.parts)
-    say(f"{new} records imported, {all_of - new} already present, {len(refused)} refused, {others} other lines ignored")
-    for why in refused[:5]:
-        say(f"refused: {why}")
+    total = sum(len(part.records) for part in parts)
+    new = sum(count for _, count in added)
+    other_lines = sum(file.other_lines for file in files.values())
+    left_out = [(source, item) for source, file in files.items() for item in file.left_out]
+    left_out_count = sum(file.left_out_count for file in files.values())
+    if as_json:
+        rows = [{"type": "run", "run": run, "imported": count} for run, count in added]
+        rows += [
+            {"type": "left_out", "file": str(source), "where": item.where, "reason": item.reason}
+            for source, item in left_out
+        ]
+        rows += [{"type": "replaced", "run": run} for run in replaced]
+        counts = {"already_present": total - new, "left_out": left_out_count, "other_lines": other_lines}
+        print_rows([*rows, {"type": "summary", "imported": new, **counts}], True)
+    else:
+        for run in dict.fromkeys(run for run, _ in added):
+            print(run)
+        reasons = [f"{quoted(source.name)}: {item}" if len(files) > 1 else str(item) for source, item in left_out]
+        say_imported(new, total - new, left_out_count, reasons, other_lines)
+        for run in replaced:
+            say(f"replaced {run}")
+    if strict and left_out_count:
+        raise SystemExit(1)
+
+
+def say_imported(new: int, present: int, left_out: int, reasons: list[str], other_lines: int) -> None:
+    """Print how much was imported, and what was left out: the first reason beside the count, more of them below."""
+    others = [f"already present {present}"] * bool(present)
+    others += [f"ignored {other_lines} other line{'s' * (other_lines != 1)}"] * bool(other_lines)
+    if reasons:
+        say(f"imported {new}, left out {left_out}: {quoted(reasons[0], 240)}")
+    else:
+        others.insert(0, f"imported {new}")
+    if others:
+        say(", ".join(others))
+    for reason in reasons[1:_REASONS]:
+        say(f"left out: {quoted(reason, 240)}")
+    if left_out > _REASONS:
+        say(f"left out: {left_out - _REASONS} more; --json lists them")
 
 
 @app.command("formats")
@@ -186,17 +233,32 @@ def store_formats(
 def store_verify(store: StoreOption = None) -> None:
     """Verify the files of the store. Checks that values, intervals and samples agree.
 
+    Also lists the runs that an earlier version imported from another tool's output and that this version reads
+    differently. Importing the same files again replaces them.
+
     example: meshmark store verify
     """
+    from meshmark.measure.outdated import outdated_runs
+    from meshmark.store.store import leftovers
+
+    kept = existing(store)
     bad = good = 0
-    for path, problem in existing(store).verify():
+    for path, problem in kept.verify():
         if problem:
             bad += 1
             print(f"{path.name}: {problem}")
         else:
             good += 1
-    say(f"{good} files OK, {bad} corrupt")
-    if bad:
+    outdated = outdated_runs(kept)
+    for run in outdated:
+        print(run)
+    say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
+    if outdated:
+        say("hint: import the files of these runs again: meshmark store import FILE replaces them")
+    if abandoned := leftovers(kept):
+        say(f"{len(abandoned)} temporary files of writers that were killed, such as {abandoned[0].name}")
+        say("hint: meshmark store compact removes them")
+    if bad or outdated:
         raise SystemExit(1)
 
 
@@ -244,7 +306,9 @@ def store_compact(
     done = compact(existing(store), before)
     say(
         f"files: {done.converted} of the first version converted, {done.finished} of unfinished runs joined, "
-        f"{done.joined} of months joined" + (f", {done.unreadable} unreadable left" if done.unreadable else "")
+        f"{done.joined} of months joined"
+        + (f", {done.leftovers} temporary files of killed writers removed" if done.leftovers else "")
+        + (f", {done.unreadable} unreadable left" if done.unreadable else "")
     )
 
 

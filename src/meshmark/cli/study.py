@@ -12,7 +12,8 @@ import typer
 
 from meshmark.cli.console import interruptible, say
 from meshmark.cli.options import ApplicationOption, JsonOption, NoStoreOption, StoreOption, named_values, time_option
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.values.numbers import decimal
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -102,10 +103,11 @@ def _cpus(text: str) -> tuple[int, ...]:
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(x) for x in text.split(",") if x.strip())
-    except ValueError as why:
-        raise UsageError(f"{option}: found '{text}'; allowed: numbers, for example 1,2.5,4") from why
+    values = [decimal(word) for word in text.split(",") if word.strip()]
+    numbers = tuple(value for value in values if value is not None)
+    if len(numbers) < len(values):
+        raise UsageError(f"{option}: found '{quoted(text)}'; allowed: numbers, for example 1,2.5,4")
+    return numbers
 
 
 def _folder(out: Path | None, name: str) -> Path:

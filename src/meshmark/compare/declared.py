@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from meshmark.compare.exports.base import Material
 from meshmark.compare.exports.matrix import Matrix, bandwidths, in_memory, latencies
-from meshmark.machine.facts import is_absent
+from meshmark.machine.absence import is_absent
 from meshmark.measure.repetitions import measured
 from meshmark.store.record import Record
 from meshmark.values.verdicts import Interval, Ratio, alike, judge

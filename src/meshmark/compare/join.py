@@ -302,7 +302,8 @@ def _pair(a: Record, b: Record, margin: float) -> Pair:
     if flags := a.flags | b.flags:
         on = " on both" if a.flags and b.flags else " on A" if a.flags else " on B"
         return Pair(a=a, b=b, ratio=None, reason=", ".join(sorted(flags)) + on, differ=differ)
-    if a.value == b.value and a.samples == b.samples:  # counts, such as 0 errors, which have no ratio
+    # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing.
+    if a.value == b.value and a.samples == b.samples and not _is_speed(a.unit):
         return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ, counts=True)
     doubts = {letter: why for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))}
     reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())

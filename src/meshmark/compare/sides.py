@@ -159,7 +159,10 @@ class Sides:
             raise UsageError(str(why).replace("import:", "compare:", 1), why.hint) from why
         _check_one_machine(name, (r for part in found.parts for r in part.records))
         rows = [(part.run, part.step, r) for part in found.parts for r in part.records]
-        return self._side(name, f"file {path.name}", latest(_by_run(rows)))
+        what = f"file {path.name}"
+        if found.left_out:
+            what += f", left out {found.left_out_count}: {quoted(found.left_out[0])}"
+        return self._side(name, what, latest(_by_run(rows)))
 
     def _of_folder(self, name: str, folder: Path) -> Side:
         records, _, info = load_run(folder)

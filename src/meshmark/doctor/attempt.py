@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from meshmark import process
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
-from meshmark.native import end_with_parent
 
 LIMIT_S: Final = 20.0  # per command; exceeding it is a finding
 
@@ -89,14 +89,12 @@ class Try(Protocol):
 def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
     """Like `Try`; all processes of the command have ended when this function returns."""
 
-    def prepare() -> None:
-        end_with_parent()  # by SIGTERM, on which launchers end their ranks and remove temporary files
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-
+    # By SIGTERM, on which launchers end their ranks and remove temporary files.
+    preparation = process.Preparation(at_parent_death=signal.SIGTERM, cpus=cpus or ())
     try:
-        child = subprocess.Popen(
-            list(argv),
+        child = process.start(
+            argv,
+            preparation,
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -104,7 +102,6 @@ def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequ
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
-            preexec_fn=prepare,
         )
     except OSError as why:
         return Attempt(127, "", f"{argv[0]}: {why.strerror or why}")

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.doctor.finding import Finding
-from meshmark.machine.facts import host_facts, is_absent
-from meshmark.machine.tree import Tree
+from meshmark.machine.absence import is_absent
+from meshmark.machine.facts import host_facts
+from meshmark.machine.tree import MachineError, Tree, parse_list
 
 # Capability numbers of <linux/capability.h>.
 _DAC_OVERRIDE, _DAC_READ_SEARCH, IPC_LOCK, _SYS_RAWIO, _SYS_ADMIN, SYS_NICE, _PERFMON = 1, 2, 14, 17, 21, 23, 38
@@ -61,10 +62,53 @@ class Host:
             or any(self._exists(p) for p in (".dockerenv", "run/.containerenv", "run/systemd/container"))
             or re.search(r"/(docker|kubepods|lxc|libpod|containerd|buildkit)\b", groups) is not None
         )
-        self.online = len(self.tree.cpus(f"{CPU}/online") or ()) or None
-        self.nodes = len(self.tree.cpus("sys/devices/system/node/online") or ()) or None
+        self.listed = self.tree.cpus(f"{CPU}/online") or self._switched_on()
+        self.affinity = self._status_list("Cpus_allowed_list")
+        self.unlisted = self._unlisted()
+        self.cpus = tuple(sorted({*self.listed, *self.unlisted}))
+        self.nodes = self.tree.cpus("sys/devices/system/node/online") or tuple(
+            self.tree.numbered("sys/devices/system/node", "node")
+        )
+        self.allowed_nodes = self._status_list("Mems_allowed_list")
         self.guest = self.fact("virtual", "guest") is True
         self.x86 = re.search(r"^flags\s*:", self.tree.text("proc/cpuinfo") or "", re.M) is not None
+
+    def _status_list(self, field: str) -> tuple[int, ...] | None:
+        """CPUs or nodes that this process may use, which may include numbers that do not exist; None if unknown."""
+        match = re.search(rf"^{field}:\s*(\S+)", self.tree.text("proc/self/status") or "", re.M)
+        try:
+            return parse_list(match[1]) if match else None
+        except MachineError:
+            return None
+
+    def _switched_on(self) -> tuple[int, ...]:
+        """CPUs with a folder that are not offline."""
+        numbers = self.tree.numbered(CPU, "cpu")
+        return tuple(n for n in numbers if self.tree.number(f"{CPU}/cpu{n}/online") != 0)
+
+    def _unlisted(self) -> tuple[int, ...]:
+        """CPUs on which this process may run although the kernel's list of online CPUs lacks them."""
+        candidates = sorted(set(self.affinity or ()) - set(self.listed))
+        # The kernel removes the folder `topology` of a CPU that goes offline.
+        return tuple(
+            n
+            for n in candidates
+            if any(self.tree.names(f"{CPU}/cpu{n}/topology")) and self.tree.number(f"{CPU}/cpu{n}/online") != 0
+        )
+
+    @property
+    def allowed(self) -> tuple[int, ...] | None:
+        """CPUs that this process may use: the affinity mask, or without it the control group; None if unknown."""
+        group = self.fact("cgroup", "cpus")
+        mask = self.affinity if self.affinity is not None else group
+        return None if mask is None else tuple(sorted(set(mask) & set(self.cpus)))
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...]:
+        """Nodes whose memory this process may use; without those that have no memory."""
+        sizes = {n["os_index"]: n["memory_bytes"] for n in self.fact("topology", "nodes") or ()}
+        usable = self.nodes if self.allowed_nodes is None else sorted(set(self.nodes) & set(self.allowed_nodes))
+        return tuple(n for n in usable if sizes.get(n) != 0)
 
     def _exists(self, name: str) -> bool:
         try:
@@ -248,11 +292,15 @@ def watchdog(host: Host) -> Iterator[Finding]:
 def resctrl(host: Host) -> Iterator[Finding]:
     name, why = "bandwidth monitoring (resctrl)", "measures the memory traffic of each last-level cache"
     flags = (host.tree.text("proc/cpuinfo") or "").split()
-    mounted = host.exists("sys/fs/resctrl/info")
-    if mounted and host.names("sys/fs/resctrl/mon_data"):
+    mounted = host.exists("sys/fs/resctrl/info") or host.exists("sys/fs/resctrl/schemata")
+    data = "sys/fs/resctrl/mon_data"
+    domains = host.names(data)
+    if any(host.exists(f"{data}/{domain}/mbm_total_bytes") for domain in domains or ()):
         yield Finding(name, "mounted", "ok", why)
+    elif mounted and domains is None and host.exists(data):
+        yield Finding(name, "mounted, but its monitoring is not readable", "hidden", why)
     elif mounted:
-        yield Finding(name, "mounted, but monitoring is missing or not readable", "hidden", why)
+        yield Finding(name, "mounted, but without bandwidth monitoring", "hidden", why)
     elif "cqm_mbm_total" in flags or host.exists("sys/fs/resctrl"):
         command = host.root_command("mount -t resctrl resctrl /sys/fs/resctrl")
         yield Finding(name, "supported by the processor, but not mounted", "hidden", why, command)
@@ -289,14 +337,13 @@ def energy(host: Host) -> Iterator[Finding]:
 
 def msr(host: Host) -> Iterator[Finding]:
     name, why = "model-specific registers (MSR)", "contain the state of prefetchers and the limits of the uncore clock"
-    device = host.tree.path("dev/cpu/0/msr")
     if not host.live:
         yield Finding(name, "recorded trees contain no devices", "unknown", why)
     elif not host.x86:
         yield Finding(name, "this processor has none", "ok", why)
-    elif not host.exists("dev/cpu/0/msr"):
-        yield Finding(name, "/dev/cpu/0/msr does not exist", "hidden", why, host.root_command("modprobe msr"))
-    elif os.access(device, os.R_OK) and host.has(_SYS_RAWIO):
+    elif not (devices := [f"dev/cpu/{n}/msr" for n in host.cpus if host.exists(f"dev/cpu/{n}/msr")]):
+        yield Finding(name, "/dev/cpu/*/msr does not exist", "hidden", why, host.root_command("modprobe msr"))
+    elif all(os.access(host.tree.path(device), os.R_OK) for device in devices) and host.has(_SYS_RAWIO):
         yield Finding(name, "readable", "ok", why)
     else:
         yield Finding(

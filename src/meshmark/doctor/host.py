@@ -39,11 +39,13 @@ from meshmark.doctor.counters import (
     watchdog,
 )
 from meshmark.doctor.finding import Finding, in_order
-from meshmark.machine.facts import is_absent
+from meshmark.doctor.settings import thp_mode
+from meshmark.machine.absence import is_absent
 from meshmark.machine.tree import format_list
+from meshmark.values.units import counted, plain
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
-_THP: Final = "sys/kernel/mm/transparent_hugepage"
+_HUGE_BYTES: Final = 2 << 20
 # Shielded samples stay well below this share of a period. Throttling should stay on: without it, a spinning real-time
 # thread would block its CPU.
 _USUAL_REALTIME: Final = 0.9
@@ -77,7 +79,7 @@ def _balancing(host: Host) -> Iterator[Finding]:
     on = host.tree.number(f"{KERNEL}/numa_balancing")
     if on is None:
         yield not_in_kernel(host, name, f"{KERNEL}/numa_balancing", why)
-    elif on and host.nodes is not None and host.nodes < 2:
+    elif on and len(host.nodes) == 1:
         yield Finding(name, f"on ({on}), but there is only one node", "ok", why)
     elif on:
         command = host.root_command("sysctl kernel.numa_balancing=0")
@@ -88,26 +90,59 @@ def _balancing(host: Host) -> Iterator[Finding]:
 
 def _huge(host: Host) -> Iterator[Finding]:
     name, why = "transparent huge pages", "without them, latencies beyond the reach of the TLB include page walks"
-    mode = host.fact("pages", "thp")
+    mode, file = thp_mode(host.tree)
     if mode is None:
-        yield unknown(name, f"{_THP}/enabled", why)
+        yield unknown(name, file, why)
     elif mode == "never":
-        yield Finding(name, "never", "hidden", why, host.write("madvise", f"{_THP}/enabled"))
+        yield Finding(name, "never", "hidden", why, host.write("madvise", file))
     else:
         yield Finding(name, str(mode), "ok", why)
+    yield _huge_pool(host)
+
+
+def _huge_pool(host: Host) -> Finding:
+    """Whether every node whose memory this process may use has free pages of 2 MiB."""
     name, why = "huge page pool", "measurements with --pages 2MiB are absent without it"
-    pools = host.fact("pages", "huge")
-    smallest = next((p for p in pools or [] if not is_absent(p["total"])), None)
-    if smallest is None:
-        yield unknown(name, "sys/kernel/mm/hugepages", why)
-        return
-    size, total = int(smallest["size_bytes"]), int(smallest["total"])
-    if total == 0:
-        pages = max(1, (1 << 30) // size)
-        pool = f"sys/kernel/mm/hugepages/hugepages-{size // 1024}kB/nr_hugepages"
-        yield Finding(name, f"no pages of {size >> 20} MiB", "hidden", why, host.write(str(pages), pool))
-    else:
-        yield Finding(name, f"{total} pages of {size >> 20} MiB", "ok", why)
+    pools = host.fact("pages", "huge") or []
+    if not pools:
+        return unknown(name, "sys/kernel/mm/hugepages", why)
+    pool = next((p for p in pools if p["size_bytes"] == _HUGE_BYTES), None)
+    if pool is None:
+        sizes = ", ".join(plain(p["size_bytes"], "B") for p in pools)
+        return Finding(name, f"this kernel has no pages of 2 MiB, only of {sizes}", "hidden", why)
+    file = f"hugepages/hugepages-{_HUGE_BYTES >> 10}kB/nr_hugepages"
+    total, text = pool["total"], "pages of 2 MiB"
+    by_node = {n: pages for n in host.memory_nodes if (pages := _free_pages(pool["nodes"].get(str(n), {}))) is not None}
+    if is_absent(total) and not by_node:
+        return unknown(name, f"sys/kernel/mm/{file}", why)
+    if total == 0 or (len(by_node) < 2 and len(host.nodes) < 2):
+        free = _free_pages(pool)
+        if free == 0:
+            found = f"no {text}" if total == 0 else f"{total} {text}, all of them in use"
+            return Finding(name, found, "hidden", why, host.write(_pages_to_reserve(total), f"sys/kernel/mm/{file}"))
+        return Finding(name, f"{total} {text}" + (f", {free} of them free" if free != total else ""), "ok", why)
+    if len(by_node) < len(host.memory_nodes):
+        lost = format_list([n for n in host.memory_nodes if n not in by_node])
+        return Finding(name, f"{total} {text} on unknown nodes: not reported for {lost}", "unknown", why)
+    empty = [n for n, pages in by_node.items() if pages == 0]
+    if empty:
+        others = {n: pages for n, pages in by_node.items() if pages}
+        rest = f"; node {format_list(list(others))} has {min(others.values())} or more" if others else ""
+        folder = str(empty[0]) if len(empty) == 1 else "{" + ",".join(map(str, empty)) + "}"
+        command = host.write(_pages_to_reserve(0), f"sys/devices/system/node/node{folder}/{file}")
+        return Finding(name, f"node {format_list(empty)} has no free {text}{rest}", "hidden", why, command)
+    nodes = f"node {format_list(list(by_node))}"
+    return Finding(name, f"{min(by_node.values())} or more free {text} on {nodes}", "ok", why)
+
+
+def _free_pages(pool: Mapping[str, object]) -> int | None:
+    """Free pages of a pool, or their total where the tree does not state how many are free; None if unknown."""
+    return next((count for key in ("free", "total") if isinstance(count := pool.get(key), int)), None)
+
+
+def _pages_to_reserve(total: int) -> str:
+    """A number of pages with which 1 GiB is free, if none is at present."""
+    return str(total + (1 << 30) // _HUGE_BYTES)
 
 
 def _frequency(host: Host) -> Iterator[Finding]:
@@ -115,20 +150,46 @@ def _frequency(host: Host) -> Iterator[Finding]:
         "frequency governor",
         "a clock rate that follows the load slows the first samples and makes repetitions differ",
     )
-    governor, driver = host.fact("settings", "governor"), host.fact("settings", "frequency_driver")
-    governors = [governor] if isinstance(governor, str) else list(governor or [])
-    by = f" ({driver})" if driver else ""
-    if not governors:
-        if not host.live and not host.exists(f"{CPU}/cpu0"):
-            yield unknown(name, f"{CPU}/cpu0/cpufreq", why)
+    groups = [g for g in host.fact("settings", "clocks") or [] if not is_absent(g["governor"])]
+    if not groups:
+        if not host.live and not host.guest:
+            yield unknown(name, f"{CPU}/cpu*/cpufreq", why)
         else:
             by = "controlled by the hypervisor" if host.guest else "not controlled by the kernel"
             yield Finding(name, by, "hidden", why)
-    elif governors == ["performance"]:
-        yield Finding(name, f"performance{by}", "ok", why)
-    else:
+        return
+    cpus_by_setting: dict[str, set[int]] = {}
+    for group in groups:
+        driver = "" if is_absent(group["driver"]) else f" ({group['driver']})"
+        cpus_by_setting.setdefault(group["governor"] + driver, set()).update(group["cpus"])
+    found = next(iter(cpus_by_setting))
+    if len(cpus_by_setting) > 1:
+        found = ", ".join(f"{setting} on CPUs {format_list(list(cpus))}" for setting, cpus in cpus_by_setting.items())
+    mine = set(host.cpus if host.allowed is None else host.allowed)
+    governors = {g["governor"] for g in groups if mine & set(g["cpus"])} or {g["governor"] for g in groups}
+    lost = mine - {cpu for g in groups for cpu in g["cpus"]}
+    if governors != {"performance"}:
         command = host.write("performance", f"{CPU}/cpu*/cpufreq/scaling_governor")
-        yield Finding(name, ", ".join(governors) + by, "spoils-measurements", why, command)
+        yield Finding(name, found, "spoils-measurements", why, command)
+    elif lost:
+        yield Finding(name, f"{found}; not reported for CPUs {format_list(list(lost))}", "unknown", why)
+    else:
+        yield Finding(name, found, "ok", why)
+
+
+def _kinds(host: Host) -> Iterator[Finding]:
+    name, why = "kinds of cores", "cores of several kinds give different results: measure one kind at a time"
+    kinds = host.fact("topology", "core_kinds") or []
+    if not kinds:
+        return
+    found = ", ".join(f"{kind['name']}: CPUs {format_list(kind['cpus'])}" for kind in kinds)
+    mine = set(host.cpus if host.allowed is None else host.allowed)
+    used = [kind for kind in kinds if mine & set(kind["cpus"])]
+    if len(used) > 1:
+        command = f"taskset -c {format_list(sorted(mine & set(used[0]['cpus'])))} meshmark …"
+        yield Finding(name, found, "spoils-measurements", why, command)
+    else:
+        yield Finding(name, found + f"; this process may use {used[0]['name']} only" if used else found, "ok", why)
 
 
 def _smt(host: Host) -> Iterator[Finding]:
@@ -173,43 +234,58 @@ def _hypervisor(host: Host) -> Iterator[Finding]:
         yield Finding(name, "none", "ok", why)
 
 
+# Files of cgroup 2, the controller and file of cgroup 1, and what cgroup 1 calls no limit; "" is a list of numbers.
+_OF_VERSION_1: Final = {
+    "cpuset.cpus": ("cpuset", "cpuset.cpus", ""),
+    "cpuset.mems": ("cpuset", "cpuset.mems", ""),
+    "cpu.max": ("cpu", "cpu.cfs_quota_us", "-1"),
+    "memory.max": ("memory", "memory.limit_in_bytes", "-1"),
+}
+
+
+def _limit_of_group(host: Host, file: str) -> tuple[str, str]:
+    """The file with the limit of the control group or of the nearest ancestor that has one, and the value that removes
+    it in version 1; "" for version 2 and for lists."""
+    lines = [line.split(":", 2) for line in (host.tree.text("proc/self/cgroup") or "").splitlines()]
+    paths = {controllers: path for _, controllers, path in (line for line in lines if len(line) == 3)}
+    folder, unlimited = "sys/fs/cgroup", ""
+    path = paths.get("", "")
+    if any(paths):
+        controller, file, unlimited = _OF_VERSION_1[file]
+        folder = f"{folder}/{controller}"
+        path = next((p for names, p in paths.items() if controller in names.split(",")), "")
+    parts = [part for part in path.split("/") if part and part != ".."]
+    names = ["/".join([folder, *parts[:n], file]) for n in range(len(parts), -1, -1)]
+    has_limit = (name for name in names if (host.tree.text(name) or "max").split()[0] not in {"max", "-1"})
+    return next(has_limit, names[0]), unlimited
+
+
 def _groups(host: Host) -> Iterator[Finding]:
     """Limits that a container, a service or a batch system imposes on this process."""
     group = host.fact("cgroup") or {}
-    path = str(host.fact("cgroup", "path") or "/").strip("/")
-    at = shlex.quote(f"sys/fs/cgroup/{path}".rstrip("/"))  # the name is arbitrary, and users copy the command
 
     def widen(docker: str, file: str, value: str) -> str:
-        return f"on the host: docker update {docker} CONTAINER" if host.container else host.write(value, f"{at}/{file}")
+        if host.container:
+            return f"on the host: docker update {docker} CONTAINER"
+        name, unlimited = _limit_of_group(host, file)
+        return host.write(unlimited or value, shlex.quote(name))  # the name is arbitrary, and users copy the command
 
     def unread(key: str) -> bool:
         value = group.get(key)
         return value is None or (is_absent(value) and "no limit" not in str(value["absent"]))
 
-    for name, why, kind, total, option in (
-        (
-            "CPUs of this process",
-            "other CPUs cannot be measured or used for placement",
-            "cpus",
-            host.online,
-            "cpus",
-        ),
-        (
-            "nodes of this process",
-            "memory of other nodes cannot be allocated or measured",
-            "nodes",
-            host.nodes,
-            "mems",
-        ),
-    ):
-        mine = host.fact("cgroup", kind)
-        if mine is None or total is None:
-            yield unknown(name, "proc/self/status", why)
-        elif len(mine) < total:
-            command = widen(f'--cpuset-{option} "0-{total - 1}"', f"cpuset.{option}", f"0-{total - 1}")
-            yield Finding(name, f"{len(mine)} of {total}: {format_list(mine)}", "hidden", why, command)
-        else:
-            yield Finding(name, f"all {total}", "ok", why)
+    yield _allowed_cpus(host, widen)
+    name, why = "nodes of this process", "memory of other nodes cannot be allocated or measured"
+    group_nodes = host.fact("cgroup", "nodes")
+    allowed_nodes = host.allowed_nodes if host.allowed_nodes is not None else group_nodes
+    if allowed_nodes is None or not host.nodes:
+        yield unknown(name, "proc/self/status", why)
+    elif lost := sorted(set(host.nodes) - set(allowed_nodes)):
+        nodes, mine = format_list(host.nodes), sorted(set(host.nodes) - set(lost))
+        command = widen(f'--cpuset-mems "{nodes}"', "cpuset.mems", nodes)
+        yield Finding(name, f"{len(mine)} of {len(host.nodes)}: {format_list(mine)}", "hidden", why, command)
+    else:
+        yield Finding(name, f"all {len(host.nodes)}", "ok", why)
     name, why = "CPU quota", "when it is used up, all threads stop for the rest of the period"
     quota = host.fact("cgroup", "cpu_quota")
     if quota is not None:
@@ -228,6 +304,27 @@ def _groups(host: Host) -> Iterator[Finding]:
         yield unknown(name, "sys/fs/cgroup", why)
     else:
         yield Finding(name, "none", "ok", why)
+
+
+def _allowed_cpus(host: Host, widen: Callable[[str, str, str], str]) -> Finding:
+    name, why = "CPUs of this process", "other CPUs cannot be measured or used for placement"
+    mine, group = host.allowed, host.fact("cgroup", "cpus")
+    if mine is None or not host.cpus:
+        return unknown(name, "proc/self/status", why)
+    if host.unlisted:
+        found = (
+            f"{format_list(mine)}, although /{CPU}/online lists only {format_list(host.listed)}: LXCFS or another file "
+            "system replaces that list"
+        )
+        return Finding(
+            name, found, "hidden", "the affinity mask is used; programs that believe the list use other CPUs"
+        )
+    if len(mine) == len(host.cpus):
+        return Finding(name, f"all {len(host.cpus)}", "ok", why)
+    cpus = format_list(host.cpus)
+    by_affinity = group is not None and set(host.cpus) <= set(group)
+    command = f"taskset -cp {cpus} $$" if by_affinity else widen(f'--cpuset-cpus "{cpus}"', "cpuset.cpus", cpus)
+    return Finding(name, f"{len(mine)} of {len(host.cpus)}: {format_list(mine)}", "hidden", why, command)
 
 
 def _realtime(host: Host) -> Iterator[Finding]:
@@ -275,12 +372,12 @@ def _limits(host: Host) -> Iterator[Finding]:
     else:
         yield Finding(name, "no limit" if locked[0] == float("inf") else f"{locked[0] / 2**20:.4g} MiB", "ok", why)
     name, why = "open files", "each counter needs one file per CPU"
-    files, need = host.limit("Max open files"), max(1024, FILES_PER_CPU * (host.online or 1))
-    if files is None:
-        yield unknown(name, "proc/self/limits", why)
+    files, need = host.limit("Max open files"), max(1024, FILES_PER_CPU * len(host.cpus))
+    if files is None or not host.cpus:
+        yield unknown(name, "proc/self/limits" if files is None else f"{CPU}/online", why)
     elif files[0] < need:
         command = f"ulimit -n {need}" if files[1] >= need else host.own_command(f"prlimit --nofile={need} --pid $$")
-        yield Finding(name, f"{files[0]:.0f}; {host.online or 1} CPUs need {need}", "hidden", why, command)
+        yield Finding(name, f"{files[0]:.0f}; {counted(len(host.cpus), 'CPU')} need {need}", "hidden", why, command)
     else:
         yield Finding(name, "no limit" if files[0] == float("inf") else f"{files[0]:.0f}", "ok", why)
 
@@ -356,6 +453,7 @@ _CHECKS: Final[tuple[Callable[[Host], Iterator[Finding]], ...]] = (
     _groups,
     _balancing,
     _frequency,
+    _kinds,
     _clock,
     _realtime,
     perf,

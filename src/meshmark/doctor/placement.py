@@ -17,7 +17,7 @@ from meshmark.doctor.settings import BY_READING
 from meshmark.doctor.spill import provoked
 from meshmark.doctor.starts import scheduling
 from meshmark.doctor.trials import BY_TRIAL
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import Tree
 
 

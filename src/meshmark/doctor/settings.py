@@ -8,7 +8,8 @@ from typing import Final
 
 from meshmark.doctor.finding import Finding
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Tree, chosen, format_list
+from meshmark.machine.tree import Files, Tree, chosen, format_list
+from meshmark.values.units import counted
 
 NODE, _CPU, _VM, _KERNEL = "sys/devices/system/node", "sys/devices/system/cpu", "proc/sys/vm", "proc/sys/kernel"
 NEARLY: Final = 2  # the kernel adds up to this to a distance, for CPUs and node number (find_next_best_node)
@@ -21,29 +22,47 @@ def _description(tree: Tree, topology: Topology) -> Iterator[Finding]:
         yield Finding(name, "this kernel reports no NUMA nodes", "unknown", means, "boot a kernel with CONFIG_NUMA")
         return
     with_memory = [n for n in nodes if n.memory_bytes != 0]
-    shape = f"{len(nodes)} nodes, {len(packages)} packages"
+    shape = f"{counted(len(nodes), 'node')}, {counted(len(packages), 'package') if packages else 'unknown packages'}"
+    unstated = [n.os_index for n in nodes if not _states_cpus(tree, n.os_index)]
+    lost = [c.os_index for c in topology.cpus if c.node is None]
     if len(with_memory) < 2 and len(packages) > 1:
+        is_guest = "hypervisor" in (tree.text("proc/cpuinfo") or "").split()
         yield Finding(
             name,
             f"{shape}: the memory of all packages is one node",
             "wrong",
             means,
-            "disable node interleaving in the firmware; remove numa=off from the kernel command line",
+            "on the hypervisor: give this guest a NUMA node for each package"
+            if is_guest
+            else "disable node interleaving in the firmware; remove numa=off from the kernel command line",
         )
-    elif lost := [c.os_index for c in topology.cpus if c.node is None]:
+    elif lost and unstated:
+        found = f"{shape}: the CPUs of node {format_list(unstated)} are not reported"
+        yield Finding(name, found, "unknown", means)
+    elif lost:
         yield Finding(name, f"{shape}: no node has CPUs {format_list(lost)}", "wrong", means, "update the firmware")
     else:
         yield Finding(name, shape if len(nodes) > 1 else "one node, one package", "ok", means)
-    yield _distances(topology)
+    yield _distances(tree, topology)
 
 
-def _distances(topology: Topology) -> Finding:
+def _states_cpus(tree: Tree, node: int) -> bool:
+    """Whether the tree says which CPUs a node has, in one of the three forms of the kernel."""
+    at = f"{NODE}/node{node}"
+    return any(tree.text(f"{at}/{name}") is not None for name in ("cpulist", "cpumap")) or bool(
+        tree.numbered(at, "cpu")
+    )
+
+
+def _distances(tree: Tree, topology: Topology) -> Finding:
     """ACPI 6.5, 5.2.17: 10 is local, less than 10 is reserved, 255 unreachable."""
     name, means = "node distances", "the kernel and placement policies choose nodes by distance"
     remedy = "update the firmware; meshmark place --matrix measured uses measured distances instead"
     table, nodes = topology.distances, topology.nodes
     if len(nodes) < 2:
         return Finding(name, "one node: no distances", "ok", means)
+    if table is None and not any(tree.text(f"{NODE}/node{n.os_index}/distance") for n in nodes):
+        return Finding(name, "no node reports distances", "unknown", means)
     if table is None:
         return Finding(name, "the nodes have no matrix of distances", "wrong", means, remedy)
     pairs = [(i, j) for i in range(len(table)) for j in range(len(table)) if i != j]
@@ -52,10 +71,13 @@ def _distances(topology: Topology) -> Finding:
     if any(table[i][j] == 10 for i, j in pairs):
         return Finding(name, "flattened: a remote node has the local distance", "wrong", means, remedy)
     remote = sorted({table[i][j] for i, j in pairs})
-    package = {n.os_index: {c.package for c in topology.cpus if c.node == n.os_index} for n in nodes}
+    package = {
+        n.os_index: {c.package for c in topology.cpus if c.node == n.os_index and c.package is not None} for n in nodes
+    }
     inside = {table[i][j] for i, j in pairs if _same(package[nodes[i].os_index], package[nodes[j].os_index])}
     across = {table[i][j] for i, j in pairs} - inside
-    if inside and any(not _same(package[a.os_index], package[b.os_index]) for a in nodes for b in nodes) and not across:
+    known = [p for p in package.values() if p]  # of nodes with CPUs in packages
+    if inside and any(not _same(a, b) for a in known for b in known) and not across:
         return Finding(name, f"flattened: {remote[0]} both within and between packages", "wrong", means, remedy)
     doubt = "" if all(table[i][j] == table[j][i] for i, j in pairs) else "; asymmetric"
     return Finding(name, f"local 10, remote {', '.join(map(str, remote[:6]))}{doubt}", "ok", means)
@@ -107,6 +129,25 @@ def full_nodes(tree: Tree) -> list[int]:
     return [n for n in free if low.get(n, 0) and free[n] < low[n]]
 
 
+_THP: Final = "sys/kernel/mm/transparent_hugepage"
+
+
+def thp_mode(tree: Files) -> tuple[str | None, str]:
+    """When programs get transparent huge pages (always, madvise, never), and the file that decides it.
+
+    Since Linux 6.8, each page size has its own file, which may inherit the setting for all sizes.
+
+    Returns:
+        None as the first value if the kernel does not report it.
+    """
+    size = tree.number(f"{_THP}/hpage_pmd_size") or 0
+    for file in (f"{_THP}/hugepages-{size >> 10}kB/enabled", f"{_THP}/enabled"):
+        mode = chosen(tree.text(file))
+        if mode not in (None, "inherit"):
+            return mode, file
+    return None, f"{_THP}/enabled"
+
+
 def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
     nodes = len([n for n in topology.nodes if n.memory_bytes != 0])
     name, means = "NUMA balancing", "migrates pages towards threads: helps unbound programs, slows bound ones down"
@@ -126,13 +167,11 @@ def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
     else:
         yield Finding(name, "off" if not value else f"on ({value}), but there is one node", "ok", means)
     name, means = "transparent huge pages", "never: --pages thp has no effect; always: programs get them without asking"
-    mode = chosen(tree.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    mode, file = thp_mode(tree)
     if mode is None:
         yield Finding(name, "not in this kernel, or not readable", "unknown", means)
     elif mode == "never":
-        yield Finding(
-            name, "never", "wrong", means, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-        )
+        yield Finding(name, "never", "wrong", means, f"echo madvise | sudo tee /{file}")
     else:
         yield Finding(name, mode, "ok", means)
 
@@ -166,7 +205,10 @@ def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Finding]:
 def _cpus(tree: Tree, topology: Topology) -> Iterator[Finding]:
     name, means = "SMT", "hardware threads share a core: --slots cores allocates whole cores"
     per_core = topology.threads_per_core
-    yield Finding(name, f"{per_core} threads per core" if per_core > 1 else "one thread per core", "ok", means)
+    if per_core == 1 and not any(_states_core(tree, c.os_index) for c in topology.cpus):
+        yield Finding(name, "the CPUs of each core are not reported", "unknown", means)
+    else:
+        yield Finding(name, f"{per_core} threads per core" if per_core > 1 else "one thread per core", "ok", means)
     name, means = "isolated CPUs", "only bound threads run there, and threads bound to several of them share one"
     isolated = tree.cpus(f"{_CPU}/isolated")
     here = sorted(set(isolated or ()) & set(topology.allowed_cpus))
@@ -192,6 +234,12 @@ def _cpus(tree: Tree, topology: Topology) -> Iterator[Finding]:
     allowed = format_list(topology.allowed_cpus)
     more = "" if len(topology.allowed_cpus) == len(online) else f" of {format_list(online)}"
     yield Finding(name, allowed + more, "ok", means)
+
+
+def _states_core(tree: Tree, cpu: int) -> bool:
+    """Whether the tree says which CPUs share the core of a CPU, in one of the four forms of the kernel."""
+    forms = ("core_cpus_list", "core_cpus", "thread_siblings_list", "thread_siblings")
+    return any(tree.text(f"{_CPU}/cpu{cpu}/topology/{name}") for name in forms)
 
 
 BY_READING: Final[tuple[Callable[[Tree, Topology], Iterator[Finding]], ...]] = (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import mmap
+import multiprocessing
 import os
 import re
 import signal
@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from meshmark import process
 from meshmark.doctor.finding import Finding
 from meshmark.doctor.settings import NEARLY, NODE, full_nodes
 from meshmark.doctor.trials import MPOL_PREFERRED, NO_HUGE_PAGES, give_policy, node_of_pages
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, format_list, kilobytes
-from meshmark.native import die_with_parent
 
 _LEFT: Final = 64 << 20  # B left available, or 1/20 of the memory if that is more
 _FILLING_S: Final = 60.0  # time limit per node
@@ -82,38 +83,39 @@ def fill_node(tree: Tree, node: int) -> Spill:
 
 
 def in_child(work: Callable[[], Spill]) -> Spill:
-    """Runs `work` in a new process, which the kernel kills first if memory runs out."""
-    out, into = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            die_with_parent()
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, signal.SIG_DFL)
-            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-            texts = work()
-            answer = {
-                "filled": texts.filled,
-                "elsewhere": {str(n): c for n, c in texts.elsewhere.items()},
-                "why": texts.why,
-            }
-        except BaseException as why:
-            answer = {"filled": 0, "elsewhere": {}, "why": getattr(why, "strerror", None) or str(why)}
-        os.write(into, json.dumps(answer).encode())
-        os._exit(0)
-    os.close(into)
+    """Run `work` in a new process, which the kernel kills first if memory runs out.
+
+    Args:
+        work: A function that can be pickled, since the process is a new interpreter, not a fork of this one.
+    """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=_send_result, args=(work, sender, os.getpid()))
+    child.start()
+    sender.close()
     try:
-        with os.fdopen(out, "rb") as file:
-            data = file.read()
+        spill: Spill = receiver.recv()
+    except EOFError:
+        return Spill(0, {}, "the filling process was killed")
     except BaseException:
-        os.kill(child, signal.SIGKILL)  # or it would keep filling the node
+        child.kill()  # or it would keep filling the node
         raise
     finally:
-        os.waitpid(child, 0)
-    if not data:
-        return Spill(0, {}, "the filling process was killed")
-    raw = json.loads(data)
-    return Spill(raw["filled"], {int(n): c for n, c in raw["elsewhere"].items()}, raw["why"])
+        child.join()
+        receiver.close()
+    return spill
+
+
+def _send_result(work: Callable[[], Spill], sender: Connection, parent: int) -> None:
+    try:
+        process.die_with(parent)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+        spill = work()
+    except Exception as error:
+        spill = Spill(0, {}, getattr(error, "strerror", None) or str(error))
+    sender.send(spill)
 
 
 def provoked(tree: Tree, topology: Topology) -> Finding:

@@ -18,20 +18,31 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.fleet.engines.engine import Batch, Engine, EngineError, Job, Limited, Node, State, Work, last_words
+from meshmark.fleet.engines.engine import (
+    STATES,
+    Batch,
+    Engine,
+    EngineError,
+    Job,
+    Limited,
+    Node,
+    Work,
+    last_words,
+)
+from meshmark.fleet.events import EVENTS, BeginEvent, EndEvent, Event, SubmittedEvent, SubmittingEvent
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.journal import Journal
 from meshmark.fleet.nodesets import expand, fold
 from meshmark.fleet.plan import NodePlan
 from meshmark.fleet.results import SUFFIX
-from meshmark.store.files import held, write_file
+from meshmark.store.files import held, make_folder, write_file
+from meshmark.values.inputs import checked
 
 JOURNAL: Final = "journal.jsonl"
 Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
 _FULL: Final = 1 << 20  # bytes that are free on a disk that is full
 GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
-_STATES: Final[tuple[State, ...]] = ("idle", "busy", "out")  # from best to worst
 _POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
 SILENT_S: Final = 600.0  # an engine that does not answer, or refuses all that is left, for so long ends the campaign
 BACK_S: Final = 60.0  # after an engine was away, until its nodes are all back
@@ -143,9 +154,9 @@ def begin(
         plan = plan.within(engine.longest_s())
     grouped = {"groups": groups(names)} if groups else {}
     folder = fleet.campaign(name)
-    write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes())
+    write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes(), private=True)
     for sub in ("inbox", "logs"):
-        (folder / sub).mkdir(parents=True, exist_ok=True)
+        make_folder(folder / sub)
     Journal(folder / JOURNAL).write(
         {
             "event": "begin",
@@ -198,35 +209,39 @@ class Campaign:
         Raises:
             MeshmarkError: There is no such campaign.
         """
-        events = Journal(fleet.campaign(name) / JOURNAL).read()
-        if not events or events[0].get("event") != "begin":
+        journal = Journal(fleet.campaign(name) / JOURNAL)
+        events = journal.numbered()
+        at, begun = events[0] if events else (0, {})
+        if begun.get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
-        grouped: dict[str, list[str]] = events[0].get("groups") or {n: [n] for n in expand(events[0]["nodes"])}
-        groups = {n: tuple(of) for n, of in grouped.items()}
-        made = Campaign(fleet, name, events[0], {n: NodeState() for n in groups}, groups, frozenset(taken))
-        for event in events[1:]:
-            if event.get("event") == "submitting":
-                of = event["nodes"]
-                nodes = [n for n in (expand(of) if isinstance(of, str) else of) if n in made.nodes]
-                made._live[str(event["job"])] = nodes
-                made._unsure[str(event["job"])] = time.monotonic()
-                made._count += 1
-                for node in nodes:
-                    made.nodes[node].tries += 1
-                    made.nodes[node].job = str(event["job"])
-            elif event.get("event") == "submitted":
-                made._unsure.pop(str(event["job"]), None)
-                made._ids[str(event["job"])] = str(event["id"])
-            elif event.get("event") == "end":
-                made.left = {str(node): str(why or status) for node, (status, why) in event["left"].items()}
-            elif event.get("event") == "ended":
-                job = str(event.get("job"))
-                made._unsure.pop(job, None)
-                if event.get("counts") is False:
-                    made._void.add(job)
-                for node in made._live.pop(job, []):
-                    made.nodes[node].tries -= job in made._void
-        return made
+        first = checked(BeginEvent, begun, f"{journal.path}: line {at}", MeshmarkError)
+        groups = first.members(f"{journal.path}: line {at}")
+        campaign = Campaign(fleet, name, begun, {n: NodeState() for n in groups}, groups, frozenset(taken))
+        for number, raw in events[1:]:
+            if kind := EVENTS.get(str(raw.get("event"))):
+                campaign._replay(checked(kind, raw, f"{journal.path}: line {number}", MeshmarkError))
+        return campaign
+
+    def _replay(self, event: Event) -> None:
+        if isinstance(event, EndEvent):
+            self.left = {node: str(why or status) for node, (status, why) in event.left.items()}
+        elif isinstance(event, SubmittingEvent):
+            nodes = [n for n in event.names() if n in self.nodes]
+            self._live[event.job] = nodes
+            self._unsure[event.job] = time.monotonic()
+            self._count += 1
+            for node in nodes:
+                self.nodes[node].tries += 1
+                self.nodes[node].job = event.job
+        elif isinstance(event, SubmittedEvent):
+            self._unsure.pop(event.job, None)
+            self._ids[event.job] = event.id
+        else:
+            self._unsure.pop(event.job, None)
+            if event.counts is False:
+                self._void.add(event.job)
+            for node in self._live.pop(event.job, []):
+                self.nodes[node].tries -= event.job in self._void
 
     def members(self) -> list[str]:
         """The names of all nodes that take part."""
@@ -296,7 +311,7 @@ class Campaign:
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
         }
         finished = self._finished(work.inbox)
-        self._settle(jobs, finished)
+        self._settle(jobs, finished, known)
         self._update(known, jobs, finished)
         self._withdraw(known, jobs)
         self._cancel(engine, jobs, work.limit_s + GRACE_S)
@@ -308,7 +323,7 @@ class Campaign:
                     break
         return before != [(s.status, s.tries) for s in self.nodes.values()]
 
-    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
+    def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, Node]) -> None:
         """Look which of our jobs exist, and end those that do not."""
         now = time.monotonic()
         for name, nodes in list(self._live.items()):
@@ -317,7 +332,7 @@ class Campaign:
                 if self._unsure.pop(name, None) is not None:
                     self._journal().write({"event": "submitted", "job": name, "id": jobs[name].id})
             elif failed_at is None or not finished.isdisjoint(nodes):
-                self._end(name, finished)
+                self._end(name, finished, known)
             elif now - failed_at > DOUBT_S:
                 self._forget(name, f"not submitted: {quoted(self._refusal)}" if self._refusal else "not submitted")
 
@@ -348,7 +363,7 @@ class Campaign:
         found = {}
         for name, of in self.groups.items():
             nodes = [known.get(n, Node(n, "out", "the engine does not know it any more")) for n in of]
-            worst = max(nodes, key=lambda node: _STATES.index(node.state))
+            worst = max(nodes, key=lambda node: STATES.index(node.state))
             why = f"{worst.name}: {worst.why}" if worst.why and len(of) > 1 else worst.why
             found[name] = Node(name, worst.state, why)
         return found
@@ -372,7 +387,7 @@ class Campaign:
             raise MeshmarkError(f"cannot read {inbox}: {why.strerror}") from why
         return self.taken.union(name.removesuffix(SUFFIX) for name in here)
 
-    def _end(self, job: str, finished: frozenset[str]) -> None:
+    def _end(self, job: str, finished: frozenset[str], known: Mapping[str, Node]) -> None:
         """A job does not exist any more: those of its nodes without a file have failed in it."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
@@ -382,7 +397,8 @@ class Campaign:
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
-                state.why = ": ".join([f"job {job} ended without its result{full}", *said.get(node, ())])
+                now = f", whose node is {known[node].why}" if known[node].why else ""
+                state.why = ": ".join([f"job {job}{now} ended without its result{full}", *said.get(node, ())])
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
@@ -400,6 +416,8 @@ class Campaign:
                 state.status = "waiting"
             if state.status == "waiting" and at.state == "busy" and name not in running:
                 state.why = at.why
+            if state.status == "failed" and at.why and at.why not in state.why:
+                state.why += f"; the engine says: {at.why}"
 
     def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
         """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy one: the other

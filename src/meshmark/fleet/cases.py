@@ -14,18 +14,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.folder import Fleet
+from meshmark.fleet.nodesets import is_name
 from meshmark.store.files import held, read_json, write_file
+from meshmark.values.inputs import LIST, Excerpt, checked
 
 NETWORK: Final = ".network"
+SWITCH: Final = "switch:"  # begins the names of switches among those of nodes
 RECOVERED_AFTER: Final = 3  # campaigns in a row
+Real = Annotated[float, Field(allow_inf_nan=True)]
 
 
 @dataclass(frozen=True, slots=True)
-class Worse:
+class Worse(Excerpt):
     """A metric in which a node is worse than its class.
 
     Attributes:
@@ -39,14 +45,14 @@ class Worse:
     instrument: str
     metric: str
     conditions: Mapping[str, Any]
-    by: float
-    low: float
-    high: float
+    by: Real
+    low: Real
+    high: Real
     p: float
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class Named(Excerpt):
     """A node that is worse than its class.
 
     Attributes:
@@ -70,18 +76,9 @@ class Named:
     since: str
     well: int = 0
 
-    @staticmethod
-    def of(raw: Mapping[str, Any]) -> Named:
-        """What `dataclasses.asdict` made of one.
-
-        Raises:
-            TypeError: It is not such an object.
-        """
-        return Named(**{**raw, "metrics": [Worse(**of) for of in raw["metrics"]]})
-
 
 @dataclass
-class State:
+class State(Excerpt):
     """What lasts from day to day.
 
     Attributes:
@@ -93,7 +90,7 @@ class State:
 
     discoveries: Mapping[str, Any] | None = None
     open: dict[str, Named] = field(default_factory=dict)
-    closed: list[tuple[Named, str]] = field(default_factory=list)
+    closed: list[Annotated[tuple[Named, str], LIST]] = field(default_factory=list)
     judged: list[str] = field(default_factory=list)
 
     @staticmethod
@@ -115,14 +112,17 @@ class State:
             return State()
         try:
             raw = read_json(path)
-            cases = {node: Named.of(of) for node, of in raw["open"].items()}
-            return State(
-                raw["discoveries"], cases, [(Named.of(of), at) for of, at in raw["closed"]], list(raw["judged"])
-            )
-        except (UsageError, KeyError, TypeError, ValueError, AttributeError) as why:
-            what = f": {why}" if isinstance(why, UsageError) else ""
+            if isinstance(raw, dict) and (missing := [name for name in State.__dataclass_fields__ if name not in raw]):
+                raise UsageError(f"{missing[0]}: found nothing")
+            state = checked(State, raw, "state")
+            for node, case in state.open.items():
+                if node != case.node or not (node.startswith(SWITCH) or is_name(node)):
+                    raise UsageError(f"open: found the case of '{quoted(case.node, 60)}' under '{quoted(node, 60)}'")
+            return state
+        except UsageError as error:
             hint = "restore it; moved away, open cases and earlier decisions are forgotten"
-            raise MeshmarkError(f"{path}: not the state of a fleet{what}", hint) from why
+            what = str(error).removeprefix("state: ")
+            raise MeshmarkError(f"{path}: not the state of a fleet: {what}", hint) from error
 
     def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
         write_file(State.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")

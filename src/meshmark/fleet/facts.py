@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from meshmark.errors import quoted
+from meshmark.machine.absence import is_absent
 from meshmark.machine.boot import comparable_facts
-from meshmark.machine.facts import is_absent, recorded_facts
+from meshmark.machine.facts import recorded_facts
 
 # Nodes with the same values are a class; the others say what differs within it.
 HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
 _GIB: Final = 1 << 30
+_MAX_LENGTH: Final = 1000  # characters of a fact; nodes may send anything
 
 
 def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
@@ -31,7 +34,7 @@ def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
         "dimms": _dimms(memory["dimms"]) if _known(memory, "dimms") else "",
         "huge_pages": _huge(pages["huge"]) if _known(pages, "huge") else "",
     }
-    return {**found, **{k: v for k, v in more.items() if v}}
+    return {key: quoted(text, _MAX_LENGTH) for key, text in {**found, **more}.items() if text}
 
 
 def _known(facts: Any, key: str) -> bool:
@@ -40,7 +43,13 @@ def _known(facts: Any, key: str) -> bool:
 
 def _huge(found: Any) -> str:
     """Such as `64 of 2048 KiB`; "" if none is reserved."""
-    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if of.get("total"))
+    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if _count(of, "total"))
+
+
+def _count(pool: Any, key: str) -> int:
+    """A number of pages; 0 if it is unknown."""
+    value = pool.get(key)
+    return value if isinstance(value, int) else 0
 
 
 def _dimms(found: Any) -> str:

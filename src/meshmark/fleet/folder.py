@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.store.files import open_regular
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
+_ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # one of them is in each fleet
+_PARQUET: Final = re.compile(r"[a-z]+-[A-Za-z0-9-]+\.parquet")
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
 
@@ -86,6 +88,32 @@ class Fleet:
     @property
     def plans(self) -> Path:
         return self.root / "plans"
+
+    def check(self, may_be_new: bool = False) -> None:
+        """Check that the folder is that of a fleet.
+
+        Args:
+            may_be_new: Whether the folder may be missing or empty.
+
+        Raises:
+            UsageError: It is another folder, or not a folder.
+            AbsentError: It is missing or empty.
+        """
+        try:
+            entries = {path.name for path in self.root.iterdir()}
+        except FileNotFoundError:
+            entries = set()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UsageError(f"FOLDER: found {quoted(self.root)}: {reason}; allowed: the folder of a fleet") from error
+        if entries and entries.isdisjoint(_ENTRIES):
+            raise UsageError(
+                f"FOLDER: found {quoted(self.root)}, which is not the folder of a fleet: it has no fleet.toml and no "
+                "campaigns",
+                f"meshmark fleet check {self.root} begins one",
+            )
+        if not entries and not may_be_new:
+            raise AbsentError(f"{quoted(self.root)}: has no campaign", f"meshmark fleet check {self.root}")
 
     def campaign(self, name: str) -> Path:
         """The folder of a campaign.
@@ -129,14 +157,18 @@ class Fleet:
 
 
 def replaced(path: Path) -> frozenset[str]:
-    """The names of the files that a joined file replaces; none if it cannot be read."""
+    """The names of the files that a joined file replaces; empty if it cannot be read.
+
+    Names of other files are left out, since these files are removed, and all nodes may write the folder.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as file:
-            return frozenset(json.loads((pq.read_schema(file).metadata or {})[REPLACES]))
-    except (OSError, KeyError, ValueError, pa.ArrowException):
+            names = json.loads((pq.read_schema(file).metadata or {})[REPLACES])
+        return frozenset(name for name in names if isinstance(name, str) and _PARQUET.fullmatch(name))
+    except (OSError, KeyError, ValueError, TypeError, RecursionError, pa.ArrowException):
         return frozenset()
 
 

@@ -4,6 +4,9 @@ Any number of ingestions may run at once, and any may be killed. A file is claim
 ingestion, whose lock tells whether it is still at work; it is removed after its rows have been written. Parquet files
 are named for the claim: whoever resumes one removes results whose nodes were not written, since these rows are written
 again. A row names the content it came from (`attempt`), so that nothing is taken twice.
+
+Each file is judged alone: one that cannot be taken in is moved to the folder `refused` with the reason, and the others
+are taken in.
 """
 
 from __future__ import annotations
@@ -13,16 +16,16 @@ import hashlib
 import json
 import os
 import secrets
-import signal
+import stat
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.fleet.facts import node_facts
 from meshmark.fleet.folder import NODE_TEXTS, Fleet, nodes_schema, results_schema
 from meshmark.fleet.results import (
@@ -36,12 +39,17 @@ from meshmark.fleet.results import (
     read_result,
 )
 from meshmark.fleet.verdicts import Verdict, verdicts_of
+from meshmark.fleet.workers import signals_deferred
 from meshmark.measure.repetitions import point_key
-from meshmark.native import die_with_parent
+from meshmark.process import die_with
 from meshmark.store.columns import row_of, row_of_absence
 from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, unlink
 from meshmark.store.parquet import write_parquet
 from meshmark.store.record import Record
+from meshmark.values.inputs import fields_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MOST_PROCESSES: Final = 16
 _OLD_S: Final = 3600.0  # a claim on a file system without locks is abandoned after this time
@@ -104,7 +112,7 @@ def ingest(
     """
     folder = fleet.campaign(campaign)
     found, read, of = Ingested(), 0, 0
-    for claim in (*_abandoned(folder), _claim(folder)):
+    for claim in (*_abandoned(folder, found), _claim(folder, found)):
         with claim as (token, files):
             if not files:
                 continue
@@ -117,10 +125,11 @@ def ingest(
                 (f"{campaign}-{token}-{secrets.token_hex(4)}", files[at : at + at_once])
                 for at in range(0, len(files), at_once)
             ]
-            for stem, part in _interpreted(work, chunks):
-                _complete(work, stem, part, found)
-                read += len(part.done) + len(part.refused)
-                tick(read, of)
+            with contextlib.closing(_interpreted(work, chunks)) as parts:  # ends its processes at once
+                for stem, part in parts:
+                    _complete(work, stem, part, found)
+                    read += len(part.done) + len(part.refused)
+                    tick(read, of)
     for path in _inbox(folder).glob(".*"):
         if ASIDE.fullmatch(path.name):
             found.skipped.setdefault(path.name, _half(path))
@@ -183,13 +192,17 @@ def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
             os.close(handle)
 
 
-def _claim(folder: Path) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
+def _claim(folder: Path, found: Ingested) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
     """Rename the files of the inbox into a folder of our own, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
     own, handle = _new_claim(folder / "taken")
     for path in waiting:
-        with contextlib.suppress(FileNotFoundError):  # another ingestion was faster
+        try:
             path.rename(own / path.name)
+        except FileNotFoundError:  # another ingestion was faster
+            continue
+        except OSError as error:  # such as a mount point, or a file of another user in a folder with the sticky bit
+            found.skipped[path.name] = f"cannot be moved: {error.strerror}"
     return _claimed(own, handle)
 
 
@@ -199,8 +212,10 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
         try:
             own.mkdir(parents=True)
             (own / ".lock").touch()
-        except OSError as why:
-            raise MeshmarkError(f"cannot write {own}: {why.strerror}") from why
+        except FileNotFoundError:  # another ingestion took it for an abandoned one, and removed it
+            continue
+        except OSError as error:
+            raise MeshmarkError(f"cannot write {own}: {error.strerror}") from error
         try:
             if (handle := lock(own / ".lock")) is not None:  # otherwise another took it for an abandoned one
                 return own, handle
@@ -208,19 +223,29 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
             return own, None  # the claim is known by its age
 
 
-def _abandoned(folder: Path) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
-    """The claims of ingestions that were killed."""
-    found: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
-    for own in sorted((folder / "taken").glob("*")):
+def _abandoned(folder: Path, found: Ingested) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
+    """The claims of ingestions that were killed; whatever else is in the folder is left there and named."""
+    claims: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
+    for claim in sorted((folder / "taken").glob("*")):
         handle: int | None = None
         try:
-            if (handle := lock(own / ".lock")) is None:
+            status = claim.lstat()
+            if not stat.S_ISDIR(status.st_mode):
+                found.skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
+                continue
+            (claim / ".lock").touch()  # an ingestion that was killed before it had one
+            if (handle := lock(claim / ".lock")) is None:
                 continue
         except NoLocksError:
-            if time.time() - own.stat().st_mtime < _OLD_S:
+            if time.time() - status.st_mtime < _OLD_S:
                 continue
-        found.append(_claimed(own, handle))
-    return found
+        except FileNotFoundError:  # another ingestion was faster
+            continue
+        except OSError as error:
+            found.skipped[f"taken/{claim.name}"] = f"cannot be read: {error.strerror}"
+            continue
+        claims.append(_claimed(claim, handle))
+    return claims
 
 
 def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
@@ -271,8 +296,9 @@ class _Part:
 _Chunk = tuple[str, list[Path]]  # the name of a Parquet file, without its suffix, and the files of nodes to be in it
 
 
-def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Iterable[tuple[str, _Part]]:
-    """The parts of some chunks, as they come, by as many processes as there are CPUs for."""
+def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, _Part]]:
+    """The parts of some chunks, as they come, by as many processes as there are CPUs for, which it ends at once if it
+    is closed."""
     processes = min(len(chunks), len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     if processes < 2:
         for chunk in chunks:
@@ -280,23 +306,24 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Iterable[tuple[str, _
         return
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
+    from multiprocessing import active_children, get_context, resource_tracker
 
-    # Forked processes would keep the lock of the claim.
-    with ProcessPoolExecutor(processes, get_context("spawn"), _begin_process) as pool:
-        names = {pool.submit(_interpret, work, chunk): chunk[0] for chunk in chunks}
+    # Forked processes would keep the lock of the claim, and locks of Arrow's threads.
+    with ProcessPoolExecutor(processes, get_context("spawn"), die_with, (os.getpid(),)) as pool:
         try:
+            resource_tracker.ensure_running()  # it changes the mask of signals
+            with signals_deferred():
+                names = {pool.submit(_interpret, work, chunk): chunk[0] for chunk in chunks}
             for one in as_completed(names):
                 yield names[one], one.result()
-        except BrokenProcessPool as why:
-            raise MeshmarkError("a process that reads results was killed, perhaps for lack of memory") from why
+        except BrokenProcessPool as error:
+            raise MeshmarkError("a process that reads results was killed, perhaps for lack of memory") from error
+        except BaseException:
+            for child in active_children():
+                child.kill()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _begin_process() -> None:
-    die_with_parent()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process ends us
 
 
 def _interpret(work: _Work, chunk: _Chunk) -> _Part:
@@ -304,34 +331,56 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
     import pyarrow as pa
 
     stem, files = chunk
-    part, results = _Part(), list[dict[str, Any]]()
+    part, results, attempts = _Part(), list[pa.Table](), set(work.have)
     for path in files:
-        name = path.name.removesuffix(INTERRUPTED).removesuffix(SUFFIX)
         try:
-            packed = read_packed(path)
-            attempt = hashlib.sha256(packed).hexdigest()[:16]
-            if attempt in work.have:
-                part.again.append(name)
-                part.done.append(path)
-                continue
-            result = parse_result(path.name, packed)
-            _check_name(result, name, work.known)
-            verdicts = verdicts_of(work.fleet.plans, result)
-        except ResultError as why:
-            part.refused[path] = str(why)
-            continue
-        of = {"campaign": work.campaign, "node": name, "attempt": attempt}
-        results += _rows(result, of, verdicts)
-        part.nodes.append(_node_row(result, of, [text for found in verdicts.values() for text in found.wrong]))
-        for reason in {absence.reason for found in verdicts.values() for absence in found.absences}:
-            part.failures.setdefault(reason, []).append(name)
-        part.done.append(path)
+            results += _interpret_file(work, path, part, attempts)
+        except ResultError as error:
+            part.refused[path] = str(error)
+        except Exception as error:  # a defect of this program must not keep the results of the other nodes
+            part.refused[path] = f"{quoted(path.name)}: unexpected {type(error).__name__}: {quoted(error)}"
     if part.nodes:
         # By point and node, so that the values of a point lie together.
-        results.sort(key=lambda row: (row["point"] or "", row["node"]))
-        path = work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet"
-        write_parquet(path, pa.Table.from_pylist(results, schema=results_schema()))
+        table = pa.concat_tables(results).sort_by([("point", "ascending"), ("node", "ascending")])
+        write_parquet(work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet", table)
     return part
+
+
+def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) -> list[pa.Table]:
+    """Read the file of a node, and add to a part what became of it.
+
+    Args:
+        attempts: Of the files that were taken in before, and of this one afterwards.
+
+    Returns:
+        A table with its results; an empty list if it was taken in before.
+
+    Raises:
+        ResultError: The file cannot be taken in; the part is as before.
+    """
+    import pyarrow as pa
+
+    name = path.name.removesuffix(INTERRUPTED).removesuffix(SUFFIX)
+    packed = read_packed(path)
+    attempt = hashlib.sha256(packed).hexdigest()[:16]
+    if attempt in attempts:
+        part.again.append(name)
+        part.done.append(path)
+        return []
+    result = parse_result(path.name, packed)
+    _check_name(result, name, work.known)
+    verdicts = verdicts_of(work.fleet.plans, result)
+    identity = {"campaign": work.campaign, "node": name, "attempt": attempt}
+    row = _node_row(result, identity, [text for verdict in verdicts.values() for text in verdict.wrong])
+    # Arrow refuses what is no value of a column, and nothing of the file is in the part then.
+    pa.Table.from_pylist([row], schema=nodes_schema())
+    table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=results_schema())
+    part.nodes.append(row)
+    for reason in {absence.reason for verdict in verdicts.values() for absence in verdict.absences}:
+        part.failures.setdefault(reason, []).append(name)
+    part.done.append(path)
+    attempts.add(attempt)
+    return [table]
 
 
 def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
@@ -350,17 +399,17 @@ def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
     for reason, nodes in part.failures.items():
         found.failures[reason] = sorted({*found.failures.get(reason, ()), *nodes})
     found.again += part.again
-    for path, why in part.refused.items():
-        found.skipped[path.name] = why
+    for path, reason in part.refused.items():
+        found.skipped[path.name] = reason
         _set_aside(work.fleet, work.campaign, path)
 
 
 def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
     """Raises ResultError if a file is not of the node that its name says."""
     if result.name != name:
-        raise ResultError(f"{name}{SUFFIX}: the node says that it is {result.name}")
+        raise ResultError(f"{quoted(name)}{SUFFIX}: the node says that it is {quoted(result.name)}")
     if known and name not in known:
-        raise ResultError(f"{name}{SUFFIX}: no node of this campaign has this name")
+        raise ResultError(f"{quoted(name)}{SUFFIX}: no node of this campaign has this name")
 
 
 def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
@@ -377,7 +426,7 @@ def _rows(result: NodeResult, of: dict[str, str], verdicts: Mapping[str, Verdict
         for record in (*step.reading.records, *judged.records):
             yield {**row_of(record, of["campaign"], step.id), **of, "point": _point(record)}
         for absence in (*step.reading.absences, *judged.absences):
-            row = row_of_absence(absence, of["campaign"], step.id, str(result.header["machine"]))
+            row = row_of_absence(absence, of["campaign"], step.id, result.header.machine)
             yield {**row, **of, "point": None}
 
 
@@ -387,12 +436,11 @@ def _point(record: Record) -> str | None:
 
 
 def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> dict[str, Any]:
-    header, finished = result.header, result.finished
-    numbers = {k: finished.get(k) for k in ("elapsed_s", "cpu_s", "peak_bytes")}
+    numbers = {key: getattr(result.finished, key, None) for key in ("elapsed_s", "cpu_s", "peak_bytes")}
     return {
         **of,
-        **{k: str(header[k]) for k in NODE_TEXTS if k in header},
-        **{k: float(v) for k, v in numbers.items() if isinstance(v, int | float)},
+        **{key: text for key, text in fields_of(result.header).items() if key in NODE_TEXTS},
+        **numbers,
         "status": result.status,
         "damage": result.damage,
         "doubt": "",
@@ -407,20 +455,20 @@ def _doubts(nodes: Sequence[dict[str, Any]], found: Ingested) -> None:
     """Note what is strange about nodes: names of other hosts, one machine under two names, wrong clocks, old builds."""
     now = datetime.now(UTC)
     mine = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)
-    builds = Counter(row.get("build", "") for row in nodes)
+    builds = Counter(row["build"] for row in nodes)
     boots = Counter(row["boot"] for row in nodes)
     for row in nodes:
         texts = []
         host = row["hostname"].partition(".")[0]
         if mine * 2 > len(nodes) and host != row["node"].partition(".")[0]:
-            texts.append(f"its host is named {row['hostname']}")
+            texts.append(f"its host is named {quoted(row['hostname'])}")
         if row["boot"] and boots[row["boot"]] > 1 and len(boots) > 1:
             others = sorted(r["node"] for r in nodes if r["boot"] == row["boot"] and r is not row)
             texts.append(f"it is the same machine as {', '.join(others[:3])}")
         if (late := _ahead(row["started"], row["campaign"], now)) is not None:
             texts.append(f"its clock differs by {late:+.0f} s")
-        if row.get("build", "") != builds.most_common(1)[0][0]:
-            texts.append(f"its runner is of another build, {row.get('build', 'unknown')}")
+        if row["build"] != builds.most_common(1)[0][0]:
+            texts.append(f"its runner is of another build, {quoted(row['build'] or 'unknown')}")
         row["doubt"] = "; ".join(texts)
         if said := "; ".join(filter(None, (*texts, row["damage"]))):
             found.doubts[row["node"]] = said

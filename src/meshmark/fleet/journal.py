@@ -6,12 +6,12 @@ import errno
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import sync_folder
+from meshmark.store.files import make_folder, open_private, sync_folder
 from meshmark.store.lines import cut_torn_end, whole_lines
 
 
@@ -29,29 +29,38 @@ class Journal:
         """
         line = json.dumps({"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **event}).encode() + b"\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                created = os.fstat(handle).st_size == 0
-                if os.write(handle, line) < len(line):
+            make_folder(self.path.parent)
+            with open_private(self.path, "ab", 0) as file:
+                created = os.fstat(file.fileno()).st_size == 0
+                if file.write(line) < len(line):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+                os.fsync(file.fileno())
             if created:
                 sync_folder(self.path.parent)
         except OSError as why:
             raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
 
     def read(self) -> list[dict[str, Any]]:
-        """All whole events, oldest first. A torn one at the end is removed."""
-        cut_torn_end(self.path)
-        found = []
-        for raw in whole_lines(self.path):
+        """Return all whole events, oldest first. A torn one at the end is removed."""
+        return [event for _, event in self.numbered()]
+
+    def numbered(self) -> list[tuple[int, dict[str, Any]]]:
+        """Return what `read` does, each event with the number of its line, from 1.
+
+        Raises:
+            MeshmarkError: The file cannot be read.
+        """
+        try:
+            cut_torn_end(self.path)
+            return list(self._events())
+        except OSError as error:
+            raise MeshmarkError(f"cannot read {self.path}: {error.strerror or error}") from error
+
+    def _events(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, raw in enumerate(whole_lines(self.path), 1):
             try:
                 event = json.loads(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(event, dict):
-                found.append(event)
-        return found
+                yield number, event

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import DRAWS, Baseline, fit
 from meshmark.fleet.estimates import deviation, location, nan_median
@@ -113,12 +114,21 @@ class Discoveries:
 
     Args:
         state: What `state()` returned after the last day; None: the first day.
+
+    Raises:
+        MeshmarkError: The state is damaged.
     """
 
     def __init__(self, state: Mapping[str, Any] | None = None, rate: float = RATE) -> None:
         from online_fdr.p_values import BatchBH
 
-        self._method: Any = BatchBH(alpha=rate) if state is None else BatchBH.from_snapshot(dict(state))
+        try:
+            self._method: Any = BatchBH(alpha=rate) if state is None else BatchBH.from_snapshot(dict(state))
+        except Exception as error:  # of many kinds
+            hint = "restore the file of judgements; moved away, earlier decisions are forgotten"
+            raise MeshmarkError(
+                f"discoveries: cannot go on with the earlier decisions: {quoted(error)}", hint
+            ) from error
 
     def decide(self, p: Sequence[float], nodes: int) -> list[bool]:
         """Which suspects are named.

@@ -9,7 +9,6 @@ Source:
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -80,7 +79,8 @@ def jobs(
     suffix = campaign.rpartition("-")[2]
     items = []
     for number, node in enumerate(nodes, 1):
-        pod = _pod(at, _inside(fleet, work).command(shlex.quote(node)), restart="Never")
+        pod = _pod(at, _inside(fleet, work).command('"$NODE"'), restart="Never")
+        pod["containers"][0]["env"] = [{"name": "NODE", "value": node}]
         if scratch:
             pod["volumes"].append({"name": "scratch", "emptyDir": {}})
             pod["containers"][0]["volumeMounts"].append({"name": "scratch", "mountPath": scratch})

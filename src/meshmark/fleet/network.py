@@ -19,7 +19,7 @@ from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.fleet.arrays import Array
 from meshmark.fleet.baseline import MIN_NODES, Baseline, fit
 from meshmark.fleet.campaign import Campaign
-from meshmark.fleet.cases import NETWORK, Named, State, Worse, follow
+from meshmark.fleet.cases import NETWORK, SWITCH, Named, State, Worse, follow
 from meshmark.fleet.estimates import location, nan_median
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judgements import SMALLEST, clear_metrics
@@ -32,7 +32,6 @@ from meshmark.fleet.topology import Places, Tree
 from meshmark.fleet.values import Point, query
 from meshmark.store.files import held, write_file
 
-SWITCH: Final = "switch:"  # before the name of a switch that has a case
 _SUSPECT_Z: Final = 3.0  # of a switch
 _MEMBERS: Final = 8  # nodes of a suspected switch that measure again
 _AT_EACH: Final = 2  # healthy nodes that measure again, at each distance of a suspect

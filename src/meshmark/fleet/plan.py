@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.fleet.applications import LONGEST_S, application_of, step_of
@@ -19,6 +21,7 @@ from meshmark.fleet.results import MAX_BYTES
 from meshmark.measure.plan import steps_of
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json
+from meshmark.values.inputs import Excerpt, OneOf, checked
 from meshmark.values.units import duration
 
 Kind = Literal["survey", "check", "pairs"]
@@ -190,12 +193,32 @@ def load_plan(path: Path) -> NodePlan:
     Raises:
         MeshmarkError: The file is missing or is not a plan.
     """
-    raw = read_json(path)
     try:
-        if raw["format"] != FORMAT:
-            raise ValueError(raw["format"])
-        return NodePlan(
-            raw["spec"], raw["kind"], raw["alone"], float(raw["limit_s"]), list(raw["steps"]), dict(raw["limits"])
-        )
-    except (KeyError, TypeError, ValueError) as why:
-        raise MeshmarkError(f"{path}: not the plan of a fleet") from why
+        raw = checked(_PlanFile, read_json(path), "plan")
+        for number, step in enumerate(raw.steps):
+            checked(_PlanStep, step, f"plan: steps[{number}]")
+    except UsageError as error:
+        raise MeshmarkError(f"{path}: not the plan of a fleet: {str(error).removeprefix('plan: ')}") from error
+    return NodePlan(raw.spec, raw.kind, raw.alone, raw.limit_s, raw.steps, raw.limits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanFile(Excerpt):
+    """What `NodePlan.to_bytes` writes."""
+
+    format: Annotated[str, OneOf((FORMAT,))]
+    spec: str
+    kind: Kind
+    alone: bool
+    limit_s: Annotated[float, Field(ge=0, le=1e8)]
+    steps: list[dict[str, Any]]
+    limits: dict[str, list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanStep(Excerpt):
+    """The keys that every step of a plan has."""
+
+    id: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$", description="letters, digits, _ . -")]
+    argv: Annotated[list[str], Field(min_length=1)]
+    limit_s: Annotated[float, Field(ge=0, le=1e8)]

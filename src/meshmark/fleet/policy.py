@@ -112,7 +112,7 @@ def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str
     check_policy(policy, engine)
     assert isinstance(engine, Draining)
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
-    before = {(e.get("node"), e.get("case")) for e in journal.read() if e.get("event") == "drained"}
+    before = {(str(e.get("node")), str(e.get("case"))) for e in journal.read() if e.get("event") == "drained"}
     chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in before and _allowed(policy.drain, c)]
     try:
         out = {node.name: node.why for node in engine.nodes() if node.state == "out"} if chosen else {}

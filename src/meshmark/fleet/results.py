@@ -1,7 +1,9 @@
 """Reads the file that a node left: what it is, what it measured, and what is wrong with it.
 
 The file is compressed JSON Lines (native/node/main.cpp). It may end in the middle, since nodes crash; what is complete
-is read all the same, and the damage is named.
+is read all the same, and the damage is named. The lines that the runner writes itself are checked once, here: if one of
+them has a value of another type or out of range, the whole file is refused. Results that are invalid are left out and
+counted.
 """
 
 from __future__ import annotations
@@ -14,11 +16,15 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.store.files import read_bytes
+from meshmark.values.inputs import LIST, Excerpt, checked, fields_of
+from meshmark.values.units import counted
 
 FORMAT: Final = "meshmark node result"
 SUFFIX: Final = ".jsonl.gz"
@@ -26,14 +32,69 @@ INTERRUPTED: Final = f"+interrupted{SUFFIX}"  # of a node that a signal stopped 
 REFUSED: Final = "refused: "  # begins the status of a node that did not measure, since it does other work
 _VERSION: Final = 1
 _MAX_FILE: Final = 64 << 20  # compressed
-MAX_BYTES: Final = 256 << 20  # uncompressed; a survey has less than one MiB
+MAX_BYTES: Final = 256 << 20  # uncompressed, with the outputs of programs; a survey has less than one MiB
+_MAX_RESULTS: Final = 32 << 20  # uncompressed, without the outputs of programs
+_MAX_LINES: Final = 100_000
 _MAX_LINE: Final = 16 << 20
 _RUN: Final = b'{"type":"run"'
-_TEXTS: Final = ("plan", "kind", "name", "hostname", "machine", "hash", "boot", "started")
+_SHORT: Final = 200  # characters of a name
+_LONG: Final = 10_000  # characters of a reason
+_Short = Annotated[str, Field(max_length=_SHORT)]
+_Long = Annotated[str, Field(max_length=_LONG)]
+_Number = Annotated[float, Field(ge=0, le=1e18)]
 
 
 class ResultError(MeshmarkError):
     """The file is not a result of a node; the message names it and says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderLine(Excerpt):
+    """The first line."""
+
+    plan: _Short
+    kind: _Short
+    name: _Short
+    hostname: _Short
+    machine: Annotated[str, Field(min_length=1, max_length=_SHORT)]
+    hash: _Short
+    boot: _Short
+    started: _Short
+    build: _Short = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLine(Excerpt):
+    """The first line of a step; `program` says how the runner carries out an application."""
+
+    id: _Short = ""
+    program: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEndLine(Excerpt):
+    """The last line of a step."""
+
+    id: _Short = ""
+    status: _Short = ""
+    reason: _Long = ""
+    elapsed_s: _Number = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedLine(Excerpt):
+    """The last line of the file.
+
+    Attributes:
+        status: `ok`, `interrupted` or `refused: …`.
+        problems: Results of kernels that were not right: the node computes wrongly.
+    """
+
+    status: Annotated[str, Field(min_length=1, max_length=_LONG)]
+    problems: Annotated[tuple[_Long, ...], LIST, Field(max_length=1000)] = ()
+    elapsed_s: _Number | None = None
+    cpu_s: _Number | None = None
+    peak_bytes: _Number | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,38 +115,38 @@ class NodeResult:
     """What a node left.
 
     Attributes:
-        header: Its first line.
+        header: The first line.
         files: Content of the recorded files, by path below /.
-        finished: Its last line; {} if it is missing.
+        finished: The last line; None if it is missing.
         damage: What is wrong with the file; "" if nothing is.
     """
 
-    header: Mapping[str, Any]
+    header: HeaderLine
     steps: list[NodeStep] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
-    finished: Mapping[str, Any] = field(default_factory=dict)
+    finished: FinishedLine | None = None
     damage: str = ""
 
     @property
     def name(self) -> str:
-        return str(self.header["name"])
+        return self.header.name
 
     @property
     def status(self) -> str:
         """ok, interrupted, refused: …, or damaged."""
-        return str(self.finished.get("status", "")) or "damaged"
+        return self.finished.status if self.finished else "damaged"
 
     @property
     def wrong(self) -> list[str]:
         """Results of kernels that were not right: the node computes wrongly."""
-        return [str(p) for p in self.finished.get("problems", ())]
+        return list(self.finished.problems) if self.finished else []
 
 
 def read_result(path: Path) -> NodeResult:
     """Read the file of a node.
 
     Raises:
-        ResultError: It cannot be read, or does not begin as such a file does.
+        ResultError: It cannot be read, is too large, or a line of the runner is invalid.
     """
     return parse_result(path.name, read_packed(path))
 
@@ -98,84 +159,104 @@ def read_packed(path: Path) -> bytes:
     """
     try:
         return read_bytes(path, _MAX_FILE)
-    except UsageError as why:
-        raise ResultError(str(why)) from why
+    except UsageError as error:
+        raise ResultError(str(error)) from error
 
 
 def parse_result(name: str, packed: bytes) -> NodeResult:
     """Read the content of the file of a node.
 
     Args:
-        name: Of the file, for errors.
+        name: Name of the file, for errors.
 
     Raises:
-        ResultError: It does not begin as such a file does.
+        ResultError: It does not begin as such a file does, is too large, or a line of the runner is invalid.
     """
+    name = quoted(name)
+    _check_size(name, packed)
     lines = _lines(packed)
     first, _ = next(lines, (None, ""))
     header = _header(name, first)
     recorded: dict[str, bytes] = {}
-    finished: Mapping[str, Any] = {}
+    finished: FinishedLine | None = None
     steps: list[NodeStep] = []
-    open_step: Mapping[str, Any] = {}
-    raw_lines, damage = list[bytes](), ""
-    for raw, wrong in lines:
+    open_step: StepLine | None = None
+    raw_lines, damages = list[bytes](), list[str]()
+    for raw, damage in lines:
         if raw is None:
-            damage = wrong
+            damages.append(damage)
             break
         kind = _kind(raw)
         if kind == "file":
             _add_file(recorded, raw)
         elif kind == "step":
-            open_step, raw_lines = _object(raw), []
+            open_step, raw_lines = checked(StepLine, _object(raw), f"{name}: step", ResultError), []
         elif kind == "step end":
-            steps.append(_step(_object(raw), raw_lines, bool(open_step.get("program"))))
-            open_step = {}
+            end = checked(StepEndLine, _object(raw), f"{name}: step end", ResultError)
+            steps.append(_step(end, raw_lines, open_step))
+            open_step = None
         elif kind == "finished":
-            finished = _object(raw)
+            last = _object(raw)
+            finished = checked(FinishedLine, last, f"{name}: last line", ResultError) if last else None
         else:
             raw_lines.append(raw)
-    if open_step:
-        steps.append(_step({"id": open_step.get("id", "")}, raw_lines, bool(open_step.get("program"))))
-    if not finished and not damage:
-        damage = "it has no last line: the runner was killed"
-    return NodeResult(header, steps, recorded, finished, damage)
+    if open_step is not None:
+        steps.append(_step(StepEndLine(id=open_step.id), raw_lines, open_step))
+    if finished is None and not damages:
+        damages.append("it has no last line: the runner was killed")
+    invalid = [text for step in steps for text in step.reading.invalid_records]
+    if invalid:
+        damages.append(f"{counted(len(invalid), 'result')} left out: {quoted(invalid[0], 200)}")
+    if no_json := sum(step.reading.invalid_lines for step in steps):
+        damages.append(f"{counted(no_json, 'line')} left out: not JSON")
+    return NodeResult(header, steps, recorded, finished, "; ".join(damages))
+
+
+def _check_size(name: str, packed: bytes) -> None:
+    """Count bytes and lines before anything is built from them.
+
+    Raises:
+        ResultError: The file is too large.
+    """
+    total = results = count = 0
+    with contextlib.suppress(EOFError, OSError, zlib.error), gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        while line := file.readline(_MAX_LINE + 1):
+            total, count = total + len(line), count + 1
+            results += 0 if line.startswith(_RUN) else len(line)
+            too_large = (
+                (len(line) > _MAX_LINE, f"a line of more than {_MAX_LINE >> 20} MiB"),
+                (count > _MAX_LINES, f"more than {_MAX_LINES} lines"),
+                (results > _MAX_RESULTS, f"more than {_MAX_RESULTS >> 20} MiB of results"),
+                (total > MAX_BYTES, f"more than {MAX_BYTES >> 20} MiB"),
+            )
+            for is_exceeded, what in too_large:
+                if is_exceeded:
+                    raise ResultError(f"{name}: found {what}, which is the limit")
 
 
 def _lines(packed: bytes) -> Iterator[tuple[bytes | None, str]]:
     """Complete lines, and at last what is wrong with the file, if anything is."""
-    total = 0
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             while line := file.readline(_MAX_LINE + 1):
-                total += len(line)
-                if total > MAX_BYTES or len(line) > _MAX_LINE:
-                    yield None, f"it has more than {MAX_BYTES >> 20} MiB, or a line of more than {_MAX_LINE >> 20}"
-                    return
                 if not line.endswith(b"\n"):
                     yield None, "it ends in the middle of a line"
                     return
                 yield line, ""
     except EOFError:
         yield None, "it ends in the middle"
-    except (OSError, zlib.error) as why:
-        yield None, f"it cannot be read: {quoted(why)}"
+    except (OSError, zlib.error) as error:
+        yield None, f"it cannot be read: {quoted(error)}"
 
 
-def _header(name: str, raw: bytes | None) -> Mapping[str, Any]:
-    try:
-        header = json.loads(raw or b"")
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ResultError(f"{quoted(name)}: not a result of a node")
-    if header.get("version") != _VERSION:
-        raise ResultError(
-            f"{quoted(name)}: version: found {quoted(header.get('version'))}, this program reads {_VERSION}"
-        )
-    if wrong := [key for key in _TEXTS if not isinstance(header.get(key), str)]:
-        raise ResultError(f"{quoted(name)}: {wrong[0]}: found {quoted(header.get(wrong[0]))}; allowed: a text")
-    return header
+def _header(name: str, raw: bytes | None) -> HeaderLine:
+    header = _object(raw or b"")
+    if header.get("format") != FORMAT:
+        raise ResultError(f"{name}: not a result of a node")
+    version = header.get("version")
+    if version != _VERSION:
+        raise ResultError(f"{name}: version: found {quoted(version)}, this program reads {_VERSION}")
+    return checked(HeaderLine, header, name, ResultError)
 
 
 def _kind(raw: bytes) -> str:
@@ -189,27 +270,25 @@ def _kind(raw: bytes) -> str:
 def _object(raw: bytes) -> dict[str, Any]:
     """A line of the runner; {} if it is damaged."""
     try:
-        found = json.loads(raw)
+        line = json.loads(raw)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return line if isinstance(line, dict) else {}
 
 
 def _add_file(files: dict[str, bytes], raw: bytes) -> None:
     line = _object(raw)
-    with contextlib.suppress(UnicodeError, KeyError, AttributeError):
-        files[str(line["path"])] = line["content"].encode("latin-1")
+    path, content = line.get("path"), line.get("content")
+    if isinstance(path, str) and isinstance(content, str):
+        with contextlib.suppress(UnicodeError):
+            files[path] = content.encode("latin-1")
 
 
-def _step(end: Mapping[str, Any], raw_lines: list[bytes], program: bool) -> NodeStep:
-    id_ = str(end.get("id", ""))
-    elapsed = end.get("elapsed_s")
+def _step(end: StepEndLine, raw_lines: list[bytes], begin: StepLine | None) -> NodeStep:
+    is_program = bool(begin and begin.program)
     return NodeStep(
-        id=id_,
-        status=str(end.get("status", "")),
-        reason=str(end.get("reason", "")),
-        elapsed_s=float(elapsed) if isinstance(elapsed, int | float) else 0.0,
-        reading=read_journal(raw_lines, id_),
-        program=program,
-        runs=[_object(raw) for raw in raw_lines if program and raw.startswith(_RUN)],
+        **fields_of(end),
+        reading=read_journal(raw_lines, end.id),
+        program=is_program,
+        runs=[_object(raw) for raw in raw_lines if is_program and raw.startswith(_RUN)],
     )

@@ -47,9 +47,9 @@ from meshmark.fleet.engines.pbs import Pbs
 from meshmark.fleet.engines.psij import Psij, PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
-from meshmark.fleet.nodesets import expand
+from meshmark.fleet.nodesets import MAX_NODES, expand
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked
+from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked, shown
 
 ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
 # Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
@@ -58,15 +58,16 @@ _BATCH: Final[Mapping[str, type[Slurm | Pbs | Lsf | Flux]]] = {"slurm": Slurm, "
 _NAME: Final = "a name of at most 60 letters, digits, _ . -"
 _SET: Final = "a set of nodes, such as n[1-16]"
 _WORDS: Final = "a list of words"
-Words = Annotated[tuple[str, ...], LIST, Field(max_length=100, description=_WORDS)]
+Text = Annotated[str, Field(max_length=4096), PRINTABLE]  # a NUL could not be passed to a command
+Words = Annotated[tuple[Text, ...], LIST, Field(max_length=100, description=_WORDS)]
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSite(Input):
     """As `engines.engine.Batch`."""
 
-    queue: str = ""
-    account: str = ""
+    queue: Text = ""
+    account: Text = ""
     options: Words = ()
 
 
@@ -103,7 +104,7 @@ class Site(Input):
     nodes: Annotated[str, Field(description=_SET)] = ""
     max_jobs: Annotated[int, Field(ge=1, le=10_000)] = 20
     max_nodes: Annotated[int, Field(ge=1, le=10_000)] = 64
-    topology: str = ""
+    topology: Text = ""
     scratch: Annotated[str, Field(pattern=r"^(/.*)?$", description="an absolute path"), PRINTABLE] = ""
     pairs: PairSite = field(default_factory=PairSite)
     slurm: BatchSite = field(default_factory=BatchSite)
@@ -124,8 +125,12 @@ def load_site(path: Path) -> Site:
     if not path.exists():
         return Site()
     site = checked(Site, parse_toml(read_text(path), path.name), path.name)
+    nodes_in_racks = 0
     for name, nodes in site.racks.items():
-        expand(nodes, f"{path.name}: racks.{name}")
+        at = f"{path.name}: racks.{shown(name)}"
+        nodes_in_racks += len(expand(nodes, at))
+        if nodes_in_racks > MAX_NODES:
+            raise UsageError(f"{at}: found {nodes_in_racks:,} nodes in racks so far; allowed: up to {MAX_NODES:,}")
     if site.nodes:
         expand(site.nodes, f"{path.name}: nodes")
     return site
@@ -147,7 +152,7 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
     if kind in _BATCH:
         of: BatchSite = getattr(site, kind)
         return _BATCH[kind](of.queue, of.account, of.options)
-    names = tuple(expand(nodes or site.nodes, "--nodes")) if nodes or site.nodes else ()
+    names = tuple(expand(nodes, "--nodes") if nodes else expand(site.nodes, "fleet.toml: nodes"))
     if kind == "ssh":
         return Ssh(names, site.ssh.options)
     if kind == "psij":

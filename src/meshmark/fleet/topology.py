@@ -14,13 +14,14 @@ from typing import Final
 
 from meshmark.errors import UsageError, quoted
 from meshmark.fleet.arrays import Ints
-from meshmark.fleet.nodesets import expand, fold
+from meshmark.fleet.nodesets import MAX_NODES, expand
 from meshmark.store.files import read_text
 
 _LINE: Final = "lines such as SwitchName=s1 Nodes=n[1-16], or SwitchName=top Switches=s[1-4]"
 _KEY: Final = re.compile(r"(\w+)=(\S*)")
 _NAMES: Final = ("switchname", "blockname")
 _ALONE: Final = ("blocksizes",)  # keys of lines that name no switch
+_LEVELS: Final = 32  # of switches; real networks have up to six
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ def read_tree(text: str, where: str) -> Tree:
     nodes: dict[str, list[str]] = {}
     children: dict[str, list[str]] = {}
     text = re.sub(r"\\\n", " ", text)
+    count = 0
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.partition("#")[0].strip()
         if not line:
@@ -131,7 +133,13 @@ def read_tree(text: str, where: str) -> Tree:
         if not keys.get("nodes") and not keys.get("switches"):
             raise UsageError(f"{at}: found {quoted(name)} without Nodes and Switches; allowed: {_LINE}")
         nodes[name] = expand(keys.get("nodes", ""), f"{at}: Nodes")
-        children[name] = expand(keys.get("switches", ""), f"{at}: Switches")
+        switches = keys.get("switches", "")  # names of switches may have other characters than those of nodes
+        children[name] = (
+            expand(switches, f"{at}: Switches") if "[" in switches else list(filter(None, switches.split(",")))
+        )
+        count += len(nodes[name]) + len(children[name])
+        if count > 4 * MAX_NODES:
+            raise UsageError(f"{at}: found {count:,} names so far; allowed: up to {4 * MAX_NODES:,} in all lines")
     return _tree(nodes, children, where)
 
 
@@ -140,14 +148,16 @@ def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[st
     for name, below in children.items():
         for child in below:
             if child not in nodes:
-                known = fold(nodes)[:200]
+                known = quoted(", ".join(nodes), 200)
                 raise UsageError(f"{where}: {name}: found Switches={quoted(child)}; allowed: its switches, {known}")
             if child in parents:
                 raise UsageError(f"{where}: found {child} below {parents[child]} and below {name}; allowed: a tree")
             parents[child] = name
     done: dict[str, Switch] = {}
     waiting = dict(nodes)
-    while waiting:
+    for _ in range(_LEVELS):
+        if not waiting:
+            break
         ready = [name for name in waiting if all(child in done for child in children[name])]
         if not ready:
             raise UsageError(f"{where}: found a loop of switches, {', '.join(sorted(waiting)[:8])}; allowed: a tree")
@@ -156,6 +166,9 @@ def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[st
             own = dict.fromkeys(node for switch in lower for node in switch.nodes)
             own.update(dict.fromkeys(waiting.pop(name)))  # scontrol repeats the nodes of the switches below
             done[name] = Switch(name, 1 + max((s.height for s in lower), default=0), tuple(own))
+    if waiting:
+        some = ", ".join(sorted(waiting)[:8])
+        raise UsageError(f"{where}: found switches above {_LEVELS} others, {some}; allowed: up to {_LEVELS} levels")
     _check_disjoint(done, parents, where)
     return Tree(sorted(done.values(), key=lambda switch: switch.height))
 

@@ -262,5 +262,14 @@ def _kept(path: Path, campaign: str, sources: Sequence[str]) -> Matrix | None:
         return Matrix(
             campaign, head["nodes"], [Point(*text) for text in texts], table["repetition"].to_pylist(), shaped
         )
-    except (OSError, MeshmarkError, pa.ArrowException, ValueError, KeyError, TypeError):
+    except (
+        OSError,
+        MeshmarkError,
+        pa.ArrowException,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):
         return None

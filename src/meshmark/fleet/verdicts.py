@@ -31,8 +31,10 @@ from meshmark.values.inputs import Excerpt, checked
 from meshmark.values.units import counted
 
 How = Literal["status", "signal", "time", "output", "missing", "folder", "start"]
-_Positive = Annotated[float, Field(ge=0)]
-_Count = Annotated[int, Field(ge=0)]
+_Positive = Annotated[float, Field(ge=0, le=1e18)]
+_Real = Annotated[float, Field(ge=-1e18, le=1e18)]
+_Count = Annotated[int, Field(ge=0, lt=2**63)]
+_Code = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class VerifyLine(Excerpt):
     """How the command of the verification ended, and the end of what it printed."""
 
     how: How
-    code: int
+    code: _Code
     out: str
 
 
@@ -61,7 +63,7 @@ class RunLine(Excerpt):
 
     number: Annotated[int, Field(ge=-100, le=100)]
     how: How
-    code: int
+    code: _Code
     left: _Count
     elapsed_s: _Positive
     user_s: _Positive
@@ -71,8 +73,8 @@ class RunLine(Excerpt):
     major_faults: _Count
     switches_involuntary: _Count
     spent_s: _Positive
-    busy_s: float
-    stolen_s: float
+    busy_s: _Real
+    stolen_s: _Real
     cpus: _Count
     out: str
     err: str
@@ -117,20 +119,20 @@ def verdicts_of(plans: Path, result: NodeResult) -> dict[str, Verdict]:
     steps = [step for step in result.steps if step.program]
     if not steps:
         return {}
-    plan = str(result.header["plan"])
+    plan = result.header.plan
     known: Mapping[str, NodeApplication | None] = {}
     with contextlib.suppress(MeshmarkError):
         known = _applications(plans / f"{plan}.json") if _PLAN.fullmatch(plan) else {}
-    if unknown := next((step.id for step in steps if known.get(step.id) is None), ""):
+    if unknown := [step.id for step in steps if known.get(step.id) is None]:
         raise ResultError(
-            f"{result.name}: step {quoted(unknown)}: no plan {quoted(plan)} in {plans} has its application"
+            f"{quoted(result.name)}: step {quoted(unknown[0])}: no plan {quoted(plan)} in {plans} has its application"
         )
     provenance: dict[str, Scalar] = {
-        "build": str(result.header.get("build", "")),
+        "build": result.header.build,
         "command": f"meshmark-node {plan}.json",
-        "start": str(result.header["started"]),
+        "start": result.header.started,
     }
-    machine, found = str(result.header["machine"]), dict[str, Verdict]()
+    machine, found = result.header.machine, dict[str, Verdict]()
     for step in steps:
         what = known[step.id]
         assert what is not None

@@ -22,7 +22,7 @@ from meshmark.place.app.machine_limits import ALL, NEVER_USUAL
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import tail
-from meshmark.store.files import read_json, write_file
+from meshmark.store.files import make_folder, read_json, write_file
 from meshmark.store.record import BETTER, Better
 
 VERDICTS: Final = "applications.json"
@@ -148,13 +148,13 @@ class Copies:
             MeshmarkError: A build or the inputs cannot be made.
         """
         app, one = self.what.app, self.what.one
-        self.folders.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folders.root)
         made = prepare(app, self.folders, notify)
         if why := made.failed.get(one.values.get("build", "")):
             raise MeshmarkError(f"program {self.program}: build {one.values['build']}: {why}")
         if self.folders.run.exists():
             raise UsageError(f"{self.folders.run}: exists already", "name another folder with --out")
-        self.folders.run.mkdir(parents=True)
+        make_folder(self.folders.run)
         for copy in range(self.copies):
             write_files(app, one, self.folders, copy)
 
@@ -200,7 +200,7 @@ class Copies:
 
 
 def save_verdicts(folder: Path, verdicts: Sequence[Verdict]) -> None:
-    write_file(folder / VERDICTS, json.dumps([asdict(v) for v in verdicts], indent=1).encode() + b"\n")
+    write_file(folder / VERDICTS, json.dumps([asdict(v) for v in verdicts], indent=1).encode() + b"\n", private=True)
 
 
 def read_verdicts(folder: Path) -> dict[tuple[str, int], Verdict]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.result import SLOWDOWN_WORDS, Key, LoadRun, ProgramUse, Slowdown, slowdown
+from meshmark.load.result import EFFECTS, SLOWDOWN_WORDS, Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
 from meshmark.values.units import seconds_of
 from meshmark.values.verdicts import Word
@@ -224,7 +224,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
     doubts = [
         "one run each" if over == "copies" else "",
         "different work" if _work_differs(a.first, b.first, program, copies[0]) else "",
-        " ".join(sorted(flags[0] | flags[1])),
+        " ".join(sorted((flags[0] | flags[1]) - EFFECTS)),
     ]
     return Matched(
         program,

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.load.metrics import Metrics, all_metrics
 from meshmark.load.native import find_load
 from meshmark.load.program import Program, dump_program
 from meshmark.load.synthesis import Measured, recalibrate
-from meshmark.native import die_with_parent
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU, above which CPU time replaces wall time
 VARIES: Final = 0.05  # error of a trial after a correction, above which times vary too much to keep a plan
@@ -74,25 +74,16 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
     Raises:
         MeshmarkError, AbsentError: the native program failed; the message is its own.
     """
-
-    def prepare() -> None:
-        die_with_parent()
-        if cpus:
-            os.sched_setaffinity(0, cpus)
-
     # An anonymous file, so that a killed process leaves nothing behind.
     with os.fdopen(os.memfd_create("program"), "wb") as file:
         file.write(dump_program(program).encode())
         file.flush()
         try:
-            done = subprocess.run(
+            done = process.run(
                 [find_load(), "program", f"/proc/{os.getpid()}/fd/{file.fileno()}"],
-                capture_output=True,
+                process.Preparation(cpus=cpus),
                 encoding="utf-8",
                 errors="replace",
-                check=False,
-                stdin=subprocess.DEVNULL,
-                preexec_fn=prepare,
                 env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
             )
         except OSError as why:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from meshmark.load.result import LoadRun, ProgramUse
 from meshmark.machine.tree import format_list
-from meshmark.store.record import Metric, Record, Scalar
+from meshmark.store.record import Metric, Record, Scalar, impossible
 from meshmark.store.run import Absence
 
 INSTRUMENT: Final = "load"
@@ -84,10 +83,11 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     absences: list[Absence] = []
 
     def add(metric: str | Metric, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
-        if math.isfinite(value):
+        of = metric if isinstance(metric, Metric) else METRICS[metric]
+        if not impossible(of.unit, of.better, value):
             records.append(
                 Record.of(
-                    metric if isinstance(metric, Metric) else METRICS[metric],
+                    of,
                     (value,),
                     source="host",
                     machine=name,

@@ -18,6 +18,10 @@ from meshmark.store.record import Metric
 from meshmark.values.verdicts import MARGIN, Word, alike, judge
 
 FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is disturbed
+OFF_PLAN: Final = 0.05  # relative difference of the running time from the plan above which a program is off its plan
+# Flags that may be the effect that a comparison looks for, such as a program that neighbours slow down. They are shown,
+# but are no reason to doubt the times.
+EFFECTS: Final = frozenset({"off_plan"})
 DRIFT: Final = 0.1  # change of the canary's latency from before to after above which a run is disturbed
 STOLEN: Final = 0.01
 MISPLACED: Final = 0.01  # share of a program's memory on other nodes; without a strict binding, also at least 1 MiB
@@ -244,6 +248,8 @@ class LoadRun:
             out.add("stopped")
         if program.done.get("wrong"):
             out.add("unverified")
+        if program.how == "ok" and program.plan_gap is not None and abs(program.plan_gap) > OFF_PLAN:
+            out.add("off_plan")
         machine = self.end.get("machine", {})
         busy, steal = machine.get("busy_s", []), machine.get("steal_s", [])
         available = self.bench_s * len(self.cpus)

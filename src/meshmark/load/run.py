@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.application import Copies, save_verdicts
 from meshmark.load.journal import JOURNAL, read_run
@@ -36,10 +37,9 @@ from meshmark.load.placing import (
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import Scenario, file_stem, read_scenario
 from meshmark.machine.tree import format_list
-from meshmark.native import die_with_parent
 from meshmark.place.app.attempt import Results
 from meshmark.place.app.configuration import Folders
-from meshmark.store.files import held, write_file
+from meshmark.store.files import held, make_folder, open_private, write_file
 from meshmark.store.store import run_name
 
 _SYNC_S: Final = 1.0
@@ -117,8 +117,8 @@ def run_scenario(
         journal = _claimed(out)
     with journal:  # creating the journal claims the folder
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
-        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
+        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n", private=True)
+        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n", private=True)
         before = {name: one.results() for name, one in applications.items()}
         error, status = _run(load, out, journal, report, tick)
     if applications:
@@ -136,8 +136,8 @@ def run_scenario(
 def _claimed(out: Path) -> IO[bytes]:
     """The new journal of a run, whose folder is not that of another run."""
     try:
-        (out / "output").mkdir(parents=True, exist_ok=True)
-        return (out / JOURNAL).open("xb")
+        make_folder(out / "output")
+        return open_private(out / JOURNAL, "xb")
     except FileExistsError:
         refuse_run_in(out)
         raise
@@ -212,16 +212,15 @@ def _run(
     journal itself and sends one byte per event, so that monitoring it costs little CPU time."""
     stderr_path = out / "run.err"
     try:
-        with stderr_path.open("wb") as stderr:
+        with open_private(stderr_path, "wb") as stderr:
             receiver, notify = os.pipe()
             with open(receiver, "rb", buffering=0) as notifications:
                 try:
-                    child = subprocess.Popen(
+                    child = process.start(
                         [load, "run", out / "plan.json"],
                         stdin=subprocess.DEVNULL,
                         stdout=sink,
                         stderr=stderr,
-                        preexec_fn=die_with_parent,
                         start_new_session=True,
                         pass_fds=(notify,),
                         env={**os.environ, "MESHMARK_NOTIFY": str(notify)},

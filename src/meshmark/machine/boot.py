@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from meshmark.machine.facts import host_facts, host_id, is_absent
+from meshmark.machine.absence import is_absent
+from meshmark.machine.facts import host_facts, host_id
 from meshmark.machine.tree import Tree
 from meshmark.store.machines import add_machine
 from meshmark.store.record import Record

@@ -31,9 +31,8 @@ from typing import Any
 
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.machine.facts import host_facts, node_performance, performance_options
-from meshmark.machine.hwloc import from_hwloc_xml, lstopo, synthetic_xml
 from meshmark.machine.smbios import without_serials
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_hwloc_xml, from_synthetic, from_sysfs, lstopo, synthetic_xml
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, Tree
 from meshmark.store.files import open_regular, read_bytes, write_file
@@ -329,7 +328,6 @@ def open_machine(what: str = "host") -> Opened:
 
     Raises:
         MachineError: The file is none of these, or does not exist and is not a synthetic description.
-        AbsentError: A synthetic machine needs lstopo of hwloc, which is not installed.
     """
     if what == "host":
         return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
@@ -354,9 +352,10 @@ def open_machine(what: str = "host") -> Opened:
         except MachineError as why:
             raise MachineError(f"{what}: {why}", why.hint) from None
         return _open_capture(path)
-    data = synthetic_xml(what)
-    topology = from_hwloc_xml(data, origin="synthetic")
-    return Opened(what=what, label="synthetic", topology=topology, facts={}, hwloc_xml=data)
+    topology, xml = from_synthetic(what), None
+    with contextlib.suppress(AbsentError):
+        xml = synthetic_xml(what)
+    return Opened(what=what, label="synthetic", topology=topology, facts={}, hwloc_xml=xml)
 
 
 def _open_capture(path: Path) -> Opened:

@@ -5,9 +5,9 @@ is `{"absent": "the reason"}` in place of its value**; check with `is_absent(val
 
     schema              1
     machine             {"id", "name", "hash"}      (see `machine.identity`)
-    cpu                 {"vendor", "model", "family", "model_number", "stepping", "microcode",
-                         "isa": [relevant flags, e.g. "avx2", "avx512f"],
-                         "claimed_hz": base clock according to the model name or the firmware, Hz}
+    cpu                 {"vendor", "model", "family", "model_number", "stepping", "microcode": each a str, or a list of
+                         str if the CPUs differ, "isa": [relevant flags that all CPUs have, e.g. "avx2", "avx512f"],
+                         "claimed_hz": base clock according to the model name or the firmware, Hz, or a list of them}
     topology            `Topology.to_dict()`, see there (packages, nodes, caches, cores, cpus, allowed_cpus,
                         distances, doubts: list of str)
     caches              [{"level": 1, "kind": "data" | "instruction" | "unified", "size_bytes", "line_bytes",
@@ -25,9 +25,11 @@ is `{"absent": "the reason"}` in place of its value**; check with `is_absent(val
                          "huge": [{"size_bytes", "total", "free", "reserved", "surplus",
                                    "nodes": {"0": {"total", "free"}}}]}
     settings            {"numa_balancing": int, "swappiness": int, "zone_reclaim": int, "overcommit": int,
-                         "smt": "on" | "off" | "notsupported" …, "smt_active": bool, "governor": str or
-                         list of str, "frequency_driver", "frequency_min_hz", "frequency_max_hz",
-                         "boost": bool, "clocksource", "clocksources": [str], "realtime_share": 0…1,
+                         "smt": "on" | "off" | "notsupported" …, "smt_active": bool, "governor",
+                         "frequency_driver", "frequency_min_hz", "frequency_max_hz", "boost": bool, each a list of the
+                         values if the CPUs differ, "clocks": [{"cpus": [int], "governor", "driver", "min_hz",
+                         "max_hz", "base_hz", "boost"}] for each group of CPUs with the same values,
+                         "clocksource", "clocksources": [str], "realtime_share": 0…1,
                          "perf_event_paranoid": int, "isolated_cpus": [int], "nohz_full_cpus": [int],
                          "prefetchers": "on", or which are off}
     mitigations         {"spectre_v2": "Mitigation: …", …}
@@ -53,31 +55,16 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from meshmark.machine.absence import absent
 from meshmark.machine.identity import identity
 from meshmark.machine.prefetchers import prefetchers
+from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, chosen, parse_integer, parse_list
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
-
-_ISA = re.compile(
-    r"sse2|sse4_[12]|ssse3|avx|avx2|fma|f16c|bmi[12]|avx512\w*|avx_vnni|amx_\w+|avx10\w*|"  # vectors
-    r"clflush|clflushopt|clwb|cldemote|movdir\w+|prefetchw|3dnowprefetch|erms|fsrm|"  # memory
-    r"rdtscp|constant_tsc|nonstop_tsc|tsc_reliable|tsc_known_freq|pdpe1gb|pse|la57|waitpkg|hypervisor|"
-    r"fp|asimd\w*|sve\w*|sme[2_]?\w*(?<!smep)|atomics|lrcpc|dcpop"  # Arm
-)
-
-
-def absent(reason: str) -> dict[str, str]:
-    """The value of a missing fact."""
-    return {"absent": reason}
-
-
-def is_absent(value: object) -> bool:
-    """Whether a fact is missing: `{"absent": reason}`."""
-    return isinstance(value, dict) and set(value) == {"absent"}
 
 
 def host_facts(root: Path = Path("/")) -> dict[str, object]:
@@ -121,7 +108,7 @@ def recorded_facts(files: Mapping[str, bytes]) -> dict[str, object]:
 
 def _parts(tree: Files, topology: Topology | None) -> dict[str, Callable[[], object]]:
     """Readers of the facts that do not change while a machine runs."""
-    cpu, virtual = _cpu(tree), _virtual(tree)
+    cpu, virtual = processor(tree), _virtual(tree)
     return {
         "cpu": lambda: cpu,
         "memory": lambda: _memory(tree, topology, virtual["guest"] is True),
@@ -190,40 +177,7 @@ def _build(tree: Files) -> object:
     return match[0] if match else absent("/proc/version does not exist or contains no build")
 
 
-# ------------------------------------------------------------------ processor
-
-
-def _cpu(tree: Files) -> dict[str, object]:
-    text = tree.text("proc/cpuinfo") or ""
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        name, colon, value = line.partition(":")
-        if colon:
-            fields.setdefault(name.strip(), value.strip())
-
-    def of(*names: str) -> object:
-        found = next((fields[n] for n in names if fields.get(n)), None)
-        return found or absent(f"/proc/cpuinfo has no {' or '.join(names)}")
-
-    flags = (fields.get("flags") or fields.get("Features") or "").split()
-    model = of("model name", "Model", "cpu model", "cpu")
-    named = re.search(r"@ *([0-9.]+) *([GM])Hz", str(model)) if isinstance(model, str) else None
-    hertz: object = absent("neither the model name nor the firmware contains a base clock")
-    base = tree.number(f"{_CPU}/cpu0/cpufreq/base_frequency")
-    if named:
-        hertz = round(float(named[1]) * (1e9 if named[2] == "G" else 1e6))
-    elif base:
-        hertz = base * 1000
-    return {
-        "vendor": of("vendor_id", "CPU implementer", "vendor"),
-        "model": model,
-        "family": of("cpu family", "CPU architecture"),
-        "model_number": of("model", "CPU part"),
-        "stepping": of("stepping", "CPU revision"),
-        "microcode": of("microcode"),
-        "isa": sorted({f for f in flags if _ISA.fullmatch(f)}) or absent("/proc/cpuinfo contains no instruction sets"),
-        "claimed_hz": hertz,
-    }
+# ------------------------------------------------------------------ caches
 
 
 def _caches(topology: Topology) -> object:
@@ -390,16 +344,8 @@ def _prefetchers(tree: Files, cpu: Mapping[str, object], virtual: Mapping[str, o
 
 
 def _settings(tree: Files) -> dict[str, object]:
-    frequency = f"{_CPU}/cpu0/cpufreq"
-    governors = sorted(
-        {g for n in tree.numbered(_CPU, "cpu") if (g := tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor"))}
-    )
+    groups = clocks(tree)
     no_cpufreq = "the kernel does not control the clock rate (no cpufreq)"
-    boost: object = absent("neither cpufreq/boost nor intel_pstate/no_turbo exists")
-    if (value := tree.number(f"{_CPU}/cpufreq/boost")) is not None:
-        boost = value == 1
-    elif (value := tree.number(f"{_CPU}/intel_pstate/no_turbo")) is not None:
-        boost = value == 0
     active = tree.number(f"{_CPU}/smt/active")
     clock = "sys/devices/system/clocksource/clocksource0"
     runtime, period = tree.number(f"{_KERNEL}/sched_rt_runtime_us"), tree.number(f"{_KERNEL}/sched_rt_period_us")
@@ -407,8 +353,8 @@ def _settings(tree: Files) -> dict[str, object]:
     if runtime is not None and period:
         share = 1.0 if runtime < 0 else min(1.0, runtime / period)
 
-    def hertz(name: str) -> object:
-        return _number(tree, f"{frequency}/{name}", 1000) if any(tree.names(frequency)) else absent(no_cpufreq)
+    def known(value: object) -> object:
+        return value or absent("not reported by the kernel" if groups else no_cpufreq)
 
     def cpus(name: str) -> object:
         found = tree.cpus(f"{_CPU}/{name}")
@@ -421,11 +367,12 @@ def _settings(tree: Files) -> dict[str, object]:
         "overcommit": _number(tree, f"{_VM}/overcommit_memory"),
         "smt": _text(tree, f"{_CPU}/smt/control"),
         "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active does not exist"),
-        "governor": (governors[0] if len(governors) == 1 else governors) or absent(no_cpufreq),
-        "frequency_driver": _text(tree, f"{frequency}/scaling_driver"),
-        "frequency_min_hz": hertz("cpuinfo_min_freq"),
-        "frequency_max_hz": hertz("cpuinfo_max_freq"),
-        "boost": boost,
+        "governor": known(single(group.governor for group in groups)),
+        "frequency_driver": known(single(group.driver for group in groups)),
+        "frequency_min_hz": known(single(group.min_hz for group in groups)),
+        "frequency_max_hz": known(single(group.max_hz for group in groups)),
+        "boost": boost(tree, groups),
+        "clocks": [group.to_dict() for group in groups] or absent(no_cpufreq),
         "clocksource": _text(tree, f"{clock}/current_clocksource"),
         "clocksources": (tree.text(f"{clock}/available_clocksource") or "").split()
         or absent(f"/{clock}/available_clocksource does not exist"),

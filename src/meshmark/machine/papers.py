@@ -9,6 +9,9 @@ metric of ours. The numbers stay in the publication's own file (`machine.referen
     samples     a key whose numbers are the samples of one record
     numbered    the condition that counts the numbers of `values`, from 0
     each        conditions with a value for each number of `values`
+    statistic   what a single number is: `best of 10 runs`, `mean`; without it, the publication does not say
+    runs        the number of runs behind a single number
+    spread      a key of the table: the spread of these runs that the publication prints
     conditions  of the record; `=KEY` is the value of a key of the table
     peak        the dotted path of the theoretical peak
     misprint    the `id` of the publication's `[[discrepancy]]` about the number
@@ -32,6 +35,11 @@ from meshmark.store.record import Metric, Record
 
 PAPER: Final = "paper:"
 RECORDS: Final = FOLDER / "records"
+# In the provenance of a record: what its value is, the number of runs behind it, and their spread, all as published.
+STATISTIC: Final = "statistic"
+RUNS: Final = "runs"
+SPREAD: Final = "spread"
+UNSTATED: Final = "not stated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +100,12 @@ def _records(of: Paper, row: Mapping[str, Any]) -> Iterator[Record]:
             if "numbered" in row:
                 conditions[row["numbered"]] = count
             conditions |= {k: listed[count] for k, listed in row.get("each", {}).items()}
-            yield _record(of, row, group, conditions, entries)
+            yield _record(of, {**row, **_spread(row, path, entries)}, group, conditions, entries)
+
+
+def _spread(row: Mapping[str, Any], path: str, entries: Mapping[str, Entry]) -> Mapping[str, float]:
+    """The printed spread of the runs behind a number, dimensionless."""
+    return {"spread": entries[f"{path}.{row['spread']}"].values[0]} if "spread" in row else {}
 
 
 def _record(
@@ -120,6 +133,13 @@ def _record(
         about["qualifier"] = entry.qualifier
     if entry.computed:
         about["origin"] = "computed"
+    about[STATISTIC] = str(
+        row.get("statistic", UNSTATED if len(numbers) == 1 else f"median of {len(numbers)} printed runs")
+    )
+    if (runs := row.get("runs", len(numbers) if len(numbers) > 1 else None)) is not None:
+        about[RUNS] = runs
+    if "spread" in row:
+        about[SPREAD] = row["spread"]
     if "peak" in row:
         about["peak"] = entries[_indexed(row["peak"])].values[0]
     if "misprint" in row:

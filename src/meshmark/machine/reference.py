@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.machine.tree import MachineError
 
@@ -47,22 +47,48 @@ _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
 )
 
 
+class Printed(float):
+    """A number of a file, with the half of its last printed digit: 0.05 for 11.5, and 0.005 for 11.50."""
+
+    half_digit: float
+
+    @staticmethod
+    def parse(text: str) -> Printed:
+        """A number as TOML writes it; the exponent counts, so that 1.5e3 was rounded to 100."""
+        number = Printed(text)
+        digits, _, exponent = text.replace("_", "").lower().partition("e")
+        decimals = len(digits.partition(".")[2])
+        number.half_digit = 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+        return number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One number of a publication.
 
     `path` is its dotted path in the file, `printed` the number in the unit of the key, and `values` the same in `unit`
     (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known unit
-    (counts, cycles, `_kb`, bits); `values` are then as printed.
+    (counts, cycles, `_kb`, bits); `values` are then as printed. `half_digits` are the halves of the last printed
+    digits, in the unit of the key: a number was rounded by at most as much. Counts and computed numbers are exact.
     """
 
     path: str
     printed: tuple[float, ...]
+    half_digits: tuple[float, ...]
     values: tuple[float, ...]
     unit: str
     place: str
     qualifier: str
     computed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text of a publication's file: what a number is about, or what holds without a number."""
+
+    path: str
+    text: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,39 +104,64 @@ class Publication:
 
     def entries(self) -> Iterator[Entry]:
         """Every number outside `[document]`, in the order of the file."""
+        return (part for part in self.content() if isinstance(part, Entry))
+
+    def content(self) -> Iterator[Entry | Text]:
+        """Every number and text outside `[document]`, in the order of the file."""
         for key, value in self.data.items():
             if key not in {"document", "reference_format"}:
-                yield from _entries(key, value, {})
+                yield from _content(key, value, {})
 
 
-def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry]:
+_ABOUT: Final = frozenset({"source", "origin"})  # keys about the numbers of a table, which entries have as fields
+
+
+def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry | Text]:
     key = path.rsplit(".", 1)[-1]
     if isinstance(value, dict):
         inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
         inner["qualifiers"] = {k: v for k, v in value.items() if k.endswith("qualifier")}
         for name, part in value.items():
-            if name != "source":
-                yield from _entries(f"{path}.{name}", part, inner)
+            if name not in _ABOUT and not _qualifies(name, value):
+                yield from _content(f"{path}.{name}", part, inner)
     elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
         for i, part in enumerate(value):
-            yield from _entries(f"{path}[{i}]", part, around)
+            yield from _content(f"{path}[{i}]", part, around)
     else:
         given = value if isinstance(value, list) else [value]
         numbers = [float(v) for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
+        source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
+        place = str(source.get("place", "")) if isinstance(source, dict) else ""
         if not numbers or len(numbers) != len(given):
+            yield Text(path=path, text="; ".join(_shown(v) for v in given), place=place)
             return
         suffix, unit, factor = next(((s, u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", "", 1.0))
-        source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
         mine = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
+        computed = around.get("origin") == "computed"
+        exact = computed or not unit
         yield Entry(
             path=path,
             printed=tuple(numbers),
+            half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in given),
             values=tuple(v * factor for v in numbers),
             unit=unit,
-            place=str(source.get("place", "")) if isinstance(source, dict) else "",
+            place=place,
             qualifier=str(mine or qualifiers.get("qualifier") or ""),
-            computed=around.get("origin") == "computed",
+            computed=computed,
         )
+
+
+def _qualifies(name: str, table: Mapping[str, Any]) -> bool:
+    """Whether a key of a table is the qualifier of one of its numbers, and is shown with it."""
+    if not name.endswith("qualifier"):
+        return False
+    stem = name.removesuffix("qualifier").removesuffix("_")
+    numbers = [k for k, v in table.items() if isinstance(v, int | float | list)]
+    return any(stem in {"", key, *(key.removesuffix(s) for s, _, _ in _SUFFIXES)} for key in numbers)
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @cache
@@ -123,8 +174,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
     found = []
     for path in sorted(folder.glob("*.toml")):
         try:
-            with path.open("rb") as file:
-                data = tomllib.load(file)
+            data = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Printed.parse)
         except (OSError, ValueError) as why:
             raise MachineError(f"{path.name}: {why}") from None
         if path.name == _FACTS:

@@ -1,21 +1,24 @@
-"""Defines the topology of a machine: packages, NUMA nodes, caches, cores and CPUs."""
+"""Defines the topology of a machine: packages, NUMA nodes, caches, cores and CPUs.
+
+The native half reads all topologies (native/base/topology); `sources` requests them.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from meshmark.machine.tree import MachineError, format_list
-
-MAX_NODES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A socket. `os_index` is the number from the firmware, which may not start at 0."""
+    """A socket. `index` counts packages from 0 by their first CPU; `os_index` is the number from the firmware, which
+    may have gaps or be unknown (on s390, and in partitions of POWER)."""
 
-    os_index: int
+    index: int
+    os_index: int | None
     cpus: tuple[int, ...]
 
 
@@ -25,7 +28,7 @@ class Node:
 
     os_index: int
     cpus: tuple[int, ...]  # CPUs of the node according to the kernel
-    near_cpus: tuple[int, ...]  # CPUs for which it is local, or the nearest ones if it has no CPUs
+    near_cpus: tuple[int, ...]  # CPUs for which it is local, or the nearest ones; empty if unknown
     memory_bytes: int | None  # as reported by the node
 
     @property
@@ -49,22 +52,40 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core. `index` counts cores from 0 by their first CPU; `os_index` is unique only within a package."""
+    """One core. `index` counts cores from 0 by their first CPU; `os_index` is unique only within a package or die;
+    `package` is `Package.index`, or None if unknown."""
 
     index: int
     os_index: int | None
-    package: int
+    package: int | None
     cpus: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CoreKind:
+    """Cores that are alike, on a machine whose cores differ: P and E cores of hybrid processors, big.LITTLE.
+
+    `capacity` is the throughput of a CPU according to the kernel's scheduler, relative to 1024.
+    """
+
+    name: str  # performance, middle, efficiency, low-power, or the model of the processor
+    cpus: tuple[int, ...]
+    capacity: int | None = None
+    max_hz: int | None = None
+    pmu: str | None = None  # cpu_core, cpu_atom, cpu_lowpower
+    model: str | None = None  # implementer and part of an Arm core, or the name in an XML file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """A CPU as the OS schedules it. `core` is `Core.index`; `package` and `node` are os_index; `node` may be None."""
+    """A CPU as the OS schedules it. `core` is `Core.index`, `package` is `Package.index` and `node` is `Node.os_index`;
+    the latter two are None if unknown. `kind` is the name of its `CoreKind`, or None if all cores are alike."""
 
     os_index: int
     core: int
-    package: int
+    package: int | None
     node: int | None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +100,8 @@ class Topology:
     cpus: tuple[Cpu, ...]
     allowed_cpus: tuple[int, ...]
     offline_cpus: tuple[int, ...] = ()
+    unlisted_cpus: tuple[int, ...] = ()  # exist but are not in the XML file: offline or not allowed
+    core_kinds: tuple[CoreKind, ...] = ()  # the fastest first; empty if all cores are alike, or if it is unknown
     distances: tuple[tuple[int, ...], ...] | None = None  # [from][to], order of `nodes`, 10 = local
     kernel_memory_bytes: int | None = None  # MemTotal of /proc/meminfo
     doubts: tuple[str, ...] = field(default=())  # contradictions between sources
@@ -122,13 +145,14 @@ class Topology:
         def count(n: int, word: str) -> str:
             return f"{n} {word}{'' if n == 1 else 's'}"
 
+        packages = count(len(self.packages), "package") if self.packages else "unknown packages"
         special = [k for k in ("memory-only", "memory-less") if any(n.kind == k for n in self.nodes)]
         notes = ", ".join(f"{sum(n.kind == k for n in self.nodes)} {k}" for k in special)
         return ", ".join(
             [
-                count(len(self.packages), "package"),
+                packages,
                 count(len(self.nodes), "NUMA node") + (f" ({notes})" if notes else ""),
-                count(len(self.cores), "core"),
+                count(len(self.cores), "core") + (f" of {len(self.core_kinds)} kinds" if self.core_kinds else ""),
                 count(len(self.cpus), "CPU"),
             ]
         )
@@ -136,11 +160,12 @@ class Topology:
     def to_dict(self) -> dict[str, object]:
         """JSON-compatible form. CPUs are lists of int; sizes are in B.
 
-        Keys: `origin`; `summary`; `packages` [{os_index, cpus}]; `nodes` [{os_index, cpus, near_cpus,
-        memory_bytes, safe_bytes, kind}]; `caches` [{level, kind, size_bytes, line_bytes, ways, cpus}];
-        `cores` [{index, os_index, package, cpus}]; `cpus` [{os_index, core, package, node}];
-        `allowed_cpus`, `offline_cpus`; `threads_per_core`; `distances` (matrix, rows and columns in the
-        order of `nodes`); `doubts` [str]. An unknown value is {"absent": reason}.
+        Keys: `origin`; `summary`; `packages` [{index, os_index, cpus}], empty if unknown; `nodes` [{os_index, cpus,
+        near_cpus, memory_bytes, safe_bytes, kind}]; `caches` [{level, kind, size_bytes, line_bytes, ways, cpus}];
+        `cores` [{index, os_index, package, cpus}]; `core_kinds` [{name, cpus, capacity, max_hz, pmu, model}], empty if
+        all cores are alike; `cpus` [{os_index, core, package, node}, and kind if there are several];
+        `allowed_cpus`, `offline_cpus`, `unlisted_cpus`; `threads_per_core`; `distances` (matrix, rows and columns in
+        the order of `nodes`); `doubts` [str]. An unknown value is {"absent": reason}.
         """
 
         def known(value: object, reason: str) -> object:
@@ -150,7 +175,9 @@ class Topology:
         return {
             "origin": self.origin,
             "summary": self.summary(),
-            "packages": [{"os_index": p.os_index, "cpus": list(p.cpus)} for p in self.packages],
+            "packages": [
+                {"index": p.index, "os_index": known(p.os_index, reason), "cpus": list(p.cpus)} for p in self.packages
+            ],
             "nodes": [
                 {
                     "os_index": n.os_index,
@@ -174,79 +201,93 @@ class Topology:
                 for c in self.caches
             ],
             "cores": [
-                {"index": c.index, "os_index": known(c.os_index, reason), "package": c.package, "cpus": list(c.cpus)}
+                {
+                    "index": c.index,
+                    "os_index": known(c.os_index, reason),
+                    "package": known(c.package, reason),
+                    "cpus": list(c.cpus),
+                }
                 for c in self.cores
             ],
+            "core_kinds": [
+                {"name": k.name, "cpus": list(k.cpus)}
+                | {key: known(getattr(k, key), reason) for key in ("capacity", "max_hz", "pmu", "model")}
+                for k in self.core_kinds
+            ],
             "cpus": [
-                {"os_index": c.os_index, "core": c.core, "package": c.package, "node": known(c.node, "in no node")}
+                {
+                    "os_index": c.os_index,
+                    "core": c.core,
+                    "package": known(c.package, reason),
+                    "node": known(c.node, "in no node"),
+                }
+                | ({"kind": known(c.kind, reason)} if self.core_kinds else {})
                 for c in self.cpus
             ],
             "allowed_cpus": list(self.allowed_cpus),
             "offline_cpus": list(self.offline_cpus),
+            "unlisted_cpus": list(self.unlisted_cpus),
             "threads_per_core": self.threads_per_core,
             "distances": known(self.distances and [list(row) for row in self.distances], reason),
             "doubts": list(self.doubts),
         }
 
 
-# ------------------------------------------------------------------ assembly
+_ORIGINS = {"tree": "sysfs", "xml": "hwloc-xml"}
 
 
-def assemble(
-    *,
-    origin: str,
-    package_of: dict[int, int],
-    core_groups: Iterable[tuple[int | None, tuple[int, ...]]],
-    nodes: list[Node],
-    caches: list[Cache],
-    allowed: tuple[int, ...],
-    offline: tuple[int, ...],
-    distances: tuple[tuple[int, ...], ...] | None,
-    kernel_memory: int | None,
-    doubts: list[str],
-) -> Topology:
-    """Build a topology from its components, and append contradictions between them to `doubts`."""
-    core_of: dict[int, int] = {}
-    cores: list[Core] = []
-    for os_index, cpus in sorted(core_groups, key=lambda g: g[1]):
-        free = tuple(c for c in cpus if c not in core_of)
-        if not free:
-            continue
-        if len(free) != len(cpus):
-            doubts.append(f"core of CPUs {format_list(cpus)} overlaps another core")
-        core_of.update(dict.fromkeys(free, len(cores)))
-        cores.append(Core(index=len(cores), os_index=os_index, package=package_of[free[0]], cpus=free))
-    node_of: dict[int, int] = {}
-    for node in nodes:
-        twice = [c for c in node.cpus if node_of.setdefault(c, node.os_index) != node.os_index]
-        if twice:
-            doubts.append(f"CPUs {format_list(twice)} are in node {node.os_index} and an earlier one, which is used")
-    lost = [c for c in package_of if c not in node_of]
-    if lost:
-        doubts.append(f"no node has CPUs {format_list(lost)}")
-    if distances is not None and any(row[i] > min(row) for i, row in enumerate(distances)):
-        doubts.append("according to the distances, a node is nearer to another node than to itself")
-    claims = [n.memory_bytes for n in nodes if n.memory_bytes is not None]
-    if kernel_memory and len(claims) == len(nodes) and not math.isclose(sum(claims), kernel_memory, rel_tol=0.02):
-        doubts.append(
-            f"the nodes report {sum(claims) / 2**30:.2f} GiB in total, the kernel {kernel_memory / 2**30:.2f} GiB: the "
-            "smaller value is used"
-        )
-    members: dict[int, list[int]] = {}
-    for cpu, package in package_of.items():
-        members.setdefault(package, []).append(cpu)
+def topology_of(native: Mapping[str, Any]) -> Topology:
+    """The topology in the JSON object of the native half (native/base/topology/topology_json.hpp)."""
+    kinds = tuple(CoreKind(**(kind | {"cpus": tuple(kind["cpus"])})) for kind in native["core_kinds"])
+    members: dict[int, list[Mapping[str, Any]]] = {}  # by the native number of their core
+    packages: dict[int, tuple[int | None, list[int]]] = {}
+    for cpu in native["cpus"]:
+        members.setdefault(cpu["core"], []).append(cpu)
+        if cpu["package"] is not None:
+            packages.setdefault(cpu["package"], (cpu["package_id"], []))[1].append(cpu["os_index"])
+    order = {package: at for at, package in enumerate(sorted(packages, key=lambda p: packages[p][1][0]))}
+
+    def index_of(package: int | None) -> int | None:
+        return None if package is None else order[package]
+
+    groups = sorted(members.values(), key=lambda cpus: cpus[0]["os_index"])
+    core_of = {cpu["os_index"]: index for index, cpus in enumerate(groups) for cpu in cpus}
+    distances = native["distances"]
     return Topology(
-        origin=origin,
-        packages=tuple(Package(os_index=p, cpus=tuple(sorted(c))) for p, c in sorted(members.items())),
-        nodes=tuple(sorted(nodes, key=lambda n: n.os_index)),
-        caches=tuple(sorted(caches, key=lambda c: (c.level, c.kind, c.cpus))),
-        cores=tuple(cores),
-        cpus=tuple(
-            Cpu(os_index=c, core=core_of[c], package=package_of[c], node=node_of.get(c)) for c in sorted(package_of)
+        origin=_ORIGINS.get(native["origin"], native["origin"]),
+        packages=tuple(
+            Package(index=order[number], os_index=packages[number][0], cpus=tuple(packages[number][1]))
+            for number in order
         ),
-        allowed_cpus=allowed,
-        offline_cpus=offline,
-        distances=distances,
-        kernel_memory_bytes=kernel_memory,
-        doubts=tuple(doubts),
+        nodes=tuple(
+            Node(**(node | {"cpus": tuple(node["cpus"]), "near_cpus": tuple(node["near_cpus"])}))
+            for node in native["nodes"]
+        ),
+        caches=tuple(Cache(**(cache | {"cpus": tuple(cache["cpus"])})) for cache in native["caches"]),
+        cores=tuple(
+            Core(
+                index=index,
+                os_index=cpus[0]["core_id"],
+                package=index_of(cpus[0]["package"]),
+                cpus=tuple(cpu["os_index"] for cpu in cpus),
+            )
+            for index, cpus in enumerate(groups)
+        ),
+        cpus=tuple(
+            Cpu(
+                os_index=cpu["os_index"],
+                core=core_of[cpu["os_index"]],
+                package=index_of(cpu["package"]),
+                node=cpu["node"],
+                kind=None if cpu["kind"] is None else kinds[cpu["kind"]].name,
+            )
+            for cpu in native["cpus"]
+        ),
+        allowed_cpus=tuple(native["allowed_cpus"]),
+        offline_cpus=tuple(native["offline_cpus"]),
+        unlisted_cpus=tuple(native["unlisted_cpus"]),
+        core_kinds=kinds,
+        distances=None if distances is None else tuple(tuple(row) for row in distances),
+        kernel_memory_bytes=native["kernel_memory_bytes"],
+        doubts=tuple(native["doubts"]),
     )

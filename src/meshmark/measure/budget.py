@@ -57,7 +57,21 @@ def relative_points(d: Description, given: Mapping[str, str]) -> float:
     Args:
         given: Values by option; an invalid one counts as one value, since the instrument will refuse it.
     """
-    return math.prod(_count(p, given.get(p.option, p.default)) / _count(p, p.default) for p in d.parameters)
+    points = math.prod(_count(p, given.get(p.option, p.default)) / _count(p, p.default) for p in d.parameters)
+    return points * _single_cpus(d, given)
+
+
+def _single_cpus(d: Description, given: Mapping[str, str]) -> int:
+    """The number of CPUs that an instrument measures one after the other, 1 if none are named or all work together."""
+    text = given.get("--cpus", "")
+    if not text or "cpu" not in d.identity:
+        return 1
+    if text in {"all", "allowed"}:
+        return len(os.sched_getaffinity(0))
+    try:
+        return max(1, len(grammar.cpus("--cpus", text)))
+    except UsageError:
+        return 1
 
 
 def _count(p: Parameter, text: str) -> int:

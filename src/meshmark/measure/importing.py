@@ -7,18 +7,20 @@ after its machine, start and content.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.journal import Reading, parse_line, read_journal
+from meshmark.measure.journal import parse_line, read_journal
+from meshmark.measure.tools.output import MAX_LISTED, LeftOut, decoded, encoding_of
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
 from meshmark.store.lines import MAX_LINE_BYTES
@@ -61,15 +63,28 @@ class Part:
 
 @dataclass(slots=True)
 class Imported:
-    """The content of a file."""
+    """The content of a file.
+
+    Attributes:
+        parts: Its records.
+        left_out: The first items that were left out, with their lines; `left_out_count` is the number of all of them.
+        other_lines: Number of lines that are not results.
+    """
 
     parts: list[Part] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)  # one error for each invalid record
-    others: int = 0  # lines of other types, and damaged lines
+    left_out: list[LeftOut] = field(default_factory=list)
+    left_out_count: int = 0
+    other_lines: int = 0
+
+    def leave_out(self, line: int, reason: str) -> None:
+        """Count an item that is not taken."""
+        self.left_out_count += 1
+        if len(self.left_out) < MAX_LISTED:
+            self.left_out.append(LeftOut(f"line {line}", reason))
 
 
 def read_output(path: Path, machine: str = "") -> Imported:
-    """Read the records of a file.
+    """Read the records of a file: every item that is certainly right; the others are counted.
 
     Args:
         machine: The name of the machine that another tool measured, which its output lacks; "": that of the file.
@@ -78,107 +93,135 @@ def read_output(path: Path, machine: str = "") -> Imported:
         UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
         MeshmarkError: The file contains no record.
     """
-    text = b""
+    data = b""
     try:
         with open_regular(path) as file:
-            found = _read_csv(file.read(MAX_BYTES + 1), path) if _is_csv(file) else _read_lines(_lines(file, path))
-            if not found.parts and not found.refused:
+            imported = _read_protocol(file, path)
+            if not imported.parts:
                 file.seek(0)
-                text = file.read(MAX_TOOL_BYTES + 1)
-    except (OSError, ValueError) as why:
-        raise UsageError(f"import: cannot read {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
-    if records := _of_tool(text, path, machine or path.stem):
-        return Imported([Part(records)])
-    if not found.parts:
+                data = file.read(MAX_TOOL_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"import: cannot read {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
+    if (of_tool := _of_tool(data, path, machine or path.stem)) is not None:
+        return of_tool
+    if not imported.parts:
         from meshmark.measure.tools.formats import readers
 
-        reason = found.refused[0] if found.refused else "no line is a record, and the format is not known"
+        reason = imported.left_out[0] if imported.left_out else "no line is a record, and the format is not known"
         known = ", ".join(r.name for r in readers())
-        raise MeshmarkError(f"import: {quoted(path)}: {reason}", "" if found.refused else f"known formats: {known}")
-    return found
+        hint = "" if imported.left_out else f"known formats: {known}"
+        raise MeshmarkError(f"import: {quoted(path)}: {reason}", hint)
+    return imported
 
 
-def _of_tool(text: bytes, path: Path, machine: str) -> list[Record]:
-    """The records of another tool's output; none if it is empty or too long, or its format is not known."""
-    if not text or len(text) > MAX_TOOL_BYTES:
-        return []
+def _of_tool(data: bytes, path: Path, machine: str) -> Imported | None:
+    """The content of another tool's output; None if it is empty or too long, or its format is not known."""
+    if not data or len(data) > MAX_TOOL_BYTES:
+        return None
     from meshmark.measure.tools.formats import read_text
 
     try:
-        return read_text(text.decode("utf-8-sig", "replace"), machine)
-    except UsageError as why:
-        raise UsageError(f"import: {quoted(path)}: {why}") from why
+        results = read_text(decoded(data), machine)
+    except UsageError as error:
+        raise UsageError(f"import: {quoted(path)}: {error}") from error
+    if results is None:
+        return None
+    return Imported([Part(results.records)], results.left_out, results.left_out_count, results.other_lines)
 
 
-def _lines(file: Any, path: Path) -> Iterator[bytes]:
+def _read_protocol(file: IO[bytes], path: Path) -> Imported:
+    """The records of Meshmark's own lines and CSV."""
+    if (start := file.read(400)) and (encoding := encoding_of(start)) not in {"utf-8", "utf-8-sig"}:
+        file.seek(0)
+        data = file.read(MAX_TOOL_BYTES + 1)
+        file = io.BytesIO(data.decode(encoding, "replace").encode() if len(data) <= MAX_TOOL_BYTES else b"")
+    file.seek(0)
+    return _read_csv(file.read(MAX_BYTES + 1), path) if _is_csv(file) else _read_lines(_lines(file, path))
+
+
+def _lines(file: IO[bytes], path: Path) -> Iterator[bytes]:
     """The lines of a file, including a last one without a newline."""
     size = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         size += len(line)
         if size > MAX_BYTES:
             raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
-        yield line
+        yield line if size > len(line) else line.removeprefix(codecs.BOM_UTF8)
+
+
+_Numbered = tuple[int, bytes]
 
 
 def _read_lines(lines: Iterable[bytes]) -> Imported:
-    found = Imported()
-    journals: list[list[bytes]] = []  # each from a header to an end line or the next header
+    imported = Imported()
+    journals: list[list[_Numbered]] = []  # each from a header to an end line or the next header
     is_open = False
     exported: dict[tuple[str, str], dict[str, Record]] = {}
-    for raw in lines:
+    torn: list[int] = []
+    for number, raw in enumerate(lines, 1):
         line = _object(raw)
         if line is None:
-            found.others += 1
+            if raw.startswith(b'{"') and not raw.rstrip().endswith(b"}"):
+                torn.append(number)
+            else:
+                imported.other_lines += 1
             continue
         if line["type"] == "header":
             journals.append([])
             is_open = True
         if is_open:
-            journals[-1].append(raw)
+            journals[-1].append((number, raw))
             if line["type"] == "end":
                 is_open = False
                 _join_resumed(journals, line)
         elif line["type"] == "result":
             try:
                 record = Record.from_json(line)
-            except RecordError as why:
-                found.refused.append(str(why))
+            except RecordError as error:
+                imported.leave_out(number, str(error))
                 continue
             run, step = line.get("run"), line.get("step")
             key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
             # Identical lines count once.
             exported.setdefault(key, {})[json.dumps(record.to_json(), sort_keys=True)] = record
         else:
-            found.others += 1
+            imported.other_lines += 1
     for journal in journals:
-        _add_reading(found, read_journal(journal, STEP))
+        _add_journal(imported, journal)
     for (run, step), records in exported.items():
-        found.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
-    return found
+        imported.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
+    if imported.parts or imported.left_out:  # otherwise they are of another format
+        for number in torn:
+            imported.leave_out(number, "not a whole JSON object")
+    return imported
 
 
-def _join_resumed(journals: list[list[bytes]], end: dict[str, Any]) -> None:
+def _join_resumed(journals: list[list[_Numbered]], end: dict[str, Any]) -> None:
     """Join the last journal with the interrupted ones that it resumed. Complete runs stay separate."""
     while len(journals) > 1 and end.get("resumed"):
         before, last = journals[-2:]
-        first, header = parse_line(before[0]) or {}, parse_line(last[0]) or {}
+        first, header = parse_line(before[0][1]) or {}, parse_line(last[0][1]) or {}
         same = all(first.get(k) == header.get(k) for k in ("instrument", "machine", "parameters"))
-        if not same or (parse_line(before[-1]) or {}).get("type") == "end":
+        if not same or (parse_line(before[-1][1]) or {}).get("type") == "end":
             return
         journals[-2:] = [before + last]
 
 
-def _add_reading(found: Imported, reading: Reading) -> None:
-    found.refused += reading.invalid_records
-    found.others += reading.invalid_lines
+def _add_journal(imported: Imported, journal: list[_Numbered]) -> None:
+    reading = read_journal((raw for _, raw in journal), STEP)
+    for index, reason in zip(reading.invalid_at, reading.invalid_records, strict=True):
+        imported.leave_out(journal[index][0], reason)
+    imported.other_lines += reading.invalid_lines
     if reading.records:
-        found.parts.append(Part(reading.records, reading.absences))
+        imported.parts.append(Part(reading.records, reading.absences))
     else:
-        found.others += len(reading.absences)  # without a result, nothing tells which run they are of
+        imported.other_lines += len(reading.absences)  # without a result, it is not known which run they belong to
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     """A line of the protocol; a bare record, as `--json` prints it, becomes a `result` line."""
+    if not raw.startswith((b"{", b" ", b"\t")) or raw.isspace():
+        return None
     line = parse_line(raw)
     if line is not None:
         return line
@@ -191,42 +234,46 @@ def _object(raw: bytes) -> dict[str, Any] | None:
     return None
 
 
-def _is_csv(file: Any) -> bool:
+def _is_csv(file: IO[bytes]) -> bool:
     start = file.read(256)
     file.seek(0)
-    return bool(start.lstrip(b"\xef\xbb\xbf").startswith(CSV_FIXED[0].encode() + b","))
+    return bool(start.lstrip(codecs.BOM_UTF8).startswith(CSV_FIXED[0].encode() + b","))
 
 
 def _read_csv(data: bytes, path: Path) -> Imported:
     if len(data) > MAX_BYTES:
         raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
-    found = Imported()
+    imported = Imported()
     parts: dict[tuple[str, str], Part] = {}
+    rows = csv.DictReader(io.StringIO(data.decode("utf-8-sig", "replace")))
     try:
-        for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig"))):
+        for row in rows:
             try:
                 record = record_of_csv(row)
-            except RecordError as why:
-                found.refused.append(str(why))
+            except RecordError as error:
+                imported.leave_out(rows.line_num, str(error))
                 continue
             key = row.get("run") or "", row.get("step") or STEP
             parts.setdefault(key, Part([], run=key[0], step=key[1])).records.append(record)
-    except csv.Error as why:
-        found.refused.append(f"not CSV: {why}")
-    found.parts += parts.values()
-    return found
+    except csv.Error as error:
+        imported.leave_out(rows.line_num, f"not CSV: {error}; the rest of the file is not taken")
+    imported.parts += parts.values()
+    return imported
 
 
 # ------------------------------------------------------------------ into the store
 
 
-def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[str, int]]:
+def add_to(
+    store: Store, parts: Sequence[Part], name: str = "", replaced: Collection[str] = ()
+) -> list[tuple[str, int]]:
     """Add parts that the store does not contain. All are checked before the first file is written.
 
     Args:
         store: The store.
         parts: The parts of one file.
         name: Name of the run; further runs get a numeric suffix. "" derives it from machine, start and content.
+        replaced: Names of runs that these parts replace.
 
     Returns:
         The name of each run and the number of records added to it, 0 if the store already contained it.
@@ -235,8 +282,14 @@ def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[st
         UsageError: `name` is the name of another run.
         MeshmarkError: The store cannot be written.
     """
+    for run in replaced:
+        if name and run.startswith(name):  # its content is at hand, so nothing is lost if this ends here
+            store.remove(run)
     with store.exclusively():
-        return _add(store, parts, name)
+        added = _add(store, parts, name)
+    for run in set(replaced) - {run for run, _ in added}:
+        store.remove(run)
+    return added
 
 
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:

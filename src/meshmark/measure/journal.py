@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshmark.store.files import utf8
 from meshmark.store.lines import MAX_LINE_BYTES
-from meshmark.store.record import OBSERVED, Record, RecordError
+from meshmark.store.record import OBSERVED, Record, RecordError, is_scalar, is_unicode
 from meshmark.store.run import Absence
 
 
@@ -34,6 +35,7 @@ class Reading:
     error: str | None = None  # message of the `error` line
     invalid_lines: int = 0  # number of lines that are not JSON objects
     invalid_records: list[str] = field(default_factory=list)  # one error for each invalid result
+    invalid_at: list[int] = field(default_factory=list)  # index of the line of each invalid result
 
     def of(self, metric: str) -> list[Record]:
         """The results of a metric."""
@@ -49,7 +51,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     reading = Reading()
     by_identity: dict[str, Record] = {}
     absent: dict[str, Absence] = {}
-    for raw in lines:
+    for index, raw in enumerate(lines):
         line = parse_line(raw)
         if line is None:
             reading.invalid_lines += 1
@@ -61,26 +63,13 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
         elif kind == "result":
             try:
                 record = Record.from_json(line)
-            except RecordError as why:
-                reading.invalid_records.append(str(why))
-                continue
-            by_identity[_identity(line)] = record
+                by_identity[_identity(line)] = record
+            except (RecordError, RecursionError) as error:
+                reading.invalid_records.append(str(error))
+                reading.invalid_at.append(index)
         elif kind == "absent":
-            found = Absence(
-                instrument=str(line.get("instrument", "")),
-                metric=line["metric"] if isinstance(line.get("metric"), str) else None,
-                conditions={
-                    str(k): v
-                    for k, v in (line.get("conditions") or {}).items()
-                    if isinstance(v, str | int | float | bool | None)
-                }
-                if isinstance(line.get("conditions"), dict)
-                else {},
-                reason=str(line.get("reason", "")),
-                enable=str(line.get("enable", "")),
-                step=step,
-            )
-            absent[repr(found)] = found
+            absence = _absence(line, step)
+            absent[repr(absence)] = absence
         elif kind == "end":
             reading.ended = str(line.get("status", ""))
         elif kind == "error":
@@ -90,6 +79,26 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     reading.records = list(by_identity.values())
     reading.absences = list(absent.values())
     return reading
+
+
+def _absence(line: dict[str, Any], step: str) -> Absence:
+    """The absence of an `absent` line; values of another type are left out."""
+    conditions = line.get("conditions")
+    return Absence(
+        instrument=_text(line, "instrument"),
+        metric=_text(line, "metric") or None,
+        conditions={k: v for k, v in conditions.items() if is_unicode(k) and is_scalar(v)}
+        if isinstance(conditions, dict)
+        else {},
+        reason=_text(line, "reason"),
+        enable=_text(line, "enable"),
+        step=step,
+    )
+
+
+def _text(line: dict[str, Any], key: str) -> str:
+    value = line.get(key)
+    return utf8(value).decode() if isinstance(value, str) else ""
 
 
 def _identity(line: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ _ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in t
 _REPETITION: Final = re.compile(r"\.r\d+$")  # the end of its id
 REPETITIONS: Final = 3  # fresh processes of one measurement
 SHORTEST_S: Final = 1.0  # of a repetition
+_SHORTEST_OF_PROGRAMS_S: Final = 10.0  # of a repetition of a whole program, which needs time to set up its fields
+_PROGRAMS: Final = frozenset({"anatomy", "gyro", "npb", "pop", "swim"})
 _LONG: Final = frozenset({"linpack"})  # one sample takes up to minutes
 
 
@@ -57,7 +59,7 @@ class Plan(Excerpt):
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
-        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
 
     @staticmethod
     def load(path: Path) -> Plan:
@@ -156,8 +158,8 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
 
     Args:
         argv: Arguments of the instrument.
-        repetitions: Number of fresh processes; 0: `REPETITIONS`, or one if each would have less than `SHORTEST_S`, and
-            for ranks, whose libraries take turns.
+        repetitions: Number of fresh processes, or of starts of all ranks; 0: `REPETITIONS`, or one if each would have
+            less than `SHORTEST_S`, and if several MPI libraries take turns, which starts each of them twice.
 
     Raises:
         UsageError, AbsentError: as `launched`.
@@ -165,7 +167,10 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
     given = dict(itertools.pairwise(argv))
     total_s = budget_s(d, argv)
     _, values = _values_per_process(d, argv)
-    enough = total_s >= REPETITIONS * SHORTEST_S * len(values) and d.name not in _LONG and not d.ranks
+    shortest_s = _SHORTEST_OF_PROGRAMS_S if d.name in _PROGRAMS else SHORTEST_S
+    enough = total_s >= REPETITIONS * shortest_s * len(values) and d.name not in _LONG
+    if enough and d.ranks:
+        enough = not any(run.turn for run in launched(d, argv))
     count = repetitions or (REPETITIONS if enough else 1)
     steps: list[Step] = []
     for number in range(1, count + 1):

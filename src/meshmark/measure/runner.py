@@ -16,16 +16,16 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
+from meshmark import process
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.boot import remember
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
-from meshmark.native import die_with_parent, end_with_parent
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
@@ -33,6 +33,7 @@ from meshmark.store.store import Store
 STATE = "run.json"  # in the run folder: metadata of the run
 SILENCE_S = 60.0  # maximum time without output, in addition to the step's budget
 OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the budget excludes preparation
+TOLERANCE = 1.2  # times the budget of a plan, beyond which it starts no further repetition
 STDERR_KEPT = 4096
 _USAGE = 2  # exit status of a program that does not accept its options
 Report = Callable[[Step, Mapping[str, Any]], None]
@@ -92,12 +93,12 @@ class Runner:
             return self._result(step, "resumed", 0.0, _failure(0, "", earlier), earlier)
         began = time.monotonic()
         try:
-            journal.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(journal.parent)
             cut_torn_end(journal)
             argv = [*program_of(step), *step.argv]
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
-            with journal.open("ab") as sink:
+            with open_private(journal, "ab") as sink:
                 status, problem = self._pump(step, argv, sink)
         except OSError as why:
             status, problem = -1, f"the journal cannot be written: {why.strerror or why}"
@@ -125,15 +126,15 @@ class Runner:
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
-    def _pump(self, step: Step, argv: list[str], sink: BinaryIO) -> tuple[int, str]:
+    def _pump(self, step: Step, argv: list[str], sink: IO[bytes]) -> tuple[int, str]:
         """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT if step.ranks else process.DIES_WITH_PARENT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                preexec_fn=end_with_parent if step.ranks else die_with_parent,
                 start_new_session=True,
                 env=launch.environment(step.mpi),
             )
@@ -187,7 +188,7 @@ class Runner:
             problem = launch.failure_message(text, self._processes) if step.ranks else lines[-1][:300] if lines else ""
         return status, problem
 
-    def _journal_lines(self, step: Step, data: bytes, sink: BinaryIO) -> None:
+    def _journal_lines(self, step: Step, data: bytes, sink: IO[bytes]) -> None:
         sink.write(data)
         sink.flush()
         complete = False
@@ -270,8 +271,10 @@ def run_plan(
         remember(store)
     except MeshmarkError as why:
         notify(f"meshmark: the facts of this machine are not stored: {why}")
+    pace = Pace(plan.budget_s)
     for step in plan.steps:
-        result = runner.run_step(step)
+        result = runner.run_step(step) if pace.allows(step) else _left_out(step)
+        pace.add(result)
         results.append(result)
         if result.refused and stops_at_refusal:
             break
@@ -293,6 +296,40 @@ def run_plan(
     return results
 
 
+class Pace:
+    """Keeps a plan near its budget: leaves out further repetitions of what takes longer than its share.
+
+    The budget of a process limits its samples. Before them it touches memory and verifies results, which on a slow
+    machine takes longer than the samples themselves. Every step runs at least once.
+
+    Args:
+        budget_s: Of the whole plan.
+    """
+
+    def __init__(self, budget_s: float) -> None:
+        self.limit_s = TOLERANCE * budget_s
+        self.elapsed_s = 0.0
+        self._took: dict[str, list[float]] = {}
+
+    def allows(self, step: Step) -> bool:
+        """Whether the step is the first of its repetitions, or is expected to end in time."""
+        took = self._took.get(step.repeats)
+        return took is None or self.elapsed_s + sum(took) / len(took) <= self.limit_s
+
+    def add(self, result: StepResult) -> None:
+        if result.status not in {"ok", "failed"}:
+            return
+        self.elapsed_s += result.elapsed_s
+        self._took.setdefault(result.step.repeats, []).append(result.elapsed_s)
+
+
+def _left_out(step: Step) -> StepResult:
+    absence = Absence(
+        instrument=step.instrument, reason="the budget ended before this repetition", enable="a larger --budget"
+    )
+    return StepResult(step, "absent", reading=Reading(absences=[absence]))
+
+
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """Write `run.json`, the metadata that a report needs beside the records."""
-    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n")
+    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n", private=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from meshmark.describe import Description, description
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.measure.history import in_store
 from meshmark.measure.plan import Plan
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
@@ -21,6 +22,9 @@ from meshmark.store.store import Store
 
 class PartlyError(MeshmarkError):
     """A step failed after points were measured."""
+
+
+_NAMED: Final = 4  # points in a line about what is absent
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +77,31 @@ def measure(plan: Plan, folder: Path, store: Path, run_id: str, report: Report |
     results = run_plan(plan, folder, kept, run_id, report, lambda _: None, stops_at_refusal=True)
     records = pool_steps((result.step, result.reading.records) for result in results)
     absences = unique(absence for result in results for absence in result.reading.absences)
-    absent = [
-        f"absent: {a.metric or a.instrument}: {a.reason}" + (f" (to enable: {a.enable})" if a.enable else "")
-        for a in absences
-        if a.kind == "absent"
-    ]
+    absent = absent_lines([a for a in absences if a.kind == "absent"])
     short = shortfall(records, plan.budget_s)
     notes = [f"note: {short}"] if short else []
     notes += [*suspicious(records, from_sysfs().to_dict()), *in_store(records, Store(store), run_id)]
     return Measurement(plan, records, absences, absent, notes, results)
+
+
+def absent_lines(absences: Sequence[Absence]) -> list[str]:
+    """A line for each quantity and reason, with its points: the conditions in which the absences of a run differ."""
+    groups: dict[tuple[str, str, str], list[Absence]] = {}
+    for a in absences:
+        groups.setdefault((a.metric or a.instrument, a.reason, a.enable), []).append(a)
+    keys = dict.fromkeys(k for a in absences for k in a.conditions)
+    differing = [k for k in keys if len({str(a.conditions.get(k)) for a in absences}) > 1]
+    lines = []
+    for (what, reason, enable), same in groups.items():
+        points = [
+            " ".join(f"{k.removesuffix('_bytes')} {a.conditions[k]}" for k in differing if k in a.conditions)
+            for a in same
+        ]
+        named = [p for p in dict.fromkeys(points) if p]
+        more = f" and {len(named) - _NAMED} more points" if len(named) > _NAMED else ""
+        where = f" at {', '.join(named[:_NAMED])}{more}" if named else ""
+        lines.append(f"absent: {what}{where}: {reason}" + (f" (to enable: {enable})" if enable else ""))
+    return lines
 
 
 def stores(d: Description, words: Sequence[str]) -> tuple[list[str], str]:

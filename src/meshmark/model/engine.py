@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.model.machine import MachineFile, MachineFileError
-from meshmark.native import die_with_parent, find_native
+from meshmark.native import find_native
 
 Answer = Mapping[str, Any]
 
@@ -55,13 +56,12 @@ def ask(
     ):
         request_file.write(request + "\n")
         request_file.seek(0)
-        with subprocess.Popen(
+        with process.start(
             [find_engine()],
             stdin=request_file,
             stdout=subprocess.PIPE,
             stderr=error_file,
             encoding="utf-8",
-            preexec_fn=die_with_parent,
         ) as child:
             assert child.stdout is not None
             try:

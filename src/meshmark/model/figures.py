@@ -10,7 +10,7 @@ from typing import Any, Final
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import fill_order, nodes_and_cpus
 from meshmark.model.machine import MachineFile
-from meshmark.model.workloads import gups, random_reads, stream_actor, trial
+from meshmark.model.workloads import gups, random_reads, stream_actor, stream_trial
 
 Progress = Callable[[int, int], None]
 
@@ -94,8 +94,8 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
     order = fill_order(node_of, "cores")
     chains = int(machine.number("cpu.outstanding"))
     runs = [
-        trial([stream_actor(machine, order[:1], "triad", "ordinary", "local")]),
-        trial([stream_actor(machine, order, "triad", "ordinary", "local")]),
+        stream_trial([stream_actor(machine, order[:1], "triad", "ordinary", "local")]),
+        stream_trial([stream_actor(machine, order, "triad", "ordinary", "local")]),
         random_reads(machine, 1),
         random_reads(machine, min(chains, 16)),
         random_reads(machine, chains, homes=[0]),

@@ -18,7 +18,7 @@ from meshmark.describe import stream_kernels
 from meshmark.errors import AbsentError
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.machine import MachineFile, read_machine
-from meshmark.model.workloads import Run, gups, stream_actor, trial
+from meshmark.model.workloads import Run, gups, stream_actor, stream_trial, trial
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
@@ -122,7 +122,7 @@ def _fit_stream(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequenc
     for _ in range(6):
         path.write_text(_text(name, numbers, cpus_of), encoding="utf-8")
         machine = read_machine(path)
-        run = trial([stream_actor(machine, [0], "triad", numbers["stream_store"], "local")])
+        run = stream_trial([stream_actor(machine, [0], "triad", numbers["stream_store"], "local")])
         ours = median_of(ask(machine, [run])[0]["groups"][0]["bytes_per_s"])
         better = min(512, max(1, round(numbers["stream"] * target / ours)))
         if better == numbers["stream"]:
@@ -286,7 +286,7 @@ def _compare(
         if kernel not in kernels or kernel == "update" or size < 0.4 * largest or threads > total:
             continue
         share = kernels[kernel].net / kernels[kernel].gross(store)
-        run = trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
+        run = stream_trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
         label = f"{kernel}, {store} stores, {threads} CPUs"
         comparisons.setdefault(label, (r, run, rate_times(share), (kernel, store, threads) in fitted))
     for r in _where(records, "gups", "update_rate", kernel="plain"):

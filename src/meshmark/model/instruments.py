@@ -11,7 +11,7 @@ from meshmark.describe import description, stream_kernels
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
-from meshmark.model.workloads import Run, chase, gups, stream_actor, trial
+from meshmark.model.workloads import Run, chase, gups, stream_actor, stream_trial, trial
 from meshmark.store.record import Metric, Record
 from meshmark.values import grammar
 
@@ -222,7 +222,8 @@ def _chase_point(
     }
     level = _level_of(machine, footprint, processes)
     fastest = float(_levels(machine)[0]["latency_ns"]) * 1e-9 if _levels(machine) else 0.0
-    miss = min(1.0, stride / line)
+    # In the order of addresses, the other slots of a line hit. In random order they are visited long after.
+    miss = 1.0 if pattern == "random" else min(1.0, stride / line)
     if level is not None:
         if level.get("latency_ns") is None:
             raise MachineFileError(f"{machine.path.name}: cache: {level.get('name')}: latency_ns is needed")
@@ -252,7 +253,7 @@ def _lines(machine: MachineFile, options: Options) -> list[Point]:
             if a == b:
                 continue
             run = chase(a, [node_of[b]], state="dirty", owner=node_of[b])
-            conditions = {"from_cpu": b, "to_cpu": a, "state": "dirty", "trip": "one_way", "home_node": node_of[b]}
+            conditions = {"from_cpu": b, "to_cpu": a, "state": "dirty", "trip": "round", "home_node": node_of[b]}
             points.append(Point(run, conditions, lambda x: {"line_latency": x["groups"][0]["latency_s"]}))
     return points
 
@@ -316,7 +317,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
                     if level is not None:
                         points.append(_cached_bandwidth(level, threads, net, gross, conditions))
                         continue
-                    run = trial([stream_actor(machine, order[:threads], kernel, store, homes)])
+                    run = stream_trial([stream_actor(machine, order[:threads], kernel, store, homes)])
                     points.append(Point(run, conditions, _rates(net, gross)))
     return points
 

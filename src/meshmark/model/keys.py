@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
@@ -17,22 +16,42 @@ KINDS: Final = frozenset(get_args(Kind))
 
 def _whole(value: float) -> float:
     if value != int(value):
-        raise ValueError("allowed: a whole number of at least 1")
+        raise ValueError(f"allowed: a whole number from 1 to {_MOST:g}")
     return value
 
 
-def _not_negative(value: object) -> object:
-    for n in value if isinstance(value, list) else [value]:
-        if isinstance(n, int | float) and not isinstance(n, bool) and not (n >= 0 and math.isfinite(n)):
-            raise ValueError("allowed: finite numbers of at least 0")
+# Beyond these, a number overflows when it is converted to SI units, counted or divided by.
+_LEAST: Final = 1e-6
+_MOST: Final = 1e12
+
+
+_DEEPEST: Final = 2  # lists in lists, as of `edges`
+
+
+def _plain(value: object) -> object:
+    _check_plain(value, 0)
     return value
+
+
+def _check_plain(value: object, depth: int) -> None:
+    if isinstance(value, list) and depth < _DEEPEST:
+        for part in value:
+            _check_plain(part, depth + 1)
+    elif not isinstance(value, str | int | float):  # a date, a table or a list that is nested too deep
+        raise ValueError(f"allowed: text, numbers, true, false, and lists of them, at most {_DEEPEST} deep")
+    elif not isinstance(value, str) and not 0 <= value <= _MOST:
+        raise ValueError(f"allowed: numbers from 0 to {_MOST:g}")
 
 
 # Limits of the keys that Python reads or transforms. The simulator checks the rest.
-Number = Annotated[float, Field(ge=0)] | None
-Above0 = Annotated[float, Field(gt=0)] | None
-Whole = Annotated[float, Field(ge=1, description="a whole number of at least 1"), AfterValidator(_whole)] | None
-Other = Annotated[Any, AfterValidator(_not_negative)]  # not a single number: the simulator checks it
+Number = Annotated[float, Field(ge=0, le=_MOST)] | None
+Above0 = Annotated[float, Field(ge=_LEAST, le=_MOST)] | None
+Rate = Annotated[float, Field(ge=0.001, le=1000)] | None
+Whole = (
+    Annotated[float, Field(ge=1, le=_MOST, description=f"a whole number from 1 to {_MOST:g}"), AfterValidator(_whole)]
+    | None
+)
+Other = Annotated[Any, AfterValidator(_plain)]  # not a single number: the simulator checks it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +130,7 @@ class Node(Input):
 
 @dataclass(frozen=True, kw_only=True)
 class Cpu(Input):
-    clock_ghz: Annotated[Above0, "(GHz)"] = None
+    clock_ghz: Annotated[Rate, "(GHz)"] = None
     smt: Annotated[Whole, "threads of a core of the machine; the model has one [1]"] = None
     outstanding: Annotated[Whole, "maximum outstanding misses of a core"] = None
     stream_outstanding: Annotated[
@@ -149,7 +168,7 @@ class Cache(Input):
 class Memory(Input):
     channels: Annotated[Number, "channels of a controller; each stores whole lines"] = None
     channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
-    line_bytes: Annotated[Number, "(B)"] = None
+    line_bytes: Annotated[Whole, "(B)"] = None
     access_ns: Annotated[Number, "controller and open page (ns)"] = None
     access_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
     activate_ns: Annotated[Number, "additional time for a closed page (ns)"] = None

@@ -21,11 +21,12 @@ from typing import Any, Final, cast
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, Machine
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import checked
+from meshmark.values.inputs import checked, found
 
 FOLDER: Final = Path(__file__).parent / "machines"
 FORMAT: Final = 1
 _MAX_BYTES: Final = 1 << 20
+_MAX_BASES: Final = 16
 
 
 class MachineFileError(UsageError):
@@ -199,7 +200,7 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
     if key == "memory.striping":  # alias
         return ["placement.striping"]
     known = _known_keys(table)
-    if (cache := re.fullmatch(r"cache\[(\d+)\]", table)) and int(cache[1]) < len(data.get("cache", [])):
+    if (cache := re.fullmatch(r"cache\[([0-9]{1,6})\]", table)) and int(cache[1]) < len(data.get("cache", [])):
         known = KEYS["cache[]"]
     if known is None or not table or last not in known:
         have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
@@ -240,7 +241,9 @@ class _Reader:
         plain = self.table(raw, "")
         checked(Machine, plain, self.path.name, MachineFileError)
         for dotted, value in self.bare.items():
-            raise self.error(dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed")
+            raise self.error(
+                dotted, f"found {found(value)} without its origin, one of {', '.join(sorted(KINDS))} is needed"
+            )
         return plain
 
     def table(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -269,7 +272,9 @@ class _Reader:
             return None
         text = raw[given[0]]
         if not isinstance(text, str) or not text:
-            raise self.error(f"{dotted}.{given[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
+            raise self.error(
+                f"{dotted}.{given[0]}", f"found {found(text)}, a text is needed: where, how, to what or why"
+            )
         return Origin(cast(Kind, given[0]), text)
 
     def take(self, value: Any, dotted: str, around: Origin | None) -> Any:
@@ -319,19 +324,25 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         raise MachineFileError(str(why)) from why
     reader = _Reader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
-        raise reader.error("format", f"found {raw.get('format')!r}, this version reads {FORMAT}")
+        raise reader.error("format", f"found {found(raw.get('format'))}, this version reads {FORMAT}")
     data = reader.machine(raw)
     origins, unknown, root = reader.origins, reader.unknown, path.stem
     base_name = data.pop("extends", None)
     if base_name is not None:
-        if "/" in base_name or base_name in seen:
-            raise reader.error("extends", f"found {base_name!r}, another machine file of the same folder is needed")
+        if "/" in base_name or "\0" in base_name:
+            raise reader.error("extends", f"found {found(base_name)}, the name of a file in the same folder is needed")
+        if base_name in (*seen, path.stem):
+            raise reader.error("extends", f"found {found(base_name)}, which extends this file or is this file")
+        if len(seen) == _MAX_BASES:
+            raise reader.error(
+                "extends", f"found {found(base_name)} after {_MAX_BASES} others; allowed: {_MAX_BASES} files in a chain"
+            )
         below = path.parent / f"{base_name}.toml"
         if not below.is_file():
             below = FOLDER / below.name
         if not below.is_file():
             raise reader.error(
-                "extends", f"found {base_name!r}, which is neither in the same folder nor in the package"
+                "extends", f"found {found(base_name)}, which is neither in the same folder nor in the package"
             )
         base = read_machine(below, (*seen, path.stem))
         root = base.root

@@ -24,6 +24,7 @@ from meshmark.model.workloads import Run, random_reads, trial
 from meshmark.store.files import open_regular
 from meshmark.store.record import Metric, Record
 from meshmark.values import grammar
+from meshmark.values.numbers import decimal
 
 Progress = Callable[[int, int], None]
 PATTERNS: Final = (
@@ -160,11 +161,8 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
     for part in text.split(","):
         where, equals, what = part.partition("=")
         rate_text, colon, share_text = what.partition(":")
-        try:
-            rate, share = float(rate_text), float(share_text) if colon else 0.33
-        except ValueError:
-            rate, share = 0.0, 0.0
-        if not equals or not 0 < rate < MAX_GB_PER_S or not 0 <= share <= MAX_WRITES:
+        rate, share = decimal(rate_text), decimal(share_text) if colon else 0.33
+        if not equals or rate is None or share is None or not (0 < rate < MAX_GB_PER_S and 0 <= share <= MAX_WRITES):
             raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MAX_WRITES}] is needed")
         mine = grammar.integers("--programs", where.replace("+", ","), cpus - 1, 0)
         if twice := taken & set(mine):
@@ -285,11 +283,8 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
         raise UsageError(f"--write-share: found {request.write_share:g}; allowed: 0 to {MAX_WRITES}")
     points = []
     for text in request.rate.split(","):
-        try:
-            rate = float(text)
-        except ValueError:
-            rate = 0.0
-        if not 0 < rate < MAX_GB_PER_S:
+        rate = decimal(text)
+        if rate is None or not 0 < rate < MAX_GB_PER_S:
             raise UsageError(f"--rate: found '{text.strip()}', needed: GB/s above 0, or a list of them")
         for cpus in _teams(machine, request, node_of):
             programs = [Program(tuple(cpus), rate, request.write_share)]
@@ -462,6 +457,8 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
     line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)
+    if page < line:
+        raise UsageError(f"--page: found '{quoted(request.page)}'; allowed: sizes from {line} B, the size of a line")
     home: dict[int, int] = {}
     of_cpu: dict[int, list[list[int]]] = {}
     for cpu, address, writes in read_trace(request.trace, len(node_of)):

@@ -43,7 +43,8 @@ def _copies(statement: str, machine: str, totals: Mapping[str, float]) -> Iterab
 
 def _map() -> Iterable[Point]:
     for node, ns in enumerate(figure_13()):
-        conditions = {"pattern": "stride", "state": "clean", "processes": 1, "cpu": 0, "memory_node": node}
+        where = {"cpu": 0, "memory_node": node}
+        conditions = {"pattern": "stride", "stride_bytes": 64, "state": "clean", "processes": 1, **where}
         yield Point("A12", "gs1280-16", "latency", "load_latency", conditions, ns * 1e-9)
 
 

@@ -15,6 +15,7 @@ from meshmark.errors import UsageError
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile
 from meshmark.store.record import Record
+from meshmark.values.numbers import decimal, whole
 
 Progress = Callable[[int, int], None]
 MAX_POINTS = 100_000
@@ -33,10 +34,9 @@ def values_of(text: str) -> list[str]:
             found.append(part.strip())
             continue
         high, slash, steps = rest.partition("/")
-        try:
-            a, b, n = float(low), float(high), int(steps) if slash else 2
-        except ValueError:
-            raise UsageError(f"--vary: found '{part}', a range such as 1..4/4 is needed") from None
+        a, b, n = decimal(low), decimal(high), whole(steps) if slash else 2
+        if a is None or b is None or n is None:
+            raise UsageError(f"--vary: found '{part}', a range such as 1..4/4 is needed")
         if not 2 <= n <= 1000:
             raise UsageError(f"--vary: found '{part}'; allowed: 2 to 1000 steps")
         found += [f"{a + (b - a) * i / (n - 1):.9g}" for i in range(n)]
@@ -128,10 +128,8 @@ def run_sweep(
 
 
 def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    value = decimal(text)
+    return text if value is None else value
 
 
 def _run_name(machine: MachineFile, vary: Sequence[str], instrument: str, options: Mapping[str, str]) -> str:

@@ -19,6 +19,7 @@ from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan, Reso
 from meshmark.place.halving import Race
 from meshmark.place.journal import BUDGET, appending, runs_in
 from meshmark.place.trial import MAX_SLOWDOWN, MIN_LIMIT_S, Outcome, Runner
+from meshmark.values.numbers import whole
 
 Notify = Callable[[str], None]
 
@@ -102,8 +103,8 @@ def make_plan(
         if pilot.reason.startswith("--fom"):
             raise UsageError(pilot.reason)
         raise MeshmarkError(f"advise: the command {pilot.reason}")
-    requested = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    busy = int(requested) if requested.isdigit() and int(requested) else int(pilot.evidence.get("threads", 1))
+    threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    busy = requested if (requested := whole(threads) or 0) > 0 else int(pilot.evidence.get("threads", 1))
     pinned = Path(command[0]).name not in LAUNCHERS
     made, left_out = candidates(space, resources, min(busy, resources.cpus), pinned, parts_of, missing)
     if len(made) == 1:

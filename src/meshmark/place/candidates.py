@@ -153,7 +153,7 @@ class Plan:
     application: str = ""
 
     def save(self, path: Path) -> None:
-        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n", private=True)
 
     @staticmethod
     def load(path: Path) -> Plan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -12,6 +11,7 @@ from typing import Literal
 from meshmark.errors import UsageError, quoted
 from meshmark.place.trial import positive, printable, tail
 from meshmark.store.record import BETTER, Better, Record, RecordError
+from meshmark.values.expressions import expression
 
 Direction = Literal["lower", "higher"]
 DIRECTIONS: tuple[Direction, ...] = ("lower", "higher")
@@ -57,10 +57,7 @@ class Figure:
             raise UsageError("--better: found without --pattern or --metric; of elapsed time, less is better")
         if self.pattern and not self.better:
             raise UsageError("--better: found none with --pattern; allowed: lower, higher")
-        try:
-            re.compile(self.pattern)
-        except re.error as why:
-            raise UsageError(f"--pattern: found '{quoted(self.pattern)}', no regular expression: {why}") from None
+        expression("--pattern", self.pattern)
 
     def read(self, elapsed_s: float, out: Path, err: Path) -> Value | str:
         """The value of a run, or the reason why there is none.
@@ -76,7 +73,7 @@ class Figure:
 
     def matched(self, text: str) -> Value | str:
         """The value of the pattern in what a run printed, or the reason why there is none."""
-        found = list(re.finditer(self.pattern, text, re.M))
+        found = list(expression("--pattern", self.pattern).finditer(text))
         value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
         if value is None:
             what = f"'{printable(found[-1].group())}'" if found else "no match"
@@ -89,8 +86,9 @@ class Figure:
             if not line.startswith("{"):
                 continue
             try:
-                found = json.loads(line)
-                record = Record.from_json(found) if found.get("type") == "result" else None
+                fields = json.loads(line)
+                # `measure --json` prints records without the type that tells the lines of other commands apart.
+                record = Record.from_json(fields) if fields.get("type", "result") == "result" else None
             except (ValueError, RecursionError) as why:  # RecordError, too
                 problem = f": {printable(str(why))}" if isinstance(why, RecordError) else problem
                 continue

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import read_json, write_file
+from meshmark.store.files import open_private, read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Plan = TypeVar("Plan")
 
 def save_plan(path: Path, plan: DataclassInstance) -> None:
     """Write what was asked for."""
-    write_file(path, json.dumps(asdict(plan), indent=1).encode() + b"\n")
+    write_file(path, json.dumps(asdict(plan), indent=1).encode() + b"\n", private=True)
 
 
 def load_plan(path: Path, of: Callable[..., Plan], what: str, hint: str = "") -> Plan:
@@ -50,7 +50,7 @@ def load_plan(path: Path, of: Callable[..., Plan], what: str, hint: str = "") ->
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A function that appends a line to a journal, and returns when it is on the disk."""
-    with path.open("ab", buffering=0) as file:
+    with open_private(path, "ab", 0) as file:
 
         def write(line: Mapping[str, Any]) -> None:
             file.write(json.dumps(line).encode() + b"\n")

@@ -21,6 +21,7 @@ from typing import Final
 
 from meshmark.errors import UsageError, near, quoted
 from meshmark.place import native
+from meshmark.values.numbers import whole
 
 SAME: Final = "same"
 SHELL: Final = "shell:"
@@ -149,7 +150,7 @@ def _options(name: str, kind: str, value: str) -> list[str]:
     words = native.vocabulary()
     allowed: Mapping[str, Collection[str]] = {"bind": words.policies, "memory": words.memory, "pages": words.pages}
     word = re.split("[=,]", value)[0]
-    if kind == "slots" and not (value.isdecimal() and int(value)):
+    if kind == "slots" and (whole(value) or 0) < 1:
         raise UsageError(f"{name}: slots: found '{quoted(value)}', a number from 1 is required")
     is_list = kind == "bind" and word[:1].isdigit()  # of CPUs
     if kind in allowed and not is_list and word not in allowed[kind]:

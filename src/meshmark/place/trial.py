@@ -15,12 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.machine.tree import parse_list
-from meshmark.native import end_with_parent
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
+from meshmark.values.expressions import expression
+from meshmark.values.numbers import decimal
 
 MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
 MIN_LIMIT_S = 10.0
@@ -87,7 +89,7 @@ class Runner:
         around: Around = Around(),
     ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
-        self.figure = re.compile(figure, re.M) if figure else None
+        self.figure = expression("--fom", figure) if figure else None
         self.higher = higher
         self.around = around
         self.program = native.find_place()
@@ -98,7 +100,7 @@ class Runner:
         Raises:
             MeshmarkError: The disk of the folder is full.
         """
-        self.runs.mkdir(parents=True, exist_ok=True)
+        make_folder(self.runs)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
         options = one.options()
@@ -107,16 +109,16 @@ class Runner:
         argv = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
         self.around.begin()
         began = time.monotonic()
-        with out.open("wb") as output, err.open("wb") as errors:
-            child = subprocess.Popen(
+        with open_private(out, "wb") as output, open_private(err, "wb") as errors:
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT,
                 cwd=self.around.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **self.around.environment, **one.environment()},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
             )
             try:
                 status = child.wait(limit_s)
@@ -215,11 +217,8 @@ def last_line(lines: Sequence[str]) -> str:
 
 def positive(text: str | None) -> float | None:
     """The positive finite number that the text is; None if it is none."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        return None
-    return value if value > 0 and math.isfinite(value) else None
+    value = decimal(text or "")
+    return value if value is not None and value > 0 else None
 
 
 def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:

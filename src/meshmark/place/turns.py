@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.native import end_with_parent
 from meshmark.place.experiment import Outcome, Plan, Side
 from meshmark.place.trial import check_space, end, last_line, printable, tail
+from meshmark.store.files import open_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +134,21 @@ def run_to_end(
         MeshmarkError: The files cannot be written.
     """
     try:
-        output, errors = out.open("wb"), err.open("wb")
+        output, errors = open_private(out, "wb"), open_private(err, "wb")
     except OSError as why:
         raise MeshmarkError(f"cannot write {out}: {why.strerror}") from why
     with output, errors:
         began = time.perf_counter()
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 argv,
+                process.ENDS_WITH_PARENT,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **environment},
                 start_new_session=True,
-                preexec_fn=end_with_parent,
             )
         except OSError as why:
             raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {why.strerror or why}") from why

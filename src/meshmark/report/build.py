@@ -48,6 +48,8 @@ from meshmark.report.selection import (
     selected,
     skipped_text,
     text_of,
+    unusual_stride,
+    usual_stride,
     value_of,
 )
 from meshmark.report.topology_svg import topology_svg
@@ -288,8 +290,8 @@ def _span(value: Any, unit: str = "") -> Span:
         return Span("absent", "absent")
     if unit and isinstance(value, int | float):
         return Span(show(float(value), unit))
-    if isinstance(value, list):
-        return Span(", ".join(map(str, value)) or "none")
+    if isinstance(value, list):  # of a property of CPUs, the values of those that differ
+        return Span(", ".join(_span(v, unit).text for v in value) or "none")
     return Span(str(value))
 
 
@@ -380,13 +382,13 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
         of = []
-        for r in sorted(levels, key=lambda r: value_of(r, "from_bytes")):
-            if text_of(r, "pages") != pages:
-                continue
+        same_pages = usual_stride(r for r in levels if text_of(r, "pages") == pages)
+        for r in sorted(same_pages, key=lambda r: value_of(r, "from_bytes")):
             to, since = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
             where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
             of.append(Level(show(r.value, "s"), where, r.flags))
-        facts.append(Fact(f"Levels, measured, pages {pages}", levels=of))
+        strides = {text for r in same_pages if (text := unusual_stride(r))}
+        facts.append(Fact(", ".join(("Levels, measured", f"pages {pages}", *strides)), levels=of))
     return facts
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from meshmark.measure.repetitions import PLATEAU
 from meshmark.report.charts import in_memory
 from meshmark.report.drawing import condition_text
-from meshmark.report.selection import cleaned, modes_of, value_of
+from meshmark.report.selection import cleaned, modes_of, unusual_stride, usual_stride, value_of
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 
@@ -63,20 +63,27 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         return _best(triads, lambda r: value_of(r, "threads") == threads)
 
     def memory(key: str) -> Record | None:
-        return _best(
-            records,
-            lambda r: (
-                r.metric == "level_latency"
-                and r.conditions.get("kind") == "memory"
-                and MEMORY_PAGES[key](r.conditions.get("pages"))
-            ),
-        )
+        levels = [
+            r
+            for r in records
+            if r.metric == "level_latency"
+            and r.conditions.get("kind") == "memory"
+            and MEMORY_PAGES[key](r.conditions.get("pages"))
+        ]
+        return _best(usual_stride(levels), lambda _: True)
+
+    def stride(key: str) -> str:
+        record = memory(key)
+        return f", {text}" if record is not None and (text := unusual_stride(record)) else ""
 
     return {
         "triad_all": (f"Triad bandwidth, {by(all_threads)}", triad(all_threads)),
         "triad_one": ("Triad bandwidth, one CPU", triad(1)),
-        "memory_latency": ("Memory latency, huge pages", memory("memory_latency")),
-        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory("memory_latency_small_pages")),
+        "memory_latency": (f"Memory latency, huge pages{stride('memory_latency')}", memory("memory_latency")),
+        "memory_latency_small_pages": (
+            f"Memory latency, 4 KiB pages{stride('memory_latency_small_pages')}",
+            memory("memory_latency_small_pages"),
+        ),
         "line_swap": (
             "Core-to-core latency, one way",
             _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
@@ -138,6 +145,7 @@ def farthest(records: Sequence[Record], key: str) -> Record | None:
         and value_of(r, "locality_bytes") == 0
         and MEMORY_PAGES[key](r.conditions.get("pages"))
     ]
+    curve = usual_stride(curve)
     sizes = {value_of(r, "footprint_bytes") for r in curve}
     return _best(curve, lambda r: value_of(r, "footprint_bytes") == max(sizes)) if len(sizes) > 1 else None
 

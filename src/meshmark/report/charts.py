@@ -35,7 +35,7 @@ from meshmark.report.drawing import (
     tooltip,
 )
 from meshmark.report.render import render
-from meshmark.report.selection import listed, number, selected, text_of, value_of
+from meshmark.report.selection import listed, number, selected, text_of, unusual_stride, usual_stride, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
 
@@ -78,8 +78,7 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
     series = sorted({text_of(r, "pages") for r in levels}, reverse=True)
     marks = [
         {"value": r.value, "from": value_of(r, "from_bytes"), "label": show(r.value, "s")}
-        for r in levels
-        if text_of(r, "pages") == series[0]
+        for r in usual_stride(r for r in levels if text_of(r, "pages") == series[0])
     ]
     if marks:
         base = chart_of(marks)
@@ -129,12 +128,10 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             r,
             label=f"random in blocks of {size(value_of(r, 'locality_bytes'))}"
             if value_of(r, "locality_bytes")
-            else "random over the footprint",
+            else ", ".join(filter(None, ("random over the footprint", unusual_stride(r)))),
         )
-        for r in found
-        if r.conditions["pattern"] == "random"
-        and r.conditions.get("memory_node") in nodes
-        and abs(value_of(r, "footprint_bytes") / largest - 1) < 0.01
+        for r in usual_stride(r for r in found if r.conditions["pattern"] == "random")
+        if r.conditions.get("memory_node") in nodes and abs(value_of(r, "footprint_bytes") / largest - 1) < 0.01
     ]
     marks = clearest(marks, "label")
     y = log_axis([*rows, *marks], "time per load", NS)

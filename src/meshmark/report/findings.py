@@ -12,7 +12,7 @@ from typing import Final
 
 from meshmark.measure.repetitions import quality
 from meshmark.report.card import MEMORY_PAGES, Figures, balance, farthest
-from meshmark.report.selection import modes_of, modes_texts, value_of
+from meshmark.report.selection import modes_of, modes_texts, unusual_stride, usual_stride, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import number, percent, show, size
 
@@ -90,9 +90,9 @@ def _sentence(text: str, *used: Record | None) -> Sentence:
 def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
     """What the curve of latency finds of each claimed cache: where its fastest plateau ends."""
     levels: dict[float, Record] = {}
-    for r in records:
+    for r in usual_stride(r for r in records if r.metric == "level_latency"):
         claimed = value_of(r, "claimed_bytes", 0)
-        if r.metric != "level_latency" or r.conditions.get("kind") != "cache" or not claimed:
+        if r.conditions.get("kind") != "cache" or not claimed:
             continue
         if value_of(r, "to_bytes") > claimed:
             continue  # a level between was not found, so this one is not the cache with this claim
@@ -102,7 +102,9 @@ def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
         f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}"
         for claimed, r in sorted(levels.items())
     ]
-    return _sentence(f"Caches hold at least (claimed): {_series(parts)}", *levels.values()) if parts else None
+    strides = {text for r in levels.values() if (text := unusual_stride(r))}
+    how = f"claimed; {strides.pop()}" if strides else "claimed"
+    return _sentence(f"Caches hold at least ({how}): {_series(parts)}", *levels.values()) if parts else None
 
 
 def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
@@ -117,6 +119,7 @@ def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
     if latency is None:
         return _sentence(rates, one, both) if rates else None
     pages = "4 KiB pages" if latency.conditions.get("pages") == "4KiB" else "huge pages"
+    pages = ", ".join(filter(None, (pages, unusual_stride(latency))))
     where = f"within {size(value_of(latency, 'footprint_bytes'))}"
     if latency.metric == "level_latency":
         nodes = {r.conditions.get("memory_node") for r in records if r.metric == "level_latency"}

@@ -12,6 +12,7 @@ from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import percent, plain, show
 
 _HIDDEN: Final = frozenset({"derived_from", "memory_groups", "word_bytes"})  # in addition to observed conditions
+_TRIALS: Final = "trial_"  # prefix of the rates of libraries, one of which was chosen: results only name the chosen one
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Listing:
 
 def visible(records: Sequence[Record], hidden: Collection[str] = ()) -> list[str]:
     """The conditions that views show."""
-    return [k for k in set_conditions(records) if k not in _HIDDEN and k not in hidden]
+    return [k for k in set_conditions(records) if not (k in _HIDDEN or k in hidden or k.startswith(_TRIALS))]
 
 
 def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[Listing]]:
@@ -113,6 +114,8 @@ def _table(listing: Listing, records: Sequence[Record]) -> Table:
 
 def title(key: str) -> str:
     """The name of a condition as the head of a column, whose cells have units: `footprint`."""
+    if key == "n":
+        return "order"  # of a matrix; the last column `n` counts samples
     return key.removesuffix("_bytes").replace("_", " ")
 
 

@@ -38,6 +38,7 @@ _LETTERS: Final = {
     "page_size": "g",
     "faulted": "f",
     "unverified": "u",
+    "off_plan": "n",
 }
 
 

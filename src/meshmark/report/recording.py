@@ -56,7 +56,7 @@ def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Bi
         sums = [[0.0] * count for _ in range(n)]
         known = [[0] * count for _ in range(n)]
         for t, values in kept:
-            b = min(count - 1, int((t - begin) / width))
+            b = max(0, min(count - 1, int((t - begin) / width)))  # a damaged recording may go back in time
             for i, v in enumerate(values[kind] or ()):
                 if v is not None:
                     sums[i][b] += v

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from meshmark.store.record import MODE, OBSERVED, Record
-from meshmark.values.units import NBSP, scale_for, show, wide_text
+from meshmark.values.units import NBSP, scale_for, show, size, wide_text
 from meshmark.values.units import number as digits
 
 # Ratios, powers and axes of values beyond these could overflow a double.
@@ -58,6 +58,27 @@ def value_of(record: Record, key: str, default: float = 0.0) -> float:
     """A condition in its unit; `default` if it is missing or not a finite number."""
     found = number(record, key)
     return default if found is None else found
+
+
+USUAL_STRIDES: Final = (64.0, 256.0)  # bytes: each slot on a line of its own, and on a few of them in a page
+
+
+def usual_stride(records: Iterable[Record]) -> list[Record]:
+    """The records of the smallest stride from a line to four lines, or of the smallest stride if there is none.
+
+    Latencies of several strides are different quantities: with a stride of a page, the lines of a footprint of 64 MiB
+    fit in a cache of 1 MiB. Records without a stride are of the usual one.
+    """
+    records = list(records)
+    strides = {value_of(r, "stride_bytes", USUAL_STRIDES[0]) for r in records}
+    usual = {s for s in strides if USUAL_STRIDES[0] <= s <= USUAL_STRIDES[1]} or strides
+    return [r for r in records if value_of(r, "stride_bytes", USUAL_STRIDES[0]) == min(usual)]
+
+
+def unusual_stride(record: Record) -> str:
+    """`stride 4 KiB` for a stride that `usual_stride` chooses only without a better one; "" otherwise."""
+    stride = value_of(record, "stride_bytes", USUAL_STRIDES[0])
+    return "" if USUAL_STRIDES[0] <= stride <= USUAL_STRIDES[1] else f"stride {size(stride)}"
 
 
 def text_of(record: Record, *keys: str) -> str:

@@ -65,7 +65,8 @@ def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int,
     def place(cpu: int) -> _Place:
         part = parts[cpu]
         node = part["node"] if isinstance(part["node"], int) else -1
-        return _Place(cpu, part["package"], node, shared.get(cpu, -1), part["core"])
+        package = part["package"] if isinstance(part["package"], int) else -1
+        return _Place(cpu, package, node, shared.get(cpu, -1), part["core"])
 
     return {rank: place(cpu) for rank, cpu in enumerate(cpus)}
 

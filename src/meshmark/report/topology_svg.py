@@ -103,8 +103,10 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         inside = [n for n in nodes if cpus & set(n["cpus"])]
         drawn |= {int(n["os_index"]) for n in inside}
         children = [node_box(n, cpus & set(n["cpus"])) for n in inside] or inner(cpus)
-        boxes.append(_Box(f"package {package['os_index']}", "package", children))
-    boxes += [node_box(n, set()) for n in nodes if int(n["os_index"]) not in drawn]
+        number = package["os_index"] if isinstance(package["os_index"], int) else package["index"]
+        boxes.append(_Box(f"package {number}", "package", children))
+    placed = {cpu for package in packages for cpu in package["cpus"]}
+    boxes += [node_box(n, set(n["cpus"]) - placed) for n in nodes if int(n["os_index"]) not in drawn]
     root = _Box("", "machine", boxes)
     return render(
         "topology.svg",

@@ -12,7 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.store.record import ALL_FLAGS, BETTER, SOURCES, Record, RecordError, interval_rank, is_unicode
+from meshmark.store.record import ALL_FLAGS, BETTER, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
 from meshmark.store.run import Absence
 
 if TYPE_CHECKING:
@@ -221,6 +221,8 @@ def agree(table: pa.Table) -> bool:
         return False
     if not {*table["better"].unique().to_pylist()} <= {*BETTER, None}:
         return False
+    if not _are_possible(table):
+        return False
     if any("" in table[name].unique().to_pylist() for name in ("machine", "instrument", "metric", "unit")):
         return False
     lists = table["samples"].combine_chunks()
@@ -237,6 +239,16 @@ def agree(table: pa.Table) -> bool:
         )
         for n in np.unique(counts)
     )
+
+
+def _are_possible(table: pa.Table) -> bool:
+    """Whether no sample of the rows of records is a value that its unit and direction do not allow."""
+    import pyarrow.compute as pc
+
+    lists = table["samples"].combine_chunks()
+    parents = pc.list_parent_indices(lists).filter(pc.less(lists.flatten(), 0.0))
+    negative = table.select(["unit", "better"]).take(parents.unique()).to_pylist()
+    return not any(impossible(row["unit"], row["better"] or "lower", -1.0) for row in negative)
 
 
 def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:

@@ -17,12 +17,12 @@ from typing import Final
 
 from meshmark.store.checks import FIRST, problem, read, read_problem, schema_problem
 from meshmark.store.columns import absence_of, record_of
-from meshmark.store.files import unlink, write_file
+from meshmark.store.files import make_folder, unlink, write_file
 from meshmark.store.layout import COMPACTED, INDEX, MACHINES, Kept, kept, read_index
 from meshmark.store.query import runs_in, with_runs
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
-from meshmark.store.store import Store
+from meshmark.store.store import Store, leftovers
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still go on
 _ROWS: Final = 20_000  # of a row group, so that a query of one run reads little
@@ -34,12 +34,14 @@ class Compacted:
 
     Attributes:
         unreadable: Files that stay as they are.
+        leftovers: Temporary files of killed writers, which were removed.
     """
 
     converted: int
     finished: int
     joined: int
     unreadable: int
+    leftovers: int
 
 
 def compact(store: Store, before: str) -> Compacted:
@@ -55,13 +57,15 @@ def compact(store: Store, before: str) -> Compacted:
         converted, unreadable = _convert(store)
         finished = _finish(store)
         joined, damaged = _join(store, before)
-    return Compacted(converted, finished, joined, unreadable + damaged)
+        abandoned = leftovers(store)
+        unlink(abandoned)
+    return Compacted(converted, finished, joined, unreadable + damaged, len(abandoned))
 
 
 def _convert(store: Store) -> tuple[int, int]:
     """Write the results of the first version in this one's files, and move the files of machines."""
     for path in store.folder.glob("*.machine.parquet"):
-        (store.folder / MACHINES).mkdir(exist_ok=True)
+        make_folder(store.folder / MACHINES)
         path.rename(store.folder / MACHINES / path.name)
     first = {kind: [*store.folder.glob(f"*.{kind}.parquet")] for kind in FIRST}
     by_stem: dict[str, dict[str, Path]] = {}
@@ -151,7 +155,7 @@ def write_index(dated: Path) -> None:
     names = sorted(path for path in dated.glob(f"machine=*/{COMPACTED}*.parquet"))
     found = {p.name: known.get(p.name) or runs_in(p) for p in names}
     if found != known:
-        write_file(dated / INDEX, json.dumps(found).encode() + b"\n")
+        write_file(dated / INDEX, json.dumps(found).encode() + b"\n", private=True)
 
 
 def _write_joined(store: Store, folder: Path, paths: Sequence[Path]) -> None:

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from meshmark.errors import UsageError, quoted
@@ -32,13 +33,25 @@ CSV_FIXED: Final = (
 
 
 def check_date(name: str, when: str) -> None:
-    """Raise if the value of an option is no date of ISO 8601, such as 2026-11 or 2026-11-25T08; "" is none.
+    """Raise if the value of an option is not a date or its beginning, such as 2026-11 or 2026-11-25T08.
 
     Raises:
-        UsageError: It is not.
+        UsageError: The text is not empty and not a date of ISO 8601, or the calendar has no such day or time.
     """
-    if when and not re.fullmatch(r"\d{4}(-\d\d(-\d\d(T[\d:.]*Z?)?)?)?", when):
-        raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required")
+    if not when:
+        return
+    parts = re.fullmatch(
+        r"(\d{4})(?:-(\d\d)(?:-(\d\d)(?:T(?:(\d\d)(?::(\d\d)(?::(\d\d)(?:\.\d*)?)?)?)?Z?)?)?)?", when, re.ASCII
+    )
+    try:
+        if parts is None:
+            raise ValueError
+        year, month, day, hour, minute, second = (int(part) if part else None for part in parts.groups())
+        datetime(
+            year or 0, 1 if month is None else month, 1 if day is None else day, hour or 0, minute or 0, second or 0
+        )
+    except ValueError:
+        raise UsageError(f"{name}: found '{quoted(when)}', a date such as 2026-11-25 is required") from None
 
 
 def began(rows: Sequence[Row], since: str = "", until: str = "") -> list[Row]:

@@ -1,7 +1,9 @@
 """Writes files atomically, reads files that a user names, and locks folders.
 
 Writing replaces a regular file atomically (temporary file, fsync, rename) and keeps its mode, owner and attributes.
-Links are followed. Devices, FIFOs and open descriptors (`/dev/stdout`) are opened for writing, as by a shell's `>`.
+Folders of runs, stores and plans, and the files in them, are created for their owner only, since they hold command
+lines and output of programs; see `private_mode`. Links are followed. Devices, FIFOs and open descriptors
+(`/dev/stdout`) are opened for writing, as by a shell's `>`.
 Reading accepts only regular files up to a size limit, so that `/dev/zero`, a FIFO without a writer or a file of 100 GB
 is an error instead of a hang. All text is UTF-8, independent of the locale.
 """
@@ -16,28 +18,78 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 
 MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
 _MAX_LINKS: Final = 40  # as in the Linux kernel
+_ABANDONED_S: Final = 3600.0  # age of a temporary file that no writer has any more, where locks do not tell
+_LOCKED_WITHIN_S: Final = 1.0  # after which a writer has locked the temporary file that it has created
 ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active or killed writers
 
 
 # ------------------------------------------------------------------ writing
 
 
-def write_file(path: Path, data: bytes) -> None:
+def private_mode(folder: Path) -> int:
+    """Return the mode of a new file in a folder of results: for its owner only.
+
+    A folder that its group may write is shared on purpose; who may read it may then read its new files.
+    """
+    mode = folder.stat().st_mode
+    return 0o600 | (mode & 0o044 if mode & stat.S_IWGRP else 0)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder of results and its missing parents, for their owner only, or like a parent that a group shares.
+
+    Raises:
+        OSError: It cannot be created, or is a file.
+    """
+    missing = [path, *path.parents]
+    missing = missing[: next((n for n, folder in enumerate(missing) if folder.is_dir()), len(missing))]
+    for folder in reversed(missing):
+        parent = folder.parent.stat().st_mode
+        try:
+            folder.mkdir(0o700)
+        except FileExistsError:  # another process was faster, or there is a file
+            if not folder.is_dir():
+                raise
+            continue
+        if parent & stat.S_IWGRP and not parent & stat.S_ISVTX:  # everyone may write /tmp, which shares nothing
+            folder.chmod(stat.S_IMODE(parent))
+
+
+def open_private(path: Path, mode: str, buffering: int = -1) -> IO[bytes]:
+    """Open a binary file of a run for writing; a new file gets the mode `private_mode`.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+
+    def create(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_CLOEXEC, private_mode(path.parent))
+
+    file: IO[bytes] = open(path, mode, buffering, opener=create)  # noqa: SIM115 (the caller closes it)
+    return file
+
+
+def write_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Write `data` to `path`; atomically if it is a regular file.
+
+    Args:
+        private: Create the file for its owner only, see `private_mode`.
 
     Raises:
         MeshmarkError: The file cannot be written, for example because the disk is full. No temporary file remains.
     """
-    with written(path) as out:
+    with written(path, private=private) as out:
         out.write(data)
 
 
@@ -52,14 +104,16 @@ def utf8(text: str) -> bytes:
 
 
 @contextlib.contextmanager
-def written(path: Path) -> Iterator[IO[bytes]]:
+def written(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """Like `write_file`, for output in pieces: replaces `path` when the `with` block ends without an exception.
+
+    In a folder that only its owner may use, all new files are private.
 
     Raises:
         MeshmarkError: As `write_file`.
     """
     try:
-        with _opened(path) as out:
+        with _opened(path, private) as out:
             yield out
     except OSError as why:
         if (interrupt := _interrupt(why)) is not None:
@@ -75,7 +129,7 @@ def _interrupt(why: BaseException | None) -> KeyboardInterrupt | None:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _opened(path: Path, private: bool) -> Iterator[IO[bytes]]:
     target = _resolved(path)
     if isinstance(target, int):
         with os.fdopen(os.dup(target), "wb") as out:
@@ -88,14 +142,18 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY), "wb") as out:
             yield out
         return
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if private:
+        make_folder(target.parent)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    private = private or not target.parent.stat().st_mode & 0o077
     # The Linux kernel applies the umask. The name stays below the 255 B that file systems allow.
     name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
     aside = target.with_name(name)
     beside: IO[bytes] | None = None
     try:  # starts before the file exists, because a signal may arrive at any time
         try:
-            beside = _aside(aside, target, old)
+            beside = _aside(aside, old, target, private_mode(target.parent) if private else 0o666)
         except PermissionError:
             if old is None:
                 raise
@@ -120,14 +178,19 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(in_place.fileno())
 
 
-def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
-    """A new file `aside` with the mode, owner and attributes of the `target` that it will replace.
+def _aside(aside: Path, old: os.stat_result | None, target: Path, mode: int) -> IO[bytes]:
+    """Create a file `aside` with the mode, owner and attributes of the `target` that it will replace.
+
+    Args:
+        old: The status of the target; None if it does not exist, then the new file gets the mode `mode`.
 
     Raises:
         PermissionError: The folder is not writable, or the owner cannot be preserved.
     """
-    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
+        with contextlib.suppress(OSError):  # the kernel releases it when this process ends, see `is_abandoned`
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if old is not None:
             made = os.fstat(handle)
             if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
@@ -143,6 +206,31 @@ def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
         with contextlib.suppress(OSError):
             aside.unlink()
         raise
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether a file is a temporary file of `written` whose writer was killed.
+
+    A file system without locks does not tell; there, the file has to be older than an hour.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        status = os.fstat(handle)
+        if not ASIDE.fullmatch(path.name) or not stat.S_ISREG(status.st_mode):
+            return False
+        age_s = time.time() - status.st_mtime
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return age_s > _ABANDONED_S
+        return age_s > _LOCKED_WITHIN_S
+    finally:
+        os.close(handle)
 
 
 def _resolved(path: Path) -> Path | int:
@@ -298,9 +386,42 @@ def lock(path: Path, wait: bool = False) -> int | None:
     return handle
 
 
+def check_writable(option: str, path: Path) -> None:
+    """Raise if a file cannot be written there; for the start of a command, which may then work for minutes.
+
+    Args:
+        option: The option that names the file, for the message.
+
+    Raises:
+        UsageError: The path is a folder, or the file or its folder is not writable.
+    """
+    try:
+        target = _resolved(path)
+        if isinstance(target, int):
+            return
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            target.lstat()  # raises for names that are too long or contain a null character
+        folder = next(folder for folder in target.parents if folder.exists())
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if target.exists() and os.access(target, os.W_OK):
+            return
+        # Access rights do not tell: root may not write to /proc, nor to a file system that is read-only or full.
+        probe = folder / f".{secrets.token_hex(6)}.{secrets.token_hex(6)}"
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        probe.unlink()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{option}: cannot write {quoted(path)}: {reason}") from error
+
+
 @contextlib.contextmanager
 def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     """Create a folder of results if necessary and lock it for this process.
+
+    A folder that was created for a request that is then refused, or that contains nothing, is removed again.
 
     Args:
         folder: The folder.
@@ -312,10 +433,13 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
         NoLocksError: The file system does not support locks, and `resumed` is set.
     """
     path = folder / ".lock"
+    is_new = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666))
+        make_folder(folder)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, private_mode(folder)))
     except OSError as why:
+        if is_new:
+            _remove_unused(folder, refused=False)
         raise MeshmarkError(f"cannot write {folder}: {why.strerror or why}") from why
     handle: int | None = None
     try:
@@ -327,9 +451,19 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
             raise
     try:
         yield
+    except BaseException as error:
+        if is_new:
+            _remove_unused(folder, refused=isinstance(error, UsageError | AbsentError))
+        raise
     finally:
         if handle is not None:
             os.close(handle)
+
+
+def _remove_unused(folder: Path, *, refused: bool) -> None:
+    with contextlib.suppress(OSError):
+        if refused or {path.name for path in folder.iterdir()} <= {".lock"}:
+            shutil.rmtree(folder)
 
 
 def unlink(paths: Iterable[Path]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
-    """Write a table as a whole, or not at all.
+    """Write a table as a whole, or not at all, for the owner of its folder only; see `store.files.private_mode`.
 
     Args:
         options: Of `pyarrow.parquet.write_table`.
@@ -22,5 +22,5 @@ def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     """
     import pyarrow.parquet as pq
 
-    with written(path) as out:
+    with written(path, private=True) as out:
         pq.write_table(table, out, compression="zstd", **options)

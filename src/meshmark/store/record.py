@@ -26,6 +26,7 @@ Flag = Literal[
     "page_size",
     "faulted",
     "unverified",
+    "off_plan",
 ]
 FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
@@ -110,6 +111,23 @@ class RecordError(ValueError):
     """A record is invalid. The message names the field, what was found and what is allowed."""
 
 
+def impossible(unit: str, better: str, value: float) -> str:
+    """Why no quantity can have this value; "" if one can.
+
+    Values are finite. Durations, rates and other quantities with a unit and a direction are not negative, and neither
+    are sizes, clocks and rates without one. Ratios and differences may be negative: their unit is 1, or they have no
+    direction, such as the part of a time that other parts do not explain.
+    """
+    if not math.isfinite(value):
+        return f"found {value!r}, a finite number is required"
+    if value < 0 and unit != "1" and (better != "none" or unit in _NEVER_NEGATIVE or unit.endswith("/s")):
+        return f"found {value!r} {unit}, at least 0 is required"
+    return ""
+
+
+_NEVER_NEGATIVE: Final = frozenset({"B", "Hz"})
+
+
 def median(samples: Sequence[float]) -> float:
     """Median of at least one sample, in the samples' unit."""
     ordered = sorted(samples)
@@ -187,6 +205,18 @@ class Record:
     flags: frozenset[str] = frozenset()
     provenance: Mapping[str, Scalar] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse values that no quantity can have.
+
+        Raises:
+            RecordError: A sample is not finite, or negative although its unit and direction do not allow it.
+        """
+        if all(map(math.isfinite, self.samples)) and min(self.samples, default=0.0) >= 0 <= self.value < math.inf:
+            return
+        for name, value in (("value", self.value), *(("samples", sample) for sample in self.samples)):
+            if reason := impossible(self.unit, self.better, value):
+                raise RecordError(f"{name}: {reason}")
+
     @staticmethod
     def of(
         metric: Metric,
@@ -199,7 +229,11 @@ class Record:
         provenance: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> Record:
-        """A record of at least one sample, in the metric's unit."""
+        """A record of at least one sample, in the metric's unit.
+
+        Raises:
+            RecordError: There is no sample, or one that the metric cannot have.
+        """
         kept = tuple(map(float, samples))
         return Record(
             source=source,
@@ -298,8 +332,8 @@ class Record:
         if not samples:
             raise RecordError("samples: found none, at least 1 is required")
         value = line.get("value")
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise RecordError(f"value: found {value!r}, a finite number is required")
+        if not _is_finite(value):
+            raise RecordError(f"value: found {_shown(value)}, a finite number is required")
         if not _agree(value, median(samples)):
             raise RecordError(f"value: found {value!r}, the median of the samples is {median(samples)!r}")
         bounds = None if line.get("interval") is None else _numbers(line, "interval")
@@ -309,17 +343,17 @@ class Record:
             and expected is not None
             and (len(bounds) != 2 or not all(_agree(a, b) for a, b in zip(bounds, expected, strict=True)))
         ):
-            raise RecordError(f"interval: found {bounds!r}, the samples give {expected!r}")
+            raise RecordError(f"interval: found {_shown(bounds)}, the samples give {expected!r}")
         source = _text(line, "source")
         if source not in SOURCES:
             raise RecordError(f"source: found {source!r}; allowed: {', '.join(sorted(SOURCES))}")
         better = line.get("better")
-        if better is not None and better not in BETTER:
-            raise RecordError(f"better: found {str(better)[:80]!r}; allowed: {', '.join(sorted(BETTER))}")
+        if better is not None and (not isinstance(better, str) or better not in BETTER):
+            raise RecordError(f"better: found {_shown(better)}; allowed: {', '.join(sorted(BETTER))}")
         unit = _text(line, "unit")
         flags = line.get("flags")
         if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= ALL_FLAGS:
-            raise RecordError(f"flags: found {flags!r}; allowed: {', '.join(sorted(FLAGS))}")
+            raise RecordError(f"flags: found {_shown(flags)}; allowed: {', '.join(sorted(FLAGS))}")
         conditions = _scalars(line, "conditions")
         return Record(
             source=cast(Source, source),
@@ -349,7 +383,7 @@ def _agree(a: float, b: float) -> bool:
 def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
     if not isinstance(value, str) or not value or not is_unicode(value):
-        raise RecordError(f"{key}: found {str(value)[:80]!r}, a string is required")
+        raise RecordError(f"{key}: found {_shown(value)}, a string is required")
     return value
 
 
@@ -364,21 +398,48 @@ def is_unicode(text: str) -> bool:
 
 def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
     values = line.get(key)
-    if not isinstance(values, list) or not all(
-        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
-    ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, a list of finite numbers is required")
+    if not isinstance(values, list) or not all(map(_is_finite, values)):
+        raise RecordError(f"{key}: found {_shown(values)}, a list of finite numbers is required")
     return [float(v) for v in values]
 
 
+def _is_finite(value: object) -> bool:
+    """Whether `value` is a number that a double can represent: JSON also has NaN and integers of 400 digits."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
+    """The object of texts and numbers under a key of a line.
+
+    Raises:
+        RecordError: It is another value, has a lone surrogate, or an integer beyond 64 bits.
+    """
     values = line.get(key)
-    if not isinstance(values, dict) or not all(
-        is_unicode(k) and (is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
-        for k, v in values.items()
-    ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, an object of strings and numbers is required")
+    if not isinstance(values, dict) or not all(is_unicode(k) and is_scalar(v) for k, v in values.items()):
+        raise RecordError(f"{key}: found {_shown(values)}, an object of strings and numbers is required")
     return dict(values)
+
+
+def is_scalar(value: object) -> bool:
+    """Whether a condition may have this value: a text that can be encoded, or a number of at most 64 bits."""
+    if isinstance(value, str):
+        return is_unicode(value)
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**64
+    return isinstance(value, float | None)
+
+
+def _shown(value: object) -> str:
+    """A value for an error message, at most 80 characters."""
+    try:
+        return repr(value)[:80]
+    except (ValueError, RecursionError):  # deeply nested, or an integer of thousands of digits
+        return f"a {type(value).__name__} that is too large to be shown"
 
 
 def set_conditions(records: Sequence[Record]) -> list[str]:

@@ -29,7 +29,7 @@ from meshmark.store.checks import (
     schema_problem,
 )
 from meshmark.store.columns import MEASURED, absence_of, agree, record_of, row_of, row_of_absence, schema
-from meshmark.store.files import ASIDE, read_json, unlink, write_file
+from meshmark.store.files import ASIDE, is_abandoned, make_folder, read_json, unlink, write_file
 from meshmark.store.layout import INDEX, MACHINES, Kept, date_of, file_name, kept
 from meshmark.store.parquet import write_parquet
 from meshmark.store.query import QueryError, fetched, relation, runs_in, with_runs
@@ -102,7 +102,7 @@ class Store:
             MeshmarkError: It cannot be written.
         """
         if not self._marked:  # programs of the first version would not see the new files
-            write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n")
+            write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n", private=True)
             self._marked = True
         write_parquet(path, table, **options)
 
@@ -180,7 +180,7 @@ class Store:
         """
         handle: int | None = None
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
             handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -353,6 +353,15 @@ class Store:
             found = (machine_problem(path) if of_machine else problem(path, first)) or read_or_problem(path)
             sound = not isinstance(found, str)
             yield path, _row_problem(found, of_machine, path in first["absent"]) if sound else found
+
+
+def leftovers(store: Store) -> list[Path]:
+    """Temporary files in a store whose writers were killed."""
+    paths = []
+    for where, folders, names in os.walk(store.folder):
+        folders[:] = [name for name in folders if name != MEASURING]
+        paths += [path for path in map(Path(where).joinpath, names) if is_abandoned(path)]
+    return sorted(paths)
 
 
 def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from meshmark.store.record import Record
 
 _PIPE_COLUMNS: Final = 220  # width if standard output is not a terminal
-_MORE: Final = ("best", "spread", "n")  # columns after the conditions
+# Columns after the conditions, by names that no condition has: `n` is also the order of a matrix.
+_MORE: Final = {":best": "best", ":spread": "spread", ":n": "n"}
 
 
 def print_records(records: list[Record]) -> None:
@@ -42,7 +43,7 @@ def print_records(records: list[Record]) -> None:
     if asked:
         console.print(f"±: wider than the ±{' or '.join(sorted(asked))} requested", style="dim")
     if left_out:
-        console.print(f"not shown at this width: {', '.join(title(name) for name in left_out)}", style="dim")
+        console.print(f"not shown at this width: {', '.join(_MORE.get(n) or title(n) for n in left_out)}", style="dim")
     print_modes(records)
 
 
@@ -58,7 +59,7 @@ def _print_listing(console: Console, listing: Listing) -> list[str]:
     unlimited = console.options.update(max_width=100_000)
     left_out: list[str] = []
     table = _table(listing, everywhere, left_out)
-    for name in ("n", *reversed(listing.determined), "spread", "best"):
+    for name in (":n", *reversed(listing.determined), ":spread", ":best"):
         if console.measure(table, options=unlimited).maximum <= console.width:
             break
         left_out.append(name)
@@ -79,31 +80,45 @@ def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]
     table = Table(box=None, pad_edge=False, header_style="bold")
     if listing.metrics:
         table.add_column("metric", overflow="fold")
-    for name in ("median", "95 % interval"):
+    published = all(r.source == "paper" for r in records)
+    for name in ("value" if published else "median", "95 % interval"):
         table.add_column(name, justify="right", no_wrap=True)
     if flagged:
         table.add_column("flags", overflow="fold")
+    if published:
+        table.add_column("statistic", overflow="fold")
     columns = [k for k in listing.columns if k not in left_out]
     more = [name for name in _MORE if name not in left_out]
     for name in columns:
         table.add_column(title(name), overflow="fold")
     for name in more:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(_MORE[name], justify="right", no_wrap=True)
     for r in records:
-        values = {
-            "best": "–" if r.best is None else plain(r.best, r.unit),
-            "spread": "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %",
-            "n": str(len(r.samples)),
-        }
+        values = _more(r)
         table.add_row(
             *([r.metric] if listing.metrics else []),
             plain(r.value, r.unit),
             _interval(r),
             *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
+            *([str(r.provenance.get("statistic", "not stated"))] if published else []),
             *[shown(k, r.conditions.get(k)) for k in columns],
             *[values[name] for name in more],
         )
     return table
+
+
+def _more(record: Record) -> dict[str, str]:
+    """Best, spread and number of the samples; of a published number only what the publication says about its runs."""
+    best = "–" if record.best is None else plain(record.best, record.unit)
+    spread = "–" if math.isnan(record.spread) or len(record.samples) < 2 else f"{100 * record.spread:.1f} %"
+    if record.source != "paper" or len(record.samples) > 1:
+        return {":best": best, ":spread": spread, ":n": str(len(record.samples))}
+    printed = record.provenance.get("spread")
+    return {
+        ":best": best if str(record.provenance.get("statistic")).startswith("best") else "–",
+        ":spread": f"{100 * printed:.1f} %" if isinstance(printed, int | float) else "–",
+        ":n": str(record.provenance.get("runs", "unknown")),
+    }
 
 
 def _interval(record: Record) -> str:

@@ -7,6 +7,7 @@ was found and what is allowed; what is allowed comes from the JSON Schema of the
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -104,7 +105,7 @@ def _schema(kind: Any) -> Mapping[str, Any]:
 def found(value: object) -> str:
     """A value for a message: its Python representation, at most 60 characters on one line."""
     try:
-        text = repr(value)
+        text = value.isoformat() if isinstance(value, datetime.date | datetime.time) else repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or deeply nested lists
         text = f"a value of type {type(value).__name__}, too long to be shown"
     return quoted(text, 60)
@@ -124,6 +125,8 @@ def unknown_key(key: object, allowed: Collection[str]) -> str:
 def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
     *parents, last = fault["loc"] or ("",)
     path, value, node = "", raw, _resolved(schema, schema)
+    if "properties" in node:  # the description of a class is its docstring
+        node = {**node, "description": ""}
     key = parents.pop() if last == "[key]" else None
     for part in parents:
         path, value, node = _step(path, value, node, part, schema)

@@ -28,6 +28,7 @@ FLAG_TEXT: Final = {
     "page_size": "the pages did not have the requested size",
     "faulted": "page faults occurred in the timed region",
     "unverified": "the kernel's result check failed or could not run",
+    "off_plan": "a synthetic program ran more than 5 % longer or shorter than planned, so its rates are off as much",
 }
 
 

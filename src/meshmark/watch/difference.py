@@ -20,7 +20,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.values.verdicts import judge
 from meshmark.watch.frames import USE, Frame, Header
 
@@ -163,7 +163,8 @@ def _check_components(before: Header, after: Header) -> None:
         for x, y in zip(a, b, strict=True):
             if x != y:
                 raise MeshmarkError(
-                    f"replay --against: the recordings differ in their {title}: found '{x}' before and '{y}' after;"
+                    f"replay --against: the recordings differ in their {title}: found '{quoted(x)}' before and"
+                    f" '{quoted(y)}' after;"
                     " they must be the same"
                 )
 

@@ -7,14 +7,20 @@ then contains one number per metric and component; `None` is unknown, never zero
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 
 Values = dict[str, list[float | None]]
 FORMAT: Final = 1
+MAX_COMPONENTS: Final = 100_000
+MAX_METRICS: Final = 1000
+MAX_TIME_S: Final = 1e11  # since 1970, in the year 5138
+MAX_NUMBER: Final = 1e30  # in any unit; what is not smaller is damage
+_INVALID: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+_VALUE_TYPES: Final = frozenset({int, float, type(None)})
 # The default metric that colours the components of each class: a share of time or capacity.
 USE: Final = {"cpu": "cpu.busy", "memory": "memory.busy", "link": "link.busy", "io": "io.busy"}
 
@@ -170,27 +176,104 @@ def header_of(line: Mapping[str, Any]) -> Header:
         FrameError: the line is not a header, or has another format.
     """
     if line.get("type") != "header":
-        raise FrameError(
-            f"frames: found a {str(line.get('type', 'line without type'))[:40]}; the first line must be a header"
-        )
+        kind = quoted(line.get("type", "line without type"), 40)
+        raise FrameError(f"frames: found a {kind}; the first line must be a header")
     if line.get("format") != FORMAT:
-        raise FrameError(f"frames: found format {str(line.get('format'))[:20]}; this version reads format {FORMAT}")
+        raise FrameError(f"frames: found format {quoted(line.get('format'), 20)}; this version reads format {FORMAT}")
     try:
-        return Header(
+        header = Header(
             source=str(line["source"]),
             machine=str(line["machine"]),
             started=str(line["started"]),
-            period_s=float(line["period_s"]),
+            period_s=_number(line, "period_s"),
             components={str(k): tuple(dict(c) for c in v) for k, v in line["components"].items()},
             metrics=tuple(
                 Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")), m.get("estimated") is True)
                 for m in line["metrics"]
             ),
-            absent=tuple({str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a),
+            absent=tuple(
+                {str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a and "metric" in a
+            ),
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as why:
-        raise FrameError(f"frames: the header has a missing or invalid value: {why}") from why
+    except _INVALID as error:
+        raise FrameError(f"frames: the header has a missing or invalid value: {quoted(error)}") from error
+    if sum(map(len, header.components.values())) > MAX_COMPONENTS or len(header.metrics) > MAX_METRICS:
+        raise FrameError(
+            f"frames: found more than {MAX_COMPONENTS} components or {MAX_METRICS} metrics, which is the limit"
+        )
+    for component_class, components in header.components.items():
+        for number, component in enumerate(components):
+            _check_types(component_class, number, component)
+    return header
+
+
+def _number(line: Mapping[str, Any], key: str, default: float | None = None, limit: float = MAX_NUMBER) -> float:
+    """A number of a line, which is finite and below a limit.
+
+    Raises:
+        KeyError, TypeError, ValueError, OverflowError: It is missing or another value.
+    """
+    value = line[key] if default is None else line.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{key}: found {quoted(value, 40)}; allowed: a number")
+    if not -limit < value < limit:
+        raise ValueError(f"{key}: found {quoted(value, 40)}; allowed: a number below {limit:g}")
+    return float(value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MAX_NUMBER < value < MAX_NUMBER
+
+
+def _is_index(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -1 <= value < MAX_COMPONENTS
+
+
+# What the layout and the detector of hot spots read of a component.
+_TYPES: Final[Mapping[str, tuple[Callable[[Any], bool], str]]] = {
+    "name": (lambda v: isinstance(v, str) or _is_number(v), "a text"),
+    "number": (lambda v: v is None or isinstance(v, str) or _is_number(v), "a number"),
+    **dict.fromkeys(("node", "router", "from", "to", "from_router", "to_router"), (_is_index, "an index")),
+    "place": (lambda v: isinstance(v, list | tuple) and len(v) > 1 and all(map(_is_number, v)), "two coordinates"),
+    "level": (_is_index, "an index"),
+    "cpus": (lambda v: isinstance(v, list | tuple) and all(map(_is_index, v)), "a list of indices"),
+    "size_bytes": (lambda v: _is_number(v) and v >= 0, "a number"),
+}
+
+
+def _check_types(component_class: str, number: int, component: Mapping[str, Any]) -> None:
+    for key, (is_valid, allowed) in _TYPES.items():
+        if key in component and not is_valid(component[key]):
+            where = f"{quoted(component_class, 40)} {number}: {key}"
+            raise FrameError(f"frames: {where}: found {quoted(component[key], 40)}; allowed: {allowed}")
+
+
+def check_places(header: Header) -> None:
+    """Check that the components of a header refer to nodes, routers and caches that it has.
+
+    Raises:
+        FrameError: One does not; the message names it.
+    """
+    nodes, routers = header.count("node"), header.count("router")
+    required = {
+        "router": ("place",),
+        "node": ("router",) if routers else (),
+        "link": () if routers else ("from", "to"),
+        "cache": ("level", "size_bytes"),
+    }
+    limits = {"router": routers or nodes, "from_router": routers or nodes, "to_router": routers or nodes}
+    limits |= {"node": max(1, nodes), "from": max(1, nodes, routers), "to": max(1, nodes, routers)}
+    for component_class, components in header.components.items():
+        for number, component in enumerate(components):
+            where = f"frames: {quoted(component_class, 40)} {number}"
+            for key in required.get(component_class, ()):
+                if component.get(key) is None:
+                    raise FrameError(f"{where}: {key}: found nothing")
+            for key, limit in limits.items():
+                least = -1 if key == "node" else 0
+                if key in component and component[key] is not None and not least <= component[key] < limit:
+                    raise FrameError(f"{where}: {key}: found {component[key]}; allowed: {least} to {limit - 1}")
 
 
 def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
@@ -203,33 +286,59 @@ def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
         values: Values = {}
         for name, given in line["values"].items():
             count = header.count(name.partition(".")[0])
-            read = [None if v is None else float(v) for v in given]
+            if not _VALUE_TYPES.issuperset(map(type, given)):
+                raise TypeError(f"{name}: found other values than numbers")
+            read = [None if v is None or v != v else float(v) for v in given]  # noqa: PLR0124 (NaN)
+            if not all(v is None or -MAX_NUMBER < v < MAX_NUMBER for v in read):
+                raise ValueError(f"{name}: found a number that is not finite")
             values[str(name)] = (read + [None] * count)[:count] if len(read) != count else read
         return Frame(
-            int(line["seq"]),
-            float(line["t_s"]),
-            float(line["window_s"]),
+            int(_number(line, "seq")),
+            _number(line, "t_s"),
+            _number(line, "window_s"),
             values,
-            float(line.get("at", 0)),
-            float(line.get("late_s", 0)),
-            float(line.get("cost_s", 0)),
-            int(line.get("dropped", 0)),
-            [dict(p) for p in line.get("processes", ())],
+            _number(line, "at", 0, MAX_TIME_S),
+            _number(line, "late_s", 0),
+            _number(line, "cost_s", 0),
+            int(_number(line, "dropped", 0)),
+            [_process(p) for p in line.get("processes", ())],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as why:
-        raise FrameError(f"frames: a frame has a missing or invalid value: {why}") from why
+    except _INVALID as error:
+        raise FrameError(f"frames: a frame has a missing or invalid value: {quoted(error)}") from error
 
 
-def parse_line(text: str) -> Mapping[str, Any]:
+def _process(line: Mapping[str, Any]) -> dict[str, Any]:
+    process = dict(line)
+    for key in ("pid", "cpu", "threads", "rss", "on"):
+        if process.get(key) is not None:
+            _number(process, key)
+    if "nodes" in process and not (isinstance(process["nodes"], list) and all(map(_is_number, process["nodes"]))):
+        raise TypeError("processes: nodes: found another value than a list of numbers")
+    return process
+
+
+def parse_line(text: str | bytes, constants: bool = True) -> Mapping[str, Any]:
     """Parses one line of a stream.
+
+    Args:
+        constants: Whether NaN and infinity are allowed, which are not part of JSON.
 
     Raises:
         FrameError: the line is not a JSON object.
     """
     try:
-        line = json.loads(text)
-    except ValueError as why:
-        raise FrameError(f"frames: found '{text.strip()[:60]}'; each line must be JSON") from why
+        line = json.loads(text, parse_constant=None if constants else _refused)
+    except (ValueError, TypeError, RecursionError) as error:
+        reason = "it is too deeply nested" if isinstance(error, RecursionError) else "each line must be JSON"
+        raise FrameError(f"frames: found '{_begin(text)}'; {reason}") from error
     if not isinstance(line, dict):
-        raise FrameError(f"frames: found '{text.strip()[:60]}'; each line must be a JSON object")
+        raise FrameError(f"frames: found '{_begin(text)}'; each line must be a JSON object")
     return line
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"found {constant}")
+
+
+def _begin(text: object) -> str:
+    return quoted(str(text.decode("utf-8", "replace") if isinstance(text, bytes) else text).strip(), 60)

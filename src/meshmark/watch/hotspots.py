@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meshmark.values.units import plain
-from meshmark.watch.frames import Frame, Header
+from meshmark.watch.frames import Frame, Header, check_places
 
 CLASSES: Final = ("memory", "link", "io", "cpu")
 MIN_USE: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # of a hot component
@@ -117,9 +117,14 @@ def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
 
 
 class Detector:
-    """Detects hot spots in a stream of frames."""
+    """Detects hot spots in a stream of frames.
+
+    Raises:
+        FrameError: A component refers to one that the header does not have.
+    """
 
     def __init__(self, header: Header) -> None:
+        check_places(header)
         self.header = header
         self._use = header.use
         self._estimated = {k for k, name in self._use.items() for m in header.metrics if m.name == name and m.estimated}

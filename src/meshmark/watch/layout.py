@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meshmark.values.units import size
-from meshmark.watch.frames import Header
+from meshmark.watch.frames import Header, check_places
 
 Point = tuple[float, float]
 
@@ -164,7 +164,12 @@ def _ends(link: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def map_of(header: Header) -> Map:
-    """The map of a machine, from its header."""
+    """The map of a machine, from its header.
+
+    Raises:
+        FrameError: A component refers to one that the header does not have.
+    """
+    check_places(header)
     places, is_bus, router_of = _routers(header)
     links = header.components.get("link", ())
     made = Map()

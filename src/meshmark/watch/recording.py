@@ -14,7 +14,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
@@ -250,12 +250,12 @@ def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
     if text is None:
         raise RecordingError(f"{path}: not a Meshmark recording: no header")
     try:
-        header = header_of(json.loads(text))
+        header = header_of(parse_line(text))
         names = schema.names
-    except UnicodeDecodeError as why:
-        raise RecordingError(f"{path}: corrupt: {why}") from why
-    except (ValueError, FrameError) as why:
-        raise RecordingError(f"{path}: {why}") from why
+    except UnicodeDecodeError as error:
+        raise RecordingError(f"{path}: corrupt: {error}") from error
+    except FrameError as error:
+        raise RecordingError(f"{path}: {error}") from error
     for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)) if whole else ("t_s", _LINE):
         if name not in names:
             raise RecordingError(f"{path}: not a Meshmark recording: no column {name}")
@@ -355,6 +355,15 @@ class Recording:
 
     def _from(self, first: int) -> Iterator[Frame]:
         """Yields frames from index `first`; skips earlier batches without converting them."""
+        try:
+            for line in self._lines(first):
+                yield frame_of(line, self.header)
+        except FrameError as error:
+            raise RecordingError(f"{self.path}: corrupt: {error}") from error
+        except _spoiled() as error:
+            raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
+
+    def _lines(self, first: int) -> Iterator[Mapping[str, Any]]:
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
         for batch in self._batches():
@@ -364,8 +373,7 @@ class Recording:
                 continue
             batch = batch.slice(skipped)  # noqa: PLW2901
             if self._parquet is None:
-                for line in batch.column(_LINE).to_pylist():
-                    yield self._frame(line)
+                yield from map(parse_line, batch.column(_LINE).to_pylist())
                 continue
             columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
             if any(None in columns[n] for n in _FIXED):
@@ -378,20 +386,8 @@ class Recording:
                     for n in metrics
                 }
                 processes = columns[_PROCESSES][i]
-                yield Frame(
-                    columns["seq"][i],
-                    columns["t_s"][i],
-                    columns["window_s"][i],
-                    values,
-                    columns["at"][i],
-                    columns["late_s"][i],
-                    columns["cost_s"][i],
-                    columns["dropped"][i],
-                    json.loads(processes) if processes else [],
-                )
-
-    def _frame(self, line: str) -> Frame:
-        try:
-            return frame_of(parse_line(line), self.header)
-        except FrameError as why:
-            raise RecordingError(f"{self.path}: corrupt: {why}") from why
+                yield {
+                    **{name: columns[name][i] for name in _FIXED},
+                    "values": values,
+                    "processes": parse_line(f'{{"of":{processes}}}')["of"] if processes else (),
+                }

@@ -30,7 +30,7 @@ from meshmark.store.files import utf8
 from meshmark.web.guard import Guard
 from meshmark.web.hub import event_text
 from meshmark.web.live_fleet import STATES, Cases, LiveFleet, grouped, shortened
-from meshmark.web.otlp_receiver import JSON, MAX_BODY, BadBodyError, answer, readings
+from meshmark.web.otlp_receiver import JSON, MAX_BODY, BadBodyError, answer, readings, unpacked_within
 from meshmark.web.remote import RemoteMaps
 from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, until_gone
 
@@ -41,7 +41,9 @@ MAX_READERS: Final = 64  # pages
 MAX_BODIES: Final = 256  # that are being received at once
 MAX_BUFFERED: Final = 64 << 20  # B of them together
 BODY_S: Final = 10.0  # to receive one
-_IN_THREAD: Final = 64 << 10  # B; larger bodies are read in a thread, so that they do not delay others
+IN_THREAD: Final = 32 << 10  # B when decompressed; longer bodies are read in a thread, so that they do not delay others
+MAX_LONG: Final = 16  # longer bodies that wait for this thread
+_ADDED_AT_ONCE: Final = 16  # machines of a body, before other requests are answered
 _OUTSIDE: Final = "not of the fleet"
 
 
@@ -177,17 +179,21 @@ class Receiver:
             return PlainTextResponse("method: found GET; allowed: POST\n", 405, {"allow": "POST"})
         kind, encoding = (request.headers.get(k, "") for k in ("content-type", "content-encoding"))
         body = await self._body(request)
-        if len(body) > _IN_THREAD:
-            found = await anyio.to_thread.run_sync(readings, body, kind, encoding, limiter=self._thread)
+        if unpacked_within(body, encoding, IN_THREAD) is not None:
+            machines = readings(body, kind, encoding)
+        elif self._thread.statistics().tasks_waiting >= MAX_LONG:
+            raise BadBodyError("busy: too many long requests at once", 503)
         else:
-            found = readings(body, kind, encoding)
+            machines = await anyio.to_thread.run_sync(readings, body, kind, encoding, limiter=self._thread)
         source = request.client.host if request.client else ""
         rejected, reasons = 0, dict[str, None]()
-        for reading, points in found:
-            why = self._live.add(reading, source, time.monotonic(), time.time())
-            if why:
+        for number, (reading, points) in enumerate(machines, 1):
+            reason = self._live.add(reading, source, time.monotonic(), time.time())
+            if reason:
                 rejected += points
-                reasons[why] = None
+                reasons[reason] = None
+            if number % _ADDED_AT_ONCE == 0:
+                await asyncio.sleep(0)
         media = JSON if kind.startswith(JSON) else "application/x-protobuf"
         return Response(answer(media, rejected, "; ".join(reasons)[:500]), media_type=media)
 
@@ -217,8 +223,12 @@ class Receiver:
         return b"".join(chunks)
 
 
-def make_fleet_site(parts: FleetParts, token: str = "") -> Guard:
+def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") -> Guard:
     """The application of `meshmark fleet serve`.
+
+    Args:
+        token: The token of requests; "" if reading needs none.
+        push_token: The token with which nodes send their metrics; "" for that of other requests.
 
     Raises:
         MeshmarkError: The page has not been built.
@@ -280,7 +290,7 @@ def make_fleet_site(parts: FleetParts, token: str = "") -> Guard:
         Mount("/node/{name}", routes=map_routes(parts.maps.find, parts.maps.known)),
         Mount("/", Static(directory=STATIC)),
     ]
-    return guarded([*routes], token, lifespan, frozenset({POST}))
+    return guarded([*routes], token, lifespan, frozenset({POST}), push_token)
 
 
 async def _all_nodes(parts: FleetParts) -> AsyncIterator[bytes]:

@@ -116,11 +116,14 @@ class Guard:
         app: The application.
         token: The token; "" to require none and answer only requests addressed to a loopback name.
         posts: Paths that also take POST requests, with a body that the application limits. A page elsewhere cannot make
-            a browser send them if the application requires a content type that forms do not have.
+            a browser send them if the application requires a content type that forms do not have. They always
+            need a token, because they change what other readers see.
+        post_token: The token of such requests; "" for `token`.
     """
 
-    def __init__(self, app: ASGIApp, token: str, posts: frozenset[str] = frozenset()) -> None:
+    def __init__(self, app: ASGIApp, token: str, posts: frozenset[str] = frozenset(), post_token: str = "") -> None:
         self.app, self.token, self.posts = app, token, posts
+        self.post_token = post_token or token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -137,7 +140,7 @@ class Guard:
                 headers = list(message.get("headers", ()))
                 present = {k.lower() for k, _ in headers}
                 headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in present]
-                if self.token and self._matches(request.query_params.get("token", "")):
+                if self.token and _matches(request.query_params.get("token", ""), self.token):
                     cookie = f"{_cookie(request)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
                     headers.append((b"set-cookie", cookie.encode()))
                 message = {**message, "headers": headers}
@@ -159,10 +162,16 @@ class Guard:
         if not self.token and not is_loopback(match[1]):
             # Prevents DNS rebinding: a page elsewhere whose name resolves to this address must not read the data.
             return _line("this server answers only requests to localhost", 421)
-        if self.token and not any(map(self._matches, _tokens(request))):
+        is_post = request.method == "POST" and request.scope["path"] in self.posts
+        token = self.post_token if is_post else self.token
+        if is_post and not token:
+            return _line(
+                "nodes need a token to send: restart this server without --no-token or with --node-token-file", 403
+            )
+        if token and not any(_matches(given, token) for given in _tokens(request)):
             headers = {"www-authenticate": "Bearer"}
             return _line("a token is required: open the address that meshmark printed", 401, headers)
-        if request.method == "POST" and request.scope["path"] in self.posts:
+        if is_post:
             return None
         if request.method not in {"GET", "HEAD"}:
             return _line(f"method: found {quoted(request.method)}; allowed: GET and HEAD", 405, {"allow": "GET, HEAD"})
@@ -171,8 +180,9 @@ class Guard:
         opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
         return _without_token(request) if self.token and opened and "token" in request.query_params else None
 
-    def _matches(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+
+def _matches(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def failed(_: Request, __: Exception) -> Response:

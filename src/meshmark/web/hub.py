@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
@@ -17,6 +17,7 @@ from meshmark.web.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
 KEPT: Final = 600  # recent frames that a new reader receives first
+AT_ONCE: Final = 20  # of them in one piece
 WAITING: Final = 50  # maximum number of frames queued for a reader
 
 
@@ -87,16 +88,18 @@ class Hub:
         self._thread.start()
 
     def _read(self) -> None:
-        why = "the stream has ended"
-        detector = Detector(self.header)
+        reason = "the stream has ended"
         try:
+            detector = Detector(self.header)
             for frame in self._frames:
                 self.window.add(frame)
                 self._publish(event_text("frame", _frame_json(frame, detector.add(frame))), keep=True)
         except MeshmarkError as error:
-            why = str(error)
-        self.ended = why
-        self._publish(event_text("end", {"why": why}), keep=False)
+            reason = str(error)
+        except Exception as error:  # readers would wait for ever
+            reason = f"the stream cannot be read: {type(error).__name__}: {quoted(error)}"
+        self.ended = reason
+        self._publish(event_text("end", {"why": reason}), keep=False)
 
     def _publish(self, text: str, keep: bool) -> None:
         with self._lock:
@@ -117,7 +120,9 @@ class Hub:
             past, ended = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
-            yield event_text("header", self.header_json) + "".join(past)
+            yield event_text("header", self.header_json)
+            for begin in range(0, len(past), AT_ONCE):  # a reader that does not read costs no more memory than this
+                yield "".join(past[begin : begin + AT_ONCE])
             if ended:  # a later end arrives through the queue, after the last frames
                 yield event_text("end", {"why": ended})
             while True:

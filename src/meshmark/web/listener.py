@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import http
+import ipaddress
 import resource
 import socket
 import sys
@@ -31,6 +32,11 @@ MAX_WAITING: Final = 256
 MAX_OPEN: Final = 512  # lower if the limit of open files is low
 ACCEPTED_AT_ONCE: Final = 16
 BACKLOG: Final = 1024  # connections that Linux queues
+MAX_HEADER: Final = 64 << 10  # B of a request without its body
+MAX_SMALL_PARTS: Final = 1000  # parts of a body that may be small
+SMALL_PART: Final = 64  # B
+_ALL_INTERFACES: Final = frozenset({"0.0.0.0", "::"})
+_HOSTS: Final = "an address or a name of this host, such as 127.0.0.1; 0.0.0.0 or :: for all interfaces"
 
 
 class Waiting:
@@ -63,11 +69,29 @@ class Waiting:
         connection.transport.close()
 
 
+class BoundedParser(h11.Connection):
+    """Refuses bodies in very small parts: each costs as long as a large one, so that they would delay other readers."""
+
+    _parts = _bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._parts = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._parts += 1
+            self._bytes += len(event.data)
+            if self._parts > MAX_SMALL_PARTS and self._bytes < self._parts * SMALL_PART:
+                raise h11.RemoteProtocolError("the parts of the body are too small")
+        return event
+
+
 class Connection(H11Protocol):
     """A connection with a time limit for requests."""
 
     def __init__(self, *args: Any, waiting: Waiting, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.conn = BoundedParser(h11.SERVER, MAX_HEADER)
         self._waiting = waiting
         self._ignores_input = False
 
@@ -133,19 +157,32 @@ def free_socket(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 selects a free port.
 
     Raises:
-        UsageError: The address or port is not available.
+        UsageError: The address or port is not available, or the host names all interfaces in another way than
+            `0.0.0.0` or `::`.
     """
     name = host_name(host)
+    if not name:  # which would be all interfaces
+        raise UsageError(f"--host: found '{quoted(host)}'; allowed: {_HOSTS}")
     sock = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((name, port))
+        if name not in _ALL_INTERFACES and _is_all_interfaces(sock.getsockname()[0]):
+            raise UsageError(f"--host: found '{quoted(host)}', which names all interfaces; allowed: {_HOSTS}")
         sock.listen(ACCEPTED_AT_ONCE)
-    except (OSError, UnicodeError, ValueError) as why:
+    except UsageError:
         sock.close()
-        reason = getattr(why, "strerror", None) or why
-        raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from why
+        raise
+    except (OSError, TypeError, ValueError) as error:  # a character that is null is a TypeError
+        sock.close()
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from error
     return sock
+
+
+def _is_all_interfaces(address: str) -> bool:
+    found = ipaddress.ip_address(address)
+    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
 
 
 def run(

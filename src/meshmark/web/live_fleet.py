@@ -31,8 +31,8 @@ STATES: Final = {
     "wrong": "reports; computes wrongly",
 }
 _NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 Cases = Mapping[str, tuple[bool, str]]  # by node, whether it computes wrongly, and what is wrong
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}")  # as of `fleet.nodesets`
 _METRIC: Final = re.compile(r"[a-z0-9_]{1,40}\.[A-Za-z0-9_. ]{1,60}")
 _MAX_VALUE: Final = 3e38  # of 32 bits
 _HASH: Final = re.compile(r"-[0-9a-f]{8}")  # with which names of machines end

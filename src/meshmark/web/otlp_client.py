@@ -93,7 +93,8 @@ class _Session(requests.Session):
     """Keeps the outcome of a request, of which the exporter returns only success or failure.
 
     The exporter takes redirects for success and ignores the body. Its own retries end after 10 s and block the end of
-    monitoring, so every failure is raised as one that the exporter does not retry.
+    monitoring, so every failure is raised as one that the exporter does not retry. Redirects are not followed: headers
+    may hold secrets, which only the named collector gets.
     """
 
     def __init__(self) -> None:
@@ -105,7 +106,7 @@ class _Session(requests.Session):
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
         try:
-            response = super().request(*args, **options)
+            response = super().request(*args, **{**options, "allow_redirects": False})
         except requests.Timeout as error:
             self.failure = NotSent(f"no response within {TIMEOUT_S:g} s", retry=True)
             raise self.failure from error

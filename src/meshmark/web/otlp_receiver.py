@@ -1,15 +1,19 @@
 """Reads metrics that nodes send over OTLP/HTTP, protobuf or JSON, as `web/otlp.py` sends them.
 
-A body is data from anywhere: it is bounded before and after decompression, and whatever is wrong with it is one line.
+A body is data from anywhere: it is bounded before and after decompression, its parts are counted before objects are
+made of them, and whatever is wrong with it is one line.
 """
 
 from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from google.protobuf import json_format
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -24,7 +28,13 @@ PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 MAX_BODY: Final = 4 << 20  # B, as sent
 MAX_UNPACKED: Final = 32 << 20  # B: 256 CPUs with 20 metrics and four values each have 11 MB
+MAX_JSON: Final = 8 << 20  # B when decompressed; the time to read JSON is a hundred times as long
+MAX_FIELDS: Final = 1_000_000  # of protobuf, in all messages; the example above has 490,000
+MAX_PARTS: Final = 200_000  # of JSON: objects, lists and commas
+MAX_RESOURCES: Final = 2000  # machines in a body
+MAX_NAMES: Final = 1000  # metrics of a machine
 PREFIX: Final = "meshmark."
+_VARINT, _FIXED_64, _LENGTH, _FIXED_32 = 0, 1, 2, 5  # wire types of protobuf
 _UNITS: Final = {"By": "B", "By/s": "B/s"}
 
 
@@ -42,17 +52,29 @@ def unpacked(body: bytes, encoding: str) -> bytes:
     Raises:
         BadBodyError: The encoding is unknown, the data are damaged or too long.
     """
+    data = unpacked_within(body, encoding, MAX_UNPACKED)
+    if data is None:
+        raise BadBodyError(f"body: more than {MAX_UNPACKED >> 20} MiB when decompressed", 413)
+    return data
+
+
+def unpacked_within(body: bytes, encoding: str, limit: int) -> bytes | None:
+    """Like `unpacked`, but None if the data are longer than a limit, in bytes.
+
+    Raises:
+        BadBodyError: The encoding is unknown, or the data are damaged.
+    """
     if encoding in {"", "identity"}:
-        return body
+        return body if len(body) <= limit else None
     if encoding not in {"gzip", "deflate"}:
         raise BadBodyError(f"content-encoding: found '{quoted(encoding)}'; allowed: gzip, deflate", 415)
     packed = zlib.decompressobj(wbits=47)  # finds out whether it is gzip or zlib
     try:
-        data = packed.decompress(body, MAX_UNPACKED)
-    except zlib.error as why:
-        raise BadBodyError(f"body: not {encoding}: {why}") from why
-    if packed.unconsumed_tail:
-        raise BadBodyError(f"body: more than {MAX_UNPACKED >> 20} MiB when decompressed", 413)
+        data = packed.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BadBodyError(f"body: not {encoding}: {error}") from error
+    if len(data) > limit:
+        return None
     if not packed.eof or packed.unused_data:
         raise BadBodyError(f"body: not complete {encoding} data")
     return data
@@ -64,23 +86,97 @@ def readings(body: bytes, content_type: str, encoding: str = "") -> list[tuple[R
     Raises:
         BadBodyError: It is not a request of OTLP.
     """
-    data = unpacked(body, encoding)
     kind = content_type.partition(";")[0].strip().lower()
+    if kind not in {PROTOBUF, JSON}:
+        raise BadBodyError(f"content-type: found '{quoted(content_type)}'; allowed: {PROTOBUF}, {JSON}", 415)
+    data = unpacked(body, encoding)
     try:
         if kind == PROTOBUF:
+            _check_fields(data)
             request = ExportMetricsServiceRequest.FromString(data)
-        elif kind == JSON:
-            request = json_format.Parse(data, ExportMetricsServiceRequest(), ignore_unknown_fields=True)
         else:
-            raise BadBodyError(f"content-type: found '{quoted(content_type)}'; allowed: {PROTOBUF}, {JSON}", 415)
-    except (DecodeError, json_format.ParseError, ValueError, RecursionError) as why:
-        raise BadBodyError(f"body: not metrics of OTLP: {quoted(why)}") from why
-    return [_reading(of) for of in request.resource_metrics]
+            _check_parts(data)
+            request = json_format.Parse(data, ExportMetricsServiceRequest(), ignore_unknown_fields=True)
+    except (DecodeError, json_format.ParseError, ValueError, IndexError, RecursionError, OverflowError) as error:
+        raise BadBodyError(f"body: not metrics of OTLP: {quoted(error)}") from error
+    if len(request.resource_metrics) > MAX_RESOURCES:
+        raise BadBodyError(f"body: found {len(request.resource_metrics)} machines; allowed: {MAX_RESOURCES}", 413)
+    return [_reading(resource) for resource in request.resource_metrics]
+
+
+def _check_parts(data: bytes) -> None:
+    """Count the parts of JSON before it is read.
+
+    Raises:
+        BadBodyError: It is too long, or has too many parts.
+    """
+    if len(data) > MAX_JSON:
+        raise BadBodyError(f"body: found {len(data)} bytes of JSON; allowed: {MAX_JSON}, or protobuf", 413)
+    if (count := sum(map(data.count, (b"{", b"[", b",")))) > MAX_PARTS:
+        raise BadBodyError(f"body: found {count} parts of JSON; allowed: {MAX_PARTS}, or protobuf", 413)
+
+
+def _check_fields(data: bytes) -> None:
+    """Count the fields of a request, in all its messages, without making objects of them.
+
+    Raises:
+        BadBodyError: There are too many.
+        ValueError, IndexError: It is not protobuf. What else is wrong is left to the library.
+    """
+    count, open_messages = 0, [(0, len(data), _keys_of(ExportMetricsServiceRequest.DESCRIPTOR))]
+    while open_messages:
+        at, end, keys = open_messages.pop()
+        while at < end:  # without calls for numbers of one byte, which most are: a body has a million of them
+            count += 1
+            if count > MAX_FIELDS:
+                raise BadBodyError(f"body: found more than {MAX_FIELDS} fields; allowed: {MAX_FIELDS}", 413)
+            key = data[at]
+            at += 1
+            if key > 127:
+                key, at = _varint(data, at - 1)
+            wire_type = key & 7
+            if wire_type == _LENGTH:
+                length = data[at]
+                at += 1
+                if length > 127:
+                    length, at = _varint(data, at - 1)
+                if length and key in keys:
+                    open_messages.append((at, at + length, _keys_of(keys[key])))
+                at += length
+            elif wire_type == _VARINT:
+                while data[at] > 127:
+                    at += 1
+                at += 1
+            elif wire_type == _FIXED_64:
+                at += 8
+            elif wire_type == _FIXED_32:
+                at += 4
+            else:
+                raise ValueError("an unknown wire type")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number at a position, and the position after it."""
+    number, begin = 0, at
+    while True:
+        byte = data[at]
+        number |= (byte & 127) << 7 * (at - begin)
+        at += 1
+        if byte < 128:
+            return number, at
+        if at - begin > 10:
+            raise ValueError("a number of more than ten bytes")
+
+
+@cache
+def _keys_of(descriptor: Descriptor) -> Mapping[int, Descriptor]:
+    """The fields of a message that are messages themselves, by the keys that begin them."""
+    return {f.number << 3 | _LENGTH: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 
 def _reading(resource: Any) -> tuple[Reading, int]:
     machine = next((a.value.string_value for a in resource.resource.attributes if a.key == "host.name"), "")
-    found = Components()
+    found, names = Components(), set[str]()
     count, end_ns = 0, 0
     for scope in resource.scope_metrics:
         for metric in scope.metrics:
@@ -89,6 +185,9 @@ def _reading(resource: Any) -> tuple[Reading, int]:
             if not metric.name.startswith(PREFIX):  # OpenTelemetry's own names repeat what ours say
                 continue
             name = metric.name.removeprefix(PREFIX)
+            names.add(name)
+            if len(names) > MAX_NAMES:
+                raise BadBodyError(f"body: found more than {MAX_NAMES} metrics of a machine; allowed: {MAX_NAMES}", 413)
             unit = _UNITS.get(metric.unit, metric.unit)
             for point in points:
                 component = _component(point.attributes)

@@ -16,7 +16,8 @@ from meshmark.web.openmetrics import reading_of
 
 AT_ONCE: Final = 64  # connections
 TIMEOUT_S: Final = 5.0  # for an answer
-MAX_ANSWER: Final = 16 << 20  # B
+MAX_ANSWER: Final = 2 << 20  # B; a summary has less than 20 kB
+_READ: Final = 8 << 10  # B at once, since an answer may have a part in every few bytes
 MAX_WAIT: Final = 8  # intervals between two attempts at a node that does not answer
 
 
@@ -67,7 +68,8 @@ async def _answer(
     while True:
         event = http.next_event()
         if event is h11.NEED_DATA:
-            http.receive_data(await reader.read(1 << 16))
+            http.receive_data(await reader.read(_READ))
+            await asyncio.sleep(0)  # data that are there do not make it wait, so that others would not be answered
         elif isinstance(event, h11.Response) and event.status_code != 200:
             hint = "; --node-token-file has the token of the nodes" if event.status_code == 401 else ""
             raise NoAnswerError(f"HTTP {event.status_code}{hint}")
@@ -117,7 +119,7 @@ class Puller:
     async def _ask(self, name: str) -> None:
         live = self._live
         body, address = await fetch(self._nodes[name], "/metrics?summary", self._token)
-        found = reading_of(body)
+        found = await asyncio.to_thread(reading_of, body)
         if not found.machine:
             raise NoAnswerError("the answer has no metrics of Meshmark")
         own = live.name_of(found.machine)

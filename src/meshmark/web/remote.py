@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
-import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Final
@@ -14,7 +14,7 @@ from typing import Any, Final
 from starlette.requests import Request
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of
+from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 from meshmark.web.hub import Hub, Past
 from meshmark.web.live import LiveMachine
 from meshmark.web.pull import Target
@@ -22,8 +22,9 @@ from meshmark.web.server import NotFound
 
 MAX_MAPS: Final = 16  # of nodes that are open at once
 SILENT_S: Final = 40.0  # without a byte; servers send one every 15 s
+HEADER_S: Final = 10.0  # until the header of the frames has arrived, however slowly
 _PATHS: Final = ("/live/api/frames", "/api/frames")  # of `serve` and of `watch --web`
-_MAX_LINE: Final = 16 << 20  # B
+_MAX_LINE: Final = 8 << 20  # B; the frames of 4096 CPUs have less than 1 MiB
 
 
 class Remote:
@@ -35,36 +36,66 @@ class Remote:
 
     def __init__(self, name: str, at: Target, token: str) -> None:
         self._name = name
-        self._connection = http.client.HTTPConnection(at.host, at.port, timeout=SILENT_S)
+        self._sock: socket.socket | None = None
+        self._is_late = False
+        where = f"{quoted(name)}: {at.host}:{at.port}"
         headers = {"authorization": f"Bearer {token}"} if token else {}
+        # The time limit of a socket is that of one byte, so that an answer may take for ever.
+        watch = threading.Timer(HEADER_S, self._end_late)
+        watch.daemon = True
+        watch.start()
         try:
             for path in _PATHS:
+                self._connection = http.client.HTTPConnection(at.host, at.port, timeout=HEADER_S)
                 self._connection.request("GET", path, headers=headers)
                 self._sock = self._connection.sock  # of which the connection lets go
+                if self._is_late:
+                    raise TimeoutError
                 self._answer = self._connection.getresponse()
                 if self._answer.status != 404:
                     break
-                self._answer.read()
+                self._connection.close()
             if self._answer.status != 200:
-                raise MeshmarkError(f"{name}: {at.host}:{at.port}: HTTP {self._answer.status}")
+                raise MeshmarkError(f"{where}: HTTP {self._answer.status}")
             kind, line = next(self._events(), ("", {}))
             if kind != "header":
-                raise MeshmarkError(f"{name}: {at.host}:{at.port}: no live machine")
+                raise MeshmarkError(f"{where}: no live machine")
             self.header: Header = header_of(line)
-        except (OSError, http.client.HTTPException, ValueError) as why:
+            if self._sock is not None:
+                self._sock.settimeout(SILENT_S)
+        except (OSError, http.client.HTTPException, ValueError, RecursionError, MeshmarkError) as error:
+            self._close()
+            if self._is_late or isinstance(error, TimeoutError):
+                raise MeshmarkError(f"{where}: no header of a live machine within {HEADER_S:g} s") from error
+            if isinstance(error, MeshmarkError) and not isinstance(error, FrameError):
+                raise
+            raise MeshmarkError(f"{where}: {quoted(error, 300)}") from error
+        finally:
+            watch.cancel()
+
+    def _end_late(self) -> None:
+        self._is_late = True
+        self.stop()
+
+    def _close(self) -> None:
+        self.stop()
+        if hasattr(self, "_connection"):
             self._connection.close()
-            raise MeshmarkError(f"{name}: {at.host}:{at.port}: {quoted(why)}") from why
 
     def _events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """The events of the answer.
+
+        Raises:
+            MeshmarkError: A line is not that of a live machine.
+        """
         kind = ""
         while line := self._answer.readline(_MAX_LINE):
             if line.startswith(b"event: "):
                 kind = line[7:].strip().decode("ascii", "replace")
             elif line.startswith(b"data: "):
-                found = json.loads(line[6:], parse_constant=_refused)
-                if not isinstance(found, dict):
-                    raise FrameError("frames: found no object")
-                yield kind, found
+                yield kind, parse_line(line[6:], constants=False)
+            elif not line.endswith(b"\n") and len(line) == _MAX_LINE:
+                raise FrameError(f"frames: found a line of more than {_MAX_LINE >> 20} MiB")
 
     def frames(self) -> Iterator[Frame]:
         """Frames until it ends.
@@ -78,22 +109,19 @@ class Remote:
                     yield frame_of(line, self.header)
                 elif kind == "end":
                     raise MeshmarkError(f"{self._name}: {quoted(line.get('why', ''))}")
-        except (OSError, http.client.HTTPException, ValueError) as why:
-            raise MeshmarkError(f"{self._name}: {quoted(why)}") from why
+        except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
+            raise MeshmarkError(f"{self._name}: {quoted(error)}") from error
 
     def stop(self) -> None:
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        if self._sock is not None:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
 
     def __enter__(self) -> Remote:
         return self
 
     def __exit__(self, a: type[BaseException] | None, b: BaseException | None, c: TracebackType | None) -> None:
-        self._connection.close()
-
-
-def _refused(constant: str) -> float:
-    raise ValueError(f"found {constant}")
+        self._close()
 
 
 class RemoteMaps:

@@ -165,11 +165,15 @@ async def _refused(_: Request, why: Exception) -> Response:
 
 
 def guarded(
-    routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette], posts: frozenset[str] = frozenset()
+    routes: list[BaseRoute],
+    token: str,
+    lifespan: Lifespan[Starlette],
+    posts: frozenset[str] = frozenset(),
+    post_token: str = "",
 ) -> Guard:
     """An application with these routes behind a `Guard`."""
     refusals: Mapping[Any, ExceptionHandler] = {MeshmarkError: _refused, Exception: failed}
-    return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token, posts)
+    return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token, posts, post_token)
 
 
 def make_app(what: Hub | Past, token: str = "") -> Guard:

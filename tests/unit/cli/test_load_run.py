@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import typer
 
+from meshmark import process
 from meshmark.cli.load_live import Live
 from meshmark.cli.study import app as study_app
 from meshmark.load.journal import read_run
@@ -182,15 +183,12 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
         command = ["sh", "-c", {json.dumps(STUBBORN)}]
         """,
     )
-    done = meshmark(
-        "load",
-        "run",
-        file,
-        "--out",
-        "out",
-        "--no-store",
-        folder=tmp_path,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384)),
+    done = process.run(
+        cli.command("load", "run", file, "--out", "out", "--no-store"),
+        process.Preparation(limits={resource.RLIMIT_FSIZE: (16384, 16384)}),
+        text=True,
+        cwd=tmp_path,
+        env=cli.environment({"XDG_DATA_HOME": str(tmp_path / "data")}),
     )
     refused_lines = [line for line in done.stderr.splitlines() if line.startswith("meshmark: ")]
     assert done.returncode == 1, done.stderr

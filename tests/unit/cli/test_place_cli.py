@@ -145,6 +145,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["advise"], 2, "COMMAND: found none"),
         (["advise", "--budget", "soon", "--", "true"], 2, "--budget: found 'soon'"),
         (["advise", "--fom", "(", "--", "true"], 2, "--fom: found '('"),
+        (["advise", "--fom", "x{99999999999}", "--", "true"], 2, "--fom: found 'x{99999999999}', which is not"),
         (["advise", "--policies", "best", "--", "true"], 2, "--policies: found 'best'; allowed: balance, pack"),
         (["advise", "--policies", "near=eth0", "--", "true"], 2, "--policies: found 'near=eth0'"),
         (["advise", "--memory", "far", "--", "true"], 2, "--memory: found 'far'"),

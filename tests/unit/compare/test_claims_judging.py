@@ -90,6 +90,35 @@ def test_a_range_holds_if_the_interval_lies_in_it(interval: tuple[float, float],
     assert word_of(stated, Effect("e", sum(interval) / 2, interval))[0] == word
 
 
+@pytest.mark.parametrize(
+    ("relation", "value", "interval"),
+    [
+        ("equal", 1.0, (0.90, 0.97)),
+        ("at least", 1.0, (0.90, 0.99)),
+        ("at most", 1.0, (1.01, 1.10)),
+        ("none", 1.0, (0.01, 0.10)),
+    ],
+)
+def test_an_interval_partly_in_the_stated_range_decides_nothing(
+    relation: Relation, value: float, interval: tuple[float, float]
+) -> None:
+    assert word_of(claim(relation, value, margin=0.05), Effect("x", 0.95, interval))[0] == "not distinguishable"
+
+
+def test_a_stated_value_may_have_been_rounded() -> None:
+    rounded = claim("equal", 3.2, margin=0.01)
+    assert word_of(rounded, exact("x", 3.2))[0] == "holds"
+    assert word_of(rounded, exact("x", 3.24))[0] == "not distinguishable"
+    assert word_of(rounded, exact("x", 3.4))[0] == "does not hold"
+
+
+def test_printed_numbers_hold_as_printed_and_fail_only_if_no_rounding_helps() -> None:
+    same = claim("equal", margin=0.02)
+    assert word_of(same, Effect("x", 1.0, (0.9, 1.1), rounded=True))[0] == "holds"
+    assert word_of(same, Effect("x", 1.05, (0.97, 1.13), rounded=True))[0] == "not distinguishable"
+    assert word_of(same, Effect("x", 1.05, (1.04, 1.06), rounded=True))[0] == "does not hold"
+
+
 def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
     assert word_of(claim("higher"), Effect("e", 9.0, (8.0, 10.0), "disturbed")) == ("not distinguishable", "disturbed")
     assert word_of(claim("higher"), Effect("e", 9.0, None)) == ("not distinguishable", "too few samples")

@@ -10,6 +10,9 @@ import pytest
 
 from meshmark.compare.claims import computed, measured, modelled
 from meshmark.compare.claims.bench import Bench, Term
+from meshmark.compare.claims.catalogue import chosen
+from meshmark.compare.claims.judging import word_of
+from meshmark.compare.claims.registry import call
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.store.record import Metric, Record
 from meshmark.store.store import Store
@@ -24,8 +27,8 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_printed_numbers_are_found_by_their_path() -> None:
-    assert computed.printed(computed.E325, "stream_by_channels.two_threads_four_channels_percent_of_peak") == 69
-    assert computed.printed(computed.XEON, "stream_copy_processes.xeon_5500.per_core_gb_per_s#1") == 7.5
+    assert computed.printed(computed.E325, "stream_by_channels.two_threads_four_channels_percent_of_peak").value == 69
+    assert computed.printed(computed.XEON, "stream_copy_processes.xeon_5500.per_core_gb_per_s#1").value == 7.5
     for path in ("no.such", "stream_copy_processes.xeon_5500.per_core_gb_per_s#9"):
         with pytest.raises(MeshmarkError, match="found no number"):
             computed.printed(computed.XEON, path)
@@ -146,3 +149,30 @@ def test_a_few_processes_do_not_show_that_processes_differ(bench: Bench, monkeyp
     made += made
     (found,) = measured.beyond_samples(bench, "M16-host", what="w", **options)
     assert found.value > 5 and found.interval is not None and found.interval[0] <= found.value <= found.interval[1]
+
+
+def test_a_ratio_of_printed_numbers_has_the_bounds_of_their_rounding() -> None:
+    [effect] = computed.ratio(
+        what="11.5 over 3.5",
+        document=computed.XEON,
+        times=["stream_copy_footprint.xeon_5500_memory_gb_per_s"],
+        over=["stream_copy_footprint.xeon_5400_memory_gb_per_s"],
+    )
+    assert effect.value == pytest.approx(11.5 / 3.5)
+    assert effect.interval == pytest.approx((11.45 / 3.55, 11.55 / 3.45))
+
+
+def test_a_high_p_value_is_no_evidence_of_normality() -> None:
+    [unbound] = computed.normality(what="p over 0.05", bound=False, threads=8, level=0.05)
+    [bound] = computed.normality(what="p over 0.05", bound=False, threads=2, level=0.05)
+    assert unbound.value > 1
+    assert "p = 0.55" in unbound.doubt
+    assert (bound.doubt == "") == (bound.value < 1)
+
+
+@pytest.mark.parametrize("claim", ["R17", "H29", "M12"])
+def test_rounding_and_missing_evidence_refute_no_claim(bench: Bench, claim: str) -> None:
+    [found] = chosen((claim,))
+    [trial] = found.tests
+    effects = call("computed", trial.method, bench, claim, "", trial.parameters)
+    assert {word_of(found, e)[0] for e in effects} == {"not distinguishable"}

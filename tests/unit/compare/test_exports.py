@@ -12,7 +12,7 @@ from meshmark.compare.exports.formats import FORMATS, format_of, write
 from meshmark.compare.exports.guest import unit_of
 from meshmark.compare.exports.memory import weights
 from meshmark.errors import AbsentError, UsageError
-from meshmark.machine.hwloc import from_hwloc_xml
+from meshmark.machine.sources import from_hwloc_xml
 from support.made_matrix import START, bandwidth, latency, lines, machine, material, topology
 from support.made_run import record
 

@@ -249,3 +249,17 @@ def test_runs_alike_are_seldom_called_different() -> None:
 def test_the_counts_are_of_the_words() -> None:
     c = compare(side([triad(40e9), chase(1e-7)]), side([triad(50e9), chase(1e-7)], "b"))
     assert c.counts() == {"faster": 1, "equal": 1}
+
+
+def test_single_rates_that_are_equal_by_chance_are_not_equal() -> None:
+    """The only pair with a verdict would also be the only one in the mean: 1.000, where the other rates halved."""
+
+    def single(kernel: str, rate: float) -> Record:
+        return replace(triad(rate, kernel=kernel), samples=(rate,), value=rate, interval=None)
+
+    one = [single("copy", 2e10), single("triad", 2e10)]
+    other = [single("copy", 2e10), single("triad", 1e10)]
+    found = compare(side(one), side(other, "b"))
+    assert {p.word for p in found.pairs} == {"not distinguishable"}
+    assert all(p.ratio is not None and p.ratio.interval is None for p in found.pairs)
+    assert not found.means()

@@ -119,3 +119,10 @@ def test_the_page_has_hops_and_pairs(sides: Sides) -> None:
     assert "figure 13" in comparison_page(c)
     without = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
     assert hops_texts(without) == [] and not {"hops", "matrix"} & charts(without).keys()
+
+
+def test_published_streaming_rates_are_paired_with_streaming_stores(sides: Sides) -> None:
+    published, model = sides.find_all(["paper:e325", "e325"], "bandwidth")
+    [triad] = [p for p in compare(published, model).pairs if p.a.conditions["kernel"] == "triad"]
+    assert triad.b.conditions["store"] == "streaming"
+    assert triad.ratio is not None and triad.ratio.value == pytest.approx(1, abs=0.02)

@@ -11,6 +11,7 @@ import tarfile
 import time
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
 from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import Tree
 from support.cli import meshmark, start
 from support.paths import MACHINES
@@ -126,6 +127,22 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ),
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
+    ("node distances", {f"{NODE}/node{n}/distance": None for n in range(2)}, "unknown", "no node reports", ""),
+    (
+        "NUMA description",
+        {f"{NODE}/node{n}/cpulist": None for n in range(2)},
+        "unknown",
+        "the CPUs of node 0-1 are not reported",
+        "",
+    ),
+    (
+        "NUMA description",
+        ONE_NODE | {"proc/cpuinfo": "flags : hypervisor"},
+        "wrong",
+        "is one node",
+        "on the hypervisor",
+    ),
+    ("SMT", {f"{CPU}/cpu{c}/topology/core_cpus_list": None for c in range(4)}, "unknown", "not reported", ""),
     ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; asymmetric", ""),
     (
         "spill order",
@@ -383,15 +400,22 @@ def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytes
     assert "too little memory left" in fill_node(Tree(low), 0).why
 
 
+def refuse() -> Spill:
+    raise OSError(1, "mbind to node 0: Operation not permitted")
+
+
+def die() -> Spill:
+    os.kill(os.getpid(), 9)
+    raise AssertionError
+
+
+def endless() -> Spill:
+    signal.pause()
+    return Spill(0, {})
+
+
 def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
-    def refuse() -> Spill:
-        raise OSError(1, "mbind to node 0: Operation not permitted")
-
-    def die() -> Spill:
-        os.kill(os.getpid(), 9)
-        raise AssertionError
-
-    assert in_child(lambda: Spill(7, {1: 2})) == Spill(7, {1: 2})
+    assert in_child(partial(Spill, 7, {1: 2})) == Spill(7, {1: 2})
     assert in_child(refuse).why == "mbind to node 0: Operation not permitted"
     assert "killed" in in_child(die).why
 
@@ -422,7 +446,10 @@ def test_the_spread_is_that_of_the_publication() -> None:
     assert round(spread_of(runs["Platform LSF, processor binding", 4])[2], 3) == 0.006
 
 
-@pytest.mark.parametrize(("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "ok")])
+@pytest.mark.parametrize(
+    ("free", "bound", "judged"),
+    [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (2.46, 1.37, "unknown"), (0.4, 0.3, "unknown"), (0.02, 0.3, "unknown")],
+)
 def test_a_spread_that_binding_would_take_away_is_wrong(
     monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
 ) -> None:
@@ -465,10 +492,6 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
 
 
 def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
-    def endless() -> Spill:
-        signal.pause()
-        return Spill(0, {})
-
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

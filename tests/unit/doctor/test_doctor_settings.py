@@ -20,6 +20,10 @@ def test_a_well_configured_machine_is_ok(tmp_path: Path) -> None:
     assert of(findings, "counters of memory controllers and links").found == "2 units: uncore_imc"
 
 
+NODES = "sys/devices/system/node"
+THP = "sys/kernel/mm/transparent_hugepage"
+POOL = "hugepages/hugepages-2048kB"
+CPUS = "sys/devices/system/cpu"
 STATUS_2 = AS_USER.replace("0-3", "1")
 CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     (
@@ -67,6 +71,63 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
     ),
     (
+        "transparent huge pages",
+        {f"{THP}/hpage_pmd_size": "2097152", f"{THP}/hugepages-2048kB/enabled": "always inherit madvise [never]"},
+        "hidden",
+        "never",
+        f"echo madvise | sudo tee /{THP}/hugepages-2048kB/enabled",
+    ),
+    (
+        "transparent huge pages",
+        {f"{THP}/hpage_pmd_size": "2097152", f"{THP}/hugepages-2048kB/enabled": "always [inherit] madvise never"},
+        "ok",
+        "madvise",
+        "",
+    ),
+    (
+        "huge page pool",
+        {f"{NODES}/node1/{POOL}/nr_hugepages": "0"},
+        "hidden",
+        "node 1 has no free pages of 2 MiB; node 0 has 512",
+        f"echo 512 | sudo tee /{NODES}/node1/{POOL}/nr_hugepages",
+    ),
+    (
+        "huge page pool",
+        {f"{NODES}/node{n}/{POOL}/free_hugepages": "0" for n in range(2)},
+        "hidden",
+        "node 0-1 has no free pages",
+        f"sudo tee /{NODES}/node{{0,1}}/{POOL}/nr_hugepages",
+    ),
+    (
+        "huge page pool",
+        {f"{NODES}/node1/{POOL}/nr_hugepages": "0", "proc/self/status": AS_USER.replace("list:\t0-1", "list:\t0")},
+        "ok",
+        "node 0",
+        "",
+    ),
+    ("huge page pool", {f"{NODES}/node1/{POOL}/nr_hugepages": None}, "unknown", "not reported for 1", ""),
+    (
+        "huge page pool",
+        {
+            "sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages": "8",
+            "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0",
+        },
+        "hidden",
+        "no pages of 2 MiB",
+        "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    ),
+    (
+        "huge page pool",
+        {
+            "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": None,
+            "sys/kernel/mm/hugepages/hugepages-32768kB/nr_hugepages": "8",
+            "sys/kernel/mm/hugepages/hugepages-64kB/nr_hugepages": "8",
+        },
+        "hidden",
+        "no pages of 2 MiB, only of 64 KiB, 32 MiB",
+        "",
+    ),
+    (
         "huge page pool",
         {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0"},
         "hidden",
@@ -75,10 +136,27 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ),
     (
         "bandwidth monitoring (resctrl)",
-        {"sys/fs/resctrl/info/L3_MON/num_rmids": None},
+        {k: None for k in GOOD if "resctrl" in k},
         "hidden",
         "not mounted",
         "sudo mount -t resctrl resctrl /sys/fs/resctrl",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {k: None for k in GOOD if "resctrl" in k} | {"sys/fs/resctrl/schemata": "L2:0=ff"},
+        "hidden",
+        "mounted, but without bandwidth monitoring",
+        "",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {
+            "sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes": None,
+            "sys/fs/resctrl/mon_data/mon_L3_00/llc_occupancy": "1",
+        },
+        "hidden",
+        "mounted, but without bandwidth monitoring",
+        "",
     ),
     (
         "bandwidth monitoring (resctrl)",
@@ -107,6 +185,28 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "spoils-measurements",
         "powersave (intel_pstate)",
         "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+    ),
+    (
+        "frequency governor",
+        {f"{CPUS}/cpu{n}/cpufreq/scaling_governor": "schedutil" for n in (2, 3)},
+        "spoils-measurements",
+        "performance (intel_pstate) on CPUs 0-1, schedutil (intel_pstate) on CPUs 2-3",
+        f"echo performance | sudo tee /{CPUS}/cpu*/cpufreq/scaling_governor",
+    ),
+    (
+        "frequency governor",
+        {f"{CPUS}/cpu{n}/cpufreq/scaling_governor": "schedutil" for n in (2, 3)}
+        | {"proc/self/status": AS_USER.replace("0-3", "0-1")},
+        "ok",
+        "schedutil (intel_pstate) on CPUs 2-3",
+        "",
+    ),
+    (
+        "frequency governor",
+        {f"{CPUS}/cpu3/cpufreq/scaling_governor": None, f"{CPUS}/cpu3/cpufreq/scaling_driver": None},
+        "unknown",
+        "not reported for CPUs 3",
+        "",
     ),
     ("SMT", {"sys/devices/system/cpu/smt/active": "1"}, "ok", "on", ""),
     (
@@ -166,6 +266,46 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "hidden",
         "1 of 2: 1",
         "echo 0-1 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems",
+    ),
+    (
+        "CPUs of this process",
+        {f"{CPUS}/online": "0-1,88-89", "proc/self/status": AS_USER.replace("0-3", "0-1")},
+        "hidden",
+        "2 of 4: 0-1",
+        "echo 0-1,88-89 | sudo tee /sys/fs/cgroup/user.slice/cpuset.cpus",
+    ),
+    (
+        "CPUs of this process",
+        {"proc/self/status": STATUS_2, "sys/fs/cgroup/user.slice/cpuset.cpus.effective": "0-3"},
+        "hidden",
+        "1 of 4: 1",
+        "taskset -cp 0-3 $$",
+    ),
+    ("CPUs of this process", {"proc/self/status": AS_USER.replace("0-3", "0-127")}, "ok", "all 4", ""),
+    (
+        "CPUs of this process",
+        {f"{CPUS}/online": "0", f"{CPUS}/cpu3/topology/core_id": "3", "proc/self/status": AS_USER.replace("0-3", "3")},
+        "hidden",
+        f"3, although /{CPUS}/online lists only 0: LXCFS",
+        "",
+    ),
+    (
+        "CPUs of this process",
+        {
+            f"{CPUS}/online": "0-1",
+            f"{CPUS}/cpu3/topology/core_id": "3",
+            "proc/self/status": AS_USER.replace("0-3", "1,3"),
+        },
+        "hidden",
+        "1,3, although",
+        "",
+    ),
+    (
+        "nodes of this process",
+        {f"{NODES}/online": "0,8", "proc/self/status": AS_USER.replace("list:\t0-1", "list:\t8")},
+        "hidden",
+        "1 of 2: 8",
+        "echo 0,8 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems",
     ),
     (
         "CPU quota",
@@ -279,9 +419,48 @@ def test_settings_of_an_empty_tree_are_unknown(tmp_path: Path) -> None:
 )
 def test_a_setting_without_its_file_is_unknown(tmp_path: Path, file: str, name: str) -> None:
     changes: dict[str, str | None] = {file: None}
-    if file == "proc/self/cgroup":
-        changes |= {k: None for k in GOOD if k.startswith("sys/fs/cgroup")}
+    lost = {"proc/self/cgroup": "sys/fs/cgroup", f"{CPUS}/online": f"{CPUS}/cpu", f"{NODES}/online": f"{NODES}/node"}
+    changes |= {k: None for k in GOOD if file in lost and k.startswith(lost[file])}
     assert of(looked(made(tmp_path, **changes)), name).judged == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "command"),
+    [
+        (
+            {
+                "proc/self/cgroup": "4:cpu,cpuacct:/job\n3:cpuset:/set\n0::/user.slice\n",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": "50000",
+                "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000",
+            },
+            "CPU quota",
+            "echo -1 | sudo tee /sys/fs/cgroup/cpu/job/cpu.cfs_quota_us",
+        ),
+        (
+            {"proc/self/cgroup": "3:cpuset:/set\n", "proc/self/status": STATUS_2},
+            "CPUs of this process",
+            "echo 0-3 | sudo tee /sys/fs/cgroup/cpuset/set/cpuset.cpus",
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/a/b\n",
+                "sys/fs/cgroup/a/b/cpu.max": "max 100000",
+                "sys/fs/cgroup/a/cpu.max": "50000 100000",
+            },
+            "CPU quota",
+            "echo max | sudo tee /sys/fs/cgroup/a/cpu.max",
+        ),
+        (
+            {"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpuset.cpus": "1", "proc/self/status": STATUS_2},
+            "CPUs of this process",
+            "echo 0-3 | sudo tee /sys/fs/cgroup/a/cpuset.cpus",
+        ),
+    ],
+)
+def test_a_limit_is_changed_in_the_group_and_in_the_file_that_have_it(
+    tmp_path: Path, changes: dict[str, str | None], name: str, command: str
+) -> None:
+    assert of(looked(made(tmp_path, **changes)), name).command == command
 
 
 # ------------------------------------------------------------------ containers

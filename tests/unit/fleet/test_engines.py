@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.engines.psij import PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
+from meshmark.fleet.nodesets import is_name
 from meshmark.fleet.policy import Draining
 from meshmark.fleet.site import Site, engine_of, load_site
 from support.waiting import until
@@ -71,7 +73,7 @@ def test_states_of_slurm(fake: Fake) -> None:
     assert Slurm().nodes() == [
         Node("n1", "idle"),
         Node("n2", "idle"),
-        Node("n3", "idle"),
+        Node("n3", "busy", "idle~: powered off"),
         Node("n4", "busy", "alloc"),
         Node("n5", "busy", "mix-"),
         Node("n6", "out", "idle*: Not responding"),
@@ -232,6 +234,128 @@ def test_nodes_are_drained_with_a_reason(fake: Fake, engine: Draining, command: 
     made = fake(command)
     engine.drain("n1", "meshmark: 30% worse")
     assert arguments(made) == words
+
+
+@pytest.mark.parametrize(
+    ("state", "expected", "word"),
+    [
+        ("idle", "idle", ""),
+        ("idle#", "busy", "powering up"),
+        ("idle%", "busy", "powering down"),
+        ("idle!", "busy", "about to be powered off"),
+        ("idle-", "busy", "idle-"),
+        ("mix~", "busy", "powered off"),
+        ("down~", "out", "powered off"),
+        ("idle*", "out", ""),
+        ("idle$", "out", ""),
+        ("idle@", "out", ""),
+        ("idle^", "out", ""),
+        ("drain~", "out", ""),
+        ("pow_dn", "out", ""),
+        ("inval", "out", ""),
+    ],
+)
+def test_a_node_that_is_off_or_marked_is_not_idle(fake: Fake, state: str, expected: str, word: str) -> None:
+    fake("sinfo", f"batch*|{state}|n1|none\n")
+    (node,) = Slurm().nodes()
+    assert node.state == expected
+    assert word in node.why
+
+
+def vnode(host: str, state: str, **more: Any) -> dict[str, Any]:
+    return {"state": state, "resources_available": {"host": host, "ncpus": 8}, **more}
+
+
+def test_the_vnodes_of_a_host_are_one_node_that_is_idle_when_all_are(fake: Fake) -> None:
+    vnodes = {
+        "n1[0]": vnode("n1", "free"),
+        "n1[1]": vnode("n1", "free"),
+        "n2[0]": vnode("n2", "free"),
+        "n2[1]": vnode("n2", "job-exclusive", jobs=["7.head"]),
+        "n3": vnode("n3", "free"),
+        "n3[0]": vnode("n3", "down", comment="bad fan"),
+        "n4[0]": {"state": "free"},
+        "n4[1]": {"state": "free"},
+    }
+    fake("pbsnodes", json.dumps({"nodes": vnodes}))
+    assert Pbs().nodes() == [
+        Node("n1", "idle"),
+        Node("n2", "busy", "job-exclusive"),
+        Node("n3", "out", "down: bad fan"),
+        Node("n4", "idle"),
+    ]
+
+
+def test_a_comment_that_spoils_the_json_of_pbs_is_read_from_the_plain_output(tmp_path: Path, fake: Fake) -> None:
+    script = fake("pbsnodes")
+    text = """
+n1
+     Mom = n1
+     state = free
+     resources_available.host = n1
+
+n2
+     state = offline
+     resources_available.host = n2
+     comment = /var/spool "full" = 100 %
+"""
+    spoiled = '{"nodes": {"n2": {"state": "offline", "comment": "/var/spool "full""}}}'
+    script.write_text(f"#!/bin/sh\ncase $* in\n*json*) echo '{spoiled}';;\n*) cat <<'X'\n{text}\nX\nesac\n")
+    assert Pbs().nodes() == [Node("n1", "idle"), Node("n2", "out", 'offline: /var/spool "full" = 100 %')]
+
+
+def test_a_job_gets_all_cpus_of_a_host_with_several_vnodes(fake: Fake) -> None:
+    vnodes = {"n1[0]": vnode("n1", "free"), "n1[1]": vnode("n1", "free"), "n2": vnode("n2", "free")}
+    fake("pbsnodes", json.dumps({"nodes": vnodes}))
+    qsub = fake("qsub", "7.server\n")
+    engine = Pbs()
+    engine.nodes()
+    engine.submit("mm-1", ["n1", "n2"], WORK)
+    assert "select=1:host=n1:ncpus=16+1:host=n2" in arguments(qsub) and "place=scatter:exclhost" in arguments(qsub)
+    engine.submit("mm-2", ["n2"], WORK)
+    assert "select=1:host=n2" in arguments(qsub) and "place=scatter:excl" in arguments(qsub)
+
+
+def test_a_job_of_another_user_that_spoils_the_json_of_pbs_hides_no_job(fake: Fake) -> None:
+    script = fake("qstat")
+    text = """
+Job Id: 7.server
+    Job_Name = mm-1
+    job_state = Q
+    comment = Not Running: Insufficient amount of resource: host
+    Variable_List = PBS_O_HOME=/home/a,
+\tA=" = b
+
+Job Id: 8.server
+    Job_Name = mm-2
+    job_state = R
+"""
+    script.write_text(
+        f'#!/bin/sh\ncase $* in\n*json*) echo \'{{"Jobs": {{"6": "a"b"}}}}\';;\n*) cat <<\'X\'\n{text}\nX\nesac\n'
+    )
+    assert Pbs().jobs({"mm-1", "mm-2"}) == [
+        Job("7.server", "mm-1", True, "Not Running: Insufficient amount of resource: host"),
+        Job("8.server", "mm-2", False),
+    ]
+
+
+def test_line_breaks_and_tabs_in_a_comment_are_part_of_the_json_of_pbs(fake: Fake) -> None:
+    fake("pbsnodes", '{"nodes": {"n1": {"state": "offline", "comment": "bad\n\tfan"}, "n2": {"state": "free"}}}')
+    assert [node.state for node in Pbs().nodes()] == ["out", "idle"]
+
+
+def test_a_host_that_lsf_lists_for_lost_jobs_is_no_node(fake: Fake) -> None:
+    hosts = [{"HOST_NAME": name, "STATUS": "ok", "NJOBS": "0"} for name in ("n1", "lost_and_found")]
+    fake("bhosts", json.dumps({"RECORDS": hosts}))
+    assert [node.name for node in Lsf().nodes()] == ["n1"]
+
+
+@pytest.mark.parametrize("name", ["a$(touch x)", "a;touch x", "-oProxyCommand=x", "../a", "a\nb", ""])
+def test_a_name_that_no_node_may_have_is_out_and_changed(fake: Fake, name: str) -> None:
+    fake("pbsnodes", json.dumps({"nodes": {name: vnode(name, "free"), "n1": vnode("n1", "free")}}))
+    odd, good = Pbs().nodes()
+    assert odd.state == "out" and is_name(odd.name) and "name of a node" in odd.why
+    assert good == Node("n1", "idle")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from collections import Counter
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.fleet.compaction import compact
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.ingest import ingest, taken
@@ -204,6 +205,39 @@ def test_two_at_once_are_refused(fleet: Fleet) -> None:
 def test_a_folder_that_does_not_exist_has_no_campaign(tmp_path: Path) -> None:
     done = meshmark("fleet", "compact", str(tmp_path / "none"))
     assert done.returncode == 77 and "has no campaign" in done.stderr
+
+
+def test_a_folder_that_is_no_fleet_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").touch()
+    (file := tmp_path / "file").touch()
+    for path in (Path("/dev/null"), file, file / "x", tmp_path / "other", Path("a\x00b")):
+        for may_be_new in (True, False):
+            with pytest.raises(UsageError, match="FOLDER: found "):
+                Fleet(path).check(may_be_new)
+    (tmp_path / "empty").mkdir()
+    for path in (tmp_path / "empty", tmp_path / "none"):
+        Fleet(path).check(may_be_new=True)
+        with pytest.raises(AbsentError, match="has no campaign"):
+            Fleet(path).check()
+    for command in ("compact", "ingest", "serve"):
+        done = meshmark("fleet", command, "/dev/null", *(["--port", "0"] if command == "serve" else []))
+        assert done.returncode == 2 and "FOLDER: found /dev/null" in done.stderr, done.stderr
+
+
+def test_a_joined_file_cannot_remove_other_files(fleet: Fleet) -> None:
+    (victim := fleet.root / "fleet.toml").touch()
+    table = pq.read_table(fleet.table("nodes", NAME, CLUSTER) / names(fleet, "nodes")[0], partitioning=None)
+    for number, replaced in enumerate([["../../../fleet.toml", str(victim), 7, None, []], 7, [["x"]]]):
+        path = fleet.table("nodes", NAME, CLUSTER) / f"{NAME}-joined-{number:012x}.parquet"
+        pq.write_table(table.replace_schema_metadata({"meshmark replaces": json.dumps(replaced)}), path)
+    compact(fleet)
+    assert victim.exists()
+
+
+def test_a_campaign_that_is_not_there_is_refused(fleet: Fleet) -> None:
+    done = meshmark("fleet", "compact", fleet.root, "--campaign", "check-20200101T000000-abcd")
+    assert done.returncode == 2 and "--campaign: found 'check-20200101T000000-abcd'" in done.stderr
 
 
 def test_the_command_says_what_it_joined(fleet: Fleet) -> None:

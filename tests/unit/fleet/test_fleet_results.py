@@ -52,7 +52,7 @@ def test_a_file_that_ends_in_the_middle_is_read_until_there(tmp_path: Path, shar
         (b"no gzip", "not a result"),
         (gzip.compress(b"[]\n"), "not a result"),
         (gzip.compress(b'{"format":"meshmark node result","version":7}\n'), "version: found 7"),
-        (gzip.compress(b'{"format":"meshmark node result","version":1}\n'), "plan: found None"),
+        (gzip.compress(b'{"format":"meshmark node result","version":1}\n'), "plan: found nothing"),
     ],
 )
 def test_other_files_are_refused_in_one_line(tmp_path: Path, content: bytes, why: str) -> None:

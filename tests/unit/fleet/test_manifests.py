@@ -47,7 +47,8 @@ def test_each_node_gets_a_job_that_is_valid(tmp_path: Path) -> None:
     # The same command on this host, where the volume is the folder.
     line = spec["containers"][0]["command"][2].replace("/fleet/", f"{tmp_path}/")
     words = line.split()
-    assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", "n2"]
+    assert Path(words[0]).is_file() and Path(words[1]).is_file() and words[-2:] == ["--name", '"$NODE"']
+    assert spec["containers"][0]["env"] == [{"name": "NODE", "value": "n2"}]
     assert Path(words[words.index("--out") + 1]) == fleet.campaign(name) / "inbox"
     again = subprocess.run(
         command("fleet", "check", str(tmp_path), "--resume"), capture_output=True, text=True, timeout=120, check=False

@@ -88,6 +88,18 @@ def test_what_is_no_tree_is_named(text: str, message: str, tmp_path: Path) -> No
         load_tree(path)
 
 
+def test_a_chain_of_very_many_switches_is_refused(tmp_path: Path) -> None:
+    chain = "".join(f"SwitchName=s{i} Switches=s{i - 1}\n" for i in range(1, 5000))
+    with pytest.raises(UsageError, match=r"found switches above 32 others, .*; allowed: up to 32 levels"):
+        read_tree("SwitchName=s0 Nodes=n1\n" + chain, "topology.conf")
+
+
+def test_all_lines_together_name_a_limited_number_of_nodes() -> None:
+    lines = "".join(f"SwitchName=s{i} Nodes=n{i}x[1-199999]\n" for i in range(9))
+    with pytest.raises(UsageError, match="line 5: found 999,995 names so far; allowed: up to 800,000 in all lines"):
+        read_tree(lines, "topology.conf")
+
+
 def test_the_file_of_the_site_comes_before_what_slurm_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scontrol = tmp_path / "scontrol"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from meshmark.load.compare import compare, read_side
 from meshmark.load.journal import read_run
-from meshmark.load.lanes import CHECK, lanes, plan_lines, totals_of
+from meshmark.load.lanes import CHECK, flags_text, lanes, plan_lines, totals_of
 from meshmark.load.make import VARIES, varying
 from meshmark.load.records import records_of
 from meshmark.load.result import LoadRun
@@ -94,3 +95,23 @@ def test_older_journals_and_commands_have_no_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("error", "pace"), [(VARIES, 0.1), (0.07, 0.15), (-0.38, 0.8), (3.0, 0.9)])
 def test_the_advised_pace_leaves_twice_the_error(error: float, pace: float) -> None:
     assert f"{100 * error:+.1f} %" in varying(error) and f"pace = {pace:g} " in varying(error)
+
+
+def test_a_program_far_off_its_plan_is_flagged_in_every_view(tmp_path: Path) -> None:
+    run = ran(tmp_path / "run")
+    assert run.flags(run.programs[0]) == {"off_plan"}
+    assert run.flags(run.programs[2]) == frozenset(), "a command has no plan"
+    assert flags_text(run) == "flags: off_plan"
+    records, _ = records_of(run)
+    assert all("off_plan" in r.flags for r in records if r.conditions.get("program") == "stream")
+    assert {r.metric for r in records if "program" not in r.conditions and "off_plan" in r.flags} >= {"bench"}
+    close = ran(tmp_path / "close", planned_s=8.4)
+    assert close.flags(close.programs[0]) == frozenset()
+
+
+def test_being_off_the_plan_is_no_doubt_about_a_comparison(tmp_path: Path) -> None:
+    one, other = ran(tmp_path / "a"), ran(tmp_path / "b", planned_s=8.75)
+    found = compare(read_side(one.folder), read_side(other.folder))
+    [stream] = [m for m in found.programs if m.program == "stream"]
+    assert stream.flags_a == {"off_plan"}
+    assert "off_plan" not in stream.doubt

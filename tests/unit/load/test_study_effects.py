@@ -15,6 +15,7 @@ from scipy import stats
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.effects import Curve, crossing, equivalence, rising
 from meshmark.load.studies.omp_overload import serialisation
+from meshmark.load.studies.results import table
 from support.scenarios import one_line
 
 
@@ -133,3 +134,10 @@ def test_serialisation_is_the_time_in_which_fewer_than_two_threads_ran() -> None
     assert serialisation([(1.0, 1.5)]) == 0.5
     assert serialisation([(1.0, 0.2), (1.0, 8.0)]) == 0.5
     assert math.isnan(serialisation([]))
+
+
+def test_a_table_shows_the_flags_of_every_row() -> None:
+    text = table(
+        ["copies", "slowdown"], [["1", "1.0"], ["2", "1.4"]], [frozenset(), frozenset({"stolen", "disturbed"})]
+    )
+    assert [line.split()[2:] for line in text.splitlines()] == [["flags"], ["-"], ["disturbed", "stolen"]]

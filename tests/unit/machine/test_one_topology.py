@@ -18,8 +18,7 @@ import pytest
 from machines.servers import NAMES
 from machines.trees import make_tree, many
 from meshmark.machine.capture import unpacked
-from meshmark.machine.hwloc import from_hwloc_xml
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_hwloc_xml, from_sysfs
 from meshmark.machine.topology import Topology
 from meshmark.native import find_native
 from meshmark.watch.frames import Header

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from meshmark.cli.published import show_published
 from meshmark.machine.papers import Paper, paper, papers
-from meshmark.machine.reference import publication
+from meshmark.machine.reference import Publication, publication, publications
 from meshmark.machine.tree import MachineError
 from meshmark.store.record import Record
 
@@ -92,3 +94,50 @@ def test_a_unit_that_is_not_that_of_the_metric_is_refused() -> None:
     row = {"instrument": "latency", "metric": "load_latency", "table": "system.x1", "values": ["vector_clock_mhz"]}
     with pytest.raises(MachineError, match="found Hz; s is required"):
         Paper("x1", "X1", publication("cray_x1_2005"), [row]).records()
+
+
+def test_a_published_number_says_what_it_is_and_how_its_runs_spread() -> None:
+    triads = [
+        r for r in paper("e325").records() if r.conditions.get("kernel") == "triad" and "behaviour" in r.conditions
+    ]
+    assert {r.provenance["statistic"] for r in triads} == {"best of 10 runs"}
+    assert {r.provenance["runs"] for r in triads} == {10}
+    assert max(float(r.provenance["spread"] or 0) for r in triads) == pytest.approx(0.03)
+    [single, *_] = [r for r in paper("xeon5400").records() if r.instrument == "latency"]
+    assert single.provenance["statistic"] == "not stated"
+    assert "runs" not in single.provenance
+
+
+def test_tables_of_published_numbers_claim_no_median_spread_or_number_of_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show_published("paper:xeon5400", as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if "statistic" in line and "processes" in line)
+    assert "median" not in lines[at]
+    assert lines[at + 1].split()[-3:] == ["–", "–", "unknown"]
+    show_published("paper:e325", as_json=False)
+    [line] = [x for x in capsys.readouterr().out.splitlines() if "triad" in x and "k_smp-2.4.19-191" in x]
+    assert "0.0 %" not in line
+    assert line.split()[-1] == "10"
+
+
+@pytest.mark.parametrize("of", publications(), ids=lambda p: p.name)
+def test_every_text_of_a_publication_is_shown(of: Publication, capsys: pytest.CaptureFixture[str]) -> None:
+    show_published(f"paper:{of.name}", as_json=False)
+    shown = capsys.readouterr().out
+    data = {**of.data, "document": {k: v for k, v in of.data["document"].items() if k != "source"}}
+    hidden = [text for key, text in texts(data) if text not in shown and key != "document"]
+    assert hidden == []
+
+
+def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text of a file with its key."""
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from texts(part, name)
+    elif isinstance(value, list):
+        for part in value:
+            yield from texts(part, key)
+    elif isinstance(value, str) and key != "origin":
+        yield key, value

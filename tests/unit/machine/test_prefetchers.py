@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from meshmark.machine.absence import absent
 from meshmark.machine.boot import comparable_facts
-from meshmark.machine.facts import absent, recorded_facts
+from meshmark.machine.facts import recorded_facts
 from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.tree import FilesInMemory, Tree
 from meshmark.store.machines import changes, machines

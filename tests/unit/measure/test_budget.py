@@ -101,3 +101,11 @@ def test_every_process_gets_its_share_of_a_scaled_budget() -> None:
     assert run.argv[-2] == "--budget" and run.budget_s == pytest.approx(plan.budget_s)
     (plain,) = launched(d, ["--footprint", "1MiB"])
     assert plain.argv == ("bandwidth", "--footprint", "1MiB"), "the default is left to the instrument"
+
+
+def test_every_named_cpu_has_time_where_each_is_measured_alone() -> None:
+    latency, gups = description("latency"), description("gups")
+    assert relative_points(latency, {"--cpus": "0,8"}) == 2 * relative_points(latency, {})
+    assert relative_points(latency, {"--cpus": "0-3"}) == 4 * relative_points(latency, {})
+    assert relative_points(gups, {"--cpus": "0,8"}) == relative_points(gups, {}), "the CPUs of a team work together"
+    assert relative_points(latency, {"--cpus": "x"}) == relative_points(latency, {}), "the instrument refuses it"

@@ -178,7 +178,7 @@ def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
         assert meshmark(*words, stdout=file, env=env).returncode == 0
     done = meshmark("store", "import", out, env=env)
     count = len(out.read_bytes().splitlines())
-    assert f"{count} records imported, 0 already present, 0 refused" in done.stderr
+    assert done.stderr.splitlines() == [f"imported {count}"]
     assert done.stdout.startswith("gs1280-4-")
 
 
@@ -189,13 +189,54 @@ def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) ->
     file = tmp_path / "wrong.jsonl"
     file.write_text(wrong)
     found = read_output(file)
-    assert (len(found.parts[0].records), len(found.refused), found.others) == (1, 1, 2)
+    assert (len(found.parts[0].records), found.left_out_count, found.other_lines) == (1, 1, 2)
+    assert str(found.left_out[0]).startswith("line 1: value: found 3.0")
     absent = '{"type": "absent", "instrument": "gups", "metric": "update_rate", "reason": "none", "enable": ""}\n'
     file.write_text(wrong + absent)
-    assert read_output(file).others == 3
+    assert read_output(file).other_lines == 3
     file.write_text(bare(result(conditions={"a": "\ud800"})))
     with pytest.raises(MeshmarkError, match="conditions"):
         read_output(file)
+
+
+def test_what_is_left_out_is_counted_with_its_line_and_the_rest_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "n042.txt"
+    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    file.write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    done = meshmark("store", "import", file, env=env)
+    reason = "line 28: rate of scale: found '26..12', a number is required"
+    assert (done.returncode, done.stderr) == (0, f"imported 3, left out 1: {reason}\n")
+    strict = meshmark("store", "import", file, "--strict", "--json", env=env)
+    rows = [json.loads(line) for line in strict.stdout.splitlines()]
+    assert strict.returncode == 1 and [row["type"] for row in rows] == ["run", "left_out", "summary"]
+    assert rows[1] == {"type": "left_out", "file": str(file), "where": "line 28", "reason": reason.partition(": ")[2]}
+    assert rows[2] == {"type": "summary", "imported": 0, "already_present": 3, "left_out": 1, "other_lines": 0}
+    assert meshmark("store", "import", file, "--replace", "nosuch", env=env).returncode == 2
+
+
+def test_a_comparison_says_what_was_left_out_of_a_file(tmp_path: Path) -> None:
+    text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "b.txt").write_text(text.replace("26412.7", "26..12"), encoding="utf-8")
+    done = meshmark("compare", tmp_path / "a.txt", tmp_path / "b.txt", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert done.returncode == 0 and "file b.txt, left out 1: line 28: rate of scale" in done.stdout
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_lines_of_meshmark_may_be_in_the_encodings_of_powershell(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "n1.jsonl"
+    file.write_bytes(journal().replace("\n", "\r\n").encode(encoding))
+    assert [len(part.records) for part in read_output(file).parts] == [1]
+
+
+def test_a_record_with_an_impossible_value_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "n1.jsonl"
+    bad = result("m", samples=[-1.0], value=-1.0, interval=None)
+    file.write_text(bare(result("m"), bad))
+    found = read_output(file)
+    assert len(found.parts[0].records) == 1
+    assert [str(item) for item in found.left_out] == ["line 2: value: found -1.0 s, at least 0 is required"]
 
 
 def test_a_source_without_end_is_refused(tmp_path: Path) -> None:
@@ -243,7 +284,7 @@ def test_damaged_and_unknown_formats_are_told_apart(tmp_path: Path) -> None:
     text = (Path(__file__).parent / "tools/fixtures/stream.txt").read_text(encoding="utf-8")
     damaged.write_text(text[: len(text) // 2], encoding="utf-8")
     unknown.write_text("dear diary", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"d\.txt: STREAM: found 0 of 4 rates"):
+    with pytest.raises(UsageError, match=r"d\.txt: line 2: the run has no rate of copy"):
         read_output(damaged)
     with pytest.raises(MeshmarkError, match="the format is not known") as found:
         read_output(unknown)

@@ -72,7 +72,8 @@ def test_threads_of_ranks_have_processes_of_their_own_and_share_the_budget(monke
     assert (one.threads, one.value) == (5, "") and one.argv[-2:] == ("--threads", "5")
     (default,) = launched(threaded, ("--mpi", "x", "--ranks", "2"))
     assert default.threads == 1
-    assert [s.id for s in measurement(threaded, ("--mpi", "x", "--ranks", "2", "--threads", "1,2")).steps] == [
+    short = ("--mpi", "x", "--ranks", "2", "--threads", "1,2", "--budget", "4s")
+    assert [s.id for s in measurement(threaded, short).steps] == [
         "made-x-2-1",
         "made-x-2-2",
     ]

@@ -8,6 +8,7 @@ import pytest
 
 from meshmark.describe import description
 from meshmark.errors import UsageError
+from meshmark.measure import launch
 from meshmark.measure.plan import Plan, measurement
 from support.mpi_here import installed
 
@@ -79,3 +80,22 @@ def test_libraries_take_turns_in_each_repetition() -> None:
     assert [s.mpi for s in plan.steps] == [a, b, b, a] * 2
     of_a = [s.id for s in plan.steps if s.mpi == a]
     assert of_a == [f"barrier-{a}-2.r{i}" for i in (1, 2, 3, 4)] and plan.budget_s == pytest.approx(2 * 8)
+
+
+def test_ranks_are_started_several_times_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks keep their pages and their meeting of processors for a start: one start has one mode."""
+    monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi"])
+    steps = measurement(description("exchange"), ["--ranks", "2"]).steps
+    assert [s.id for s in steps] == [f"exchange-openmpi-2.r{i}" for i in (1, 2, 3)]
+    assert len({s.repeats for s in steps}) == 1
+    assert sum(s.budget_s for s in steps) == pytest.approx(10)
+    assert [dict(itertools.pairwise(s.argv))["--seed"] for s in steps] == ["1", "2", "3"]
+    assert len(measurement(description("exchange"), ["--ranks", "2", "--budget", "2s"]).steps) == 1
+    assert len(measurement(description("pop"), ["--ranks", "2", "--budget", "20s"]).steps) == 1
+    assert len(measurement(description("pop"), ["--ranks", "2", "--budget", "30s"]).steps) == 3
+
+
+def test_libraries_that_take_turns_start_twice_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "chosen", lambda _: ["openmpi", "mpich"])
+    steps = measurement(description("exchange"), ["--ranks", "2", "--mpi", "all"]).steps
+    assert [s.mpi for s in steps] == ["openmpi", "mpich", "mpich", "openmpi"]

@@ -15,7 +15,7 @@ import pytest
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import runner, survey
 from meshmark.measure.plan import Plan, Step, make_plan
-from meshmark.measure.runner import Runner, run_plan
+from meshmark.measure.runner import Pace, Runner, StepResult, run_plan
 from meshmark.measure.spec import load_spec, parse_spec
 from meshmark.store.store import Store
 from support.paths import FAKE_PROBE
@@ -271,3 +271,21 @@ def test_a_step_that_cannot_start_is_absent_with_its_reason(tmp_path: Path, monk
         assert [(a.kind, a.reason, a.enable) for a in absences] == [
             ("absent", "MPICH is not installed", "apt install mpich")
         ]
+
+
+def test_a_plan_far_behind_starts_no_further_repetitions() -> None:
+    steps = [Step(f"prefetch.r{i}", "prefetch", ("prefetch",), 3.0) for i in (1, 2, 3)]
+    pace = Pace(9.0)
+    assert pace.allows(steps[0])
+    pace.add(StepResult(steps[0], "ok", elapsed_s=5.0))
+    assert pace.allows(steps[1]), "5 s and another 5 s are within a fifth of 9 s"
+    pace.add(StepResult(steps[1], "ok", elapsed_s=5.0))
+    assert not pace.allows(steps[2])
+    assert pace.allows(Step("gups", "gups", ("gups",), 3.0)), "every step runs once"
+
+
+def test_earlier_results_of_a_resumed_run_take_no_time() -> None:
+    step = Step("gups.r1", "gups", ("gups",), 1.0)
+    pace = Pace(2.0)
+    pace.add(StepResult(step, "resumed", elapsed_s=100.0))
+    assert pace.allows(step)

@@ -23,7 +23,7 @@ from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.instruments import POINTS, fill_order, measure
 from meshmark.model.keys import KEYS
 from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
-from meshmark.model.patterns import Request, run_pattern
+from meshmark.model.patterns import Request, points_of, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweep import grid, run_sweep, values_of
 from meshmark.model.workloads import random_reads
@@ -110,7 +110,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         (
             '{ value = 4, assumed = "guess" }',
             '{ value = "four", assumed = "guess" }',
-            "found 'four'; allowed: a whole number of at least 1",
+            "found 'four'; allowed: a whole number from 1 to 1e+12",
         ),
         (
             'access_ns = { value = 50, assumed = "guess" }',
@@ -120,7 +120,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         (
             "[cpu]",
             '[cpu]\nclock_ghz = { value = 0, assumed = "guess" }',
-            "cpu.clock_ghz: found 0; allowed: a number above 0",
+            "cpu.clock_ghz: found 0; allowed: a number from 0.001 to 1000",
         ),
         ("[cpu]", '[node]\ncpus = { value = 0, assumed = "guess" }\n[cpu]', "node.cpus: found 0"),
         ("format = 1", 'extends = "nobody"', "extends: found 'nobody', which is neither in the same folder"),
@@ -157,6 +157,23 @@ def test_a_file_extends_another(tmp_path: Path) -> None:
     assert m.number("cpu.request_ns") == 20
     with pytest.raises(MachineFileError, match="extends"):
         read_machine(write(tmp_path, 'extends = "loop"\n', "loop.toml"))
+
+
+def test_a_chain_of_files_that_extend_each_other_is_finite(tmp_path: Path) -> None:
+    for number in range(300):
+        write(tmp_path, f'extends = "m{number + 1}"\n', f"m{number}.toml")
+    with pytest.raises(MachineFileError, match="extends: found 'm17' after 16 others; allowed: 16 files in a chain"):
+        read_machine(tmp_path / "m0.toml")
+    write(tmp_path, 'extends = "m0"\n', "m2.toml")
+    with pytest.raises(MachineFileError, match="extends: found 'm0', which extends this file"):
+        read_machine(tmp_path / "m0.toml")
+
+
+@pytest.mark.parametrize("nested", ["[" * 10_000 + "]" * 10_000, "[" * 200 + "]" * 200, "{a=" * 150 + "1" + "}" * 150])
+def test_nested_values_are_refused_in_one_line(tmp_path: Path, nested: str) -> None:
+    with pytest.raises(UsageError) as error:
+        read_machine(write(tmp_path, f"format = 1\n[topology]\nkind = {nested}\n", "nested.toml"))
+    assert "nested.toml" in str(error.value) and "\n" not in str(error.value) and len(str(error.value)) < 400
 
 
 def test_settings_change_numbers_and_are_part_of_the_name() -> None:
@@ -566,3 +583,10 @@ def test_machine_files_are_the_packages_own() -> None:
     for path in FOLDER.glob("*.toml"):
         assert "shared/" not in path.read_text()
         tomllib.loads(path.read_text())
+
+
+@pytest.mark.parametrize("page", ["0", "0B", "1B"])
+def test_a_page_of_a_trace_has_at_least_one_line(tmp_path: Path, page: str) -> None:
+    (tmp_path / "x.trace").write_text("0 0x40 r\n")
+    with pytest.raises(UsageError, match=f"--page: found '{page}'; allowed: sizes from 64 B"):
+        points_of(find_machine("e325"), Request("trace", trace=tmp_path / "x.trace", page=page))

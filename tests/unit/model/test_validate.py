@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.model.claims.base import CHECKS, examined, machine
+from meshmark.model.claims.base import CHECKS, examined, machine, matrix, mean_remote
 from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from meshmark.model.published import misses, with_published
 from meshmark.model.validate import claims, fitted_to, restates, validate
+from meshmark.store.record import Record
 
 
 def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
@@ -84,3 +85,46 @@ def test_a_miss_is_known_where_a_model_is_asked_for_its_point() -> None:
 def test_validate_refuses_an_unknown_statement() -> None:
     with pytest.raises(MeshmarkError, match="found unknown statement 'Z99'"):
         validate(["Z99"])
+
+
+def test_a_sweep_prints_the_rates_that_the_statements_are_checked_with() -> None:
+    options = {"kernel": "triad", "store": "streaming", "threads": "all"}
+    clocks = ("cpu.clock_ghz=1.4", "cpu.clock_ghz=2.0", "cpu.clock_ghz=2.2")
+    low, base, high = (
+        next(r.value for r in measure("bandwidth", find_machine("e325", [c]), options) if r.metric == "bandwidth_net")
+        for c in clocks
+    )
+    [slope, change] = (row.finding.numbers[0] for row in validate(["B06", "B07"]))
+    assert (base - low) / 600e6 == pytest.approx(slope)
+    assert 100 * (high / base - 1) == pytest.approx(change)
+
+
+def latency(name: str, **options: str) -> list[Record]:
+    return measure("latency", find_machine(name), {"footprint": "1GiB", "cpus": "0", "memory_node": "0", **options})
+
+
+@pytest.mark.parametrize("name", ["altix3700", "p690", "cray-x1"])
+def test_random_loads_hit_no_line_that_was_left_long_ago(name: str) -> None:
+    """Lines have 128 B or fewer, slots 64 B: the other slot of a line is visited after the whole footprint."""
+    [near], [far] = (latency(name, pattern="random", stride=stride) for stride in ("64", "128"))
+    assert near.value == pytest.approx(far.value)
+    [ordered] = latency("altix3700", pattern="stride", stride="64")
+    assert ordered.value < 0.75 * latency("altix3700", pattern="stride", stride="128")[0].value
+
+
+def test_a_published_latency_is_not_held_against_another_stride() -> None:
+    assert with_published(latency("gs1280-16", pattern="stride", stride="64"))[0].provenance.get("statement") == "A12"
+    assert "statement" not in with_published(latency("gs1280-16", pattern="stride", stride="4096"))[0].provenance
+
+
+def test_means_of_both_machines_leave_out_the_own_cpu() -> None:
+    ratios = [row.finding.numbers[0] for row in validate(["A15", "A17", "A18", "A19"])]
+    rows = matrix("gs320-32")
+    others = [rows[0][cpu // 4] for cpu in range(1, 32)]
+    assert ratios[2] == pytest.approx(sum(others) / 31 / mean_remote(matrix("gs1280-32")))
+    assert all(row.finding.inside for row in validate(["A15", "A17", "A18", "A19"]))
+
+
+def test_a_dirty_line_makes_the_same_trip_on_models_and_on_hosts() -> None:
+    lines = measure("lines", find_machine("gs1280-4"), {"cpus": "0"})
+    assert {r.conditions["trip"] for r in lines if r.conditions["state"] == "dirty"} == {"round"}

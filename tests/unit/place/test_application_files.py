@@ -104,7 +104,7 @@ def test_a_command_is_all_that_is_required() -> None:
             "application.command: found '{build}/stencil {size} --file 'a b', which is no command line",
         ),
         ("[figure]", "[figur]", "figur: unknown key; did you mean figure?"),
-        ("'rate: (\\S+)'", "'rate: ('", "figure.pattern: found 'rate: (', no regular expression"),
+        ("'rate: (\\S+)'", "'rate: ('", "figure.pattern: found 'rate: (', which is not a regular expression"),
         ('better = "higher"', 'better = "more"', "figure.better: found 'more'; allowed: lower, higher"),
         ('better = "higher"', "", "figure.better: found none with a pattern; allowed: lower, higher"),
         ("scale = 1e9", "scale = 0", "figure.scale: found 0; allowed: a number above 0"),

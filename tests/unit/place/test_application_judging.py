@@ -134,7 +134,7 @@ def caches(l2: int, l3: int, cpus: int = 8) -> Topology:
         origin="synthetic",
         cpus=tuple(Cpu(os_index=c, core=c, package=0, node=0) for c in range(cpus)),
         allowed_cpus=tuple(range(cpus)),
-        packages=(Package(os_index=0, cpus=tuple(range(cpus))),),
+        packages=(Package(index=0, os_index=0, cpus=tuple(range(cpus))),),
         nodes=(Node(os_index=0, cpus=tuple(range(cpus)), near_cpus=tuple(range(cpus)), memory_bytes=1 << 34),),
         caches=(*each, shared),
         cores=tuple(Core(index=c, os_index=c, package=0, cpus=(c,)) for c in range(cpus)),

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.native import within
 from meshmark.place.app.application import of_tables
 from meshmark.place.app.attempt import Attempt, attempt, end_earlier
 from meshmark.place.app.configuration import Folders, configurations
 from meshmark.place.app.preparation import prepare
 from meshmark.place.journal import BUDGET
+from meshmark.process import up_to_hard_limit
 from support.waiting import alive, until
 
 
@@ -266,7 +266,7 @@ def test_a_limit_below_that_of_the_file_is_no_error(tmp_path: Path) -> None:
         with contextlib.suppress(BaseException):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 22, 1 << 22))
             os.setresuid(65534, 65534, 65534) if os.geteuid() == 0 else None
-            status = within(resource.RLIMIT_FSIZE, 1 << 30) != (1 << 22, 1 << 22)
+            status = up_to_hard_limit(resource.RLIMIT_FSIZE, 1 << 30) != (1 << 22, 1 << 22)
         os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
 

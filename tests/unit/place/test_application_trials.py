@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.app.answer import answer
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration, configurations

@@ -27,8 +27,10 @@ from meshmark.place.experiment import (
     records,
     to_json,
 )
+from meshmark.place.figure import Figure, Value
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from support.cli import meshmark
 
 PLAN = Plan(
     a="same",
@@ -250,3 +252,14 @@ def test_without_a_pair_there_are_no_records_and_no_verdict() -> None:
     assert records(found, "n1", "", "") == []
     answer = to_json(found)
     assert answer["ratio"] is None and answer["verdict"] == "not distinguishable" and answer["failed_share"] == 0
+
+
+def test_a_metric_is_read_from_the_lines_that_measure_prints(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    printed = meshmark("measure", "latency", "--on", "gs1280-4", "--memory-node", "0", "--no-store", "--json").stdout
+    out.write_text(printed)
+    value = Figure(metric="load_latency").read(1.0, out, out)
+    latencies = [json.loads(line)["value"] for line in printed.splitlines()]
+    assert isinstance(value, Value)
+    assert value.value == pytest.approx(math.prod(latencies) ** (1 / len(latencies)))
+    assert (value.unit, value.better, value.points) == ("s", "lower", len(latencies))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.sources import from_synthetic
 from meshmark.machine.topology import Topology
 from meshmark.place.app import machine_limits
 from meshmark.place.app.answer import answer

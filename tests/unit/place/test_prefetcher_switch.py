@@ -228,11 +228,11 @@ def test_the_effect_is_that_of_off_over_on_with_all_else_equal() -> None:
         label: {r: time * (1 + 0.002 * ((7 * r + n) % 11 - 5) / 5) for r in range(1, 13)}
         for n, (label, time) in enumerate(times.items())
     }
-    one, two = prefetcher_effects(values, ran, "lower", 0.02)
+    one, two = prefetcher_effects(values, ran, "lower", 0.02, 0.95)
     assert (one.others, two.others) == ("threads=1", "threads=2")
     assert one.text.startswith("off against on: worse: +30.") and one.interval and one.interval[0] > 1.25
     assert two.text.startswith("off against on: equal within the margin")
-    assert prefetcher_effects(values, ran, "higher", 0.02)[0].text.startswith("off against on: better: +30.")
-    assert prefetcher_effects(values, ran[:1], "lower", 0.02) == []
+    assert prefetcher_effects(values, ran, "higher", 0.02, 0.95)[0].text.startswith("off against on: better: +30.")
+    assert prefetcher_effects(values, ran[:1], "lower", 0.02, 0.95) == []
     short = {label: dict(list(of.items())[:2]) for label, of in values.items()}
-    assert prefetcher_effects(short, ran, "lower", 0.02)[0].text.startswith("off against on: too few rounds")
+    assert prefetcher_effects(short, ran, "lower", 0.02, 0.95)[0].text.startswith("off against on: too few rounds")

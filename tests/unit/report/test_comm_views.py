@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshmark.machine.capture import open_machine
-from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.sources import from_synthetic
 from meshmark.measure.repetitions import pool
 from meshmark.report import charts, comm, contention, drawing, swaps
 from meshmark.report.build import write_report

@@ -116,3 +116,21 @@ def test_the_fastest_of_several_nodes_is_the_nearest() -> None:
 )
 def test_nothing_is_said_without_records(records: list[Record]) -> None:
     assert all("nan" not in t for t in texts(records, 0))
+
+
+def test_the_latency_of_memory_is_measured_with_the_usual_stride() -> None:
+    slow = chase(2**26, 171e-9)
+    fast = record("latency", "load_latency", 80e-9, **{**slow.conditions, "stride_bytes": 4096})
+    near = record("latency", "load_latency", 1e-9, **{**slow.conditions, "footprint_bytes": 2**14, "stride_bytes": 64})
+    far = record("latency", "load_latency", 171e-9, **{**slow.conditions, "stride_bytes": 64})
+    assert "A load within 64 MiB takes 171 ns (huge pages)." in texts([near, far, fast])
+    only = [replace(r, conditions={**r.conditions, "stride_bytes": 4096}) for r in (near, fast)]
+    assert "(huge pages, stride 4 KiB)" in " ".join(texts(only))
+
+
+def test_the_card_says_a_stride_that_is_not_the_usual_one() -> None:
+    where = {"kind": "memory", "pages": "thp", "level": 4, "from_bytes": 2**26, "to_bytes": 2**30}
+    usual = record("latency", "level_latency", 171e-9, stride_bytes=64, **where)
+    wide = record("latency", "level_latency", 80e-9, stride_bytes=4096, **where)
+    assert figures([wide, usual])["memory_latency"] == ("Memory latency, huge pages", usual)
+    assert figures([wide])["memory_latency"] == (f"Memory latency, huge pages, stride 4{NBSP}KiB", wide)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.sources import from_synthetic
 from meshmark.place.native import find_place
 from meshmark.report.topology_svg import JOB_FILLS, topology_svg
 from support.cli import meshmark

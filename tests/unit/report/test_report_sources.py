@@ -27,7 +27,7 @@ from meshmark.load.compare import compare, read_side
 from meshmark.load.journal import read_run
 from meshmark.load.records import records_of
 from meshmark.load.studies.outcome import RECORDS
-from meshmark.machine.hwloc import from_synthetic
+from meshmark.machine.sources import from_synthetic
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine
 from meshmark.report.build import report_page, write_report

@@ -18,7 +18,6 @@ from support.paths import ROOT
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*[ />]|<!doctype", re.IGNORECASE)
 ELSEWHERE = {
     "web/page.py",  # looks for them in the built page
-    "machine/hwloc.py",  # messages about hwloc's XML
     "cli/place.py",  # help: --svg <file>
     "cli/instrument_help.py",
 }

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.store.files import held, lock, read_bytes, read_json, read_text, write_file, written
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.store.files import check_writable, held, lock, read_bytes, read_json, read_text, write_file, written
 from meshmark.store.lines import MAX_LINE_BYTES, whole_lines
 
 
@@ -216,3 +216,48 @@ def test_an_interrupt_is_not_taken_for_an_error_of_closing(tmp_path: Path) -> No
         os.close(out.fileno())
         raise KeyboardInterrupt
     assert names(tmp_path) == ["f"] and (tmp_path / "f").read_bytes() == b"old"
+
+
+# ------------------------------------------------------------------ before work
+
+
+@pytest.mark.parametrize("path", ["folder", "file/below", "/proc/x", "/dev/null/x", "a\0b"])
+def test_a_path_that_cannot_be_written_is_refused_before_work(tmp_path: Path, path: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"^--out: cannot write "):
+        check_writable("--out", tmp_path / path)
+
+
+def test_a_check_of_a_path_leaves_everything_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path in ("file", "new", "missing/folder/file"):
+        check_writable("--out", tmp_path / path)
+    check_writable("--out", Path("/dev/null"))
+    check_writable("--out", Path("/dev/stdout"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_the_folder_of_a_refused_request_is_removed(tmp_path: Path) -> None:
+    for error in (UsageError("x"), AbsentError("x")):
+        with pytest.raises(MeshmarkError), held(tmp_path / "run"):
+            (tmp_path / "run" / "plan.json").write_text("{}")
+            raise error
+        assert not (tmp_path / "run").exists()
+
+
+def test_the_folder_of_a_request_that_failed_stays_with_its_results(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError), held(tmp_path / "run"):
+        (tmp_path / "run" / "journal.jsonl").write_text("{}")
+        raise MeshmarkError("x")
+    assert (tmp_path / "run" / "journal.jsonl").exists()
+    with pytest.raises(UsageError), held(tmp_path / "run"):
+        raise UsageError("x")
+    assert (tmp_path / "run" / "journal.jsonl").exists(), "it existed before"
+
+
+def test_a_failure_without_results_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError), held(tmp_path / "run"):
+        raise MeshmarkError("the disk is full")
+    assert not (tmp_path / "run").exists()

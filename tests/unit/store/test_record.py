@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import statistics
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.store.record import Metric, Record, RecordError, median, median_interval, median_rank
+from meshmark.store.record import Better, Metric, Record, RecordError, median, median_interval, median_rank
 from support.result_line import LINE
 
 
@@ -169,3 +170,41 @@ def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -
 def test_a_broken_record_names_its_field(field: str, value: object) -> None:
     with pytest.raises(RecordError, match=f"^{field}: found"):
         Record.from_json({**LINE, field: value})
+
+
+def of(unit: str, better: Better, *samples: float) -> Record:
+    metric = Metric("m", unit, better, "")
+    return Record.of(
+        metric, samples, source="tool", machine="n1", instrument="tool", conditions={}, provenance={"start": "2026"}
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "better", "sample"),
+    [
+        ("s", "lower", -1e-9),
+        ("B/s", "higher", -1.0),
+        ("op/s", "higher", -1.0),
+        ("Hz", "none", -1.0),
+        ("B", "none", -1.0),
+        ("frames/s", "none", -1.0),
+        ("W", "lower", -1.0),
+        ("1", "none", math.nan),
+        ("1", "none", math.inf),
+        ("s", "none", -math.inf),
+    ],
+)
+def test_nobody_can_make_a_record_of_an_impossible_value(unit: str, better: Better, sample: float) -> None:
+    with pytest.raises(RecordError, match=r"found .*required"):
+        of(unit, better, sample)
+    good = of(unit, better, 1.0)
+    with pytest.raises(RecordError):
+        dataclasses.replace(good, samples=(sample,), value=sample)
+    with pytest.raises(RecordError):
+        Record.from_json({**good.to_json(), "samples": [sample], "value": sample})
+
+
+def test_differences_and_ratios_may_be_negative() -> None:
+    assert of("s", "none", -1.0).value == -1.0  # a part of a time that other parts do not explain
+    assert of("1", "lower", -0.5).value == -0.5  # a relative change
+    assert of("s", "lower", 0.0).value == 0.0

@@ -324,6 +324,19 @@ def test_any_cell_that_is_wrong_is_found(tmp_path: Path, column: str, value: obj
     assert [wrong for _, wrong in store.verify() if wrong]
 
 
+def test_a_stored_duration_below_zero_is_found(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("r", "s", [r for r in on(everything(), "m") if r.unit == "s" and len(r.samples) < 6], machine="m")
+    (path,) = store.files()
+    table = pq.ParquetFile(path).read()
+    for column in ("value", "samples"):
+        cells = table[column].to_pylist()
+        cells[0] = -1.0 if column == "value" else [-1.0]
+        table = table.set_column(table.column_names.index(column), column, pa.array(cells, table[column].type))
+    pq.write_table(table, path)
+    assert [problem for _, problem in store.verify() if "at least 0 is required" in problem]
+
+
 def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     store.add("r", "s", on([*everything(), *communication()], "m"), [LACKS], "m")

@@ -85,3 +85,35 @@ def test_an_interval_wider_than_requested_has_its_width(capsys: pytest.CaptureFi
     record = made_run.record("latency", "load_latency", 1e-9, footprint_bytes=4096, interval_asked=0.0001)
     lines = printed([record], 120, capsys)
     assert "±" in lines[3] and lines[4] == "±: wider than the ±0.01 % requested"
+
+
+def test_a_table_that_sweeps_threads_keeps_the_order_of_its_matrices(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        made_run.record(
+            "dgemm",
+            "flop_rate",
+            rate * threads,
+            n=n,
+            threads=threads,
+            cpus=f"0-{threads - 1}",
+            library="openblas",
+            library_path="/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3",
+            runs=3,
+            trial_SkylakeX=4.7638774457e10 + n + threads,
+            trial_Cooperlake=4.6e10 + n * threads,
+        )
+        for n, rate in ((64, 1e10), (256, 2e10), (1000, 4e10))
+        for threads in (1, 2)
+    ]
+    lines = printed(rows, 80, capsys)
+    heads = next(line for line in lines if "median" in line)
+    assert "order" in heads
+    assert "trial" not in " ".join(lines)
+    assert all(sum(f" {n} " in f"{line} " for line in lines) == 2 for n in (64, 256, 1000))
+
+
+def test_the_order_of_a_matrix_is_not_mistaken_for_the_number_of_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [made_run.record("dgemm", "flop_rate", 1e10 * n, n=n, threads=1) for n in (64, 1000)]
+    out = "\n".join(printed(rows, 46, capsys))
+    assert "64" in out
+    assert "1000" in out

@@ -154,10 +154,10 @@ def test_metrics_of_use_are_those_of_the_header_if_they_are_of_their_class() -> 
     ("line", "found"),
     [
         ({"type": "frame"}, "found a frame; the first line must be a header"),
-        ({"type": "x" * 50}, f"found a {'x' * 40};"),
+        ({"type": "x" * 50}, f"found a {'x' * 39}…;"),
         ({}, "found a line without type;"),
         ({"type": "header", "format": 2}, "found format 2; this version reads format 1"),
-        ({"type": "header", "format": "y" * 30}, f"found format {'y' * 20};"),
+        ({"type": "header", "format": "y" * 30}, f"found format {'y' * 19}…;"),
         ({"type": "header"}, "found format None;"),
         ({"type": "header", "format": 1}, "the header has a missing or invalid value: 'source'"),
     ],
@@ -168,7 +168,7 @@ def test_what_is_no_header_is_named(line: dict[str, Any], found: str) -> None:
 
 
 def test_what_is_no_line_or_no_frame_is_named() -> None:
-    with pytest.raises(FrameError, match=f"^frames: found '{'z' * 60}'; each line must be JSON$"):
+    with pytest.raises(FrameError, match=f"^frames: found '{'z' * 59}…'; each line must be JSON$"):
         parse_line("  " + "z" * 70)
     with pytest.raises(FrameError, match=r"^frames: found '\[1\]'; each line must be a JSON object$"):
         parse_line("[1]\n")

@@ -189,6 +189,46 @@ def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) ->
     assert absent["cpu.busy"]["why"] == "/proc/stat cannot be read"
 
 
+@pytest.mark.parametrize(
+    ("files", "why", "hint"),
+    [
+        (("sys/fs/resctrl/schemata",), "resctrl is mounted, but without bandwidth monitoring", ""),
+        (("sys/fs/resctrl/info/L2/num_closids",), "resctrl is mounted, but without bandwidth monitoring", ""),
+        (("sys/fs/resctrl/info/x", "sys/fs/resctrl/mon_data/mon_L3_00/llc_occupancy"), "resctrl is mounted, but", ""),
+        (("proc/cpuinfo",), "the processor or the hypervisor does not support bandwidth monitoring", ""),
+        ((), "neither resctrl nor the processor's description is readable", ""),
+    ],
+)
+def test_the_reason_without_bandwidth_monitoring_is_the_right_one(
+    tmp_path: Path, files: tuple[str, ...], why: str, hint: str
+) -> None:
+    for name in ("proc/stat", *files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("flags : fpu cat_l3\n")
+    with Live(5, 0.2, root=tmp_path, sources=("resctrl",)) as live:
+        (absent,) = [a for a in live.header.absent if a["metric"] == "l3.total"]
+    assert absent["why"].startswith(why) and absent.get("hint", "") == hint
+
+
+@pytest.mark.parametrize(
+    ("files", "kernel"),
+    [
+        ({"proc/sys/kernel/osrelease": "4.18.0-513.el8.x86_64\n"}, "4.18.0-513.el8.x86_64"),
+        ({"proc/version": "Linux version 5.14.0-70 (mock@build) #1 SMP\n"}, "5.14.0-70"),
+        ({"proc/version": "other text\n"}, None),
+        ({}, None),
+    ],
+)
+def test_the_kernel_of_a_recorded_tree_is_its_own_or_unknown(
+    tmp_path: Path, files: dict[str, str], kernel: str | None
+) -> None:
+    for name, text in {"proc/stat": "cpu 1 1 1 1\n", **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with Live(5, 0.2, root=tmp_path) as live:
+        assert live.header.to_json().get("kernel") == kernel
+
+
 def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", "500", "--duration", "3"]
     child = subprocess.Popen(command, stdout=subprocess.PIPE)

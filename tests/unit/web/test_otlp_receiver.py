@@ -130,6 +130,99 @@ def test_what_is_no_request_is_named_in_one_line(body: bytes, kind: str, encodin
     assert refused.value.code == code and "\n" not in str(refused.value) and len(str(refused.value)) < 200
 
 
+def varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def within(*fields: int, of: bytes) -> bytes:
+    """Messages within each other, by the numbers of their fields, the outermost first."""
+    for number in reversed(fields):
+        of = bytes([number << 3 | 2]) + varint(len(of)) + of
+    return of
+
+
+MANY = 1_000_001
+RESOURCES, SCOPES, METRICS, GAUGE, POINTS, ATTRIBUTES = 1, 2, 2, 5, 1, 7  # numbers of fields
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x0a\x00" * MANY,  # empty resources
+        within(RESOURCES, of=b"\x12\x00" * MANY),  # empty scopes
+        within(RESOURCES, SCOPES, of=b"\x12\x00" * MANY),  # empty metrics
+        within(RESOURCES, SCOPES, METRICS, GAUGE, of=b"\x0a\x00" * MANY),  # empty points
+        within(RESOURCES, SCOPES, METRICS, GAUGE, POINTS, of=b"\x3a\x00" * MANY),  # empty attributes
+        within(RESOURCES, 1, 1, 2, 5, of=b"\x0a\x00" * MANY),  # a list of empty values
+        within(RESOURCES, SCOPES, METRICS, 9, 1, of=b"\x31" + bytes(8) + b"\x18\x00" * MANY),  # numbers of a histogram
+        b"\x78\x00" * MANY,  # fields that nobody knows
+    ],
+)
+def test_fields_are_counted_before_objects_are_made(body: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.web.otlp_receiver.ExportMetricsServiceRequest.FromString", None)
+    with pytest.raises(BadBodyError, match="found more than 1000000 fields; allowed: 1000000") as refused:
+        readings(gzip.compress(body, 1), PROTOBUF, "gzip")
+    assert refused.value.code == 413
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"resourceMetrics":[' + b"{}," * 200_000 + b"{}]}",
+        b'{"resourceMetrics":[{"scopeMetrics":[' + b"{}," * 200_000 + b"{}]}]}",
+        b'{"x":[' + b"0," * 200_000 + b"0]}",
+        b"[" * 200_001,
+    ],
+)
+def test_parts_of_json_are_counted_before_it_is_read(text: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("google.protobuf.json_format.Parse", None)
+    with pytest.raises(BadBodyError, match="parts of JSON; allowed: 200000, or protobuf") as refused:
+        readings(text, JSON)
+    assert refused.value.code == 413
+    with pytest.raises(BadBodyError, match="found 8388609 bytes of JSON; allowed: 8388608") as refused:
+        readings(b" " * ((8 << 20) + 1), JSON)
+    assert refused.value.code == 413
+
+
+def test_machines_and_metrics_of_a_body_are_limited() -> None:
+    with pytest.raises(BadBodyError, match="found 2001 machines; allowed: 2000"):
+        readings(b"\x0a\x00" * 2001, PROTOBUF)
+    request = ExportMetricsServiceRequest()
+    scope = request.resource_metrics.add().scope_metrics.add()
+    for number in range(1001):
+        scope.metrics.add().name = f"meshmark.cpu.m{number}"
+    with pytest.raises(BadBodyError, match="found more than 1000 metrics of a machine"):
+        readings(request.SerializeToString(), PROTOBUF)
+
+
+def test_a_node_of_256_cpus_may_send_all_its_components() -> None:
+    request = ExportMetricsServiceRequest()
+    scope = request.resource_metrics.add().scope_metrics.add()
+    for number in range(20):
+        metric = scope.metrics.add()
+        metric.name = f"meshmark.cpu.m{number}"
+        for component in range(256):
+            point = metric.gauge.data_points.add()
+            point.as_double = component
+            for key, value in (("component", f"CPU {component}"), ("class", "cpu"), ("node", "0"), ("stat", "mean")):
+                attribute = point.attributes.add()
+                attribute.key, attribute.value.string_value = key, value
+    metric.gauge.data_points.extend(metric.gauge.data_points[0:1] * 15_000)
+    ((reading, count),) = readings(gzip.compress(request.SerializeToString(), 1), PROTOBUF, "gzip")
+    assert count == 20 * 256 + 15_000 and reading.values["cpu.m0"] == 127.5
+
+
+@pytest.mark.parametrize("body", [b"\x0a", b"\x0a\xff", b"\x0b\x00", b"\xff" * 11, b"\x0a\x7f", b"\x09\x00"])
+def test_what_is_cut_or_no_protobuf_is_one_line(body: bytes) -> None:
+    with pytest.raises(BadBodyError, match="body: not metrics of OTLP") as refused:
+        readings(body, PROTOBUF)
+    assert refused.value.code == 400 and "\n" not in str(refused.value)
+
+
 def test_an_empty_request_is_valid() -> None:
     assert readings(b"", PROTOBUF) == [] and readings(b"{}", JSON) == []
 

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from meshmark.describe import description
 from meshmark.errors import AbsentError, MeshmarkError
-from meshmark.machine.facts import host_facts, host_id, is_absent
+from meshmark.machine.absence import is_absent
+from meshmark.machine.facts import host_facts, host_id
 from meshmark.measure.budget import BUDGET
 from meshmark.measure.plan import Step, launched
 from meshmark.measure.probe import arguments
@@ -136,7 +137,7 @@ class Bench:
         """The first requirement that the host does not meet, as a reason; "" if it meets all."""
         topology = self.facts.get("topology", {})
         cores = topology.get("cores") or []
-        allowed = {*(topology.get("allowed_cpus") or range(os.cpu_count() or 1))}
+        allowed = {*(topology.get("allowed_cpus") or os.sched_getaffinity(0))}
         counts = {
             "cpus": len(allowed),
             "cores": sum(bool(allowed & {*c["cpus"]}) for c in cores),
@@ -184,7 +185,10 @@ class Bench:
             return self.fact("pages", "thp") in {"madvise", "always"}
         sizes = {"2MiB": 2 << 20, "1GiB": 1 << 30}
         huge = self.fact("pages", "huge") or []
-        return any(h.get("size_bytes") == sizes.get(pages) and h.get("free") for h in huge)
+        return any(
+            h.get("size_bytes") == sizes.get(pages) and isinstance(free := h.get("free"), int) and free > 0
+            for h in huge
+        )
 
     def take(self, test: str, terms: Sequence[Term]) -> list[Record]:
         """Measure the terms on the host: A, B, A, B … in fresh processes, which share the budget.

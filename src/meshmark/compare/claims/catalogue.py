@@ -164,6 +164,16 @@ class Claim:
     tests: tuple[Trial, ...]
 
     @property
+    def half_digit(self) -> float:
+        """The half of the last printed digit of the `value` that a publication states; 0 if the value is exact.
+
+        A value of 1 states equality and values without a margin are counts: both are exact.
+        """
+        if self.relation != "equal" or self.value == 1 or not self.margin:
+            return 0.0
+        return 0.5 * 10.0 ** -len(f"{self.value:f}".rstrip("0").partition(".")[2])
+
+    @property
     def expected(self) -> str:
         """What the effect must be, as text: `higher than 1`, `1.5`, `0.09 to 0.14`."""
         if self.relation == "none":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, reduce
 from itertools import combinations
 from typing import Any, Final
 
@@ -12,8 +13,9 @@ from meshmark.compare.claims.judging import Effect, exact
 from meshmark.compare.claims.modelled import explained
 from meshmark.compare.claims.registry import method
 from meshmark.errors import MeshmarkError
-from meshmark.machine.reference import publication
+from meshmark.machine.reference import Entry, publication
 from meshmark.store.record import median, median_rank
+from meshmark.values.geometric import rounded
 
 XEON: Final = "xeon_5500_lsf_2009"
 E325: Final = "eserver_325_2004"
@@ -22,39 +24,73 @@ Runs = tuple[float, ...]
 
 
 @cache
-def _printed(document: str) -> Mapping[str, tuple[float, ...]]:
+def _printed(document: str) -> Mapping[str, Entry]:
     """The numbers of a publication by path, as printed."""
-    return {e.path: e.printed for e in publication(document).entries()}
+    return {e.path: e for e in publication(document).entries()}
 
 
-def printed(document: str, path: str) -> float:
-    """A printed number. A path ends with `[2]` for the third of a list.
+def printed(document: str, path: str) -> Rounded:
+    """A printed number, with the bounds of its rounding. A path ends with `#2` for the third of a list.
 
     Raises:
         MeshmarkError: The publication does not print it.
     """
     name, _, rest = path.rpartition("#")
     name, at = (name, int(rest)) if name else (path, 0)
-    values = _printed(document).get(name)
-    if values is None or at >= len(values):
+    entry = _printed(document).get(name)
+    if entry is None or at >= len(entry.printed):
         raise MeshmarkError(f"claims: {document}: found no number '{path}'")
-    return values[at]
+    return Rounded.of(entry.printed[at], entry.half_digits[at])
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """A number that is not negative, and the bounds between which it was before it was rounded."""
+
+    value: float
+    low: float
+    high: float
+
+    @staticmethod
+    def of(value: float, half_digit: float) -> Rounded:
+        return Rounded(value, max(0.0, value - half_digit), value + half_digit)
+
+    def times(self, other: Rounded) -> Rounded:
+        return Rounded(self.value * other.value, self.low * other.low, self.high * other.high)
+
+    def over(self, other: Rounded) -> Rounded:
+        return Rounded(
+            self.value / other.value, self.low / other.high, self.high / other.low if other.low > 0 else math.inf
+        )
+
+    def effect(self, what: str) -> Effect:
+        return Effect(what, self.value, (self.low, self.high), rounded=self.low < self.high)
+
+
+_ONE: Final = Rounded(1.0, 1.0, 1.0)
+
+
+def _product(document: str, paths: Sequence[str], factor: float = 1.0) -> Rounded:
+    return reduce(Rounded.times, (printed(document, p) for p in paths), Rounded(factor, factor, factor))
 
 
 @method("computed")
 def ratio(
     *, what: str, document: str, over: Sequence[str] = (), times: Sequence[str] = (), factor: float = 1.0
 ) -> list[Effect]:
-    """A product of printed numbers over that of others."""
-    value = factor * math.prod(printed(document, p) for p in times)
-    return [exact(what, value / math.prod(printed(document, p) for p in over))]
+    """A product of printed numbers over the product of others."""
+    return [_product(document, times, factor).over(_product(document, over)).effect(what)]
 
 
 @method("computed")
 def total(*, what: str, document: str, parts: Sequence[str], over: str = "", mean: bool = False) -> list[Effect]:
     """A sum, or mean, of printed numbers, over another printed number."""
-    value = math.fsum(printed(document, p) for p in parts) / (len(parts) if mean else 1)
-    return [exact(what, value / (printed(document, over) if over else 1.0))]
+    each = [printed(document, p) for p in parts]
+    divisor = len(parts) if mean else 1
+    value, low, high = (
+        math.fsum(numbers) / divisor for numbers in zip(*((n.value, n.low, n.high) for n in each), strict=True)
+    )
+    return [Rounded(value, low, high).over(printed(document, over) if over else _ONE).effect(what)]
 
 
 # ------------------------------------------------------------------ the ten printed runs of STREAM
@@ -140,10 +176,15 @@ def normality(*, what: str, bound: bool, threads: int, level: float) -> list[Eff
     """The p-value of the Shapiro-Wilk test of ten printed runs, over a level."""
     from scipy.stats import shapiro
 
-    return [exact(what, float(shapiro(_runs(bound, threads)[0]).pvalue) / level)]
+    p = float(shapiro(_runs(bound, threads)[0]).pvalue)
+    doubt = "" if p < level else f"p = {p:.2g} does not show a deviation from normality, and does not show normality"
+    return [Effect(what, p / level, (p / level, p / level), doubt)]
 
 
 # ------------------------------------------------------------------ tables
+
+
+_DECIMALS: Final = 2  # of the ratios of the SPEC MPI2007 table
 
 
 def _programs(column: str) -> list[float]:
@@ -154,16 +195,22 @@ def _geometric(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
+def _rounded_mean(column: str) -> Rounded:
+    """The geometric mean of a column of the SPEC MPI2007 table, within its rounding."""
+    values = _programs(column)
+    return Rounded(_geometric(values), *rounded(values, _DECIMALS))
+
+
 @method("computed")
 def composite(*, what: str, column: str) -> list[Effect]:
     """The geometric mean of the 13 rows of the SPEC MPI2007 table over the printed composite."""
-    return [exact(what, _geometric(_programs(column)) / printed(XEON, f"spec_mpi2007_composite.{column}"))]
+    return [_rounded_mean(column).over(printed(XEON, f"spec_mpi2007_composite.{column}")).effect(what)]
 
 
 @method("computed")
 def composite_gain(*, what: str, column: str, over: str) -> list[Effect]:
     """The ratio of the geometric means of two columns."""
-    return [exact(what, _geometric(_programs(column)) / _geometric(_programs(over)))]
+    return [_rounded_mean(column).over(_rounded_mean(over)).effect(what)]
 
 
 @method("computed")
@@ -176,7 +223,11 @@ def programs_above(*, what: str, column: str, over: str, threshold: float, below
 @method("computed")
 def largest_gain(*, what: str, column: str, over: str) -> list[Effect]:
     """The largest ratio of two columns among the programs."""
-    return [exact(what, max(a / b for a, b in zip(_programs(column), _programs(over), strict=True)))]
+    half = 0.5 * 10.0**-_DECIMALS
+    pairs = [
+        (Rounded.of(a, half), Rounded.of(b, half)) for a, b in zip(_programs(column), _programs(over), strict=True)
+    ]
+    return [max((a.over(b) for a, b in pairs), key=lambda ratio: ratio.value).effect(what)]
 
 
 @method("computed")

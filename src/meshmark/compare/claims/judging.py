@@ -54,12 +54,15 @@ class Effect:
         value: Not negative; a ratio, or in the unit that `what` names.
         interval: At least 95 %; None if there are too few samples. An exact value is its own interval.
         doubt: Why it cannot be judged; "" if it can.
+        rounded: Whether the value follows from printed numbers, and the interval is the range that their rounding
+            allows. Then no part of the interval is more likely than another.
     """
 
     what: str
     value: float
     interval: Interval | None
     doubt: str = ""
+    rounded: bool = False
 
 
 def exact(what: str, value: float) -> Effect:
@@ -92,34 +95,50 @@ def word_of(claim: Claim, effect: Effect) -> tuple[Word, str]:
     if effect.doubt or effect.interval is None:
         return "not distinguishable", effect.doubt or "too few samples"
     holds = _holds(claim, effect.interval)
+    if effect.rounded and claim.relation in _RANGES and _holds(claim, (effect.value, effect.value)):
+        holds = True  # the numbers agree as they are printed
     if holds is None:
         low, high = effect.interval
-        return "not distinguishable", f"the interval {low:.3g} to {high:.3g} allows both"
+        source = "rounding allows" if effect.rounded else "the interval"
+        return "not distinguishable", f"{source} {low:.3g} to {high:.3g}" + ("" if effect.rounded else " allows both")
     return ("holds" if holds else "does not hold"), ""
 
 
+_RANGES: Final = frozenset({"equal", "within", "none"})  # relations that state a range around a value
+
+
 def _holds(claim: Claim, interval: Interval) -> bool | None:
+    """Whether the effect is what the claim states; None if the interval allows both.
+
+    Where a range of values is stated, the claim holds if the interval lies within the range, and does not hold if the
+    interval lies outside. Whether something is higher or lower follows the rule of `judge`.
+    """
     low, high = alike(claim.margin)
     if claim.relation == "none":
-        found = judge(interval, (-claim.margin, claim.margin), 0.0)
-        return None if found == "not distinguishable" else found == "tie"
+        return _inside(interval, (-claim.margin, claim.margin))
     if claim.relation == "within":
-        ends = claim.range[0] * low, claim.range[1] * high
-        if judge(interval, ends, ends[0]) == "tie":
-            return True
-        outside = judge(interval, (math.inf, -math.inf), ends[1]) == "higher" or (
-            judge(interval, (math.inf, -math.inf), ends[0]) == "lower"
-        )
-        return False if outside else None
+        return _inside(interval, (claim.range[0] * low, claim.range[1] * high))
+    if claim.relation == "equal":
+        as_printed = _inside((interval[0] / claim.value, interval[1] / claim.value), (low, high))
+        if as_printed is not False:
+            return as_printed
+        # The printed value was rounded: a result outside of the range around it may agree with the value before.
+        stated = claim.value - claim.half_digit, claim.value + claim.half_digit
+        return False if _inside((interval[0] / stated[1], interval[1] / stated[0]), (low, high)) is False else None
     over = interval[0] / claim.value, interval[1] / claim.value
     if claim.relation in {"at least", "at most"}:
-        allowed = (low, math.inf) if claim.relation == "at least" else (0.0, high)
-        found = judge(over, allowed)
-        return None if found == "not distinguishable" else found == "tie"
+        return _inside(over, (low, math.inf) if claim.relation == "at least" else (0.0, high))
     found = judge(over, (low, high))
-    if found == "not distinguishable":
+    return None if found == "not distinguishable" else found == claim.relation
+
+
+def _inside(interval: Interval, allowed: Interval) -> bool | None:
+    """Whether all of an interval is in a range; None if only a part of it is."""
+    if not all(map(math.isfinite, interval)):
         return None
-    return found == {"higher": "higher", "lower": "lower", "equal": "tie"}[claim.relation]
+    if allowed[0] <= interval[0] and interval[1] <= allowed[1]:
+        return True
+    return False if interval[1] < allowed[0] or interval[0] > allowed[1] else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

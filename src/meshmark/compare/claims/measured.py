@@ -15,6 +15,7 @@ from meshmark.describe import find_probe
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import parse_list
 from meshmark.measure.repetitions import MIN_SAMPLES
+from meshmark.store.files import make_folder
 from meshmark.store.record import Record
 
 _SHORT: Final = ("--budget", "200ms")  # of the process that is placed
@@ -89,7 +90,7 @@ def other_cpus(bench: Bench, test: str, *, what: str, bind: str) -> Sequence[Eff
     The kernel's number of migrations would include the move to the CPU to which it is bound.
     """
     path = bench.folder / f"{test}.placed.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     path.unlink(missing_ok=True)
     program = [str(find_probe()), "clock", "--clocks", "tsc", *_SHORT]
     argv = [sys.executable, "-m", "meshmark", "run", "--bind", bind, "--verify", "--record", str(path), "--", *program]

@@ -83,7 +83,7 @@ def begun(store: Store, request: Request) -> Iterator[tuple[str, Path]]:
     """A new run: its name, and the folder of its journals, which another process cannot resume meanwhile."""
     run = run_name(KIND)
     folder = store.folder / MEASURING / run
-    write_file(folder / REQUEST, json.dumps(asdict(request)).encode() + b"\n")
+    write_file(folder / REQUEST, json.dumps(asdict(request)).encode() + b"\n", private=True)
     with _locked(folder / REQUEST):
         yield run, folder
 

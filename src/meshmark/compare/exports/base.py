@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from xml.etree import ElementTree
 from meshmark.compare.sides import Side
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.machine.capture import Opened, open_machine
-from meshmark.machine.hwloc import from_hwloc_xml, lstopo
+from meshmark.machine.sources import from_hwloc_xml, lstopo
 from meshmark.machine.topology import Topology
 from meshmark.store.record import Record, Scalar
 from meshmark.values.units import plain
@@ -76,7 +77,12 @@ class Material:
                 "lstopo FILE.xml on that machine, and --topology FILE.xml",
             )
         data = data if data is not None else lstopo("--no-io")
-        found = from_hwloc_xml(data)  # refuses entities and other formats
+        found = from_hwloc_xml(data)  # refuses entities
+        if not re.search(rb"<topology\s[^>]*version=\"2\.", data):
+            raise UsageError(
+                f"--topology: {quoted(self.opened.what)} is not XML of format 2, which this format extends",
+                "lstopo of hwloc 2 converts it: lstopo -i FILE.xml NEW.xml",
+            )
         if {n.os_index for n in found.nodes} != {n.os_index for n in topology.nodes}:
             self.notes.append("hwloc lists other NUMA nodes than the Linux kernel; those of hwloc are used")
         return data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from meshmark.errors import AbsentError, MeshmarkError, quoted
+from meshmark.fleet.nodesets import NAME, is_name
 
 State = Literal["idle", "busy", "out"]
+STATES: Final[tuple[State, ...]] = ("idle", "busy", "out")  # from best to worst
 TIMEOUT_S: Final = 60.0
 _TRIES: Final = 3
 
@@ -94,6 +97,13 @@ def own_name(nodes: Sequence[str]) -> str:
     """
     names = " ".join(shlex.quote(node) for node in nodes)
     return f'"$(h=$(hostname); for n in {names}; do [ "${{n%%.*}}" = "${{h%%.*}}" ] && echo "$n"; done)"'
+
+
+def node(name: str, state: State, why: str = "") -> Node:
+    """Return a node that an engine reports; a name that no node may have is changed, and its node is out."""
+    if is_name(name):
+        return Node(name, state, why)
+    return Node(re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NAME}")
 
 
 class Engine(Protocol):
@@ -239,7 +249,7 @@ def parsed(argv: Sequence[str], text: str) -> Any:
         EngineError: It is not JSON.
     """
     try:
-        return json.loads(text) if text.strip() else {}
+        return json.loads(text, strict=False) if text.strip() else {}  # texts may have line breaks and tabs
     except (ValueError, RecursionError) as why:
         raise EngineError(f"{' '.join(argv[:2])}: did not print JSON: {quoted(why)}") from why
 

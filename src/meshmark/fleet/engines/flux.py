@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, node
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
@@ -26,14 +26,14 @@ class Flux(Batch):
         found: dict[str, Node] = {}
         for line in answer(["flux", "resource", "list", "-n", "-s", states, "-o", "{state} {nodelist}"]).splitlines():
             word, _, nodes = line.strip().partition(" ")
-            for name in expand(nodes) if nodes.strip() else []:
+            for name in expand(nodes, "flux resource list"):
                 state = _STATES.get(word, "out")
                 if name not in found or state != "idle":  # a node whose cores are partly allocated is in two lines
-                    found[name] = Node(name, state, "" if state == "idle" else word)
+                    found[name] = node(name, state, "" if state == "idle" else word)
         if any(node.why == "down" for node in found.values()):  # as those are that are drained
             for line in answer(["flux", "resource", "drain", "-n", "-o", "{nodelist} {reason}"]).splitlines():
                 nodes, _, reason = line.strip().partition(" ")
-                for name in expand(nodes) if nodes else []:
+                for name in expand(nodes, "flux resource drain"):
                     if name in found and found[name].why == "down":
                         found[name] = Node(name, "out", f"drained: {reason}" if reason else "drained")
         return list(found.values())

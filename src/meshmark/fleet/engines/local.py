@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Sequence
 from typing import ClassVar
 
 from meshmark.fleet.engines.engine import Job, Node, Work
 from meshmark.fleet.engines.processes import Processes
+from meshmark.fleet.nodesets import checked_names, own_node_name
 
 
 class Local:
@@ -20,15 +20,16 @@ class Local:
     name: ClassVar[str] = "local"
 
     def __init__(self, names: Sequence[str] = ()) -> None:
-        self._names = tuple(names) or (socket.gethostname().partition(".")[0],)
+        self._names = tuple(checked_names(names, "--nodes")) or (own_node_name(),)
         self._processes = Processes()
 
     def nodes(self) -> list[Node]:
         return [Node(name, "idle") for name in self._names]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        script = work.script or "\n".join(work.command(node) for node in nodes)
-        return self._processes.start(name, ["/bin/sh", "-c", script], work.logs / f"{name}.log")
+        command = work.command('"$node"')  # names are arguments of the shell, never part of its text
+        script = work.script or f"for node; do {command}; done"
+        return self._processes.start(name, ["/bin/sh", "-c", script, "sh", *nodes], work.logs / f"{name}.log")
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         return self._processes.jobs(names)

@@ -11,8 +11,21 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, cancel_by, own_name, parsed, records
+from meshmark.fleet.engines.engine import (
+    Batch,
+    Job,
+    Node,
+    State,
+    Work,
+    answer,
+    cancel_by,
+    node,
+    own_name,
+    parsed,
+    records,
+)
 
+_LOST: Final = "lost_and_found"  # where LSF lists the jobs of hosts that were removed; it is no host
 _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
 
 
@@ -24,6 +37,7 @@ class Lsf(Batch):
         return [
             _node(str(of.get("HOST_NAME", "")), str(of.get("STATUS", "")), str(of.get("NJOBS", "0")))
             for of in records(parsed(argv, answer(argv)), "RECORDS")
+            if of.get("HOST_NAME") != _LOST
         ]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
@@ -78,4 +92,4 @@ def _node(name: str, status: str, jobs: str) -> Node:
         state = "busy" if used else "idle"
     elif status in _BUSY or (status == "closed" and used):  # closed: without its reason, as bhosts prints it by default
         state = "busy"
-    return Node(name, state, "" if state == "idle" else status if status != "ok" else f"{jobs} jobs")
+    return node(name, state, "" if state == "idle" else status if status != "ok" else f"{jobs} jobs")

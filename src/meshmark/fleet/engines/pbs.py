@@ -7,25 +7,52 @@ Source:
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Collection, Sequence
-from typing import ClassVar, Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, cancel_by, own_name, parsed, table
+from meshmark.fleet.engines.engine import (
+    STATES,
+    Batch,
+    EngineError,
+    Job,
+    Node,
+    State,
+    Work,
+    answer,
+    cancel_by,
+    node,
+    own_name,
+    parsed,
+    table,
+)
 
 _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"})
 
 
+@dataclass(frozen=True, slots=True)
 class Pbs(Batch):
+    """PBS.
+
+    Attributes:
+        cpus_of_divided: The number of CPUs of each host that has several vnodes, as of the last look at the nodes.
+    """
+
     name: ClassVar[str] = "pbs"
+    cpus_of_divided: dict[str, int] = field(default_factory=dict, init=False, compare=False)
 
     def nodes(self) -> list[Node]:
         argv = ["pbsnodes", "-a", "-F", "json"]
-        found = table(parsed(argv, answer(argv)), "nodes")
-        return [
-            _node(name, str(of.get("state", "")), bool(of.get("jobs")), str(of.get("comment", "")))
-            for name, of in found.items()
-        ]
+        hosts: dict[str, list[_Vnode]] = {}
+        for name, attributes in _objects(argv, "nodes").items():
+            vnode = _vnode(name, attributes)
+            hosts.setdefault(vnode.host, []).append(vnode)
+        divided = {name: sum(vnode.cpus for vnode in vnodes) for name, vnodes in hosts.items() if len(vnodes) > 1}
+        self.cpus_of_divided.clear()
+        self.cpus_of_divided.update(divided)
+        return [_host(name, vnodes) for name, vnodes in hosts.items()]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         argv = [
@@ -33,9 +60,10 @@ class Pbs(Batch):
             "-N",
             name,
             "-l",
-            "select=" + "+".join(f"1:host={node}" for node in nodes),
+            "select=" + "+".join(self._chunk(node) for node in nodes),
             "-l",
-            "place=scatter:excl",
+            # Of a host with several vnodes, a job gets those of its chunk, and the rest would go to other jobs.
+            "place=scatter:exclhost" if any(node in self.cpus_of_divided for node in nodes) else "place=scatter:excl",
             "-l",
             f"walltime={math.ceil(work.limit_s) + 60}",
             "-r",
@@ -53,12 +81,17 @@ class Pbs(Batch):
         script = work.script or f"exec pbsdsh -- /bin/sh -c {task}\n"
         return answer(argv, f"#!/bin/sh\nexec >>{log} 2>&1\n{script}", tries=1).strip()
 
+    def _chunk(self, host: str) -> str:
+        """All CPUs of a host with several vnodes; the cgroups of a job would have those of one vnode otherwise."""
+        cpus = self.cpus_of_divided.get(host, 0)
+        return f"1:host={host}:ncpus={cpus}" if cpus else f"1:host={host}"
+
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
             return []
         argv = ["qstat", "-f", "-F", "json"]
         found = []
-        for id_, of in table(parsed(argv, answer(argv)), "Jobs").items():
+        for id_, of in _objects(argv, "Jobs").items():
             if str(of.get("Job_Name", "")) in names and of.get("job_state") not in {"E", "F", "X"}:
                 waits = of.get("job_state") in {"Q", "H", "W"}
                 found.append(Job(id_, str(of["Job_Name"]), waits, str(of.get("comment", "")) if waits else ""))
@@ -71,12 +104,77 @@ class Pbs(Batch):
         answer(["pbsnodes", "-C", reason, "-o", node])
 
 
-def _node(name: str, states: str, has_jobs: bool, comment: str) -> Node:
-    """A node has several states at once, such as `free` or `down,job-busy`."""
-    words = {word.strip() for word in states.split(",")}
-    state: State = "out"
-    if words == {"free"}:
-        state = "busy" if has_jobs else "idle"
-    elif words <= _BUSY:
-        state = "busy"
-    return Node(name, state, "" if state == "idle" else f"{states}: {comment}" if comment else states)
+@dataclass(frozen=True, slots=True)
+class _Vnode:
+    """A host, or one of its NUMA nodes if the site divides hosts (vnode_per_numa_node of the cgroup hook).
+
+    Attributes:
+        host: The host that jobs name.
+        states: Several at once, such as `free` or `down,job-busy`.
+    """
+
+    host: str
+    states: str
+    has_jobs: bool
+    comment: str
+    cpus: int
+
+    @property
+    def state(self) -> State:
+        words = {word.strip() for word in self.states.split(",")}
+        if words == {"free"}:
+            return "busy" if self.has_jobs else "idle"
+        return "busy" if words <= _BUSY else "out"
+
+
+def _vnode(name: str, attributes: Mapping[str, Any]) -> _Vnode:
+    resources = attributes.get("resources_available")
+
+    def resource(key: str) -> str:
+        value = resources.get(key) if isinstance(resources, dict) else attributes.get(f"resources_available.{key}")
+        return str(value or "")
+
+    cpus = resource("ncpus")
+    return _Vnode(
+        resource("host") or name.partition("[")[0],
+        str(attributes.get("state", "")),
+        bool(attributes.get("jobs")),
+        str(attributes.get("comment", "")),
+        int(cpus) if re.fullmatch(r"[0-9]{1,9}", cpus) else 0,
+    )
+
+
+def _objects(argv: Sequence[str], key: str) -> Mapping[str, Mapping[str, Any]]:
+    """The nodes or jobs that a command lists as JSON, by name.
+
+    Releases of PBS do not escape quotes and backslashes in comments and in the variables of jobs: one text of one user
+    spoils the JSON of all. The plain output has the same attributes.
+    """
+    text = answer(argv)
+    try:
+        return table(parsed(argv, text), key)
+    except EngineError as error:
+        objects = dict(_objects_of_text(answer([word for word in argv if word not in {"-F", "json"}])))
+        if not objects:
+            raise error from None
+        return objects
+
+
+def _objects_of_text(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Objects of the plain output of `pbsnodes -a` or `qstat -f`: a name, and its attributes on indented lines."""
+    name, attributes = "", dict[str, str]()
+    for line in [*text.splitlines(), "end"]:
+        key, equals, value = line.strip().partition(" = ")
+        if line[:1].isspace() and equals:
+            attributes.setdefault(key, value)  # the second is a line of a comment
+        elif line.strip() and not line[:1].isspace():
+            if {"state", "job_state"} & attributes.keys():
+                yield name, attributes
+            name, attributes = line.strip().removeprefix("Job Id: "), {}
+
+
+def _host(name: str, vnodes: Sequence[_Vnode]) -> Node:
+    """A host is idle if all of its vnodes are, and out if one of them is."""
+    worst = max(vnodes, key=lambda vnode: STATES.index(vnode.state))
+    why = f"{worst.states}: {worst.comment}" if worst.comment else worst.states
+    return node(name, worst.state, "" if worst.state == "idle" else why)

@@ -15,17 +15,23 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
+
+from pydantic import Field
 
 from meshmark.errors import AbsentError, UsageError, near, quoted
 from meshmark.fleet.engines.engine import EngineError, Job, Node, Work
 from meshmark.fleet.engines.processes import MARK, Processes
-from meshmark.values.inputs import Input
+from meshmark.fleet.nodesets import own_node_name
+from meshmark.values.inputs import PRINTABLE, Input
 
 # The attribute of a job by which it gets a certain node, where PSI/J's executors pass one on.
 _PINS: Final = {"slurm": "slurm.nodelist={node}", "lsf": "lsf.m={node}", "local": ""}
 _POLL_S: Final = 10
 _SILENT: Final = 60  # looks without an answer after which PSI/J takes all jobs for failed
+
+
+Text = Annotated[str, Field(max_length=4096), PRINTABLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,10 @@ class PsijSite(Input):
     pin: The attribute of a job by which it gets a node, such as "slurm.nodelist={node}"; "": that of the executor.
     """
 
-    executor: str = "local"
-    pin: str = ""
-    queue: str = ""
-    account: str = ""
+    executor: Text = "local"
+    pin: Text = ""
+    queue: Text = ""
+    account: Text = ""
 
 
 class Psij:
@@ -62,7 +68,7 @@ class Psij:
             raise UsageError("nodes: found none; allowed: a set such as n[1-16], since PSI/J knows no nodes", "--nodes")
         if not pin and len(names) > 1:
             raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
-        self._site, self._pin, self._names = site, pin, tuple(names) or _this_host()
+        self._site, self._pin, self._names = site, pin, tuple(names) or (own_node_name(),)
         self._processes = Processes()
         self._jobs: dict[str, Any] = {}  # by name
         self._executor = _opened(kind)
@@ -82,11 +88,12 @@ class Psij:
         # A local job is a process of this host, which outlives this one and is found by its mark.
         own = "" if self._pin else "setsid "
         log = shlex.quote(str(work.logs / f"{name}.log"))
+        command = work.command('"$1"')  # the node is an argument of the shell, and not part of its text
         job = psij.Job(
             psij.JobSpec(
                 name=name,
                 executable="/bin/sh",
-                arguments=["-c", f"exec >>{log} 2>&1; exec {own}{work.command(shlex.quote(node))}"],
+                arguments=["-c", f"exec >>{log} 2>&1; exec {own}{command}", "sh", node],
                 environment={} if self._pin else {MARK: name},
                 resources=psij.ResourceSpecV1(node_count=1, process_count=1, exclusive_node_use=bool(self._pin)),
                 attributes=psij.JobAttributes(
@@ -161,9 +168,3 @@ def _opened(kind: str) -> Any:
         executor.config.queue_polling_interval = _POLL_S
         executor.config.queue_polling_error_threshold = _SILENT
     return executor
-
-
-def _this_host() -> tuple[str, ...]:
-    import socket
-
-    return (socket.gethostname().partition(".")[0],)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Collection, Sequence
 from typing import ClassVar, Final
 
-from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer
+from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer, node
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {
@@ -21,7 +21,13 @@ _STATES: Final[dict[str, State]] = {
     "comp": "busy",
     "plnd": "busy",
 }
-_NOT_RESPONDING: Final = "*"
+_UNUSABLE: Final = "*$@^"  # not responding, reserved for maintenance, to be rebooted, being rebooted
+_POWER: Final = {
+    "~": "powered off",
+    "#": "powering up",
+    "%": "powering down",
+    "!": "about to be powered off",
+}
 _DEFAULT: Final = "*"  # at the end of the name of a partition
 _MARKS: Final = "*~#!%$@^-+"
 _START_MIN: Final = 1  # of a job beyond the limit of its work
@@ -114,6 +120,15 @@ def _minutes(text: str) -> float:
 
 
 def _node(name: str, text: str, reason: str) -> Node:
-    state: State = "out" if _NOT_RESPONDING in text else _STATES.get(text.rstrip(_MARKS), "out")
-    words = text if reason in {"", "none"} else f"{text}: {reason}"
-    return Node(name, state, "" if state == "idle" else words)
+    """A node by its compact state, such as `idle` or `mix-`, and the marks after it.
+
+    Nodes that are off, or go off, take minutes to start and cost money. They count as busy: each gets a job of its own,
+    which waits until it has started, and no job of nodes that are on waits for it.
+    """
+    state: State = "out" if set(text) & set(_UNUSABLE) else _STATES.get(text.rstrip(_MARKS), "out")
+    power = [meaning for mark, meaning in _POWER.items() if mark in text]
+    if state == "idle" and (power or text.endswith("-")):
+        state = "busy"
+    words = f"{text}: {', '.join(power)}" if power else text
+    words = words if reason in {"", "none"} else f"{words}: {reason}"
+    return node(name, state, "" if state == "idle" else words)

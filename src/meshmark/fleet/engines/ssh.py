@@ -14,7 +14,7 @@ from typing import ClassVar, Final
 from meshmark.errors import UsageError
 from meshmark.fleet.engines.engine import Job, Node, Work
 from meshmark.fleet.engines.processes import Processes
-from meshmark.fleet.nodesets import fold
+from meshmark.fleet.nodesets import checked_names, fold
 
 CONNECT_S: Final = 30  # with hundreds of other connections at once
 _GRACE_S: Final = 15.0  # beyond the limit of the plan; less than that of campaigns, which would end the whole job
@@ -39,7 +39,7 @@ class Ssh:
     def __init__(self, names: Sequence[str], options: Sequence[str] = ()) -> None:
         if not names:
             raise UsageError("nodes: found none; allowed: a set such as n[1-16], since ssh knows no nodes", "--nodes")
-        self._names, self._options = tuple(names), tuple(options)
+        self._names, self._options = tuple(checked_names(names, "--nodes")), tuple(options)
         self._processes = Processes()
 
     def nodes(self) -> list[Node]:

@@ -121,7 +121,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
         f.name != "programs" for f in folder.iterdir()
     ):  # programs may exist before the study starts
         raise UsageError(f"{folder}: is not empty and holds no study", "choose another folder with --out")
-    write_file(path, json.dumps(requested, indent=1).encode() + b"\n")
+    write_file(path, json.dumps(requested, indent=1).encode() + b"\n", private=True)
 
 
 def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:

@@ -60,6 +60,7 @@ def copies(
     outcomes, results = bench.run([list(cells.values())])
     alone = outcomes[cells[1].name]
     points, kept, times, rates = [], [], [], []
+    flags_of_rows: list[frozenset[str]] = []
     for c, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
         about: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
@@ -75,6 +76,7 @@ def copies(
         results.add("throughput", rate, about, flags)
         points += [p] if p is not None else []
         kept.append(c)
+        flags_of_rows.append(flags | (p.flags if p is not None else frozenset()))
         times.append(tuple(o.time_s(options.clock) for o in runs))
         rates.append(statistics.median(rate))
     by_count = {int(p.x): p for p in points}
@@ -88,7 +90,7 @@ def copies(
         ]
         for c, t, r in zip(kept, times, rates, strict=True)
     ]
-    text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows)
+    text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows, flags_of_rows)
     return Copies(
         counts=tuple(kept),
         times_s=tuple(times),

@@ -150,7 +150,8 @@ def _table(points: Sequence[Point], held: Sequence[HeldOut]) -> str:
         [h.neighbour, *format_slowdown(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"]
         for h in held
     ]
-    return table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)
+    flags = [*(p.flags for p in points), *(h.measured.flags for h in held)]
+    return table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows, flags)
 
 
 def interference_curve(

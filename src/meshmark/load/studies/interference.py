@@ -119,7 +119,8 @@ def interference_matrix(
             if p is not None:
                 cells[a, b] = p
     rows = [[a, *(f"{cells[a, b].slowdown.ratio:.3f}" if (a, b) in cells else "absent" for b in names)] for a in names]
-    text = table(["measured \\ beside", *names], rows)
+    flags = [frozenset[str]().union(*(cells[a, b].flags for b in names if (a, b) in cells)) for a in names]
+    text = table(["measured \\ beside", *names], rows, flags)
     return Matrix(classes=tuple(names), cells=cells, **bench.end(results, text))
 
 

@@ -16,7 +16,7 @@ from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, format_slowdown, table
 from meshmark.load.variants import Variant
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Scalar
 
@@ -129,5 +129,7 @@ def isolation(
         points.append(p)
         tests.append(test)
         rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", SLOWDOWN_WORDS[verdict]])
-    text = table(["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows)
+    text = table(
+        ["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows, [p.flags for p in points]
+    )
     return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

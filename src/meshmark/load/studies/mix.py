@@ -101,5 +101,5 @@ def mix(
         [p.label, f"{rate_alone(outcomes[pairs[p.x][0].name], options.clock) / 1e9:.3f}", *format_slowdown(p.slowdown)]
         for p in points
     ]
-    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows)
+    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [p.flags for p in points])
     return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

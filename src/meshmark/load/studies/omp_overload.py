@@ -258,6 +258,8 @@ def omp_overload(
         for c in cases
     ]
     text = table(
-        ["OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got"], rows
+        ["OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got"],
+        rows,
+        [c.point.flags for c in cases],
     )
     return OmpOverload(cases=tuple(cases), **bench.end(results, text))

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
 from meshmark.load.lines import is_count, is_number
-from meshmark.load.result import LoadRun, ProgramUse, Totals
+from meshmark.load.result import EFFECTS, LoadRun, ProgramUse, Totals
 from meshmark.load.scenario import Scenario
-from meshmark.store.files import held
+from meshmark.store.files import held, open_private
 from meshmark.store.lines import cut_torn_end, whole_lines
 
 JOURNAL: Final = "journal.jsonl"
@@ -171,7 +171,7 @@ def outcome_of(
         uses=tuple(_use(p) for p in run.programs),
         totals=run.totals(),
         reason=reason,
-        flags=frozenset().union(*(run.flags(p) for p in ours)) if ours else frozenset(),
+        flags=frozenset().union(*(run.flags(p) for p in ours)) - EFFECTS if ours else frozenset(),
         more=dict(inspect(run)) if inspect is not None and not reason else {},
         about={
             "machine": str(run.header.get("machine", "")),
@@ -186,7 +186,7 @@ def outcome_of(
 def open_journal(path: Path) -> Iterator[Any]:
     """Open the journal for one writer, and remove a torn last line."""
     try:
-        with held(path.parent, resumed=True), path.open("ab") as sink:
+        with held(path.parent, resumed=True), open_private(path, "ab") as sink:
             cut_torn_end(path)
             yield sink
     except OSError as why:

@@ -41,6 +41,7 @@ class OverloadCase:
     waiting_s: tuple[float, ...]  # of each copy in that run
     fairness: float  # Jain's index of the copies' CPU shares
     point: Point | None  # against one program alone; None for that one
+    flags: frozenset[str] = frozenset()  # of its runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +105,7 @@ def _cases(
                 waiting_s=tuple(u.waiting_s for u in middle.of()),
                 fairness=statistics.median(jain(cpu_shares(o)) for o in runs),
                 point=p,
+                flags=flags,
             )
         )
     return cases
@@ -177,7 +179,7 @@ def overload(
     waits = [
         f"{c.programs} on {n}: waited " + ", ".join(f"{w:.3f} s" for w in c.waiting_s) for c in cases if c.programs > 1
     ]
-    base = bench.end(results, "\n".join([table(_HEAD, rows), *waits]))
+    base = bench.end(results, "\n".join([table(_HEAD, rows, [c.flags for c in cases]), *waits]))
     return Overload(cases=tuple(cases), **base)
 
 

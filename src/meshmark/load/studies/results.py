@@ -141,7 +141,8 @@ class Results:
             }
             for a in self.absences
         ]
-        write_file(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
+        text = b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines)
+        write_file(folder / RECORDS, text, private=True)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -156,8 +157,17 @@ def read_records(folder: Path) -> list[Record]:
     return read_journal(whole_lines(path), "study").records
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format columns of text, the first left-aligned, the others right-aligned."""
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], flags: Sequence[frozenset[str]] | None = None) -> str:
+    """Format columns of text, the first left-aligned, the others right-aligned.
+
+    Args:
+        head: Titles of the columns.
+        rows: Texts of each row.
+        flags: Flags of the results in each row, which follow as the last column; None if the rows have none.
+    """
+    if flags is not None:
+        head = [*head, "flags"]
+        rows = [[*row, " ".join(sorted(of)) or "-"] for row, of in zip(rows, flags, strict=True)]
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
     return "\n".join(
         "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()

@@ -95,6 +95,7 @@ def shared_bus(
         if p is not None:
             points.append(p)
     points.sort(key=lambda p: p.x)
+    flags = frozenset[str]().union(*(p.flags for p in points))
     about: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
         crossed = crossing(
@@ -113,10 +114,13 @@ def shared_bus(
                 "crossing_low": None if crossed.low is None else crossed.low * 1e9,
                 "crossing_high": None if crossed.high is None else crossed.high * 1e9,
             },
+            flags,
         )
     rows = [[p.label, f"{p.x:.3f}", f"{p.x * count:.3f}", *format_slowdown(p.slowdown)] for p in points]
     what = f"exceeds {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
-    text = table(["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
+    doubt = f" (from runs with flags: {', '.join(sorted(flags))})" if flags else ""
+    head = ["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"]
+    text = table(head, rows, [p.flags for p in points]) + f"\nslowdown: {what}{doubt}"
     return SharedBus(points=tuple(points), crossing=crossed, level=1 + threshold, **bench.end(results, text))
 
 

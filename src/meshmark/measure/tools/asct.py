@@ -7,7 +7,6 @@ latencies, which are samples. Columns in cycles are not read, because no file st
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable
@@ -15,10 +14,13 @@ from typing import Any, Final, TypeAlias
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.documents import csv_rows, json_documents
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import scaled
 from meshmark.store.record import Record, Scalar
 
 _Row: TypeAlias = dict[str, str]
-_Take: TypeAlias = Callable[[About, _Row, str], list[Record]]
+_Take: TypeAlias = Callable[[About, _Row], list[Record]]
 
 _NODE: Final = re.compile(r"Node (\d{1,6})")
 _SHARES: Final = {"All Reads": 1.0, "3:1 Reads-Writes": 0.75, "2:1 Reads-Writes": 2 / 3, "1:1 Reads-Writes": 0.5}
@@ -31,14 +33,15 @@ _COLUMNS: Final = {
 }
 _MATRICES: Final = ("idle-latency", "cross-numa-bandwidth")
 _MEAN: Final = "mean"
+_DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
 def recognises(start: str) -> bool:
-    if start.lstrip().startswith("{"):
+    if re.search(r"^[ \t]*\{", start, re.MULTILINE):
         if re.search(r'"memory"\s*:\s*\{', start) and any(f'"{n}"' in start for n in (*_COLUMNS, *_MATRICES)):
             return True
         return any(all(f'"{c}"' in start for c in columns) for columns in _COLUMNS.values())
-    return _of_header(start.partition("\n")[0].rstrip("\r").split(",")) is not None
+    return any(_of_header(line.split(",")) for line in start.splitlines()[:20])
 
 
 def _of_header(cells: list[str]) -> str | None:
@@ -48,38 +51,40 @@ def _of_header(cells: list[str]) -> str | None:
     return next((n for n, columns in _COLUMNS.items() if tuple(cells[1 : 1 + len(columns)]) == columns), None)
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The memory benchmarks."""
-    made = _read_json(text, machine) if text.lstrip().startswith("{") else _read_csv(text, machine)
-    if not made:
-        raise FormatError("ASCT: found no result of a memory benchmark")
-    return made
+    is_json = any(line.text.startswith("{") for line in output.lines)
+    if is_json:
+        _read_json(output)
+    else:
+        _read_csv(output)
 
 
-def _read_json(text: str, machine: str) -> list[Record]:
-    try:
-        found = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
-    except (ValueError, RecursionError):
-        raise FormatError("ASCT: found no complete JSON object; the file is damaged or incomplete") from None
-    if not isinstance(found, dict):
-        raise FormatError("ASCT: found no JSON object")
-    if "memory" not in found:
-        name = next((n for n, columns in _COLUMNS.items() if all(c in found for c in columns)), None)
-        if name is None:
-            raise FormatError("ASCT: found neither 'memory' nor the columns of a memory benchmark")
-        return _benchmark(About(machine, "asct"), name, _table(found, f"ASCT: {name}"))
-    about = About(machine, "asct", _version(found.get("system-info")))
-    if not isinstance(found["memory"], dict):
-        raise FormatError("ASCT: memory: found no object of benchmarks")
-    made: list[Record] = []
-    for name, values in found["memory"].items():
-        if name in _COLUMNS:
-            made += _benchmark(about, name, _table(values, f"ASCT: memory: {name}"))
-        elif name in _MATRICES:
-            made += _matrix(about, name, values)
-        else:
-            raise FormatError(f"ASCT: memory: found the unknown benchmark '{quoted(name, 40)}'")
-    return made
+def _read_json(output: ToolOutput) -> None:
+    def is_report(value: Any) -> bool:
+        return isinstance(value, dict) and (isinstance(value.get("memory"), dict) or _of_columns(value) is not None)
+
+    documents = json_documents(output, is_report, _DECODER)
+    for line, document in documents:
+        place = f"line {line}: " if len(documents) > 1 else ""
+        if (single := _of_columns(document)) is not None:
+            _benchmark(output, About(output.machine, "asct"), single, _table(document, f"{place}{single}"))
+            continue
+        about = About(output.machine, "asct", _version(document.get("system-info")))
+        for name, values in document["memory"].items():
+            where = f"{place}memory: {quoted(name, 40)}"
+            with output.item(where):
+                if name in _COLUMNS:
+                    _benchmark(output, about, name, _table(values, where))
+                elif name in _MATRICES:
+                    _matrix(output, about, name, _table(values, where))
+                else:
+                    raise FormatError("the benchmark is not known")
+
+
+def _of_columns(values: dict[str, Any]) -> str | None:
+    """The benchmark whose columns an object has."""
+    return next((name for name, columns in _COLUMNS.items() if all(column in values for column in columns)), None)
 
 
 def _version(system: Any) -> str:
@@ -91,136 +96,135 @@ def _version(system: Any) -> str:
 def _table(values: Any, where: str) -> list[tuple[str, _Row]]:
     """Rows of columns {"name": {"row": value}}: where each is, and its cells."""
     if not isinstance(values, dict) or not values or not all(isinstance(c, dict) and c for c in values.values()):
-        raise FormatError(f"{where}: found no table, an object of columns is required")
+        raise FormatError("found no table, an object of columns is required")
     labels = list(next(iter(values.values())))
     for name, column in values.items():
-        if list(column) != labels or not all(isinstance(v, str) for v in column.values()):
-            raise FormatError(f"{where}: {quoted(name, 40)}: found other rows than in the first column, or no values")
+        if {*column} != {*labels} or not all(isinstance(v, str | None) for v in column.values()):
+            raise FormatError(f"{quoted(name, 40)}: found other rows than in the first column, or no values")
     return [
-        (f"{where}: row {quoted(label, 40)}", {"": label, **{name: column[label] for name, column in values.items()}})
+        (
+            f"{where}: row {quoted(label, 40)}",
+            {"": label, **{name: column[label] or "" for name, column in values.items()}},
+        )
         for label in labels
     ]
 
 
-def _read_csv(text: str, machine: str) -> list[Record]:
-    if not text.endswith("\n"):
-        raise FormatError("ASCT: found no end of the last line; the file is incomplete")
-    try:
-        rows = list(csv.reader(text.splitlines(), strict=True))
-    except csv.Error as why:
-        raise FormatError(f"ASCT: found a line that is no CSV ({quoted(str(why), 60)})") from None
-    name = _of_header(rows[0])
+def _read_csv(output: ToolOutput) -> None:
+    begin = next((at for at, line in enumerate(output.lines) if _of_header(line.text.split(","))), 0)
+    name = _of_header(output.lines[begin].text.split(","))
     if name is None:
-        raise FormatError("ASCT: line 1: found no columns of a memory benchmark")
-    found: list[tuple[str, _Row]] = []
-    for at, cells in enumerate(rows[1:], 2):
-        if len(cells) != len(rows[0]):
-            raise FormatError(f"ASCT: line {at}: found {len(cells)} cells, {len(rows[0])} are required")
-        if cells[0] != str(at - 2) and name != "latency-sweep":
-            raise FormatError(f"ASCT: line {at}: found row '{quoted(cells[0], 40)}', {at - 2} is required")
-        found.append((f"ASCT: line {at}", dict(zip(rows[0], cells, strict=True))))
-    return _benchmark(About(machine, "asct"), name, found)
+        raise FormatError("line 1: found no columns of a memory benchmark")
+    output.other_lines += begin
+    header = output.lines[begin].text.split(",")
+    rows = []
+    for at, row in csv_rows(output, output.lines[begin:]):
+        if list(row.values()) == header:
+            continue  # of a further run
+        if output.is_cut(output.lines[at - 1]) and header[-1] in _COLUMNS[name]:
+            output.leave_out(at, f"{header[-1]}: found no end of the line; it is cut off")
+        else:
+            rows.append((f"line {at}", row))
+    _benchmark(output, About(output.machine, "asct"), name, rows)
 
 
-def _benchmark(about: About, name: str, rows: list[tuple[str, _Row]]) -> list[Record]:
-    for where, row in rows[:1]:
-        if missing := [c for c in _COLUMNS[name] if c not in row]:
-            raise FormatError(f"{where}: found no column '{missing[0]}'")
+def _benchmark(output: ToolOutput, about: About, name: str, rows: list[tuple[str, _Row]]) -> None:
+    for _, row in rows[:1]:
+        if missing := [column for column in _COLUMNS[name] if column not in row]:
+            raise FormatError(f"found no column '{quoted(missing[0], 40)}'")
     if name == "c2c-latency":
-        return _core_to_core(about, rows)
-    take = _TAKES[name]
-    return [record for where, row in rows for record in take(about, row, where)]
+        _core_to_core(output, about, rows)
+        return
+    for where, row in rows:
+        with output.item(where):
+            output.add(*_TAKES[name](about, row))
 
 
-def _matrix(about: About, name: str, values: Any) -> list[Record]:
+def _matrix(output: ToolOutput, about: About, name: str, rows: list[tuple[str, _Row]]) -> None:
     """A matrix of nodes: columns are nodes of memory, rows are nodes of CPUs."""
-    rows = _table(values, f"ASCT: memory: {name}")
-    if [row[""] for _, row in rows] != list(values):
-        raise FormatError(f"ASCT: memory: {name}: found rows and columns of different nodes")
-    made: list[Record] = []
     for where, row in rows:
         for memory, cell in list(row.items())[1:]:
-            stated: dict[str, Scalar] = {"cpu_node": _node(row[""], where), "memory_node": _node(memory, where)}
-            value = number(cell, f"{where}: {quoted(memory, 40)}", above_zero=True)
-            if name == "idle-latency":
-                stated["pattern"] = "random"
-                made.append(ours(about, "latency", "load_latency", [1e-9 * value], **stated, statistic=_MEAN))
-            else:
-                made.append(ours(about, "bandwidth", "bandwidth_net", [1e9 * value], **stated, statistic=_MEAN))
-    return made
+            with output.item(f"{where}: {quoted(memory, 40)}"):
+                stated: dict[str, Scalar] = {"cpu_node": _node(row[""]), "memory_node": _node(memory)}
+                if name == "idle-latency":
+                    stated |= {"pattern": "random", "statistic": _MEAN}
+                    output.add(ours(about, "latency", "load_latency", [_value({"": cell}, "", 1e-9)], **stated))
+                else:
+                    stated["statistic"] = _MEAN
+                    output.add(ours(about, "bandwidth", "bandwidth_net", [_value({"": cell}, "", 1e9)], **stated))
 
 
-def _node(text: str, where: str) -> int:
+def _node(text: str) -> int:
     match = _NODE.fullmatch(text)
     if match is None:
-        raise FormatError(f"{where}: found '{quoted(text, 40)}', 'Node' and its number are required")
+        raise FormatError(f"found '{quoted(text, 40)}', 'Node' and its number are required")
     return int(match[1])
 
 
-def _whole(row: _Row, column: str, where: str) -> int:
+def _value(row: _Row, column: str, factor: float) -> float:
+    """A time or rate above 0, times `factor`."""
+    return scaled(number(row[column], column or "value", above_zero=True), factor, column or "value")
+
+
+def _whole(row: _Row, column: str) -> int:
     if re.fullmatch(r"\d{1,15}", row[column]) is None:
-        raise FormatError(f"{where}: {column}: found '{quoted(row[column], 40)}', a whole number is required")
+        raise FormatError(f"{column}: found '{quoted(row[column], 40)}', a whole number is required")
     return int(row[column])
 
 
-def _name(row: _Row, column: str, where: str) -> str:
+def _name(row: _Row, column: str) -> str:
     if re.fullmatch(r"[\w :()-]{1,60}", row[column]) is None:
-        raise FormatError(f"{where}: {column}: found '{quoted(row[column], 40)}', a name is required")
+        raise FormatError(f"{column}: found '{quoted(row[column], 40)}', a name is required")
     return row[column]
 
 
-def _latency_sweep(about: About, row: _Row, where: str) -> list[Record]:
-    footprint = _whole(row, "Optimum Datasize", where)
-    low, high = _whole(row, "Lower Bound", where), _whole(row, "Upper Bound", where)
+def _latency_sweep(about: About, row: _Row) -> list[Record]:
+    footprint = _whole(row, "Optimum Datasize")
+    low, high = _whole(row, "Lower Bound"), _whole(row, "Upper Bound")
     if not low <= footprint <= high:
-        raise FormatError(f"{where}: Optimum Datasize: found {footprint}, one from {low} to {high} is required")
-    value = 1e-9 * number(row["Latency [ns]"], f"{where}: Latency [ns]", above_zero=True)
-    stated: dict[str, Scalar] = {"footprint_bytes": footprint, "pattern": "random", "level": _name(row, "", where)}
-    return [ours(about, "latency", "load_latency", [value], **stated, statistic=_MEAN)]
+        raise FormatError(f"Optimum Datasize: found {footprint}, one from {low} to {high} is required")
+    stated: dict[str, Scalar] = {"footprint_bytes": footprint, "pattern": "random", "level": _name(row, "")}
+    return [ours(about, "latency", "load_latency", [_value(row, "Latency [ns]", 1e-9)], **stated, statistic=_MEAN)]
 
 
-def _bandwidth_sweep(about: About, row: _Row, where: str) -> list[Record]:
-    value = 1e9 * number(row["Bandwidth [GB/s]"], f"{where}: Bandwidth [GB/s]", above_zero=True)
+def _bandwidth_sweep(about: About, row: _Row) -> list[Record]:
     stated: dict[str, Scalar] = {
-        "footprint_bytes": _whole(row, "Datasize Used", where),
+        "footprint_bytes": _whole(row, "Datasize Used"),
         "threads": 1,
-        "level": _name(row, "Level", where),
+        "level": _name(row, "Level"),
     }
-    return [ours(about, "bandwidth", "bandwidth_net", [value], **stated, statistic=_MEAN)]
+    rate = _value(row, "Bandwidth [GB/s]", 1e9)
+    return [ours(about, "bandwidth", "bandwidth_net", [rate], **stated, statistic=_MEAN)]
 
 
-def _peak_bandwidth(about: About, row: _Row, where: str) -> list[Record]:
-    value = 1e9 * number(row["Peak BW [GB/s]"], f"{where}: Peak BW [GB/s]", above_zero=True)
-    traffic = _name(row, "Traffic type", where)
+def _peak_bandwidth(about: About, row: _Row) -> list[Record]:
+    traffic = _name(row, "Traffic type")
     stated: dict[str, Scalar] = {"traffic": traffic, "read_share": _SHARES.get(traffic), "statistic": _MEAN}
-    made = [ours(about, "bandwidth", "bandwidth_net", [value], **stated)]
-    if "% of Peak Theoretical" in row:
-        share = number(row["% of Peak Theoretical"], f"{where}: % of Peak Theoretical") / 100
-        made.append(theirs(about, "peak_share", "1", "higher", [share], **stated))
-    return made
+    records = [ours(about, "bandwidth", "bandwidth_net", [_value(row, "Peak BW [GB/s]", 1e9)], **stated)]
+    if row.get("% of Peak Theoretical"):
+        share = _value(row, "% of Peak Theoretical", 0.01)
+        records.append(theirs(about, "peak_share", "1", "higher", [share], **stated))
+    return records
 
 
-def _loaded_latency(about: About, row: _Row, where: str) -> list[Record]:
-    stated: dict[str, Scalar] = {"mode": "paced", "injected_nops": _whole(row, "Injected NOPs", where)}
-    time = 1e-9 * number(row["Loaded latency [ns]"], f"{where}: Loaded latency [ns]", above_zero=True)
-    rate = 1e9 * number(row["Bandwidth [GB/s]"], f"{where}: Bandwidth [GB/s]", above_zero=True)
+def _loaded_latency(about: About, row: _Row) -> list[Record]:
+    stated: dict[str, Scalar] = {"mode": "paced", "injected_nops": _whole(row, "Injected NOPs"), "statistic": _MEAN}
     return [
-        ours(about, "loaded", "load_latency", [time], **stated, statistic=_MEAN),
-        ours(about, "loaded", "bandwidth_net", [rate], **stated, statistic=_MEAN),
+        ours(about, "loaded", "load_latency", [_value(row, "Loaded latency [ns]", 1e-9)], **stated),
+        ours(about, "loaded", "bandwidth_net", [_value(row, "Bandwidth [GB/s]", 1e9)], **stated),
     ]
 
 
-def _core_to_core(about: About, rows: list[tuple[str, _Row]]) -> list[Record]:
+def _core_to_core(output: ToolOutput, about: About, rows: list[tuple[str, _Row]]) -> None:
     """ASCT stores a row of each sample."""
     series: dict[tuple[int, ...], list[float]] = {}
     for where, row in rows:
-        key = tuple(_whole(row, column, where) for column in ("CPUA", "CPUB", "CPUA_NODE", "MEMBIND_NODE"))
-        value = 1e-9 * number(row["LATENCY"], f"{where}: LATENCY", above_zero=True)
-        series.setdefault(key, []).append(value)
-    return [
-        ours(about, "lines", "line_latency", values, from_cpu=a, to_cpu=b, cpu_node=cpu_node, home_node=home)
-        for (a, b, cpu_node, home), values in series.items()
-    ]
+        with output.item(where):
+            key = tuple(_whole(row, column) for column in ("CPUA", "CPUB", "CPUA_NODE", "MEMBIND_NODE"))
+            series.setdefault(key, []).append(_value(row, "LATENCY", 1e-9))
+    for (a, b, cpu_node, home), values in series.items():
+        stated: dict[str, Scalar] = {"from_cpu": a, "to_cpu": b, "cpu_node": cpu_node, "home_node": home}
+        output.add(ours(about, "lines", "line_latency", values, **stated))
 
 
 _TAKES: Final[dict[str, _Take]] = {
@@ -230,4 +234,4 @@ _TAKES: Final[dict[str, _Take]] = {
     "loaded-latency": _loaded_latency,
 }
 
-READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read)]
+READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read, version=2)]

@@ -1,4 +1,4 @@
-"""What the readers of other tools' output share: how a number becomes a record, and how a file is refused."""
+"""The parts that all readers of other tools' output use: records, numbers, and the errors that leave out or refuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ REPORTED: Final = "reported"  # provenance `origin` of a number that another too
 
 
 class FormatError(UsageError):
-    """A file is of a known format, but damaged, incomplete or of an unknown variant."""
+    """An item of a file, or all of it, is damaged, incomplete or of an unknown variant."""
+
+
+class UnknownMeaning(FormatError):
+    """The unit or the meaning of a column is unknown. Such a file is refused, since all its rows are in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +48,19 @@ class Reader:
     Attributes:
         name: Of the format, as in messages and as `tool` in the provenance of records.
         title: What it is, for documentation.
-        recognises: Whether the first 64 KiB of a file are of this format; must not raise.
-        read: The records of a file's text, on a machine whose name is given.
+        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time.
+        read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
             Raises FormatError.
+        version: Of the reader, recorded as `reader_version` in the provenance of its records. It is raised when an
+            output that was imported before would give other records; `store verify` then finds the former ones.
+            1 is the version of records without it.
     """
 
     name: str
     title: str
     recognises: Callable[[str], bool]
-    read: Callable[[str, str], list[Record]]
+    read: Callable[[Any], None]  # of an output.ToolOutput
+    version: int = 1
 
 
 def ours(about: About, instrument: str, metric: str, samples: Sequence[float], **conditions: Scalar) -> Record:
@@ -138,5 +146,6 @@ def field(values: Any, key: str, kind: type | tuple[type, ...], where: str) -> A
         isinstance(found, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
     ):
         names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        raise FormatError(f"{where}: {key}: found {quoted(repr(found), 40)}, {names} is required")
+        place = f"{where}: {key}" if where else key
+        raise FormatError(f"{place}: found {quoted(repr(found), 40)}, {names} is required")
     return found

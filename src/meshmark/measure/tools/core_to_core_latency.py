@@ -1,8 +1,9 @@
-"""The CSV of core-to-core-latency (the Rust program): a lower triangle of one-way times in ns, in the order of cores.
+"""core-to-core-latency (the Rust program): its CSV, a lower triangle of one-way times in ns in the order of cores, and
+its table for terminals.
 
-By default the program exchanges one line by compare-and-swap, and it halves the round trip. The file does not state the
+By default the program exchanges one line by compare-and-swap, and it halves the round trip. The CSV does not state the
 numbers of the CPUs, so `from_cpu` and `to_cpu` are positions in the list of cores, which are the CPUs unless `--cores`
-chose some.
+chose some. The table states them.
 """
 
 from __future__ import annotations
@@ -10,39 +11,75 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
-from meshmark.store.record import Record
+from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours
+from meshmark.measure.tools.output import Cursor, ToolOutput, sections, unexpected
+from meshmark.measure.tools.quantities import slug
+from meshmark.store.record import Scalar
 
-_START: Final = re.compile(r",+\r?\n\d+(?:\.\d+)?(?:e-?\d+)?,+\r?\n")
+_CSV: Final = re.compile(r"^,+\n[ \t]*\d+(?:\.\d+)?(?:e-?\d+)?,+$", re.MULTILINE)
+_TITLE: Final = re.compile(r"\d+\) (\S.* latency on \S.* shared cache lines?|Message passing.*)")
+_TABLE: Final = re.compile(r"^\d+\) \S.* latency on \S.* shared cache lines?", re.MULTILINE)
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(?:±\d+(?:\.\d+)?)?")
 
 
 def recognises(start: str) -> bool:
-    return _START.match(start.lstrip("\n")) is not None
+    return _CSV.search(start) is not None or _TABLE.search(start) is not None
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The time of each pair of cores."""
-    skipped = len(text) - len(text.lstrip("\n"))
-    rows = text.strip("\n").splitlines()
-    cores = len(rows[0].split(",")) if rows else 0
-    if len(rows) != cores:
-        raise FormatError(f"core-to-core-latency: found {len(rows)} rows; required: {cores}, as many as columns")
-    about = About(machine, "core_to_core_latency")
-    made = []
-    for row, line in enumerate(rows):
-        where = f"core-to-core-latency: line {skipped + row + 1}"
-        cells = line.split(",")
-        if len(cells) != cores or any(c.strip() for c in cells[row:]) or not all(c.strip() for c in cells[:row]):
-            raise FormatError(
-                f"{where}: found '{quoted(line, 40)}'; required: {row} numbers and {cores - row} empty cells"
-            )
-        for column, cell in enumerate(cells[:row]):
-            time = 1e-9 * number(cell, f"{where}: column {column + 1}", above_zero=True)
-            made.append(
-                ours(about, "lines", "line_latency", [time], from_cpu=column, to_cpu=row, state="swap", trip="one_way")
-            )
-    return made
+    if (unit := re.search(r"latency\S* in (\w+):", output.text)) and unit[1] != "nanoseconds":
+        raise UnknownMeaning(f"found times in {unit[1][:20]}, nanoseconds are required")
+    _read_csv(output)
+    for section in sections(output.lines, _TITLE.match):
+        title = _TITLE.match(section[0].text)
+        kind = slug(title[1].partition(" latency")[0]) if title else ""
+        stated: dict[str, Scalar] = {"state": "swap"} if kind == "cas" else {"exchange": kind}
+        lines = Cursor(section[1:])
+        lines.skip_blank()
+        head = lines.take()
+        if head is None or not re.fullmatch(r"(?:\s*\d{1,6})+", head.text):
+            output.leave_out(section[0].number, "the numbers of the CPUs are required below the title")
+            continue
+        columns = [int(cell) for cell in head.text.split()]
+        for line in lines.skip(lambda text: re.match(r"\s*\d", text)):
+            with output.item(line.number):
+                row, *cells = line.text.split()
+                if int(row) not in columns or len(cells) != columns.index(int(row)):
+                    raise unexpected(line.text, "a CPU and a time for each CPU before it")
+                for cpu, cell in zip(columns, cells, strict=False):
+                    _add(output, cpu, int(row), cell, stated)
 
 
-READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV", recognises, read)]
+def _read_csv(output: ToolOutput) -> None:
+    lines = Cursor(output.lines)
+    while lines.peek() is not None:
+        lines.skip(lambda text: not re.fullmatch(r",+", text))
+        head = lines.take()
+        if head is None:
+            return
+        cores = len(head.text) + 1
+        rows = {0}
+        for line in lines.skip(lambda text: text and text.count(",") >= 1):
+            with output.item(line.number):
+                cells = [cell.strip() for cell in line.text.split(",")]
+                row = next((i for i, cell in enumerate(cells) if not cell), len(cells))
+                if len(cells) != cores or any(cells[row:]) or row in rows:
+                    raise unexpected(line.text, f"{max(rows) + 1} numbers and {cores - max(rows) - 1} empty cells")
+                rows.add(row)
+                for column, cell in enumerate(cells[:row]):
+                    _add(output, column, row, cell, {"state": "swap"})
+        if len(rows) != cores:
+            output.leave_out(head.number, f"the matrix has {len(rows)} of {cores} whole rows")
+
+
+def _add(output: ToolOutput, from_cpu: int, to_cpu: int, cell: str, stated: dict[str, Scalar]) -> None:
+    match = _TIME.fullmatch(cell)
+    time = [1e-9 * number(match[1] if match else cell, f"core {from_cpu}", above_zero=True)]
+    if to_cpu == from_cpu:
+        raise FormatError(f"found a time of core {to_cpu} to itself")
+    about = About(output.machine, "core_to_core_latency")
+    output.add(ours(about, "lines", "line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated))
+
+
+READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV and text", recognises, read, version=2)]

@@ -1,161 +1,425 @@
-"""fio's JSON (`--output-format=json`), fio 3.
+"""fio's JSON (`--output-format=json`), fio 2 and 3, of one machine or of a client with several servers.
 
 Processes of a job (numjobs) that fio reports one by one are one record: their bandwidths are summed, as fio's own group
 lines do, and each process's mean latency is a sample. fio states means, so the condition `statistic` says `mean`.
+
+`queue_depth` is the depth that was used: 1 with a synchronous engine, whatever iodepth says. Latencies that fio did not
+measure (gtod_reduce, disable_lat), which it prints as 0 of 0 samples, are no records. Every option that is not about
+the report becomes a condition, because it may tell results apart; options that fio lets one repeat are joined by `:`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, field, ours, size, theirs
+from meshmark.measure.tools.base import About, FormatError, Reader, field, ours, theirs
+from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import named, optional, scalar
 from meshmark.store.record import Record, Scalar, is_unicode
 
 _NUMBER: Final = (int, float)
 _PATTERNS: Final = {
-    "read": "read",
-    "write": "write",
-    "rw": "rw",
+    **{name: name for name in ("read", "write", "rw", "randread", "randwrite", "randrw")},
+    **{name: name for name in ("trim", "randtrim", "trimwrite", "randtrimwrite")},
     "readwrite": "rw",
-    "randread": "randread",
-    "randwrite": "randwrite",
-    "randrw": "randrw",
 }
-_SIZE: Final = re.compile(r"\d+\s*[kmgt]?i?b?", re.IGNORECASE)
+_DIRECTIONS: Final = ("read", "write", "trim", "mixed")
+_SIZE: Final = re.compile(r"(\d{1,15})([kmgtp]?)(i?)b?", re.IGNORECASE)
+_MIN_RUNTIME_MS: Final = 1000  # of a shorter job, the run time of its processes does not tell how many there were
+
+# Engines that have one request at a time (FIO_SYNCIO); psync is the default except on Windows.
+_SYNCHRONOUS: Final = (
+    "sync psync vsync pvsync pvsync2 mmap splice net netsplice cpuio falloc e4defrag ftruncate http libhdfs gfapi mtd"
+    " dev-dax libpmem pmemblk ime_psync ime_psyncv libzbc libiscsi libcufile libhipfile exec page_fault filecreate"
+    " filestat filedelete dircreate dirstat dirdelete"
+)
+# Options that have conditions of their own, or that are about the report and the order of the jobs.
+_STATED: Final = (
+    "name description rw readwrite bs blocksize size filename directory ioengine iodepth numjobs kb_base"
+    " group_reporting new_group stonewall wait_for wait_for_previous unified_rw_reporting status_interval"
+    " write_bw_log write_lat_log write_iops_log write_hist_log log_avg_msec log_hist_msec log_offset log_max_value"
+    " per_job_logs lat_percentiles clat_percentiles slat_percentiles percentile_list significant_figures"
+    " randrepeat allrandrepeat randseed exitall exitall_on_error error_dump disk_util unlink uid gid output"
+    " output-format output_format eta minimal append-terse"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One direction of one process, or of a group of them."""
+
+    where: str
+    values: dict[str, Any]
+
+    def _at(self, name: str) -> str:
+        return f"{self.where}: {name}" if self.where else name
+
+    def number(self, key: str) -> float:
+        return _number(self.values, key, self.where)
+
+    def latency(self, name: str) -> tuple[dict[str, Any], float] | None:
+        """An object of latencies, and seconds per unit of its values; None if it was not measured.
+
+        fio 3 has `lat_ns` in nanoseconds, fio 2 `lat` in microseconds without the number of samples.
+        """
+        key, second = (f"{name}_ns", 1e-9) if f"{name}_ns" in self.values else (name, 1e-6)
+        latency = self.values.get(key)
+        if latency is None:
+            return None
+        latency = field(self.values, key, dict, self.where)
+        samples = _number(latency, "N", self._at(key)) if "N" in latency else None
+        measured = samples > 0 if samples is not None else _number(latency, "mean", self._at(key)) > 0
+        return (latency, second) if measured else None
+
+    def mean(self, name: str) -> float | None:
+        """The mean latency in seconds; None if it was not measured."""
+        if (latency := self.latency(name)) is None:
+            return None
+        mean = _number(latency[0], "mean", self._at(name))
+        if mean == 0:
+            raise FormatError(f"{self._at(name)}: mean: found 0, a time above 0 is required")
+        return latency[1] * mean
+
+    def percentiles(self, name: str) -> dict[float, float]:
+        """Latencies in seconds by percentile; empty if they were not measured."""
+        if (latency := self.latency(name)) is None or "percentile" not in latency[0]:
+            return {}
+        where = f"{self._at(name)}: percentile"
+        values = field(latency[0], "percentile", dict, where)
+        result = {}
+        for percentile in values:
+            if re.fullmatch(r"\d{1,3}(?:\.\d{1,9})?", percentile) is None or float(percentile) > 100:
+                raise FormatError(f"{where}: found '{quoted(percentile, 20)}', a percentile is required")
+            value = _number(values, percentile, where)
+            if value > 0:  # fio 2 fills its list with percentile 0.00 of value 0
+                result[float(percentile)] = latency[1] * value
+        return result
 
 
 def recognises(start: str) -> bool:
     return re.search(r'"fio version"\s*:', start) is not None
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """Bandwidth and mean latency of each job and direction, the rate of operations, and percentiles of latency."""
-    try:
-        found = json.loads(text[text.index("{") :], parse_constant=str)
-    except (ValueError, RecursionError):
-        raise FormatError("fio: found no complete JSON object; the output is damaged or incomplete") from None
-    jobs = field(found, "jobs", list, "fio")
-    moment = field(found, "timestamp", int, "fio")
-    try:
-        start = datetime.fromtimestamp(moment, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):
-        raise FormatError(f"fio: timestamp: found {str(moment)[:40]}, seconds since 1970 are required") from None
-    version = field(found, "fio version", str, "fio")
-    if re.fullmatch(r"[\w.+-]{1,60}", version) is None:
-        raise FormatError(f"fio: fio version: found '{quoted(version, 40)}', a version is required")
-    about = About(machine, "fio", version.removeprefix("fio-"), start=start)
-    common = found.get("global options", {})
-    groups: dict[tuple[str, int], list[tuple[str, Any]]] = {}
-    for at, job in enumerate(jobs):
-        where = f"fio: jobs[{at}]"
-        name, group = field(job, "jobname", str, where), field(job, "groupid", int, where)
-        if not is_unicode(name):
-            raise FormatError(f"{where}: jobname: found a name that is no text")
-        if (error := field(job, "error", int, where)) != 0:
-            raise FormatError(f"{where}: error: found {str(error)[:20]}; jobs that failed are not imported")
-        groups.setdefault((name, group), []).append((where, job))
-    made = [r for (name, _), members in groups.items() for r in _job(about, name, members, common)]
-    if not made:
-        raise FormatError("fio: jobs: found no operation, reads or writes are required")
-    return made
-
-
-def _job(about: About, name: str, members: list[tuple[str, Any]], common: Any) -> list[Record]:
-    where, first = members[0]
-    options = {**_options(common, "fio: global options"), **_options(first.get("job options", {}), where)}
-    jobs = _count(options, "numjobs", where)
-    if len(members) not in {1, jobs}:  # one of several: --group_reporting
-        raise FormatError(f"{where}: found {len(members)} of {jobs} processes of the job; the output is incomplete")
-    pattern = _PATTERNS.get(options.get("rw", options.get("readwrite", "read")).partition(":")[0])
-    if pattern is None:
-        return []  # trim
-    stated: dict[str, Scalar] = {
-        "target": options.get("filename") or options.get("directory"),
-        "queue_depth": _count(options, "iodepth", where),
-        "jobs": jobs,
-        "size_bytes": _size(options.get("size", ""), f"{where}: size"),
-        "engine": options.get("ioengine"),
-        "job": name,
-        "statistic": "mean",
-    }
-    made: list[Record] = []
-    for direction in ("read", "write"):
-        parts = [(f"{w}: {direction}", field(j, direction, dict, w)) for w, j in members]
-        if sum(_value(part, "total_ios", w) for w, part in parts) == 0:
+    documents = json_documents(output, lambda value: isinstance(value, dict) and "fio version" in value, _DECODER)
+    for at, (line, document) in enumerate(documents):
+        place = f"line {line}: " if len(documents) > 1 else ""
+        if at + 1 < len(documents) and _is_interim(document, documents[at + 1][1]):
+            output.leave_out(line, "an interim report (status-interval) of the run that follows")
             continue
-        conditions = {
-            **stated,
-            "direction": f"rand{direction}" if pattern.startswith("rand") else direction,
-            "mixed": pattern if pattern.endswith("rw") else None,
-            "block_bytes": _block(options, direction, where),
-        }
-        made += _direction(about, parts, conditions)
-    return made
+        _run(output, document, place)
 
 
-def _direction(about: About, parts: list[tuple[str, Any]], conditions: dict[str, Scalar]) -> list[Record]:
-    rate = sum(_value(part, "bw_bytes", w) for w, part in parts)
-    operations = sum(_value(part, "iops", w) for w, part in parts)
-    means = [1e-9 * _value(field(part, "lat_ns", dict, w), "mean", f"{w}: lat_ns") for w, part in parts]
-    made = [
-        ours(about, "io", "bandwidth_net", [rate], **conditions),
-        ours(about, "io", "operation_latency", means, **conditions),
-        theirs(about, "operation_rate", "op/s", "higher", [operations], **conditions),
-    ]
-    if len(parts) == 1:
-        where, part = parts[0]
-        completion = field(part, "clat_ns", dict, where)
-        percentiles = field(completion, "percentile", dict, f"{where}: clat_ns") if "percentile" in completion else {}
-        for percentile in percentiles:
-            if re.fullmatch(r"\d{1,3}\.\d{1,9}", percentile) is None:
-                raise FormatError(f"{where}: clat_ns: percentile: found '{quoted(percentile, 20)}', one is required")
-            nanoseconds = _value(percentiles, percentile, f"{where}: clat_ns: percentile")
-            stated = {**conditions, "statistic": "percentile", "percentile": float(percentile)}
-            made.append(theirs(about, "completion_latency", "s", "lower", [1e-9 * nanoseconds], **stated))
-    return made
-
-
-def _options(values: Any, where: str) -> dict[str, str]:
-    if not isinstance(values, dict) or not all(isinstance(v, str) and is_unicode(v) for v in values.values()):
-        raise FormatError(f"{where}: found options that are none, an object of strings is required")
+def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys may repeat: fio adds up the files of all its `filename`, and takes the last of others."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        files = [value for key, value in pairs if key == "filename"]
+        if len(files) > 1 and all(isinstance(file, str) for file in files):
+            values["filename"] = ":".join(files)
     return values
 
 
-def _value(values: Any, key: str, where: str) -> float:
-    value = float(field(values, key, _NUMBER, where)) if not _huge(values, key) else float("inf")
-    if not 0 <= value < float("inf"):
-        raise FormatError(f"{where}: {key[:40]}: found {value}, a finite number of at least 0 is required")
-    return value
+def _is_interim(document: Any, following: Any) -> bool:
+    """Whether a document is a report while the run of the following one goes on: same jobs, started at one time."""
+
+    def identity(report: Any) -> tuple[Any, float] | None:
+        jobs = report.get("jobs")
+        if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
+            return None
+        moment, elapsed = report.get("timestamp"), jobs[0].get("elapsed")
+        if not isinstance(moment, int) or not isinstance(elapsed, int) or elapsed < 1:
+            return None
+        return [(job.get("jobname"), job.get("groupid"), job.get("job options")) for job in jobs], moment - elapsed
+
+    first, second = identity(document), identity(following)
+    return first is not None and second is not None and first[0] == second[0] and abs(first[1] - second[1]) <= 2
 
 
-def _huge(values: Any, key: str) -> bool:
-    found = values.get(key) if isinstance(values, dict) else None
-    return isinstance(found, int) and abs(found) > 1 << 100
+def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
+    key = "client_stats" if "client_stats" in document and "jobs" not in document else "jobs"
+    jobs = field(document, key, list, f"{place}fio")
+    version = optional(document, "fio version")
+    version = version.removeprefix("fio-") if re.fullmatch(r"[\w.+-]{1,60}", version) else ""
+    about = About(output.machine, "fio", version, start=_start(document.get("timestamp")))
+    groups: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
+    for at, job in enumerate(jobs):
+        where = f"{place}{key}[{at}]"
+        with output.item(where):
+            name, group = field(job, "jobname", str, ""), field(job, "groupid", int, "")
+            host = optional(job, "hostname")
+            if not name or not is_unicode(name):
+                raise FormatError(f"jobname: found '{quoted(name, 40)}', a name is required")
+            if key == "client_stats" and name == "All clients" and len(jobs) > 1:
+                raise FormatError("'All clients' is the sum of the clients, whose jobs are read")
+            identity = (host, name, str(group), repr(sorted(_options(job.get("job options", {})).items())))
+            groups.setdefault(identity, []).append((where, job))
+    for (host, name, *_), members in groups.items():
+        with output.item(f"{members[0][0]} '{quoted(name, 40)}'"):
+            common = _common(document.get("global options", {}), host)
+            _job(output, about, name, members, common, host)
 
 
-def _count(options: dict[str, str], key: str, where: str) -> int:
+def _start(moment: Any) -> str:
+    try:
+        return datetime.fromtimestamp(moment, UTC).isoformat()
+    except (ValueError, OverflowError, OSError, TypeError):
+        return ""
+
+
+def _common(options: Any, host: str) -> dict[str, str]:
+    """The options of all jobs; of a client, those of the server `host`."""
+    if isinstance(options, list):
+        options = next((one for one in options if isinstance(one, dict) and one.get("hostname") == host), {})
+        options = {key: value for key, value in options.items() if key not in {"hostname", "port"}}
+    return _options(options)
+
+
+def _job(
+    output: ToolOutput, about: About, name: str, members: list[tuple[str, Any]], common: dict[str, str], host: str
+) -> None:
+    for where, job in members:
+        if (error := field(job, "error", int, "" if len(members) == 1 else where)) != 0:
+            raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
+    first = members[0][1]
+    options = {**common, **_options(first.get("job options", {}))}
+    stated: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
+    stated["jobs"] = len(members) if len(members) > 1 else None
+    pattern = ""
+    if "job options" in first:
+        stated = {**stated, **_stated(options, members), "options": None}
+        pattern = _pattern(options)
+    stated |= named(
+        {k: scalar(v) if v else 1 for k, v in options.items() if k not in _STATED.split() and k not in stated}
+    )
+    count = len(output.records) + output.left_out_count
+    for direction in _DIRECTIONS:
+        place = f"{members[0][0]}: {direction}"
+        parts = _parts(members, direction)
+        with output.item(place):
+            if parts := [p for p in parts if p.number("total_ios" if "total_ios" in p.values else "iops") > 0]:
+                _direction(output, about, parts, {**stated, **_kind(pattern, direction, options)}, place)
+    with output.item(f"{members[0][0]}: sync"):
+        _synced(output, about, _parts(members, "sync"), stated)
+    if len(output.records) + output.left_out_count == count:
+        raise FormatError("found no operation, reads or writes are required")
+
+
+def _parts(members: list[tuple[str, Any]], direction: str) -> list[_Part]:
+    """One direction of each process. Messages name the process only if there are several."""
+    return [
+        _Part("" if len(members) == 1 else where, field(job, direction, dict, ""))
+        for where, job in members
+        if direction in job
+    ]
+
+
+def _pattern(options: dict[str, str]) -> str:
+    text = options.get("rw", options.get("readwrite", "read"))
+    pattern = _PATTERNS.get(text.partition(":")[0].lower())
+    if pattern is None:
+        raise FormatError(f"rw: found '{quoted(text, 40)}'; allowed: {', '.join(_PATTERNS)}")
+    return pattern
+
+
+def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str, Scalar]:
+    """The conditions that the options of a job state; fio's defaults hold for those that are absent."""
+    jobs: int | None = _count(options, "numjobs")
+    if len(members) not in {1, jobs}:  # one of several: --group_reporting
+        raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
+    if len(members) == 1:
+        jobs = _processes(members[0][1], jobs)
+    depth = _depth(options, [job for _, job in members])
+    pattern = options.get("rw", options.get("readwrite", ""))
+    size = _size(options.get("size", ""), options)
+    return {
+        "target": _target(options),
+        "queue_depth": depth,
+        "requested_queue_depth": _count(options, "iodepth") if depth is None else None,
+        "jobs": jobs,
+        "size_bytes": size,
+        "size": options.get("size") if size is None else None,
+        "engine": options.get("ioengine"),
+        "pattern": pattern if ":" in pattern else None,
+    }
+
+
+def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Scalar]:
+    """The conditions of one direction. `mixed` of a pattern with one direction only is that direction.
+
+    Args:
+        pattern: "" if the output does not state the options of its jobs, as those before fio 2.8.
+    """
+    if not pattern:
+        return {"direction": direction}
+    if direction == "mixed":
+        direction = pattern
+    elif pattern.startswith("rand"):
+        direction = f"rand{direction}"
+    mixed = pattern if pattern.endswith("rw") or "trimwrite" in pattern else None
+    block = _block(options, direction)
+    sizes = options.get("bs", options.get("blocksize")) if block is None else None  # such as 4k-64k
+    return {"direction": direction, "mixed": mixed, "block_bytes": block, "block_sizes": sizes}
+
+
+def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions: dict[str, Scalar], place: str) -> None:
+    rates, operations = ([part.number(key) for part in parts] for key in (_rate_key(parts[0]), "iops"))
+    if not all(rates) or not all(operations):
+        raise FormatError("found a rate of 0, a rate above 0 is required")
+    rate = sum(rates) * (1024 if "bw_bytes" not in parts[0].values else 1)
+    # Discarded blocks are not transferred, so their rate is no bandwidth.
+    output.add(
+        theirs(about, "discard_rate", "B/s", "higher", [rate], **conditions)
+        if str(conditions["direction"]).endswith("trim")
+        else ours(about, "io", "bandwidth_net", [rate], **conditions),
+        theirs(about, "operation_rate", "op/s", "higher", [sum(operations)], **conditions),
+    )
+    with output.item(place):
+        if means := _samples(part.mean("lat") for part in parts):
+            output.add(ours(about, "io", "operation_latency", means, **conditions))
+        elif means := _samples(part.mean("clat") for part in parts):  # disable_lat
+            output.add(theirs(about, "completion_latency", "s", "lower", means, **conditions))
+    for name, metric in (("clat", "completion_latency"), ("lat", "total_latency"), ("slat", "submission_latency")):
+        with output.item(place):
+            output.add(*_percentiles(about, parts, name, metric, conditions))
+
+
+def _rate_key(part: _Part) -> str:
+    return "bw_bytes" if "bw_bytes" in part.values else "bw"  # fio 2: KiB/s
+
+
+def _samples(values: Iterable[float | None]) -> list[float]:
+    """The values that were measured."""
+    return [value for value in values if value is not None]
+
+
+def _percentiles(
+    about: About, parts: list[_Part], name: str, metric: str, conditions: dict[str, Scalar]
+) -> list[Record]:
+    """Percentiles of latency; the samples are the processes."""
+    series: dict[float, list[float]] = {}
+    for part in parts:
+        for percentile, value in part.percentiles(name).items():
+            series.setdefault(percentile, []).append(value)
+    return [
+        theirs(
+            about, metric, "s", "lower", samples, **{**conditions, "statistic": "percentile", "percentile": percentile}
+        )
+        for percentile, samples in series.items()
+    ]
+
+
+def _synced(output: ToolOutput, about: About, parts: list[_Part], stated: dict[str, Scalar]) -> None:
+    """Latencies of fsync and fdatasync, if there were any."""
+    parts = [part for part in parts if isinstance(part.values, dict) and part.number("total_ios") > 0]
+    conditions = {**stated, "direction": "sync"}
+    if means := _samples(part.mean("lat") for part in parts):
+        output.add(theirs(about, "sync_latency", "s", "lower", means, **conditions))
+    output.add(*_percentiles(about, parts, "lat", "sync_latency", conditions))
+
+
+# ------------------------------------------------------------------ options
+
+
+def _options(values: Any) -> dict[str, str]:
+    if not isinstance(values, dict) or not all(isinstance(v, str) and is_unicode(v) for v in values.values()):
+        raise FormatError("options: found values that are not text, an object of strings is required")
+    return values
+
+
+def _target(options: dict[str, str]) -> str | None:
+    """The files or the folder; fio puts the folder before the name of a file."""
+    files, folder = options.get("filename"), options.get("directory")
+    if not files or not folder or files.startswith("/"):
+        return files or folder
+    return f"{folder.rstrip('/')}/{files}"
+
+
+def _count(options: dict[str, str], key: str) -> int:
     """An option that is a count; fio's default of all of them is 1."""
     text = options.get(key, "1")
     if re.fullmatch(r"[1-9]\d{0,8}", text) is None:
-        raise FormatError(f"{where}: {key}: found '{quoted(text, 40)}', a count is required")
+        raise FormatError(f"{key}: found '{quoted(text, 40)}', a count is required")
     return int(text)
 
 
-def _block(options: dict[str, str], direction: str, where: str) -> int | None:
+def _processes(job: dict[str, Any], stated: int | None) -> int | None:
+    """How many processes an entry is of; None if it is not known.
+
+    With --group_reporting, fio merges all jobs of a group into one entry with the options of one of them. The entry's
+    run time is the sum over the processes, so a sum that `stated` processes cannot have tells that there were more.
+    """
+    parts = [job[name] for name in _DIRECTIONS if isinstance(job.get(name), dict)]
+    runtimes = [part["runtime"] for part in parts if isinstance(part.get("runtime"), int | float)]
+    total = job.get("job_runtime")
+    if stated is None or not isinstance(total, int) or sum(runtimes) < _MIN_RUNTIME_MS:
+        return stated
+    if total <= 1.3 * stated * sum(runtimes):
+        return stated
+    processes = total / max(runtimes)
+    return round(processes) if abs(processes - round(processes)) < 0.05 * processes else None
+
+
+def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
+    """The requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it; None if fewer
+    than iodepth, but not known how many."""
+    requested = _count(options, "iodepth")
+    engine = options.get("ioengine", "")
+    if requested == 1 or engine in _SYNCHRONOUS.split():
+        return 1
+    reached = 0  # the least depth of the highest class with a share: 1, 2 to 3, 4 to 7, … 64 and more
+    for job in jobs:
+        levels = job.get("iodepth_level") if isinstance(job, dict) else None
+        for level, share in levels.items() if isinstance(levels, dict) else ():
+            if isinstance(share, int | float) and share > 0 and re.fullmatch(r"(?:>=)?\d{1,6}", level):
+                reached = max(reached, int(level.removeprefix(">=")))
+    if not engine and reached <= 1:
+        return 1  # psync
+    if 0 < reached < 64 and 2 * reached - 1 < requested:
+        return 1 if reached == 1 else None
+    return requested
+
+
+def _block(options: dict[str, str], direction: str) -> int | None:
     """The size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
     if any(k in options for k in ("bsrange", "blocksize_range", "bssplit")):
         return None
     texts = options.get("bs", options.get("blocksize", "4k")).split(",")
-    return _size(texts[min(len(texts) - 1, int(direction == "write"))], f"{where}: bs")
+    if len(set(texts)) > 1 and direction.endswith("rw"):
+        return None
+    at = 2 if direction.endswith("trim") else int(direction.endswith("write"))
+    return _size(texts[min(len(texts) - 1, at)], options)
 
 
-def _size(text: str, where: str) -> int | None:
-    """A size in bytes; None if it is a share or not stated."""
-    return size(text, where) if _SIZE.fullmatch(text) else None
+def _size(text: str, options: dict[str, str]) -> int | None:
+    """A size in bytes; None if it is a share or not stated.
+
+    fio's prefixes are k = 1024 and ki = 1000 unless kb_base=1000 swaps them.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return None
+    binary = (options.get("kb_base", "1024") == "1024") != bool(match[3])
+    return int(match[1]) * math.prod([1024 if binary else 1000] * " kmgtp".index(match[2].lower() or " "))
 
 
-READERS: Final = [Reader("fio", "fio, JSON", recognises, read)]
+def _number(values: Any, key: str, where: str) -> float:
+    """A field that is a finite number of at least 0."""
+    value = field(values, key, _NUMBER, where)
+    if not 0 <= value < 1e300:
+        place = f"{where}: {quoted(key, 40)}" if where else quoted(key, 40)
+        raise FormatError(f"{place}: found {quoted(value, 40)}, a finite number of at least 0 is required")
+    return float(value)
+
+
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_joined)
+READERS: Final = [Reader("fio", "fio, JSON", recognises, read, version=2)]

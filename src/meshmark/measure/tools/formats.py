@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Final
 
-from meshmark.errors import UsageError
 from meshmark.measure import tools as package
-from meshmark.measure.tools.base import Reader
-from meshmark.store.record import Record
+from meshmark.measure.tools.base import FormatError, Reader
+from meshmark.measure.tools.output import LeftOut, ToolOutput, by_task
+from meshmark.store.record import Record, Scalar
 
 START_BYTES: Final = 1 << 16
+MORE_BYTES: Final = 1 << 20
+_BLANK: Final = re.compile(r"\A(?:[ \t]*\n)+")
+
+
+@dataclass(slots=True)
+class Results:
+    """The content of another tool's output.
+
+    Attributes:
+        records: At least one.
+        left_out: The first items that were left out; `left_out_count` is the number of all of them.
+        other_lines: Number of lines between rows that are not of the tool.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    left_out: list[LeftOut] = field(default_factory=list)
+    left_out_count: int = 0
+    other_lines: int = 0
+
+    def take(self, output: ToolOutput, conditions: dict[str, Scalar], provenance: dict[str, Scalar]) -> None:
+        """Add what a reader took, with more conditions and provenance."""
+        self.records += [
+            replace(r, conditions={**r.conditions, **conditions}, provenance={**r.provenance, **provenance})
+            for r in output.records
+        ]
+
+    def leave_out(self, outputs: Sequence[ToolOutput]) -> None:
+        """Add what all readers of the same lines left out, except for lines that another one took or left out."""
+        left_out: set[str] = set()
+        for output in outputs:
+            others = set[str]().union(
+                *({f"line {number}" for number in other.taken} for other in outputs if other is not output), left_out
+            )
+            items = [item for item in output.left_out if item.where not in others]
+            left_out |= {item.where for item in items if item.where}
+            self.left_out += items
+            self.left_out_count += output.left_out_count - len(output.left_out) + len(items)
+        self.other_lines += min(output.other_lines for output in outputs)
 
 
 def readers() -> list[Reader]:
@@ -21,24 +62,54 @@ def readers() -> list[Reader]:
     return sorted((r for module in modules for r in getattr(module, "READERS", ())), key=lambda r: r.name)
 
 
-def recognised(text: str, among: Sequence[Reader] | None = None) -> Reader | None:
-    """The reader of a text, by its first part; None if it is of no known format.
+def recognised(text: str) -> list[Reader]:
+    """The readers of the formats that a text has, by its first 64 KiB, or if they have none by its first MiB."""
+    start = _BLANK.sub("", text[:MORE_BYTES], count=1)
+    every = readers()
+    return [r for r in every if r.recognises(start[:START_BYTES])] or (
+        [r for r in every if r.recognises(start)] if len(start) > START_BYTES else []
+    )
+
+
+def _tasks(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
+    """The output of each task, if its lines are labelled; the first column of a table below a title is no label."""
+    tasks = by_task(output)
+    if len(tasks) == 1 and not tasks[0][0]:
+        return tasks
+    texts = {line.number: line.text for line in output.lines}
+    rest = [line for _, task in tasks for line in task.lines if texts[line.number] == line.text]
+    labelled = {line.number for _, task in tasks for line in task.lines} - {line.number for line in rest}
+    without_label = [line for line in output.lines if line.number not in labelled]
+    return [("", output)] if recognised(output.again(without_label).text) else tasks
+
+
+def read_text(text: str, machine: str) -> Results | None:
+    """The records of other tools' output, and what was left out; None if its format is not known.
+
+    The provenance of the records has the reader, its version and the digest of the output, by which runs that an
+    earlier version imported are found. If several tools wrote to the file, each takes its own lines. If a launcher
+    labelled the lines of several tasks, the condition `task` tells them apart.
 
     Raises:
-        UsageError: It looks like several, which must not happen.
+        FormatError: Nothing of the text is certain, or the unit or the meaning of a column is unknown.
     """
-    start = text[:START_BYTES]
-    found = [r for r in (readers() if among is None else among) if r.recognises(start)]
-    if len(found) > 1:
-        raise UsageError(f"format: found text of {' and '.join(r.name for r in found)}; allowed: one of them")
-    return found[0] if found else None
-
-
-def read_text(text: str, machine: str) -> list[Record]:
-    """The records of another tool's output; none if its format is not known.
-
-    Raises:
-        FormatError: The text is damaged.
-    """
-    reader = recognised(text)
-    return reader.read(text, machine) if reader else []
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
+    results: Results | None = None
+    outputs = _tasks(ToolOutput(text, machine))
+    for task, whole_output in outputs:
+        read: list[ToolOutput] = []
+        for reader in recognised(whole_output.text):
+            output = whole_output.again()
+            reader.read(output)
+            results = results or Results()
+            results.take(
+                output,
+                {"task": task} if len(outputs) > 1 else {},
+                {"reader": reader.name, "reader_version": reader.version, "output": digest},
+            )
+            read.append(output)
+        if results is not None and read:
+            results.leave_out(read)
+    if results is not None and not results.records:
+        raise FormatError(str(results.left_out[0]) if results.left_out else "no result in this output")
+    return results

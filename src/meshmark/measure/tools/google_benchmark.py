@@ -1,23 +1,35 @@
-"""Google Benchmark's JSON output (`--benchmark_format=json` or `--benchmark_out`).
+"""Google Benchmark's JSON and CSV output (`--benchmark_format` or `--benchmark_out`), all versions from 1.0.
 
-The samples of a record are the repetitions. If the file has aggregates only, mean and median are records with the
-condition `statistic`. What a benchmark does is known to its author only, so its rates are no records of ours.
+The samples of a record are the repetitions. If the file has aggregates only, mean, median and the author's own
+statistics are records with the condition `statistic`. What a benchmark does is known to its author only, so its rates
+are no records of ours. Fits of complexity (BigO, RMS) and deviations are not read.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
-from meshmark.measure.tools.quantities import Unit, finite, loaded, named, optional, string, unit_of
-from meshmark.store.record import Record
+from meshmark.measure.tools.documents import csv_rows, json_documents
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import Unit, finite, measured, named, optional, scalar, string, unit_of
+from meshmark.store.record import Scalar
 
-_TOOL: Final = "Google Benchmark"
-_AGGREGATES: Final = ("mean", "median")  # deviations have no value of their own
-_RATES: Final = {"bytes_per_second": Unit("B/s", 1.0, "higher"), "items_per_second": Unit("op/s", 1.0, "higher")}
+_DEVIATIONS: Final = {"stddev", "cv", "BigO", "RMS"}  # they have no value of their own
+_SUFFIX: Final = re.compile(r"_(mean|median|stddev|cv|BigO|RMS)$")
+_UNITS: Final = {
+    "bytes_per_second": Unit("B/s", 1.0, "higher"),
+    "items_per_second": Unit("op/s", 1.0, "higher"),
+    "allocs_per_iter": Unit("1", 1.0, "lower"),
+    "max_bytes_used": Unit("B", 1.0, "lower"),
+    "total_allocated_bytes": Unit("B", 1.0, "lower"),
+    "net_heap_growth": Unit("1", 1.0, "lower"),  # bytes, negative if more were freed
+}
+_TIMES: Final = ("real_time", "cpu_time")
 _NO_COUNTERS: Final = {
     "family_index",
     "per_family_instance_index",
@@ -25,107 +37,156 @@ _NO_COUNTERS: Final = {
     "repetition_index",
     "threads",
     "iterations",
-    "real_time",
-    "cpu_time",
-    "allocs_per_iter",
-    "max_bytes_used",
-    "total_allocated_bytes",
-    "net_heap_growth",
+}
+_HEADER: Final = re.compile(r"^name,iterations,real_time,cpu_time,time_unit\b", re.MULTILINE)
+_CONTEXT: Final = {  # what else the context has, the user added
+    *("date", "host_name", "executable", "num_cpus", "mhz_per_cpu", "cpu_scaling_enabled", "aslr_enabled", "caches"),
+    *("load_avg", "library_version", "library_build_type", "json_schema_version", "build_type"),
 }
 
 
 def recognises(start: str) -> bool:
-    return all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu", "benchmarks"))
+    """The context may be at either end of the file, by the order of its keys."""
+    if '"benchmarks"' not in start:
+        return _HEADER.search(start) is not None
+    context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
+    return context or all(f'"{key}"' in start for key in ("iterations", "real_time", "cpu_time", "time_unit"))
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """Times, rates and counters of each benchmark that did not fail."""
-    found = loaded(text, _TOOL)
-    context = field(found, "context", dict, _TOOL)
-    about = About(
-        machine,
-        "google_benchmark",
-        optional(context, "library_version"),
-        optional(context, "executable"),
-        optional(context, "date"),
-    )
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for at, entry in enumerate(field(found, "benchmarks", list, _TOOL), 1):
-        where = f"{_TOOL}: benchmarks {at}"
-        name = string(entry, "name", where)
-        run = optional(entry, "run_name") or re.sub(r"_(mean|median|stddev|cv)$", "", name)
-        groups[run, str(entry.get("family_index")), str(entry.get("per_family_instance_index"))].append(entry)
-    made = [record for (run, *_), entries in groups.items() for record in _group(about, run, entries)]
-    if not made:
-        raise FormatError(f"{_TOOL}: found no benchmark that ran, at least 1 is required")
-    return made
+    if _HEADER.search(output.text):
+        about = About(output.machine, "google_benchmark")
+        _benchmarks(output, about, _csv_entries(output), {}, "")
+        return
+    documents = json_documents(output, lambda value: isinstance(value, dict) and "benchmarks" in value)
+    for line, document in documents:
+        place = f"line {line}: " if len(documents) > 1 else ""
+        context = document.get("context")
+        about = About(
+            output.machine,
+            "google_benchmark",
+            optional(context, "library_version"),
+            optional(context, "executable"),
+            optional(context, "date"),
+        )
+        added = (
+            {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT} if context else {}
+        )
+        if optional(context, "library_build_type") == "debug":
+            added["library_build_type"] = "debug"
+        _benchmarks(output, about, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
+
+
+def _benchmarks(output: ToolOutput, about: About, entries: Sequence[Any], added: dict[str, Scalar], place: str) -> None:
+    """The records of all entries, which are repetitions and aggregates of benchmarks."""
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for at, entry in enumerate(entries, 1):
+        with output.item(f"{place}benchmarks {at}"):
+            name = string(entry, "name", "")
+            run = optional(entry, "run_name") or _SUFFIX.sub("", name)
+            groups[run, str(entry.get("family_index")), str(entry.get("per_family_instance_index"))].append(entry)
+    for (run, *_), members in groups.items():
+        with output.item(f"{place}{quoted(run, 60)}"):
+            _group(output, about, run, members, added)
+
+
+def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
+    """The rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
+    begin = next(at for at, line in enumerate(output.lines) if _HEADER.match(line.text))
+    output.other_lines += begin
+    entries = []
+    for at, row in csv_rows(output, output.lines[begin:]):
+        with output.item(at):
+            if row["name"] == "name" or not row["real_time"] or row["name"].endswith(("_BigO", "_RMS")):
+                if row.get("error_message"):
+                    raise FormatError(f"{quoted(row['name'], 60)}: {quoted(row['error_message'], 80)}")
+                continue
+            if output.is_cut(output.lines[at - 1]):
+                raise FormatError("found no end of the line; it is cut off")
+            texts = {key: cell for key, cell in row.items() if cell and key not in {"error_occurred", "error_message"}}
+            words = {"name", "time_unit", "label"}
+            entries.append({k: cell if k in words else _figure(cell) for k, cell in texts.items()})
+            if row.get("error_occurred", "") in {"true", "1"}:
+                entries[-1] |= {"error_occurred": True, "error_message": row.get("error_message", "")}
+    return entries
+
+
+def _figure(cell: str) -> float | str:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
 
 
 def _aggregate(entry: dict[str, Any]) -> str:
-    """The aggregate's name; "" for a repetition. Version 1.4 and older only tell by the name."""
+    """The aggregate's name; "" for a repetition. Version 1.4 and older state it in the name only."""
     if "run_type" not in entry:
-        suffix = re.search(r"_(mean|median|stddev|cv)$", str(entry["name"]))
+        suffix = _SUFFIX.search(str(entry["name"]))
         return suffix[1] if suffix else ""
     return optional(entry, "aggregate_name") if entry["run_type"] == "aggregate" else ""
 
 
-def _group(about: About, run: str, entries: list[dict[str, Any]]) -> list[Record]:
-    where = f"{_TOOL}: {quoted(run, 60)}"
+def _group(output: ToolOutput, about: About, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
+    """The repetitions of a benchmark, or its aggregates."""
     for entry in entries:
         if entry.get("run_type", "iteration") not in {"iteration", "aggregate"}:
-            raise FormatError(
-                f"{where}: run_type: found {quoted(entry['run_type'], 40)}; allowed: iteration, aggregate"
-            )
-    repetitions = [e for e in entries if not _aggregate(e)]
-    if repetitions:
-        expected = repetitions[0].get("repetitions", len(repetitions))
-        if expected != len(repetitions):
-            raise FormatError(f"{where}: found {len(repetitions)} repetitions of {quoted(expected, 20)}")
-        return _records(about, run, repetitions, where)
-    return [
-        record
-        for name in _AGGREGATES
-        for entry in entries
-        if _aggregate(entry) == name
-        for record in _records(about, run, [entry], where, name)
-    ]
+            raise FormatError(f"run_type: found {quoted(entry['run_type'], 40)}; allowed: iteration, aggregate")
+    repetitions = [entry for entry in entries if not _aggregate(entry)]
+    if not repetitions:
+        for entry in entries:
+            statistic = _aggregate(entry)
+            if statistic not in _DEVIATIONS and optional(entry, "aggregate_unit") != "percentage":
+                _records(output, about, run, [entry], {**added, "statistic": statistic})
+        return
+    expected = repetitions[0].get("repetitions", len(repetitions))
+    if isinstance(expected, int) and expected > len(repetitions):
+        output.leave_out(quoted(run, 60), f"found {len(repetitions)} repetitions of {expected}")
+    good = []
+    for entry in repetitions:
+        if entry.get("error_occurred") or entry.get("skipped"):
+            message = optional(entry, "error_message") or optional(entry, "skip_message")
+            output.leave_out(quoted(run, 60), f"it failed or was skipped: {quoted(message, 80)}")
+        elif entry.get("iterations", 1) == 0:
+            output.leave_out(quoted(run, 60), "iterations: found 0, so it was not measured")
+        else:
+            good.append(entry)
+    if good:
+        _records(output, about, run, good, added)
 
 
 def _records(
-    about: About, run: str, entries: list[dict[str, Any]], where: str, statistic: str | None = None
-) -> list[Record]:
-    good = [e for e in entries if not e.get("error_occurred") and not e.get("skipped")]
-    if not good:
-        return []
-    unit = unit_of(string({"time_unit": "ns", **good[0]}, "time_unit", where))
+    output: ToolOutput, about: About, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]
+) -> None:
+    """A record of each time, rate and counter."""
+    first = entries[0]
+    unit = unit_of(string({"time_unit": "ns", **first}, "time_unit", ""))
     if unit.si != "s":
-        raise FormatError(f"{where}: time_unit: found {quoted(good[0]['time_unit'], 20)}; allowed: ns, us, ms, s")
-    if any(e.get("time_unit") != good[0].get("time_unit") for e in good):
-        raise FormatError(f"{where}: time_unit: found several, the same in all repetitions is required")
+        raise FormatError(f"time_unit: found {quoted(first['time_unit'], 20)}; allowed: ns, us, ms, s")
+    if any(entry.get("time_unit") != first.get("time_unit") for entry in entries):
+        raise FormatError("time_unit: found several, the same in all repetitions is required")
+    if not set(_TIMES) & first.keys():
+        raise FormatError("found no times, real_time and cpu_time are required")
+    stated = re.search(r"/threads:(\d{1,6})", run)  # before version 1.5, in the name only
+    threads = int(stated[1]) if stated else 1
     conditions = named(
         {
             "benchmark": run,
-            "threads": field(good[0], "threads", int, where) if "threads" in good[0] else None,
-            "label": optional(good[0], "label") or None,
-            "statistic": statistic,
+            "threads": field(first, "threads", int, "") if "threads" in first else threads,
+            "label": optional(first, "label") or None,
+            **added,
         }
     )
-    made = []
-    for key, value in good[0].items():
-        if key in {"real_time", "cpu_time"}:
-            what = unit
-        elif key in _RATES:
-            what = _RATES[key]
-        elif key in _NO_COUNTERS or isinstance(value, bool) or not isinstance(value, int | float):
+    for key, value in first.items():
+        if key in _NO_COUNTERS or isinstance(value, bool):
             continue
-        else:
-            what = Unit("1", 1.0, "none")
-        name = string({"counter": key}, "counter", where)
-        samples = [finite(e, key, where, what.factor) for e in good]
-        made.append(theirs(about, name, what.si, what.better, samples, **conditions))
-    if not {"real_time", "cpu_time"} <= {r.metric for r in made}:
-        raise FormatError(f"{where}: found no times, real_time and cpu_time are required")
-    return made
+        if not isinstance(value, int | float) and key not in {*_TIMES, *_UNITS}:
+            continue
+        quantity = unit if key in _TIMES else _UNITS.get(key, Unit("1", 1.0, "none"))
+        with output.item(quoted(run, 60)):
+            name = string({"counter": key}, "counter", "")
+            samples = [measured(finite(e, key, "", quantity.factor), quantity.si, key) for e in entries]
+            output.add(theirs(about, name, quantity.si, quantity.better, samples, **conditions))
 
 
-READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON", recognises, read)]
+READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON or CSV", recognises, read, version=2)]

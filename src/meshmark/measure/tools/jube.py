@@ -1,8 +1,9 @@
-"""JUBE's result tables (`jube result`), in the styles csv and pretty.
+"""JUBE's result tables (`jube result`), in the styles csv, pretty and aligned.
 
 Columns with a unit in brackets, as `copy[MB/s]`, are values, unless it is a unit of size, which describes the run; the
 other columns are conditions. A table without any unit does not tell values from parameters and is not recognised.
-JUBE's statistical columns (`copy_avg`) become the condition `statistic`. Ids of JUBE (`jube_…`) are left out.
+JUBE's statistical columns (`copy_avg`) become the condition `statistic`. Ids of JUBE (`jube_…`) are left out. A file
+may hold several tables; the name of a table is the condition `table` if there are several.
 """
 
 from __future__ import annotations
@@ -10,111 +11,119 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
-from meshmark.measure.tools.quantities import named, scalar, scaled, unit_of
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.quantities import measured, named, scalar, scaled, unit_of
+from meshmark.store.record import Scalar
 
-_TOOL: Final = "JUBE"
 _COLUMN: Final = re.compile(r"([A-Za-z_][\w.+-]*)(?:\[([^\[\]\s][^\[\]]{0,30})\])?")
 _STATISTICS: Final = {"avg": "mean", "min": "minimum", "max": "maximum", "first": "first", "last": "last"}
 _NO_VALUES: Final = {"std", "cnt"}  # deviations and counts of matches
+_TITLE: Final = re.compile(r"([\w.-]+):")
+_RULE: Final = re.compile(r"\|?(?:-+[|+])+-*\|?|-+")
+_MARKS: Final = ",;\t"
+_LONGEST: Final = 8192  # characters of a header
+_SEARCHED: Final = 40  # lines that may precede the first table
 
 
-def _cells(line: str) -> list[str]:
-    if line.startswith("|"):
+def _cells(line: str, mark: str) -> list[str]:
+    if mark == "|":
         return [cell.strip() for cell in line.strip().strip("|").split("|")]
-    return next(csv.reader([line]))
+    return [cell.strip() for cell in next(csv.reader([line], delimiter=mark), [])]
 
 
-def _columns(line: str) -> list[tuple[str, str]]:
-    """Names and units of the columns; none if the line is no header of a table."""
-    try:
-        matches = [_COLUMN.fullmatch(cell.strip()) for cell in _cells(line)]
-    except (csv.Error, StopIteration):
-        return []
-    found = [(m[1], m[2] or "") for m in matches if m is not None]
-    if len(found) != len(matches) or len(found) < 2 or not any(unit for _, unit in found):
-        return []
-    return found if max(Counter(found).values()) == 1 else []
-
-
-def _header(lines: list[str]) -> int | None:
-    """The index of the header: the first line, or of a pretty table the line before `|---|`."""
-    start = next((i for i, line in enumerate(lines) if line.strip()), None)
-    if start is None:
-        return None
-    if re.fullmatch(r"[\w.-]+:", lines[start].strip()) and start + 1 < len(lines):
-        start += 1
-    if lines[start].startswith("|"):
-        rule = lines[start + 1] if start + 1 < len(lines) else ""
-        return start if re.fullmatch(r"\|(?:-+\|)+", rule.strip()) and _columns(lines[start]) else None
-    return start if _columns(lines[start]) else None
+def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
+    """The mark between the cells, and names and units of the columns; none if the line is no header of a table."""
+    if "[" not in line or len(line) > _LONGEST:
+        return "", []
+    for mark in "|" if "|" in line else _MARKS:
+        try:
+            matches = [_COLUMN.fullmatch(cell) for cell in _cells(line, mark)]
+        except csv.Error:
+            continue
+        columns = [(m[1], m[2] or "") for m in matches if m is not None]
+        if len(columns) != len(matches) or len(columns) < 2 or not any(unit for _, unit in columns):
+            continue
+        if max(Counter(columns).values()) == 1:
+            return mark, columns
+    return "", []
 
 
 def recognises(start: str) -> bool:
-    return _header(start.splitlines()[:8]) is not None
+    """The header is the first line or follows a title; of a pretty table, it is before `|---|`."""
+    lines = [line for line in start.splitlines()[:_SEARCHED] if line.strip()]
+    for at, line in enumerate(lines):
+        mark, columns = _columns(line)
+        if columns and (at == 0 or _TITLE.fullmatch(lines[at - 1].strip()) or mark == "|"):
+            return mark != "|" or (at + 1 < len(lines) and _RULE.fullmatch(lines[at + 1].strip()) is not None)
+    return False
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The values of each row."""
-    lines = text.splitlines()
-    header = _header(lines)
-    if header is None:
-        raise FormatError(f"{_TOOL}: found no header, names of columns with units in brackets are required")
-    pretty = lines[header].startswith("|")
-    columns = _columns(lines[header])
-    made = []
-    for at, line in enumerate(lines[header + 1 + pretty :], header + 2 + pretty):
-        if not line.strip():
+    tables: list[tuple[str, str, list[tuple[str, str]], list[Line]]] = []
+    title = ""
+    for line in output.lines:
+        text = line.text.strip()
+        mark, columns = _columns(text)
+        if not text or (tables and tables[-1][1] == "|" and _RULE.fullmatch(text)):
             continue
-        if pretty and not re.fullmatch(r"\|.*\|", line.strip()):
-            raise FormatError(f"{_TOOL}: line {at}: found '{quoted(line, 40)}', a row between | is required")
-        try:
-            cells = _cells(line)
-        except csv.Error as why:
-            raise FormatError(f"{_TOOL}: line {at}: {quoted(why, 60)}") from None
-        if len(cells) != len(columns):
-            raise FormatError(
-                f"{_TOOL}: line {at}: found {len(cells)} cells, {len(columns)} are required by the header"
-            )
-        made += _row(columns, cells, machine, f"{_TOOL}: line {at}")
-    if not made:
-        raise FormatError(f"{_TOOL}: found no values in columns with a unit, at least 1 is required")
-    if not pretty and not text.endswith("\n"):
-        raise FormatError(f"{_TOOL}: line {len(lines)}: found no end of the line; the table is cut off")
-    return made
+        if match := _TITLE.fullmatch(text):
+            title = match[1]
+        elif columns:
+            tables.append((title, mark, columns, []))
+        elif tables:
+            tables[-1][3].append(line)
+        else:
+            output.other_lines += 1
+    names = {title for title, *_ in tables}
+    for title, mark, columns, rows in tables:
+        for line in rows:
+            with output.item(line.number):
+                if mark == "|" and "|" not in line.text:
+                    output.other_lines += 1
+                else:
+                    _row(output, line, mark, columns, {"table": title} if len(names) > 1 and title else {})
 
 
-def _row(columns: list[tuple[str, str]], cells: list[str], machine: str, where: str) -> list[Record]:
-    about = About(machine, "jube")
-    conditions: dict[str, Scalar] = {}
-    values = []
+def _row(
+    output: ToolOutput, line: Line, mark: str, columns: Sequence[tuple[str, str]], conditions: dict[str, Scalar]
+) -> None:
+    try:
+        cells = _cells(line.text, mark)
+    except csv.Error as error:
+        raise FormatError(f"not CSV: {quoted(error, 60)}") from None
+    if len(cells) != len(columns):
+        raise FormatError(f"found {len(cells)} cells, {len(columns)} are required by the header")
+    about = About(output.machine, "jube")
     for (name, text), cell in zip(columns, cells, strict=True):
         unit = unit_of(text)
-        if not text:
-            if not name.startswith("jube_"):
-                conditions[name] = scalar(cell)
-        elif not cell.strip():
-            continue  # a pattern that was not found
-        elif unit.si == "B":
+        if not text and not name.startswith("jube_"):
+            conditions[name] = scalar(cell)
+        elif text and unit.si == "B" and cell:
             key = name if name.endswith("_bytes") else f"{name}_bytes"
-            conditions[key] = scaled(number(cell, f"{where}: {quoted(name, 40)}"), unit.factor, where)
-        else:
-            value = number(cell, f"{where}: {quoted(name, 40)}")
-            values.append((name, unit, scaled(value, unit.factor, f"{where}: {quoted(name, 40)}")))
-    made = []
-    for name, unit, value in values:
-        metric, _, suffix = name.rpartition("_")
-        if metric and suffix in _STATISTICS:
-            stated = named({**conditions, "statistic": _STATISTICS[suffix]})
-            made.append(theirs(about, metric, unit.si, unit.better, [value], **stated))
-        else:
-            better = "none" if metric and suffix in _NO_VALUES else unit.better
-            made.append(theirs(about, name, unit.si, better, [value], **named(conditions)))
-    return made
+            conditions[key] = measured(scaled(number(cell, quoted(name, 40)), unit.factor, name), "B", quoted(name, 40))
+    is_cut = output.is_cut(line) and not line.text.endswith("|")
+    for at, ((name, text), cell) in enumerate(zip(columns, cells, strict=True), 1):
+        unit = unit_of(text)
+        if not text or not cell or unit.si == "B":  # an empty cell is a pattern that was not found
+            continue
+        with output.item(line.number):
+            if is_cut and at == len(columns):
+                raise FormatError(f"{quoted(name, 40)}: found no end of the line; it is cut off")
+            value = scaled(number(cell, quoted(name, 40)), unit.factor, quoted(name, 40))
+            metric, _, suffix = name.rpartition("_")
+            if metric and suffix in _NO_VALUES:
+                output.add(theirs(about, name, unit.si, "none", [value], **named(conditions)))
+                continue
+            statistic = _STATISTICS.get(suffix) if metric else None
+            stated = {**conditions, "statistic": statistic} if statistic else conditions
+            value = measured(value, unit.si, quoted(name, 40))
+            output.add(theirs(about, metric if statistic else name, unit.si, unit.better, [value], **named(stated)))
 
 
-READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read)]
+READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]

@@ -1,172 +1,188 @@
-"""likwid-perfctr's CSV (`-O`), LIKWID 4 and 5, with and without the marker API.
+"""likwid-perfctr's tables and CSV (`-O`), LIKWID 4 and 5, with and without the marker API, one run or several.
 
-Read are the counters and the metrics of each hardware thread. The STAT tables are sums and means of them, and are
-checked only for completeness. Values that are `nan` or `-` (counters that others of the socket count) are left out.
+Read are the counters and the metrics of each hardware thread; the STAT tables are sums and means of them. Values that
+are `nan` or `-` (counters that others of the socket count) are not measured and give no record. A metric whose unit is
+not known is left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
-from meshmark.store.record import Better, Record, Scalar
+from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, theirs
+from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.quantities import scaled, slug, unit_of
+from meshmark.store.record import Better, Scalar
 
-_GROUP: Final = re.compile(r"Group (\d{1,6}) (Raw|Metric)( STAT)?")
-_THREAD: Final = re.compile(r"(?:HWThread|Core) (\d{1,6})")
+_TITLE: Final = re.compile(
+    r"TABLE,(?:Region (?P<region>[^,]+),)?Group (?P<number>\d{1,6}) (?P<kind>Raw|Metric)(?P<stat> STAT)?,"
+)
+_GROUP: Final = re.compile(r"(?:Region (.+), )?Group (\d{1,6}): (\S.*)")
+_COLUMN: Final = re.compile(r"(HWThread|Core|GPU) (\d{1,6})")
 _REGION_LINES: Final = ("Region Info", "RDTSC Runtime [s]", "call count")
-_MISSING: Final = {"", "-", "nan", "-nan", "inf"}
+_MISSING: Final = {"-", "nan", "-nan", "inf", "-inf"}
 _UNITS: Final[dict[str, tuple[str, float, Better]]] = {
-    "s": ("s", 1.0, "lower"),
-    "MHz": ("Hz", 1e6, "none"),
-    "MFLOP/s": ("flop/s", 1e6, "higher"),
     "MUOPS/s": ("op/s", 1e6, "higher"),
-    "MBytes/s": ("B/s", 1e6, "higher"),
-    "MByte/s": ("B/s", 1e6, "higher"),
-    "GBytes/s": ("B/s", 1e9, "higher"),
-    "GBytes": ("B", 1e9, "none"),
-    "GByte": ("B", 1e9, "none"),
-    "MBytes": ("B", 1e6, "none"),
     "J": ("J", 1.0, "lower"),
     "W": ("W", 1.0, "none"),
     "%": ("1", 1e-2, "none"),
     "C": ("1", 1.0, "none"),
+    "FLOP/Byte": ("flop/B", 1.0, "none"),
+    "Byte/FLOP": ("B/flop", 1.0, "none"),
 }
+_KNOWN: Final = {"s", "B", "B/s", "flop/s", "op/s", "Hz"}
+_COUNTS: Final = re.compile(
+    r"(?:(?:k|M|G)?(?:cycles?|Cy|Bytes?|B|FLOP|FLOPS|UOPS?|instr\w*|events?)/(?:cycles?|Cy|CL|instr\w*|it)|cycles?|Cy|counts?|#)"
+)
 
 
 @dataclass(slots=True)
 class _Table:
-    """A table; `threads` are the numbers of hardware threads by column, and None in a STAT table."""
+    """A table of counters or metrics; `cpus` are the conditions of each column."""
 
-    where: str
+    line: int
     metric: bool
-    conditions: dict[str, Scalar]
-    threads: dict[int, int] | None
-    rows: list[tuple[int, list[str]]]
+    length: int
+    stated: dict[str, Scalar]
+    width: int = 0
+    cpus: dict[int, dict[str, Scalar]] = field(default_factory=dict)
+    rows: int = 0
 
 
 def recognises(start: str) -> bool:
+    if re.search(r"^\|[ \t]+Event[ \t]+\|[ \t]+Counter[ \t]+\|", start, re.MULTILINE):
+        return True
     if "STRUCT,Info,3" not in start:
         return False
     return "CPU name:," in start or re.search(r"^TABLE,.*Group \d+ (Raw|Metric)", start, re.MULTILINE) is not None
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The counters and metrics of each hardware thread, by group and region."""
-    if not text.endswith("\n"):
-        raise FormatError("LIKWID: found no end of the last line; the output is incomplete")
-    about = About(machine, "likwid_perfctr")
-    made: list[Record] = []
-    tables = list(_tables(text.splitlines()))
-    for table in tables:
-        if table.threads is not None:
-            made += _records(about, table)
-    _complete(tables)
-    if not made:
-        raise FormatError("LIKWID: found no counter or metric")
-    return made
+    about = About(output.machine, "likwid_perfctr")
+    table: _Table | None = None
+    boxes: dict[str, Scalar] = {}  # conditions of the tables that are drawn with lines
+    begun = False
+    for line in output.lines:
+        text = line.text
+        if group := _GROUP.fullmatch(text.strip()):
+            boxes = {"group": quoted(group[3], 60), "group_number": int(group[2])}
+            boxes |= {"region": quoted(group[1], 100)} if group[1] else {}
+        elif text.startswith("|"):
+            table = _boxed(output, about, table, boxes, line)
+        elif text.startswith(("TABLE,", "STRUCT,")):
+            _close(output, table)
+            table, begun = None, True
+            with output.item(line.number):
+                table = _opened(line)
+        elif table is not None and not table.width:
+            _columns(table, line)
+        elif table is not None and text and table.rows < table.length:
+            table.rows += 1
+            with output.item(line.number):
+                _row(output, about, table, line)
+        elif text.strip() and begun and not text.startswith("+-") and not text.startswith("CPU "):
+            output.other_lines += 1
+    _close(output, table)
 
 
-def _complete(tables: list[_Table]) -> None:
-    """Each region's group of several threads has as many STAT tables as others."""
-    kinds: dict[str, set[tuple[bool, bool]]] = {}
-    for table in tables:
-        kinds.setdefault(str(table.conditions), set()).add((table.metric, table.threads is None))
-    for found in kinds.values():
-        if (True, False) in found and (False, True) in found and (True, True) not in found:
-            raise FormatError("LIKWID: found no table 'Metric STAT' after 'Raw STAT'; the output is incomplete")
-        if (False, False) not in found:
-            raise FormatError("LIKWID: found no table 'Raw' of a group; the output is incomplete")
+def _boxed(
+    output: ToolOutput, about: About, table: _Table | None, stated: dict[str, Scalar], line: Line
+) -> _Table | None:
+    """Read a line of a table that is drawn with lines; return the table of the lines below it."""
+    cells = [cell.strip() for cell in line.text.strip().strip("|").split("|")]
+    row = Line(line.number, ",".join(cells))
+    if cells[0] in {"Event", "Metric", "Region Info"}:
+        if cells[0] == "Region Info" or cells[-4:] == ["Sum", "Min", "Max", "Avg"]:
+            return None
+        table = _Table(line.number, cells[0] == "Metric", 0, stated)
+        _columns(table, row)
+    elif table is not None:
+        with output.item(line.number):
+            if not stated or not line.text.endswith("|"):
+                raise FormatError("a line such as 'Group 1: MEM' above and whole cells are required")
+            _row(output, about, table, row)
+    return table
 
 
-def _tables(lines: list[str]) -> Iterator[_Table]:
-    at, within = 0, False
-    while at < len(lines):
-        cells = lines[at].rstrip(",").split(",")
-        if cells[0] == "TABLE":
-            at, table = _table(lines, at, cells)
-            within = True
-            yield table
-            continue
-        if within and lines[at].strip() and not re.match(r"STRUCT,Info,3\b|CPU (name|type|clock):,", lines[at]):
-            raise FormatError(f"LIKWID: line {at + 1}: found '{quoted(lines[at], 40)}', a table is required")
-        at += 1
+def _close(output: ToolOutput, table: _Table | None) -> None:
+    if table is not None and table.rows < table.length:
+        output.leave_out(table.line, f"the table has {table.rows} of {table.length} rows; it is not complete")
 
 
-def _table(lines: list[str], at: int, title: list[str]) -> tuple[int, _Table]:
-    """The table of the title at a line, and the line after it."""
-    where = f"LIKWID: line {at + 1}"
-    region = title[1].removeprefix("Region ") if len(title) == 5 else None
-    kind = _GROUP.fullmatch(title[-3]) if len(title) in {4, 5} else None
-    if kind is None or re.fullmatch(r"\d{1,6}", title[-1]) is None or (region is not None and region == title[1]):
-        raise FormatError(f"{where}: found '{quoted(lines[at], 60)}', TABLE, its name, group and length are required")
-    group, length = title[-2], int(title[-1])
-    if not group.isprintable() or not group or not (region or "x").isprintable():
-        raise FormatError(f"{where}: found no name of a group or a region")
-    at += 1
-    while at < len(lines) and lines[at].startswith(_REGION_LINES):
-        at += 1
-    conditions: dict[str, Scalar] = {"group": group, "group_number": int(kind[1])}
-    if region is not None:
-        conditions["region"] = region
-    if at >= len(lines):
-        raise FormatError(f"{where}: found no column names; the output is incomplete")
-    header = lines[at].split(",")
-    metric, fixed = kind[2] == "Metric", 1 if kind[2] == "Metric" else 2
-    if header[:fixed] != (["Metric"] if metric else ["Event", "Counter"]):
-        raise FormatError(f"LIKWID: line {at + 1}: found '{quoted(lines[at], 40)}', column names are required")
-    threads: dict[int, int] | None = None
-    if kind[3] is None:
-        threads = {}
-        for column, name in enumerate(header[fixed:], fixed):
-            thread = _THREAD.fullmatch(name)
-            if thread is None and name:
-                raise FormatError(f"LIKWID: line {at + 1}: found column '{quoted(name, 40)}', HWThread is required")
-            if thread is not None:
-                threads[column] = int(thread[1])
-        if not threads:
-            raise FormatError(f"LIKWID: line {at + 1}: found no column of a hardware thread")
-    rows = []
-    for line in range(at + 1, at + 1 + length):
-        cells = lines[line].split(",") if line < len(lines) else []
-        if cells[:1] in (["TABLE"], ["STRUCT"]):
-            raise FormatError(f"{where}: found {line - at - 1} of {length} rows; the output is incomplete")
-        if len(cells) != len(header):
-            raise FormatError(f"LIKWID: line {line + 1}: found {len(cells)} cells, {len(header)} are required")
-        rows.append((line + 1, cells))
-    return at + 1 + length, _Table(where, metric, conditions, threads, rows)
+def _opened(line: Line) -> _Table | None:
+    """The table that begins on a line; None for a table of statistics or a structure.
+
+    Raises:
+        FormatError: The title is damaged.
+    """
+    if line.text.startswith("STRUCT,"):
+        return None
+    title = _TITLE.match(line.text)
+    rest = line.text[title.end() :].rstrip(",").split(",") if title else []
+    if title is None or len(rest) != 2 or re.fullmatch(r"\d{1,6}", rest[1]) is None or not rest[0].isprintable():
+        raise FormatError(f"found '{quoted(line.text, 60)}'; TABLE, a group, its name and length are required")
+    if title["stat"]:
+        return None
+    stated: dict[str, Scalar] = {"group": rest[0], "group_number": int(title["number"])}
+    if title["region"]:
+        stated["region"] = quoted(title["region"], 100)
+    return _Table(line.number, title["kind"] == "Metric", int(rest[1]), stated)
 
 
-def _records(about: About, table: _Table) -> Iterator[Record]:
-    for at, cells in table.rows:
-        where = f"LIKWID: line {at}: {quoted(cells[0], 40)}"
-        name, unit, scale, better = _metric(cells[0].removesuffix(" STAT"), where)
-        for column, thread in (table.threads or {}).items():
-            text = cells[column].strip()
-            if text in _MISSING and text:
-                continue
-            value = scale * number(text, where)
-            counter = {} if table.metric else {"counter": _printable(cells[1], where)}
-            yield theirs(about, name, unit, better, [value], **table.conditions, cpu=thread, **counter)
+def _columns(table: _Table, line: Line) -> None:
+    header = line.text.split(",")
+    if line.text.startswith(_REGION_LINES):
+        return
+    fixed = 1 if table.metric else 2
+    if header[:fixed] != (["Metric"] if table.metric else ["Event", "Counter"]):
+        raise UnknownMeaning(f"line {line.number}: found '{quoted(line.text, 40)}', column names are required")
+    for column, name in enumerate(header[fixed:], fixed):
+        match = _COLUMN.fullmatch(name.strip())
+        if match is not None:
+            table.cpus[column] = {"gpu" if match[1] == "GPU" else "cpu": int(match[2])}
+        elif name.strip():
+            raise UnknownMeaning(f"line {line.number}: found column '{quoted(name, 40)}', HWThread is required")
+    if not table.cpus:
+        raise UnknownMeaning(f"line {line.number}: found no column of a hardware thread")
+    table.width = len(header)
 
 
-def _metric(name: str, where: str) -> tuple[str, str, float, Better]:
-    """Name, SI unit, its factor and direction of a metric or an event."""
-    match = re.fullmatch(r"(.+?)\s*\[(.+)\]", _printable(name, where))
+def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
+    cells = [cell.strip() for cell in line.text.split(",")]
+    if len(cells) != table.width or (output.is_cut(line) and max(table.cpus) == table.width - 1):
+        raise FormatError(f"found {len(cells)} whole cells, {table.width} are required")
+    if not cells[0] or not cells[0].isprintable() or not (table.metric or cells[1]):
+        raise FormatError("found no name of a metric or counter")
+    name, unit, factor, better = _metric(cells[0])
+    counter = {} if table.metric else {"counter": quoted(cells[1], 60)}
+    for column, cpu in table.cpus.items():
+        if cells[column] not in _MISSING:
+            value = scaled(number(cells[column], quoted(cells[0], 40)), factor, quoted(cells[0], 40))
+            output.add(theirs(about, name, unit, better, [value], **table.stated, **cpu, **counter))
+
+
+def _metric(name: str) -> tuple[str, str, float, Better]:
+    """Name, SI unit, its factor and direction of a metric or an event.
+
+    Raises:
+        FormatError: The unit is not known.
+    """
+    match = re.fullmatch(r"(.+?)\s*\[(.+)\]", name)
     if match is None:
         return name, "1", 1.0, "lower" if name == "CPI" else "none"
-    if match[2] not in _UNITS:
-        raise FormatError(f"{where}: found the unknown unit '{quoted(match[2], 20)}'")
-    return re.sub(r"\W+", "_", match[1]).strip("_").lower() or match[1], *_UNITS[match[2]]
+    slugged = slug(match[1]) or match[1]
+    if match[2] in _UNITS:
+        return slugged, *_UNITS[match[2]]
+    unit = unit_of(match[2])
+    if unit.si in _KNOWN:
+        return slugged, unit.si, unit.factor, unit.better
+    if _COUNTS.fullmatch(match[2]):
+        return slugged, match[2], 1.0, "none"
+    raise FormatError(f"{quoted(match[1], 40)}: the unit '{quoted(match[2], 20)}' is not known")
 
 
-def _printable(text: str, where: str) -> str:
-    if not text or not text.isprintable():
-        raise FormatError(f"{where}: found no name, one is required")
-    return text
-
-
-READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr -O, CSV", recognises, read)]
+READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr, text or CSV (-O)", recognises, read, version=2)]

@@ -1,315 +1,293 @@
-"""Intel Memory Latency Checker's text (versions 3.5 to 3.12), of a complete run or of single tests.
+"""Intel Memory Latency Checker's text (versions 3.0 to 3.12, Linux and Windows), of complete runs or of single tests.
 
 MLC counts memory traffic: in its mixes of reads and writes, a store is a line read and a line written. Therefore the
-rates of the mixes are `bandwidth_gross`, and those of reads and of `Stream-triad like` (non-temporal stores), whose net
-and gross rates are equal, `bandwidth_net`. Its cells are imported as published, however odd.
+rates of the mixes are `bandwidth_gross`, and those of reads and of non-temporal stores, whose net and gross rates are
+equal, `bandwidth_net`. Its cells are imported as published, however odd. Options of the command line that have no
+condition of their own are in the condition `options`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Final, NoReturn
+from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours
+from meshmark.measure.tools.output import Line, ToolOutput, unexpected
+from meshmark.store.record import Scalar
 
-_TITLE: Final = re.compile(r"^\s*Intel\(R\) Memory Latency Checker - v(\d+\.\d+\w*)\s*$", re.MULTILINE)
-_MIXES: Final = {"ALL Reads": 1.0, "3:1 Reads-Writes": 0.75, "2:1 Reads-Writes": 2 / 3, "1:1 Reads-Writes": 0.5}
-_TRIAD: Final = "Stream-triad like"
+_TITLE: Final = re.compile(r"^[ \t]*Intel\(R\) Memory Latency Checker - v(\d+\.\d+\w*)", re.MULTILINE)
+_RATE: Final = re.compile(r"(.*?)\s*:\s*(\S*)$")
+_MIX: Final = re.compile(r"(\d{1,3}):(\d{1,3}) Reads?-(NT )?writes?", re.IGNORECASE)
 _OPTIONS: Final = {"2": 2 / 3, "3": 0.75, "5": 0.5}  # -W: share of reads
-_DELAYS: Final = 19  # points of the list of delays, unless -d or -g gives others
-# A line of numbers that belongs to no section: the section's title is damaged.
-_STRAY: Final = re.compile(
-    r"\s*(\d+\s+[\d.]+|ALL Reads|\d:\d Reads-|Stream-triad|Local Socket|Remote Socket|Numa node|Inject\s|Writer)"
+_SECTIONS: Final = (
+    (re.compile(r"Measuring idle latencies"), "idle"),
+    (re.compile(r"Measuring Peak Injection Memory Bandwidths"), "peak"),
+    (re.compile(r"Measuring Maximum Memory Bandwidths"), "maximum"),
+    (re.compile(r"Measuring Memory Bandwidths between nodes"), "between"),
+    (re.compile(r"Measuring Loaded Latencies"), "loaded"),
+    (re.compile(r"Measuring cache-to-cache transfer latency"), "transfers"),
 )
-_CELL: Final = re.compile(r"\d{1,12}\.\d|-")
+_BUFFER: Final = re.compile(r"Using buffer size of (\d{1,12}\.\d+)Mi?B(/thread)?")
+_HEAD: Final = re.compile(r"(?:Numa node|Writer Numa Node|Writer Socket|Socket)((?:\s+\d{1,6})+)", re.IGNORECASE)
+_LOCAL: Final = re.compile(r"Local Socket (L\d|LLC)->(?:L\d|LLC) (HITM?)\s+latency\s+(\S*)")
+_REMOTE: Final = re.compile(r"Remote Socket (L\d|LLC)->(?:L\d|LLC) HITM latency \(data address homed in (\w+) socket\)")
+_ITERATION: Final = re.compile(r"Each iteration took .*\(\s*(\S+)\s+(\w+)\s*\)")
+# Rows of numbers, and rates with a name; a table whose title is damaged has them, too.
+_ROW: Final = re.compile(r"\d+\s+[\d.-]|ALL Reads|\d+:\d+ Read|Stream-triad|All NT|Local Socket")
 _POINT: Final = re.compile(r"(\d{1,9})\s+(\d{1,12}\.\d\d)\s+(\d{1,12}\.\d)")
+_COMMAND: Final = {"c": "cpu", "j": "memory_node", "i": "initializing_cpu", "l": "stride_bytes"}
+
+
+@dataclass(slots=True)
+class _Section:
+    """A test. `stated` are its conditions; `columns` those of the current matrix; `rows` what was read of it."""
+
+    kind: str
+    title: str
+    stated: dict[str, Scalar] = field(default_factory=dict)
+    reads_only: bool = False
+    columns: list[int] = field(default_factory=list)
+    rows: set[str] = field(default_factory=set)
+    home: str = ""
 
 
 @dataclass(slots=True)
 class _Run:
-    """What the lines above a section state."""
+    """The facts that the lines above a section state."""
 
     about: About
+    stated: dict[str, Scalar] = field(default_factory=dict)
     buffer: int | None = None  # bytes, of the latency thread
     buffer_each: int | None = None  # bytes, of each thread that reads
-    shapes: set[tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=set)
-
-
-class _Lines:
-    """The lines of the text, with a position."""
-
-    def __init__(self, text: str) -> None:
-        self.lines = text.splitlines()
-        self.open_end = bool(text) and not text.endswith(("\n", "\r"))
-        self.at = 0
-
-    def peek(self) -> str | None:
-        return self.lines[self.at].strip() if self.at < len(self.lines) else None
-
-    def take(self) -> str:
-        """The next line; empty at the end, so that what is required there is reported as missing."""
-        line = self.peek()
-        if line is not None and self.open_end and self.at == len(self.lines) - 1 and line[-1:].isdigit():
-            self.fail(line, "the end of the line; the output is cut off")
-        self.at += 1
-        return line or ""
-
-    def fail(self, found: str, required: str) -> NoReturn:
-        raise FormatError(f"MLC: line {self.at + 1}: found '{quoted(found, 40)}'; required: {required}")
 
 
 def recognises(start: str) -> bool:
     return _TITLE.search(start) is not None
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The cells of all sections: idle and loaded latencies, peak rates, rates between nodes, transfers of lines."""
-    lines = _Lines(text)
-    run: _Run | None = None
-    made: list[Record] = []
-    while (line := lines.peek()) is not None:
-        if title := _TITLE.match(line):
-            run = _Run(About(machine, "mlc", title[1]))
-        elif run is None:
-            pass
-        elif command := re.match(r"Command line parameters:\s*(.*)", line):
-            run.about = About(machine, "mlc", run.about.version, f"mlc {command[1]}".strip())
-        elif line.startswith("Using buffer size of"):
-            _buffers(lines, run)
-        elif line.startswith("Measuring "):
-            made += _section(lines, run)
+    run = _Run(About(output.machine, "mlc"))
+    section: _Section | None = None
+    begun = False
+    for line in output.lines:
+        text = line.text.strip()
+        if title := _TITLE.match(line.text):
+            run, section, begun = _Run(About(output.machine, "mlc", title[1])), None, True
+        elif not begun or not text:
             continue
-        elif took := re.match(r"Each iteration took .*\(\s*(\S+)\s+ns\s*\)", line):
-            value = 1e-9 * number(took[1], f"MLC: line {lines.at + 1}: idle latency")
-            made.append(ours(run.about, "latency", "load_latency", [value], **_known(footprint_bytes=run.buffer)))
-        elif line.startswith("Each iteration") or _STRAY.match(line):
-            lines.fail(line, "the title of a section above its numbers")
-        lines.at += 1
-    if not made:
-        raise FormatError("MLC: found no section with numbers; required: 'Measuring idle latencies' or another test")
-    return made
+        elif kind := next((kind for pattern, kind in _SECTIONS if pattern.match(text)), ""):
+            section = _Section(kind, text)
+            _check_unit(section, line)
+        elif not _header(run, section, text):
+            with output.item(line.number):
+                section = _row(output, run, section, line)
+
+
+def _check_unit(section: _Section, line: Line) -> None:
+    unit = re.search(r"\(in (\w+)\)", section.title)
+    if unit is not None and unit[1] != "ns":
+        raise UnknownMeaning(f"line {line.number}: found times in '{quoted(unit[1], 20)}', ns is required")
+
+
+def _header(run: _Run, section: _Section | None, text: str) -> bool:
+    """Take a line that states something about the run or the section; False if it is not one."""
+    if command := re.match(r"Command line parameters:\s*(.*)", text):
+        run.about = About(run.about.machine, "mlc", run.about.version, f"mlc {command[1]}".strip())
+        run.stated = _options(command[1])
+    elif size := _BUFFER.match(text):
+        value = round(float(size[1]) * 2**20)
+        run.buffer, run.buffer_each = (run.buffer, value) if size[2] else (value, run.buffer_each)
+    elif text.startswith("Using small pages"):
+        (run.stated if section is None else section.stated)["pages"] = "small"
+    elif text.startswith("Bandwidths are in"):
+        if "MB/sec" not in text:
+            raise UnknownMeaning(f"'{quoted(text, 60)}': MB/sec are required")
+    elif section is None:
+        return not (_ROW.match(text) or _ITERATION.match(text))
+    elif text.startswith("Using only one thread"):
+        section.stated["core_threads"] = "one"
+    elif "Read-only traffic" in text:
+        section.reads_only = True
+    elif text.startswith("Delay"):
+        if "(ns)" not in text or "MB/sec" not in text:
+            raise UnknownMeaning(f"'{quoted(text, 60)}': (ns) and MB/sec are required")
+    elif head := _HEAD.fullmatch(text):
+        section.columns = [int(c) for c in head[1].split()]
+        if section.rows and section.kind != "transfers":
+            section.columns = []  # a second matrix, whose title is damaged
+        section.rows.clear()
+    else:
+        return not (
+            re.match(r"\d", text)
+            or _ROW.match(text)
+            or _REMOTE.match(text)
+            or _ITERATION.match(text)
+            or (":" in text and section.kind in {"peak", "maximum"} and _RATE.fullmatch(text))
+        )
+    return True
+
+
+def _options(command: str) -> dict[str, Scalar]:
+    """The conditions that the options of the command state."""
+    stated: dict[str, Scalar] = {}
+    others: list[str] = []
+    for word in command.split():
+        if (option := re.fullmatch(r"-([cjil])(\d{1,9})", word)) is not None:
+            stated[_COMMAND[option[1]]] = int(option[2])
+        elif not word.startswith("--") and not re.fullmatch(r"-(?:b|t|W|d|g|v)\S*|-r", word):
+            others.append(word)
+    if others:
+        stated["options"] = quoted(" ".join(sorted(others)), 100)
+    return stated
+
+
+def _row(output: ToolOutput, run: _Run, section: _Section | None, line: Line) -> _Section | None:
+    text = line.text.strip()
+    if took := _ITERATION.match(text):
+        if took[2] != "ns":
+            raise FormatError(f"idle latency: {unexpected(took[2], 'ns')}")
+        pattern = "random" if re.search(r"(?:^| )-r\b", run.about.command) else None
+        value = 1e-9 * number(took[1], "idle latency")
+        stated = _known(**run.stated, footprint_bytes=run.buffer, pattern=pattern)
+        output.add(ours(run.about, "latency", "load_latency", [value], **stated))
+    elif section is None or (section.kind in {"idle", "between"} and not section.columns):
+        raise FormatError("the title of a section is required above")
+    elif section.kind in {"peak", "maximum"}:
+        _peak(output, run, section, text)
+    elif section.kind == "loaded":
+        _loaded(output, run, section, text)
+    elif section.kind == "transfers":
+        _transfer(output, run, section, text)
+    else:
+        _node(output, run, section, text)
+    return section
 
 
 def _known(**conditions: Scalar) -> dict[str, Scalar]:
     return {k: v for k, v in conditions.items() if v is not None}
 
 
-def _buffers(lines: _Lines, run: _Run) -> None:
-    line = lines.peek() or ""
-    size = re.match(r"Using buffer size of (\d{1,12}\.\d+)Mi?B(/thread)?", line)
-    if size is None:
-        lines.fail(line, "'Using buffer size of 100.000MiB'")
-    value = round(float(size[1]) * 2**20)
-    if size[2]:
-        run.buffer_each = value
+def _peak(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    rate = _RATE.fullmatch(text)
+    if rate is None or not re.fullmatch(r"\d{1,12}\.\d" if section.kind == "peak" else r"\d{1,12}\.\d\d", rate[2]):
+        raise unexpected(text, "a mix of reads and writes with its rate in MB/s")
+    name = rate[1]
+    mix = _MIX.fullmatch(name)
+    share: float | None = None
+    metric, store = "bandwidth_net", None
+    if name == "ALL Reads":
+        kernel, share = "read", 1.0
+    elif name == "Stream-triad like":
+        kernel = "triad"
+    elif name.lower() == "all nt writes":
+        kernel, share, store = "write", 0.0, "streaming"
+    elif mix is not None:
+        kernel, share = "mix", int(mix[1]) / (int(mix[1]) + int(mix[2]))
+        metric, store = ("bandwidth_net", "streaming") if mix[3] else ("bandwidth_gross", None)
     else:
-        run.buffer = value
+        raise unexpected(name, "a known mix of reads and writes")
+    if name in section.rows:
+        raise FormatError(f"{name}: a second rate in one section")
+    section.rows.add(name)
+    stated = _known(
+        **run.stated,
+        **section.stated,
+        kernel=kernel,
+        read_share=share,
+        store=store,
+        test=section.kind,
+        statistic="best" if section.kind == "maximum" else None,  # of several injection rates
+        thread_buffer_bytes=run.buffer_each,
+    )
+    output.add(ours(run.about, "bandwidth", metric, [1e6 * number(rate[2], name)], **stated))
 
 
-def _section(lines: _Lines, run: _Run) -> list[Record]:
-    title = lines.take()
-    if "idle latencies" in title:
-        return _idle(lines, run, title)
-    if re.match(r"Measuring (Peak Injection|Maximum) Memory Bandwidths", title):
-        return _peaks(lines, run, "peak" if "Peak" in title else "maximum")
-    if title.startswith("Measuring Memory Bandwidths between nodes"):
-        return _between(lines, run)
-    if title.startswith("Measuring Loaded Latencies"):
-        return _loaded(lines, run)
-    if not title.startswith("Measuring cache-to-cache transfer latency"):
-        lines.at -= 1
-        lines.fail(title, "a section of MLC 3.5 to 3.12")
-    return _transfers(lines, run)
-
-
-def _idle(lines: _Lines, run: _Run, title: str) -> list[Record]:
-    pattern = "random" if "random access" in title else "stride" if "sequential access" in title else None
-    cells = _matrix(lines, run, "Numa node")
-    return [
-        ours(
-            run.about,
-            "latency",
-            "load_latency",
-            [1e-9 * value],
-            **_known(cpu_node=row, memory_node=column, pattern=pattern, footprint_bytes=run.buffer),
-        )
-        for (row, column), value in cells.items()
-    ]
-
-
-def _peaks(lines: _Lines, run: _Run, test: str) -> list[Record]:
-    _skip(lines, ("Bandwidths are", "Using ", "Will take", "***", ""))
-    cell = r"\d{1,12}\.\d" if test == "peak" else r"\d{1,12}\.\d\d"
-    rates: dict[str, float] = {}
-    while ":" in (line := lines.peek() or "") and _STRAY.match(line):
-        name, _, rest = lines.take().partition(":")
-        if line.startswith(tuple("0123456789")):  # 3:1 Reads-Writes :
-            name, _, rest = line.rpartition(":")
-        name = name.strip()
-        if name in rates or (name not in _MIXES and name != _TRIAD) or not re.fullmatch(cell, rest.strip()):
-            lines.at -= 1
-            lines.fail(line, "a read-write mix once, with its rate in MB/s")
-        rates[name] = 1e6 * number(rest, f"MLC: line {lines.at}: {name}")
-    if missing := [m for m in (*_MIXES, _TRIAD) if m not in rates]:
-        lines.fail(lines.peek() or "the end", f"the rate of '{missing[0]}'")
-    made = []
-    for name, rate in rates.items():
-        mixed = name in _MIXES and name != "ALL Reads"
-        kernel = "mix" if mixed else "triad" if name == _TRIAD else "read"
-        conditions = _known(
-            kernel=kernel,
-            read_share=_MIXES.get(name),
-            test=test,
-            statistic="best" if test == "maximum" else None,  # of several injection rates
-            thread_buffer_bytes=run.buffer_each,
-        )
-        metric = "bandwidth_gross" if mixed else "bandwidth_net"
-        made.append(ours(run.about, "bandwidth", metric, [rate], **conditions))
-    return made
-
-
-def _traffic(lines: _Lines, run: _Run, seen: list[str]) -> tuple[str, dict[str, Scalar]]:
-    """The metric and the conditions of the kind of traffic: reads, or that of the option -W, which MLC does not print.
-
-    Args:
-        seen: The lines above the numbers.
-    """
-    if any("Read-only traffic" in line for line in seen):
+def _traffic(run: _Run, section: _Section) -> tuple[str, dict[str, Scalar]]:
+    """The metric and the conditions of the kind of traffic: reads, or that of the option -W, which MLC does not
+    print."""
+    if section.reads_only:
         return "bandwidth_net", {"read_share": 1.0}
     option = re.search(r"-W(\d{1,2})\b", run.about.command)
     if option is None:
-        lines.fail(lines.peek() or "the end", "'Using Read-only traffic type' above the numbers, or -W in the command")
+        raise FormatError("'Using Read-only traffic type' above the numbers, or -W in the command, is required")
     return "bandwidth_gross", _known(traffic=f"W{option[1]}", read_share=_OPTIONS.get(option[1]))
 
 
-def _between(lines: _Lines, run: _Run) -> list[Record]:
-    metric, kind = _traffic(lines, run, _skip(lines, ("Bandwidths are", "Using ", "***", "")))
+def _cells(section: _Section, text: str) -> tuple[int, list[tuple[int, float]]]:
+    """The row of a matrix: its number, and each column with its value, without those printed as `-`."""
+    row, *cells = text.split()
+    if not re.fullmatch(r"\d{1,6}", row) or len(cells) != len(section.columns):
+        raise FormatError(f"found '{quoted(text, 40)}', a node and {len(section.columns)} numbers are required")
+    if row in section.rows or int(row) not in section.columns:
+        raise FormatError(f"found node {row}, another one of the columns is required")
+    values = []
+    for column, cell in zip(section.columns, cells, strict=True):
+        if cell == "-":
+            continue
+        if not re.fullmatch(r"\d{1,12}\.\d", cell):
+            raise FormatError(f"nodes {row} and {column}: {unexpected(cell, 'a number with one decimal')}")
+        values.append((column, float(cell)))
+    section.rows.add(row)
+    return int(row), values
+
+
+def _node(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    row, values = _cells(section, text)
+    same = {**run.stated, **section.stated, "cpu_node": row}
+    if section.kind == "idle":
+        title = section.title
+        pattern = "random" if "random access" in title else "stride" if "sequential access" in title else None
+        for column, value in values:
+            stated = _known(**{**same, "memory_node": column}, pattern=pattern, footprint_bytes=run.buffer)
+            output.add(ours(run.about, "latency", "load_latency", [1e-9 * value], **stated))
+        return
+    metric, kind = _traffic(run, section)
     kernel = "mix" if "traffic" in kind else "read"
-    cells = _matrix(lines, run, "Numa node")
-    return [
-        ours(
-            run.about,
-            "bandwidth",
-            metric,
-            [1e6 * value],
-            **_known(kernel=kernel, cpu_node=row, memory_node=column, thread_buffer_bytes=run.buffer_each, **kind),
-        )
-        for (row, column), value in cells.items()
-    ]
+    for column, value in values:
+        conditions = {**same, "memory_node": column, **kind}
+        stated = _known(**conditions, kernel=kernel, thread_buffer_bytes=run.buffer_each)
+        output.add(ours(run.about, "bandwidth", metric, [1e6 * value], **stated))
 
 
-def _loaded(lines: _Lines, run: _Run) -> list[Record]:
-    metric, kind = _traffic(lines, run, _skip(lines, ("Using ", "***", "")))
-    for required in ("Inject", "Delay", "==="):
-        if not (line := lines.take()).startswith(required):
-            lines.at -= 1
-            lines.fail(line, f"the line '{required}' above the list of delays")
-    made: list[Record] = []
-    delays: list[int] = []
-    while (line := lines.peek() or "")[:1].isdigit():
-        point = _POINT.fullmatch(lines.take())
-        if point is None or int(point[1]) in delays:
-            lines.at -= 1
-            lines.fail(line, "another delay, its latency in ns and its rate in MB/s")
-        delays.append(int(point[1]))
-        same = _known(mode="paced", inject_delay=delays[-1], thread_buffer_bytes=run.buffer_each, **kind)
-        where = f"MLC: line {lines.at}"
-        made.append(ours(run.about, "loaded", "load_latency", [1e-9 * number(point[2], where)], **same))
-        if metric == "bandwidth_net":
-            made.append(ours(run.about, "loaded", metric, [1e6 * number(point[3], where)], **same))
-        else:
-            made.append(ours(run.about, "bandwidth", metric, [1e6 * number(point[3], where)], kernel="mix", **same))
-    chosen = re.search(r"\s-[dg]", run.about.command)
-    if not delays or (not chosen and len(delays) != _DELAYS):
-        lines.fail(lines.peek() or "the end", f"{1 if chosen else _DELAYS} delays; the list has {len(delays)}")
-    return made
+def _loaded(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    metric, kind = _traffic(run, section)
+    point = _POINT.fullmatch(text)
+    if point is None or point[1] in section.rows:
+        raise unexpected(text, "another delay, its latency in ns and its rate in MB/s")
+    section.rows.add(point[1])
+    conditions = {**run.stated, **section.stated, **kind, "mode": "paced", "inject_delay": int(point[1])}
+    same = _known(**conditions, thread_buffer_bytes=run.buffer_each)
+    output.add(ours(run.about, "loaded", "load_latency", [1e-9 * number(point[2], "latency")], **same))
+    instrument = "loaded" if metric == "bandwidth_net" else "bandwidth"
+    kernel = {} if metric == "bandwidth_net" else {"kernel": "mix"}
+    output.add(ours(run.about, instrument, metric, [1e6 * number(point[3], "rate")], **same, **kernel))
 
 
-def _transfers(lines: _Lines, run: _Run) -> list[Record]:
-    made = []
-    for name, state in (("HIT", "clean"), ("HITM", "dirty")):
-        local = re.fullmatch(rf"Local Socket L2->L2 {name}\s+latency\s+(\d+\.\d)", line := lines.take())
-        if local is None:
-            lines.at -= 1
-            lines.fail(line, f"'Local Socket L2->L2 {name} latency' in ns")
-        value = 1e-9 * number(local[1], f"MLC: line {lines.at}")
-        made.append(ours(run.about, "lines", "line_latency", [value], state=state, trip="round", same_socket=True))
-    homes = ("writer", "reader") if (lines.peek() or "").startswith("Remote") else ()
-    for home in homes:
-        remote = f"Remote Socket L2->L2 HITM latency (data address homed in {home} socket)"
-        if (line := lines.take()) != remote:
-            lines.at -= 1
-            lines.fail(line, f"'{remote}'")
-        cells = _matrix(lines, None, "Reader")
-        for (writer, reader), value in cells.items():
-            made.append(
-                ours(
-                    run.about,
-                    "lines",
-                    "line_latency",
-                    [1e-9 * value],
-                    state="dirty",
-                    trip="round",
-                    from_node=writer,
-                    to_node=reader,
-                    home_node=writer if home == "writer" else reader,
-                )
-            )
-    return made
+def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    if remote := _REMOTE.match(text):
+        section.home, section.columns = remote[2], []
+        section.rows.clear()
+        return
+    conditions: dict[str, Scalar] = {**run.stated, **section.stated, "trip": "round"}
+    if text.startswith("Local Socket"):
+        local = _LOCAL.fullmatch(text)
+        if local is None or not re.fullmatch(r"\d+\.\d", local[3]):
+            raise unexpected(text, "'Local Socket L2->L2 HIT latency' with a time in ns")
+        state = "clean" if local[2] == "HIT" else "dirty"
+        level = {} if local[1] == "L2" else {"cache": local[1]}
+        stated = {**conditions, **level, "state": state, "same_socket": True}
+        output.add(ours(run.about, "lines", "line_latency", [1e-9 * float(local[3])], **stated))
+        return
+    if not section.home or not section.columns:
+        raise FormatError("the line that says where the data are, and the nodes, are required above")
+    writer, values = _cells(section, text)
+    for reader, value in values:
+        home = writer if section.home == "writer" else reader
+        stated = {**conditions, "state": "dirty", "from_node": writer, "to_node": reader, "home_node": home}
+        output.add(ours(run.about, "lines", "line_latency", [1e-9 * value], **stated))
 
 
-def _skip(lines: _Lines, beginnings: tuple[str, ...]) -> list[str]:
-    """Takes explanations, up to the first line that begins otherwise (`""`: also empty lines)."""
-    seen = []
-    while (line := lines.peek()) is not None:
-        if not (line.startswith(tuple(b for b in beginnings if b)) or (not line and "" in beginnings)):
-            break
-        seen.append(lines.take())
-    return seen
-
-
-def _matrix(lines: _Lines, run: _Run | None, corner: str) -> dict[tuple[int, int], float]:
-    """The cells of a matrix by row and column, without those printed as `-`.
-
-    Nodes without CPUs have a column and no row. Other matrices of the run must have the same rows and columns.
-
-    Args:
-        corner: Beginning of the line above the columns.
-    """
-    _skip(lines, ("***", ""))
-    if not (line := lines.take()).startswith((corner, "Memory node", "Reader")):
-        lines.at -= 1
-        lines.fail(line, f"'{corner}' above a matrix")
-    head = re.fullmatch(r"(?:Numa node|Writer Numa Node|Writer Socket|Socket)((?:\s+\d{1,6})+)", line := lines.take())
-    columns = [int(c) for c in head[1].split()] if head else []
-    if not columns or columns != sorted(set(columns)):
-        lines.at -= 1
-        lines.fail(line, "the numbers of the nodes above a matrix")
-    cells: dict[tuple[int, int], float] = {}
-    rows: list[int] = []
-    while (line := lines.peek() or "")[:1].isdigit() and len(rows) < len(columns):
-        row, *values = lines.take().split()
-        if len(values) != len(columns) or not re.fullmatch(r"\d{1,6}", row) or int(row) not in columns[len(rows) :]:
-            lines.at -= 1
-            lines.fail(line, f"a node of the columns and {len(columns)} numbers")
-        rows.append(int(row))
-        for column, cell in zip(columns, values, strict=True):
-            if not _CELL.fullmatch(cell) or (cell == "-") != (run is None and int(row) == column):
-                lines.at -= 1
-                lines.fail(cell, f"a number with one decimal for nodes {row} and {column}")
-            if cell != "-":
-                cells[int(row), column] = number(cell, f"MLC: line {lines.at}")
-    square = run is None
-    if not rows or (square and rows != columns):
-        lines.fail(lines.peek() or "the end", f"rows of a matrix with {len(columns)} columns; it has {len(rows)}")
-    if run is not None:
-        run.shapes.add((tuple(rows), tuple(columns)))
-        if len(run.shapes) > 1:
-            lines.fail(lines.peek() or "the end", "the same rows and columns in all matrices of a run")
-    return cells
-
-
-READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, read)]
+READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, read, version=2)]

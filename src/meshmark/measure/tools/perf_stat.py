@@ -2,37 +2,73 @@
 
 Counters that are `<not supported>` or `<not counted>` are left out. With -I, the counts of the intervals are the
 samples. Of derived metrics, those per event are read (instructions per cycle, shares), but no rates over time, which
-are the count over the time.
+are the count over the time. perf prints shares in percent and does not always say so, so the names of its shares are
+listed here. A metric on a line without an event, such as those of top-down, is of no event.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeAlias
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import About, FormatError, Reader, theirs
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import named, scaled, unit_of
+from meshmark.store.record import Scalar
 
-_STARTED: Final = re.compile(r"^# started on (\w{3} \w{3} +\d+ [\d:]{8} \d{4})$", re.MULTILINE)
+_STARTED: Final = re.compile(r"# started on (\w{3} \w{3} +\d+ [\d:]{8} \d{4})")
 _MISSING: Final = {"<not supported>", "<not counted>"}
-_UNITS: Final = {"": ("1", 1.0), "msec": ("s", 1e-3), "ns": ("s", 1e-9), "MiB": ("B", 2.0**20), "Joules": ("J", 1.0)}
-_DERIVED: Final = {"GHz": ("clock", "Hz", 1e9), "insn per cycle": ("insn_per_cycle", "1", 1.0)}
+_UNITS: Final = {"": ("1", 1.0), "Joules": ("J", 1.0), "CPUs": ("1", 1.0), "instructions": ("1", 1.0)}
+_PLACES: Final = (  # kinds of places by the form of their names
+    ("cpu", re.compile(r"CPU(\d{1,9})")),
+    ("core", re.compile(r"S\d+(?:-D\d+)?-C\d+")),
+    ("cache", re.compile(r"S\d+-D\d+-L\d+-ID\d+")),
+    ("cluster", re.compile(r"S\d+-D\d+-CLS\d+")),
+    ("die", re.compile(r"S\d+-D\d+")),
+    ("socket", re.compile(r"S\d+")),
+    ("node", re.compile(r"N\d+")),
+    ("thread", re.compile(r".+-\d+")),
+)
+_KINDS: Final = {*(kind for kind, _ in _PLACES), "cgroup"}
+_KEYS: Final = {  # of JSON that tell no results apart
+    *("interval", "counter-value", "unit", "event", "variance", "event-runtime", "pcnt-running", "metric-value"),
+    *("metric-unit", "aggregate-number", "counters", "metric-threshold", "metricgroup"),
+}
+# The shares that perf prints in percent without saying so (stat-shadow.c).
+_PERCENT: Final = re.compile(
+    r".*\bof all .*|(?:frontend|backend) cycles idle|(?:frontend|backend|memory|core) bound(?:/bad spec)?|retiring"
+    r"|bad speculation|(?:heavy|light) operations|branch mispredict|machine clears|fetch (?:latency|bandwidth)"
+    r"|(?:transactional|aborted) cycles|.*%",
+    re.IGNORECASE,
+)
+_NAMED: Final = re.compile(r"(\S+) {2,}(\S.*)")  # unit and name of a metric
+_KNOWN: Final = re.compile(r"GHz|CPUs utilized|insn per cycle|stalled cycles per insn|[kKMG]?/sec")
+_METRICS_ONLY: Final = re.compile(
+    r'"(?:GHz|insn per cycle|stalled cycles per insn|%  \w{1,60}|[^"\s]{1,60} of all [^"]{1,60}'
+    r'|(?:front|back)end cycles idle)" : "'
+)
+# Numbers that C prints by the locale, or that are not finite, are not JSON.
+_UNQUOTED: Final = re.compile(r'(" ?: ?)(-?(?:nan|inf)|-?\d+,\d+)(?=\s*[,}])')
+_EVENT: Final = r"(?:[^,;|\t@~^\n/]|/[^/\n]*/)+"
 _CSV: Final = re.compile(
-    r"^(?: *\d+\.\d{9}(?P<a>[,;|\t]))?(?:[\w.-]+[,;|\t]){0,2}(?:[\d.]+|<not supported>|<not counted>)(?P<b>[,;|\t])"
-    r"[A-Za-z]*(?P=b)[^,;|\t\n]+(?P=b)(?:[\d.]+%(?P=b))?\d+(?P=b)\d+\.\d\d\b",
+    r"^(?:[^,;|\t@~^\n]{1,80}[,;|\t@~^]){0,4}?(?:\d+(?:[.,]\d+)?|<not supported>|<not counted>)(?P<mark>[,;|\t@~^])"
+    rf"[A-Za-z%/]*(?P=mark){_EVENT}(?P=mark)(?:[^,;|\t@~^\n]*(?P=mark))?(?:\d+[.,]\d+%(?P=mark))?"
+    r"\d+(?P=mark)\d{1,3}[.,]\d\d\b",
     re.MULTILINE,
 )
-_PLACE: Final = re.compile(r"CPU\d+|S\d+(-[A-Z]+\d+)*|N\d+")
-_KINDS: Final = {"cpu", "core", "socket", "die", "cluster", "node", "thread", "cgroup"}
-_KEYS: Final = _KINDS | {
-    *("interval", "counter-value", "unit", "event", "variance", "event-runtime", "pcnt-running", "metric-value"),
-    *("metric-unit", "aggregate-number", "counters", "metric-threshold"),
-}
+
+
+# A line with commas both between the cells and in its numbers, as -x, prints it by the locale.
+_COMMAS: Final = re.compile(
+    r"(?P<place>(?:[^,]*[^,\d][^,]*,(?:\d+,)??)?)(?P<value>\d+(?:,\d\d)?|<not supported>|<not counted>)"
+    rf",(?P<unit>[A-Za-z]*),(?P<event>{_EVENT}),(?:(?P<noise>\d+,\d\d)%,)?(?P<runtime>\d+),(?P<share>\d{{1,3}},\d\d)"
+    r"(?:,(?P<metric>\d+,\d+)?,(?P<name>[^,]*))?"
+)
 
 
 # Samples by metric, unit and conditions.
@@ -40,16 +76,65 @@ _Series: TypeAlias = dict[tuple[str, str, str], tuple[dict[str, Scalar], list[fl
 
 
 @dataclass(slots=True)
-class _Line:
-    """A counter's line: `metrics` are (value, unit) of derived ones."""
+class _Row:
+    """A line of a counter, of derived metrics, or of both; `metrics` are values and units. `group` is the name of the
+    metrics that follow."""
 
-    where: str
-    event: str
-    value: str
-    unit: str
-    place: dict[str, Scalar]
-    conditions: dict[str, Scalar]
+    event: str = ""
+    value: str = ""
+    unit: str = ""
+    place: dict[str, Scalar] = field(default_factory=dict)
+    interval: bool = False
+    repeated: bool = False
+    share: str = ""  # of the time that the counter ran, in percent
     metrics: list[tuple[str, str]] = field(default_factory=list)
+    group: str = ""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The samples of one run of perf, and the counter or group of metrics of the last line."""
+
+    about: About
+    series: _Series = field(default_factory=dict)
+    event: str = ""
+    group: str = ""
+
+    def take(self, row: _Row) -> None:
+        """Add the samples of a line.
+
+        Raises:
+            FormatError: The line is damaged, or its counter was not counted.
+        """
+        if row.event or row.group:
+            self.event, self.group = row.event, row.group
+        common = {**row.place, **({"statistic": "mean"} if row.repeated else {})}
+        if row.interval:
+            common["per"] = "interval"
+        if row.share:  # whether the counter ran for the whole time, or for a part of it, from which perf extrapolates
+            common["counted"] = "all" if _figure(row.share, "share of the time") >= 100 else "part"
+        samples: list[tuple[str, str, dict[str, Scalar], float]] = []
+        if row.event:
+            if row.value in _MISSING:
+                raise FormatError(f"{quoted(row.event, 60)}: {row.value}")
+            unit, factor = _unit(row.unit)
+            samples.append((row.event, unit, common, scaled(_figure(row.value, row.event), factor, row.event)))
+        for text, unit in row.metrics:
+            if (metric := _metric(unit, text)) is None:
+                continue
+            conditions = dict(common)
+            if row.event or (unit == "stalled cycles per insn" and "instructions" in self.event):
+                conditions["event"] = row.event or self.event
+            elif self.group:
+                conditions["metric_group"] = self.group
+            samples.append((metric[0], metric[1], conditions, metric[2]))
+        for name, unit, conditions, value in samples:
+            self.series.setdefault((name, unit, str(conditions)), (conditions, []))[1].append(value)
+
+    def add_to(self, output: ToolOutput) -> None:
+        """Add a record of each counter and metric."""
+        for (name, unit, _), (conditions, samples) in self.series.items():
+            output.add(theirs(self.about, name, unit, "none", samples, **named(conditions)))
 
 
 def recognises(start: str) -> bool:
@@ -57,157 +142,190 @@ def recognises(start: str) -> bool:
 
 
 def _is_json(text: str) -> bool:
-    first = next((line for line in text.splitlines() if line.startswith("{")), "")
-    return '"counter-value"' in first and '"event"' in first
+    first = next((line for line in text.splitlines() if line.lstrip().startswith("{")), "")
+    counters = '"counter-value"' in first and '"event"' in first
+    return counters or ('"metric-value"' in first and '"metric-unit"' in first) or bool(_METRICS_ONLY.search(first))
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """The counters and their derived metrics."""
-    if not text.endswith("\n"):
-        raise FormatError("perf stat: found no end of the last line; the output is incomplete")
-    started = _STARTED.search(text)
-    try:
-        start = datetime.strptime(started[1], "%a %b %d %H:%M:%S %Y").isoformat() if started else ""
-    except ValueError:
-        start = ""
-    about = About(machine, "perf_stat", start=start)
-    series: _Series = {}
-    for line in _json(text) if _is_json(text) else _csv(text):
-        if line.value in _MISSING:
-            continue
-        unit, scale = _UNITS.get(line.unit, ("1", 1.0))
-        if line.unit not in _UNITS:
-            line.conditions["event_unit"] = line.unit
-        value = scale * number(line.value, f"{line.where}: {quoted(line.event, 40)}")
-        _add(series, line.event, unit, {**line.place, **line.conditions}, value)
-        for text_of, name in line.metrics:
-            if not name or name.endswith("/sec") or text_of.strip() in {"", "nan", "-nan", "none"}:
-                continue
-            found = number(text_of.strip().rstrip("%"), f"{line.where}: {quoted(name, 40)}")
-            metric, unit, scale = _DERIVED.get(name, (re.sub(r"\W+", "_", name).strip("_").lower() or "metric", "1", 1))
-            _add(series, metric, unit, {**line.place, **line.conditions, "event": line.event}, scale * found)
-    if not series:
-        raise FormatError("perf stat: found no counter that was counted")
-    return [
-        theirs(about, name, unit, "none", samples, **conditions)
-        for (name, unit, _), (conditions, samples) in series.items()
-    ]
-
-
-def _add(series: _Series, name: str, unit: str, conditions: dict[str, Scalar], value: float) -> None:
-    series.setdefault((name, unit, str(conditions)), (conditions, []))[1].append(value)
-
-
-def _json(text: str) -> Iterator[_Line]:
-    last: _Line | None = None
-    for at, row in enumerate(text.splitlines(), 1):
-        where = f"perf stat: line {at}"
-        if not row.strip() or row.startswith("#"):
-            continue
-        try:
-            found = json.loads(row, parse_int=str, parse_float=str, parse_constant=str)
-        except (ValueError, RecursionError):
-            raise FormatError(f"{where}: found '{quoted(row, 40)}', an object of JSON is required") from None
-        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-            raise FormatError(f"{where}: found '{quoted(row, 40)}', an object of strings and numbers is required")
-        if unknown := sorted(set(found) - _KEYS):
-            raise FormatError(f"{where}: found the unknown key '{quoted(unknown[0], 40)}'")
-        metric = (found.get("metric-value", ""), found.get("metric-unit", ""))
-        if "counter-value" not in found:
-            if "metric-value" not in found:
-                raise FormatError(f"{where}: found neither counter-value nor metric-value")
-            if last is not None:
-                last.metrics.append(metric)
-            continue
-        if last is not None:
-            yield last
-        last = _json_line(found, where, metric)
-    if last is not None:
-        yield last
-
-
-def _json_line(found: dict[str, str], where: str, metric: tuple[str, str]) -> _Line:
-    for key in ("event", "unit", "event-runtime", "pcnt-running"):
-        if key not in found:
-            raise FormatError(f"{where}: found no {key}, which is required")
-    for key in (*sorted(_KINDS & set(found)), "unit"):
-        if not found[key].isprintable():
-            raise FormatError(f"{where}: {key}: found '{quoted(found[key], 40)}', a name is required")
-    place: dict[str, Scalar] = {k: int(v[:18]) if v.isdecimal() else v for k, v in found.items() if k in _KINDS}
-    share = number(found["pcnt-running"], f"{where}: pcnt-running")
-    variance = found.get("variance")
-    return _Line(
-        where,
-        _event(found["event"], where),
-        found["counter-value"].strip(),
-        found["unit"],
-        place,
-        _conditions("interval" in found, variance is not None, share),
-        [metric],
-    )
-
-
-def _csv(text: str) -> Iterator[_Line]:
-    shape = _CSV.search(text)
-    if shape is None:
+    is_json = _is_json(output.text)
+    shape = None if is_json else _CSV.search(output.text)
+    if not is_json and shape is None:
         raise FormatError("perf stat: found no line of a counter")
-    mark = shape["b"]
-    intervals = shape["a"] is not None
-    last: _Line | None = None
-    for at, row in enumerate(text.splitlines(), 1):
-        where = f"perf stat: line {at}"
-        if not row.strip() or row.startswith("#"):
+    run = _Run(About(output.machine, "perf_stat"))
+    for line in output.lines:
+        if (started := _STARTED.match(line.text)) is not None:
+            run.add_to(output)
+            run = _Run(About(output.machine, "perf_stat", start=_start(started[1])))
+        elif line.text.startswith("#") or not line.text.strip():
             continue
-        cells = row.split(mark)
-        if last is not None and len(cells) > 5 and not any(c.strip() for c in cells[1 if intervals else 0 : -2]):
-            last.metrics.append((cells[-2], cells[-1]))
+        elif is_json and not line.text.lstrip().startswith("{"):
+            output.other_lines += 1  # of the program that was measured
+        else:
+            with output.item(line.number):
+                row = _json_row(line.text) if shape is None else _csv_row(_cells(line.text, shape["mark"]))
+                if output.is_cut(line) and not line.text.endswith("}"):
+                    row.metrics = [(v, u) for v, u in row.metrics if _KNOWN.fullmatch(u) or _PERCENT.fullmatch(u)]
+                run.take(row)
+    run.add_to(output)
+
+
+def _start(text: str) -> str:
+    try:
+        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").isoformat()
+    except ValueError:
+        return ""
+
+
+def _figure(text: str, what: str) -> float:
+    """A number of at least 0, with a decimal point or, by the locale, a comma."""
+    if re.fullmatch(r"\d{1,30}(?:[.,]\d{1,30})?", text.strip()) is None:
+        raise FormatError(f"{quoted(what, 60)}: found '{quoted(text, 40)}', a number of at least 0 is required")
+    return float(text.strip().replace(",", "."))
+
+
+def _unit(text: str) -> tuple[str, float]:
+    """The SI unit of a counter or metric and its factor."""
+    if text in _UNITS:
+        return _UNITS[text]
+    if not text.isprintable():
+        raise FormatError(f"unit: found '{quoted(text, 40)}', a unit is required")
+    unit = unit_of(text)
+    return unit.si, unit.factor
+
+
+def _metric(text: str, value: str) -> tuple[str, str, float] | None:
+    """Name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
+    value, text = value.strip(), text.strip()
+    if not text or not text.isprintable() or value.lstrip("-+") in {"", "nan", "inf", "none"}:
+        return None
+    match = _NAMED.fullmatch(text)
+    unit_text, name = (match[1], match[2]) if match else ("GHz" if text == "GHz" else "", text)
+    unit, factor = _unit(unit_text)
+    if (unit_text or text).endswith("/sec") and unit != "B/s":
+        return None
+    if not match and _PERCENT.fullmatch(name):
+        factor = 0.01
+    metric = "clock" if text == "GHz" else re.sub(r"\W+", "_", name).strip("_").lower() or "metric"
+    return metric, unit, scaled(_figure(value.rstrip("%"), name), factor, name)
+
+
+# ------------------------------------------------------------------ JSON
+
+
+def _json_row(text: str) -> _Row:
+    try:
+        text = re.sub(r",\s*\}$", "}", text)  # Linux 6.5 ends lines without a metric with a comma
+        values = json.loads(_UNQUOTED.sub(r'\1"\2"', text), parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        raise FormatError(f"found '{quoted(text, 40)}', an object of JSON is required") from None
+    if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
+        raise FormatError(f"found '{quoted(text, 40)}', an object of strings and numbers is required")
+    row = _Row(interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", ""))
+    only_metrics = not {"counter-value", "metric-value", "metricgroup"} & values.keys()
+    for key, value in values.items():
+        if key in _KEYS:
             continue
-        if last is not None:
-            yield last
-        last = _csv_line(cells, where, intervals)
-    if last is not None:
-        yield last
+        if not value.isprintable():
+            raise FormatError(f"{quoted(key, 40)}: found '{quoted(value, 40)}', a name is required")
+        if only_metrics and key not in _KINDS:
+            row.metrics.append((value, key))
+        else:
+            row.place[key] = int(value[:18]) if value.isdecimal() else value
+    if "counter-value" in values:
+        for key in ("event", "unit", "event-runtime", "pcnt-running"):
+            if key not in values:
+                raise FormatError(f"found no {key}, which is required")
+        row.event, row.unit = _event(values["event"]), values["unit"]
+        row.value = values["counter-value"].strip()
+    elif only_metrics and not row.metrics:
+        raise FormatError("found neither counter-value nor metric-value")
+    row.group = values.get("metricgroup", "")
+    if "metric-value" in values:
+        row.metrics.append((values["metric-value"], values.get("metric-unit", "")))
+    return row
 
 
-def _csv_line(cells: list[str], where: str, intervals: bool) -> _Line:
-    place: dict[str, Scalar] = {}
-    rest = list(cells)
-    if intervals:
-        number(rest.pop(0), f"{where}: time")
-    if rest and (name := rest[0].strip()) and _PLACE.fullmatch(name):
-        if name.startswith("CPU"):
-            place["cpu"] = int(name[3:19])
-            rest = rest[1:]
-        else:  # the number of CPUs follows
-            place["node" if name.startswith("N") else "core" if "-" in name else "socket"] = name
-            rest = rest[2:]
-    varies = len(rest) > 3 and rest[3].endswith("%")
-    if varies:
-        number(rest.pop(3)[:-1], f"{where}: variation")
-    if len(rest) not in {5, 7} or not rest[3].isdecimal():
-        raise FormatError(f"{where}: found {len(cells)} cells, those of a counter (value, unit, event …) are required")
-    share = number(rest[4], f"{where}: share of the time")
-    metrics = [(rest[5], rest[6])] if len(rest) == 7 else []
-    event = _event(rest[2], where)
-    if not rest[1].isprintable():
-        raise FormatError(f"{where}: unit: found '{quoted(rest[1], 40)}', a unit is required")
-    return _Line(where, event, rest[0].strip(), rest[1], place, _conditions(intervals, varies, share), metrics)
-
-
-def _event(name: str, where: str) -> str:
+def _event(name: str) -> str:
     if not name.strip() or not name.isprintable() or '"' in name:
-        raise FormatError(f"{where}: event: found '{quoted(name, 40)}', a name is required")
+        raise FormatError(f"event: found '{quoted(name, 40)}', a name is required")
     return name
 
 
-def _conditions(interval: bool, repeated: bool, share: float) -> dict[str, Scalar]:
-    """`counted`: whether the counter ran for the whole time, or for a part of it, from which perf extrapolates."""
-    stated: dict[str, Scalar] = {"counted": "all" if share >= 100 else "part"}
-    if repeated:
-        stated["statistic"] = "mean"
-    if interval:
-        stated["per"] = "interval"
-    return stated
+# ------------------------------------------------------------------ CSV
 
 
-READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read)]
+def _cells(text: str, mark: str) -> list[str]:
+    """The cells of a line. A separator within the slashes of an event, as `cpu/event=1,umask=2/`, separates none."""
+    cells: list[str] = []
+    if mark == "," and (match := _COMMAS.fullmatch(text)) is not None:
+        noise = [match["noise"] + "%"] if match["noise"] else []
+        cells = [*match["place"].split(",")[:-1], match["value"], match["unit"], match["event"], *noise]
+        return [*cells, match["runtime"], match["share"], match["metric"] or "", match["name"] or ""]
+    for cell in text.split(mark):
+        if cells and cells[-1].count("/") % 2 and not cells[-1].endswith("/sec"):
+            cells[-1] += mark + cell
+        else:
+            cells.append(cell)
+    return cells
+
+
+def _csv_row(cells: Sequence[str]) -> _Row:
+    for begin in range(min(5, len(cells))):
+        if (row := _counter(cells[begin:])) is not None:
+            _place(row, cells[:begin])
+            return row
+    filled = [at for at, cell in enumerate(cells) if cell.strip()]
+    begin = next((at for at, cell in enumerate(cells) if not cell.strip()), len(cells))
+    rest = [cells[at].strip() for at in filled if at >= begin]
+    row = _Row()
+    if len(rest) == 2 and filled[-2:] == [len(cells) - 2, len(cells) - 1]:
+        row.metrics = [(rest[0], rest[1])]
+    elif len(rest) in {3, 4} and rest[-3].isdecimal() and re.fullmatch(r"\d{1,3}[.,]\d\d", rest[-2]):
+        row.share, row.group = rest[-2], rest[-1]
+    else:
+        raise FormatError(f"found {len(cells)} cells, those of a counter (value, unit, event …) are required")
+    _place(row, cells[:begin])
+    return row
+
+
+def _counter(cells: Sequence[str]) -> _Row | None:
+    """A counter from its value on; None if the cells are not those of one."""
+    value, unit, event, *rest = [*cells, "", "", ""]
+    value = value.strip()
+    if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:
+        return None
+    row = _Row(value=value, unit=unit.strip())
+    if re.fullmatch(r"[^\d\W]*(?:/[a-z]+)?|%", row.unit) is None or not event.strip() or event[:1].isspace():
+        return None
+    if rest and not rest[0].endswith("%") and not rest[0].isdecimal():  # with --cgroup
+        row.place["cgroup"] = rest.pop(0).strip() or None
+    if rest and re.fullmatch(r"\d+[.,]\d+%", rest[0]):
+        row.repeated = bool(rest.pop(0))
+    if len(rest) < 2 or not rest[0].isdecimal() or re.fullmatch(r"\d{1,3}[.,]\d\d", rest[1]) is None:
+        return None
+    row.event, row.share = _event(event), rest[1]
+    row.metrics = list(zip(rest[2::2], rest[3::2], strict=False))
+    return row
+
+
+def _place(row: _Row, cells: Sequence[str]) -> None:
+    """Set the place and the interval of a line from the cells before its counter."""
+    for at, text in enumerate(cells):
+        cell = text.strip()
+        if re.fullmatch(r"\d+\.\d{9}", cell) and not at:
+            row.interval = True
+        elif cell == "summary" or (cell.isdecimal() and row.place):  # the number of CPUs follows the place
+            continue
+        else:
+            match = next(((kind, m) for kind, form in _PLACES if (m := form.fullmatch(cell))), None)
+            if match is None:
+                raise FormatError(
+                    f"found '{quoted(cell, 40)}', the name of a CPU, core, socket, node or thread is required"
+                )
+            kind, name = match
+            row.place[kind] = int(name[1]) if kind == "cpu" else cell
+
+
+READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read, version=2)]

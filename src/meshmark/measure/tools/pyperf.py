@@ -1,17 +1,18 @@
-"""pyperf's JSON (`python -m pyperf … -o FILE`, pyperformance): all values of all worker processes.
+"""pyperf's JSON (`python -m pyperf … -o FILE`, pyperformance), also compressed: all values of all worker processes.
 
 Values are per iteration of the inner loop, as pyperf stores them. Calibration runs and warmups are not values.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
-from meshmark.measure.tools.quantities import loaded, named, numbers, optional, string
-from meshmark.store.record import Better, Record, Scalar
+from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import measured, named, numbers, optional, string
+from meshmark.store.record import Better, Scalar
 
 _TOOL: Final = "pyperf"
 _METRICS: Final[dict[str, tuple[str, str, Better]]] = {
@@ -19,56 +20,71 @@ _METRICS: Final[dict[str, tuple[str, str, Better]]] = {
     "byte": ("memory_used", "B", "lower"),
     "integer": ("count", "1", "none"),
 }
-_STATED: Final = ("python_implementation", "python_version", "loops", "inner_loops")
+# All statements of `pyperf timeit` have the same name, and so have all commands of `pyperf command`.
+_STATED: Final = (
+    "python_implementation",
+    "python_version",
+    "loops",
+    "inner_loops",
+    "timeit_stmt",
+    "timeit_setup",
+    "command",
+)
 
 
 def recognises(start: str) -> bool:
-    return (
-        re.match(r'\s*\{\s*"benchmarks"\s*:\s*\[', start) is not None
-        and '"runs"' in start
-        and ('"perf_version"' in start or '"warmups"' in start)
-    )
+    """The keys may be in any order."""
+    if not start.lstrip().startswith(("{", "[")) and "\n{" not in start:
+        return False
+    return '"benchmarks"' in start and '"runs"' in start and ('"perf_version"' in start or '"warmups"' in start)
 
 
-def read(text: str, machine: str) -> list[Record]:
+def read(output: ToolOutput) -> None:
     """One record a benchmark."""
-    found = loaded(text, _TOOL)
-    version = string(found, "version", _TOOL)
-    if version.split(".")[0] != "1":
-        raise FormatError(f"{_TOOL}: version: found {quoted(version, 20)}, 1.0 is required")
-    shared = field({"metadata": {}, **found}, "metadata", dict, _TOOL)
-    benchmarks = field(found, "benchmarks", list, _TOOL)
-    if not benchmarks:
-        raise FormatError(f"{_TOOL}: benchmarks: found none, at least 1 is required")
-    return [_benchmark(one, shared, machine, f"{_TOOL}: benchmarks {at}") for at, one in enumerate(benchmarks, 1)]
+    documents = json_documents(
+        output, lambda value: isinstance(value, dict) and isinstance(value.get("benchmarks"), list)
+    )
+    for line, document in documents:
+        place = f"line {line}: " if len(documents) > 1 else ""
+        version = string(document, "version", f"{place}{_TOOL}")
+        if version.split(".")[0] != "1":
+            raise FormatError(f"{place}{_TOOL}: version: found {quoted(version, 20)}, 1.0 is required")
+        shared = field({"metadata": {}, **document}, "metadata", dict, f"{place}{_TOOL}")
+        for at, benchmark in enumerate(document["benchmarks"], 1):
+            with output.item(f"{place}benchmarks {at}"):
+                _benchmark(output, benchmark, shared, f"{place}benchmarks {at}")
 
 
-def _benchmark(benchmark: Any, shared: dict[str, Any], machine: str, where: str) -> Record:
-    runs = field(benchmark, "runs", list, where)
-    samples: list[float] = []
-    start = ""
-    stated = {**shared, **field({"metadata": {}, **benchmark}, "metadata", dict, where)}
-    for at, run in enumerate(runs, 1):
-        of_run = field(run, "metadata", dict, f"{where}: runs {at}") if "metadata" in run else {}
-        start = start or optional(of_run, "date")
-        if "values" in run:
-            samples += numbers(run, "values", f"{where}: runs {at}")
-            stated = {**of_run, **stated}
-        elif "warmups" not in run:
-            raise FormatError(f"{where}: runs {at}: found neither values nor warmups")
-    if not samples:
-        raise FormatError(f"{where}: found no values, at least 1 is required")
-    name = string(stated, "name", where)
+def _benchmark(output: ToolOutput, benchmark: Any, shared: dict[str, Any], where: str) -> None:
+    runs = field(benchmark, "runs", list, "")
+    stated = {**shared, **field({"metadata": {}, **benchmark}, "metadata", dict, "")}
     unit = optional(stated, "unit") or "second"
     if unit not in _METRICS:
-        raise FormatError(f"{where}: unit: found {quoted(unit, 20)}; allowed: {', '.join(_METRICS)}")
+        raise FormatError(f"unit: found {quoted(unit, 20)}; allowed: {', '.join(_METRICS)}")
+    metric, si, better = _METRICS[unit]
+    samples: list[float] = []
+    start = ""
+    for at, run in enumerate(runs, 1):
+        with output.item(f"{where}: runs {at}"):
+            if not isinstance(run, dict):
+                raise FormatError(f"found {type(run).__name__}, an object is required")
+            of_run = field(run, "metadata", dict, "") if "metadata" in run else {}
+            if "values" in run:
+                values = [measured(value, si, "values") for value in numbers(run, "values", "")]
+                samples += values
+                stated = {**of_run, **stated}
+            elif "warmups" not in run:
+                raise FormatError("found neither values nor warmups")
+            start = start or optional(of_run, "date")
+    if not samples:
+        raise FormatError("found no values, at least 1 is required")
+    name = string(stated, "name", "")
     conditions: dict[str, Scalar] = {"benchmark": name}
     for key in _STATED:
         if isinstance(value := stated.get(key), str | int):
             conditions[key] = value
-    about = About(machine, _TOOL, optional(stated, "perf_version"), optional(stated, "command"), start)
-    metric, si, better = _METRICS[unit]
-    return theirs(about, metric, si, better, samples, **named(conditions))
+    about = About(output.machine, _TOOL, optional(stated, "perf_version"), optional(stated, "command"), start)
+    output.add(theirs(about, metric, si, better, samples, **named(conditions)))
 
 
-READERS: Final = [Reader("pyperf", "pyperf, JSON", recognises, read)]
+READERS: Final = [Reader("pyperf", "pyperf, JSON", recognises, read, version=2)]

@@ -5,7 +5,6 @@ It reads no format itself.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -13,10 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, field, number
+from meshmark.measure.tools.base import FormatError, field, number
 from meshmark.store.record import Better, Scalar, is_unicode
-
-READERS: Final[list[Reader]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ def unit_of(text: str) -> Unit:
         return Unit("1", 0.01, "none")
     if (time := _TIMES.get(text, _TIMES.get(text.lower()))) is not None:
         return Unit("s", time, "lower")
-    if (flops := _FLOPS.fullmatch(text)) is not None:
+    if (flops := _FLOPS.fullmatch(re.sub(r"/\s*sec(?:ond)?s?$", "/s", text))) is not None:
         return Unit("flop/s", _PREFIXES[flops[1]], "higher")
     if (clock := re.fullmatch(r"([kKMGT]?)Hz", text)) is not None:
         return Unit("Hz", _PREFIXES[clock[1]], "none")
@@ -112,21 +109,20 @@ def scaled(value: float, factor: float, where: str) -> float:
     return product
 
 
-def loaded(text: str, tool: str) -> dict[str, Any]:
-    """The object that a JSON text is.
+_ABOVE_ZERO: Final = {"s", "B/s", "op/s", "flop/s"}  # a time or rate of 0 was not measured
+_NEVER_NEGATIVE: Final = {"B", "Hz", "J"}
+
+
+def measured(value: float, unit: str, where: str) -> float:
+    """`value`, which somebody measured in an SI unit.
 
     Raises:
-        FormatError: It is damaged or something else.
+        FormatError: It cannot have been measured: a time or rate of 0 or less, or a negative size.
     """
-    try:
-        found = json.loads(text)
-    except json.JSONDecodeError as why:
-        raise FormatError(f"{tool}: line {why.lineno}: found no JSON ({quoted(why.msg, 60)}); cut off?") from None
-    except (ValueError, RecursionError):
-        raise FormatError(f"{tool}: found numbers or nesting beyond what JSON allows") from None
-    if not isinstance(found, dict):
-        raise FormatError(f"{tool}: found {type(found).__name__}, an object is required")
-    return found
+    if (value <= 0 and unit in _ABOVE_ZERO) or (value < 0 and unit in _NEVER_NEGATIVE):
+        least = "of at least 0" if unit in _NEVER_NEGATIVE else "above 0"
+        raise FormatError(f"{where}: found {value!r}, a number {least} is required")
+    return value
 
 
 def held(values: Any, key: Any, kind: type | tuple[type, ...], where: str) -> Any:
@@ -146,7 +142,7 @@ def finite(values: Any, key: Any, where: str, factor: float = 1.0) -> float:
         FormatError: It is missing, not a number or not finite.
     """
     found = held(values, key, (int, float), where)
-    at = f"{where}: {quoted(key, 60)}"
+    at = _at(where, quoted(key, 60))
     return scaled(number(quoted(found, 400), at), factor, at)
 
 
@@ -158,8 +154,12 @@ def numbers(values: Any, key: Any, where: str, factor: float = 1.0) -> list[floa
     """
     found = field(values, key, list, where)
     if not found:
-        raise FormatError(f"{where}: {key}: found none, at least 1 number is required")
-    return [finite({key: one}, key, f"{where}: value {at}", factor) for at, one in enumerate(found, 1)]
+        raise FormatError(f"{_at(where, key)}: found none, at least 1 number is required")
+    return [finite({key: one}, key, _at(where, f"value {at}"), factor) for at, one in enumerate(found, 1)]
+
+
+def _at(where: str, key: str) -> str:
+    return f"{where}: {key}" if where else key
 
 
 def string(values: Any, key: str, where: str) -> str:
@@ -171,7 +171,7 @@ def string(values: Any, key: str, where: str) -> str:
     found = field(values, key, str, where)
     if not found or not is_unicode(found):
         raise FormatError(
-            f"{where}: {key}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
+            f"{_at(where, key)}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
         )
     return str(found)
 
@@ -195,6 +195,11 @@ def named(conditions: Mapping[str, Scalar]) -> dict[str, Scalar]:
         for name, value in conditions.items()
         if name and is_unicode(name) and (not isinstance(value, str) or is_unicode(value))
     }
+
+
+def slug(name: str) -> str:
+    """A name of another tool as the name of a metric or condition: `Avg Latency` becomes `avg_latency`."""
+    return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
 def scalar(text: str) -> Scalar:

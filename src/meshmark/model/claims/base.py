@@ -15,7 +15,7 @@ from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.patterns import Program, program_cycles, programs_run
-from meshmark.model.workloads import stream_actor, trial
+from meshmark.model.workloads import stream_actor, stream_trial
 
 Numbers = Sequence[float]
 
@@ -140,9 +140,14 @@ def mean_remote(rows: Sequence[Numbers]) -> float:
 
 
 def gs320_mean(nodes: int, state: str = "clean") -> float:
-    """Return the mean latency over all nodes of a GS320, local memory included, s."""
+    """Return the mean latency from a CPU of a GS320 to the memory of the other CPUs, s.
+
+    Three of them are on its own node. Means of a GS1280 leave out the own CPU, too.
+    """
     rows = matrix(f"gs320-{4 * nodes}", state)
-    return math.fsum(v for row in rows for v in row) / nodes**2
+    if nodes == 1:
+        return rows[0][0]
+    return (4 * (nodes - 1) * mean_remote(rows) + 3 * rows[0][0]) / (4 * nodes - 1)
 
 
 def rate(m: MachineFile, run: Mapping[str, Any]) -> float:
@@ -154,7 +159,7 @@ def triad(
     m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
 ) -> float:
     """Return the net bandwidth of a STREAM kernel on some CPUs, B/s."""
-    moved = rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0))
+    moved = rate(m, stream_trial([stream_actor(m, cpus, kernel, store, homes)]))
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 

@@ -45,7 +45,8 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
         "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
         "prefetchers": [
-            asdict(one) for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin)
+            asdict(one)
+            for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin, _confidence(ran))
         ],
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
@@ -94,7 +95,7 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
         return []
     values = _values(found, ran)
     first = ran[0].label
-    confidence = confidence_of_each(len(ran) - 1)
+    confidence = _confidence(ran)
     return [
         compare(c.label, first, (values[c.label], values[first]), _better(app), found.plan.margin, confidence)
         for c in ran[1:]
@@ -107,7 +108,15 @@ def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, floa
 
 
 def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
-    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin)
+    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin, _confidence(ran))
+
+
+def _confidence(ran: Sequence[Configuration]) -> float:
+    """Confidence of every comparison, whatever it is for: two statements about the same pair must not differ.
+
+    Comparisons with the first configuration are the most numerous, so it suffices for the others, too.
+    """
+    return confidence_of_each(len(ran) - 1)
 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:

@@ -51,6 +51,7 @@ from meshmark.place.native import vocabulary
 from meshmark.place.setting import AS_IT_IS
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
+from meshmark.values.expressions import compiled
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of
 
 # What each dimension of these names sets; other names are placeholders, or environment variables in capitals.
@@ -114,10 +115,7 @@ Commands = Annotated[tuple[Command, ...], LIST, Field(description="a list of com
 
 
 def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except (re.error, OverflowError, RecursionError) as why:  # huge repetitions, and deep nesting
-        raise ValueError(f"found '{quoted(text, 60)}', no regular expression: {why}") from why
+    compiled(text)
     return text
 
 

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
-from meshmark.native import end_with_parent, within
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
 from meshmark.place.app.machine_limits import limited
@@ -34,7 +34,7 @@ from meshmark.place.journal import BUDGET
 from meshmark.place.setting import AS_IT_IS
 from meshmark.place.trial import check_space, printable, tail
 from meshmark.place.turns import Ended, failure
-from meshmark.store.files import write_text
+from meshmark.store.files import make_folder, open_private, write_text
 from meshmark.store.record import FLAGS, Better
 from meshmark.values.units import counted
 
@@ -47,10 +47,10 @@ _VERDICT_BYTES: Final = 1 << 16
 UNDER_BYTES: Final = 64 << 20  # that a command under which a copy runs may write to a file
 LOWEST: Final = 1e-150  # of a figure: ratios and squares stay finite
 HIGHEST: Final = 1e150
-_CLASSES: Final = {
-    "batch": os.SCHED_BATCH,
-    "idle": os.SCHED_IDLE,
-    "fifo": os.SCHED_FIFO,
+_CLASSES: Final = {  # class and priority; those of `other` stay as they are
+    "batch": (os.SCHED_BATCH, 0),
+    "idle": (os.SCHED_IDLE, 0),
+    "fifo": (os.SCHED_FIFO, 1),
 }
 
 
@@ -179,7 +179,7 @@ def write_files(app: Application, one: Configuration, folders: Folders, copy: in
     values = placeholders(app, one, folders, copy)
     here = home(app, folders, copy)
     if app.scratch:
-        here.mkdir(parents=True, exist_ok=True)
+        make_folder(here)
     for name, text in app.files.items():
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         write_text(here / name, filled(text, values))
@@ -259,42 +259,46 @@ def _start(
     here = home(app, folders, copy)
     if missing := absent(app, filled(app.command[0], values), here):
         raise missing
-    kind = one.values.get("scheduler", "other")
-
-    def limit() -> None:
-        end_with_parent()
-        if join.cpus is not None:
-            os.sched_setaffinity(0, join.cpus)
-        if join.tasks is not None:
-            join.tasks.write_text(f"{os.getpid()}\n", encoding="ascii")
-        most = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
-        resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, most))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if app.limits.memory_mib is not None:
-            bytes_ = int(app.limits.memory_mib * (1 << 20))
-            resource.setrlimit(resource.RLIMIT_DATA, within(resource.RLIMIT_DATA, bytes_))
-        if kind != "other":
-            os.sched_setscheduler(0, _CLASSES[kind], os.sched_param(1 if kind == "fifo" else 0))
-
-    with out.open("wb") as output, err.open("wb") as errors:
+    scheduler = one.values.get("scheduler", "other")
+    preparation = process.Preparation(
+        at_parent_death=signal.SIGTERM,
+        cpus=join.cpus or (),
+        scheduler=_CLASSES.get(scheduler),
+        limits=_limits(app, under),
+        group=join.tasks,
+    )
+    with open_private(out, "wb") as output, open_private(err, "wb") as errors:
         try:
-            process = subprocess.Popen(
+            child = process.start(
                 words,
+                preparation,
                 cwd=here,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
                 env={**os.environ, **environment(app, one, values), _TOKEN: token},
                 start_new_session=True,
-                preexec_fn=limit,
             )
-        except subprocess.SubprocessError as why:
-            if kind != "other":
-                raise UsageError(f"dimensions.scheduler: found {kind}, which this user may not set") from why
-            if join.tasks is None:
-                raise
-            raise MeshmarkError(f"dimensions.cache: no process can join {join.tasks}") from why
-    return _Copy(process, out, err, record)
+        except process.PreparationError as error:
+            if error.step == "scheduler":
+                raise UsageError(f"dimensions.scheduler: found {scheduler}, which this user may not set") from error
+            if error.step == "join":
+                raise MeshmarkError(f"dimensions.cache: no process can join {join.tasks}") from error
+            raise MeshmarkError(f"a copy cannot be started: {error.step}: {error.strerror}") from error
+    return _Copy(child, out, err, record)
+
+
+def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]]:
+    """Resource limits of a copy, which may run under another command such as a profiler."""
+    output_bytes = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
+    limits = {
+        resource.RLIMIT_FSIZE: process.up_to_hard_limit(resource.RLIMIT_FSIZE, output_bytes),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    if app.limits.memory_mib is not None:
+        memory_bytes = int(app.limits.memory_mib * (1 << 20))
+        limits[resource.RLIMIT_DATA] = process.up_to_hard_limit(resource.RLIMIT_DATA, memory_bytes)
+    return limits
 
 
 def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: float, most_s: float) -> str:
@@ -484,13 +488,13 @@ def _adopting() -> Iterator[None]:
 def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """End copies and all processes that they started; all at once, since each may take its time."""
     for number, grace_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _GRACE_S)):
-        for process in processes:
+        for child in processes:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
+                os.killpg(child.pid, number)
         until = time.monotonic() + grace_s
-        for process in processes:
+        for child in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, until - time.monotonic()))
+                child.wait(max(0.0, until - time.monotonic()))
 
 
 def _end_rest(before: set[int]) -> int:
@@ -561,7 +565,7 @@ def emptied(folder: Path) -> None:
             except PermissionError:  # the program made a folder that cannot be emptied
                 _open_up(folder)
                 shutil.rmtree(folder)  # or fail: files of an earlier run could be taken for results
-        folder.mkdir(parents=True)
+        make_folder(folder)
     except OSError as why:
         raise MeshmarkError(f"cannot empty {folder}: {why.strerror or why}") from why
 

@@ -32,7 +32,7 @@ NEIGHBOURS: Final = "neighbours"
 METHODS: Final = (RESCTRL_METHOD, NEIGHBOURS)  # of limiting the cache
 _NEAR: Final = 0.01  # of a size, to a multiple of what can be assigned
 _OBEYED: Final = 0.05  # of a clock, to what the driver made of it
-_CLOCK: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) ?([MG])Hz")
+_CLOCK: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([MG])Hz")
 
 
 def cache_bytes(at: str, text: str) -> int | None:

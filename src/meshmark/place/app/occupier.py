@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from meshmark import process
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.native import die_with_parent, find_native
+from meshmark.native import find_native
 
 LINE_BYTES: Final = 64  # as load kernels count lines on all machines
 SMALLEST: Final = 64 << 10  # memory of an occupier, in B
@@ -61,17 +62,17 @@ class Occupier:
                 raise
 
     def _started(self, program: str) -> subprocess.Popen[bytes]:
-        def prepare() -> None:
-            die_with_parent()
-            os.sched_setaffinity(0, {self.cpu})
-
         words = [str(find_native("meshmark-load", "MESHMARK_LOAD")), "program", program, "--window", str(_WINDOW_S)]
         try:
-            return subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err, preexec_fn=prepare
+            return process.start(
+                words,
+                process.Preparation(cpus=(self.cpu,)),
+                stdin=subprocess.DEVNULL,
+                stdout=self._out,
+                stderr=self._err,
             )
-        except (OSError, subprocess.SubprocessError) as why:
-            raise MeshmarkError(f"cannot start {words[0]} on CPU {self.cpu}: {why}") from why
+        except OSError as error:
+            raise MeshmarkError(f"cannot start {words[0]} on CPU {self.cpu}: {error}") from error
 
     @property
     def pid(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,13 +33,13 @@ class Others:
 
     def __init__(self) -> None:
         self.began_s = time.monotonic()
-        self.busy, self.steal = _used()
+        self.busy, self.steal, _ = _used()
 
     def shares(self, own_s: float) -> Shares:
         """Since the beginning, without the CPU time `own_s` of what was measured."""
         elapsed_s = max(1e-9, time.monotonic() - self.began_s)
-        busy, steal = _used()
-        return shares_of(busy - self.busy, steal - self.steal, own_s, elapsed_s, os.cpu_count() or 1)
+        busy, steal, cpus = _used()
+        return shares_of(busy - self.busy, steal - self.steal, own_s, elapsed_s, cpus)
 
 
 def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cpus: int) -> Shares:
@@ -53,8 +54,12 @@ def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cp
     return Shares(max(0.0, busy_s - own_s - 0.01) / whole_s, stolen_s / whole_s, elapsed_s)
 
 
-def _used() -> tuple[float, float]:
-    """CPU time in use and stolen, of all CPUs, in s."""
-    line = Path("/proc/stat").read_text(encoding="ascii").partition("\n")[0].split()
+def _used() -> tuple[float, float, int]:
+    """CPU time in use and stolen, of all CPUs, in s, and the number of these CPUs.
+
+    The list of online CPUs would not do: a container's file system such as LXCFS may replace it.
+    """
+    text = Path("/proc/stat").read_text(encoding="ascii")
+    line = text.partition("\n")[0].split()
     user, nice, system, _, _, irq, soft, steal = (int(word) / os.sysconf("SC_CLK_TCK") for word in line[1:9])
-    return user + nice + system + irq + soft, steal
+    return user + nice + system + irq + soft, steal, len(re.findall(r"^cpu[0-9]", text, re.M))

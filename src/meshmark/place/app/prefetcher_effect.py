@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import compare, confidence_of_each
+from meshmark.place.app.pairs import compare
 from meshmark.store.record import Better
 from meshmark.values.verdicts import Interval
 
@@ -33,17 +33,17 @@ def prefetcher_effects(
     ran: Sequence[Configuration],
     better: Better,
     margin: float,
+    confidence: float,
 ) -> list[PrefetcherEffect]:
     """Compare off with on, where both ran.
 
     Args:
         values: Of the runs of each configuration, by label and round.
         margin: Smallest relative difference that matters.
+        confidence: Of each comparison.
     """
-    both = varied(ran, "prefetchers")
-    confidence = confidence_of_each(len(both))
     found = []
-    for others, these in both.items():
+    for others, these in varied(ran, "prefetchers").items():
         labels = {one.values["prefetchers"]: one.label for one in these}
         off, on = labels["off"], labels["on"]
         pair = compare(off, on, (values[off], values[on]), better, margin, confidence)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.sources import from_sysfs
 from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, placeholders
 from meshmark.place.app.machine_limits import LIMITS, check_limits
 from meshmark.place.app.neighbours import check_neighbours
 from meshmark.place.turns import failure, run_to_end
-from meshmark.store.files import write_file
+from meshmark.store.files import make_folder, write_file
 
 _LIMIT_S: Final = 3600.0  # of a command that builds or makes inputs
 _DONE: Final = ".done"
@@ -94,7 +94,7 @@ def _made(
     if done.exists():
         return float(json.loads(done.read_text(encoding="utf-8"))), ""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    make_folder(folder)
     out, err = root / "prepare.out", root / "prepare.err"
     began = time.monotonic()
     for command in commands:

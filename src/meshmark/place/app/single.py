@@ -14,6 +14,7 @@ from meshmark.place.app.machine_limits import NEVER_USUAL
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.verification import verified
 from meshmark.place.trial import Around
+from meshmark.store.files import make_folder
 
 _AS_USUAL: Final = {"ranks": "1", "copies": "1", "scheduler": "other", "cache": "all", "clock": "all"}
 
@@ -34,7 +35,7 @@ def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple
             raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]} first; allowed here: {usual}")
     if name := next((n for n in NEVER_USUAL if n in one.values), ""):
         raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]}; allowed here: none of it")
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     made = prepare(app, folders, notify)
     if why := made.failed.get(one.values.get("build", "")):
         raise MeshmarkError(f"{app.name}: build {one.values['build']}: {why}")

@@ -18,6 +18,7 @@ from meshmark.place.app.configuration import Configuration, Folders, placeholder
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.records import FIGURE, INSTRUMENT, records, usual_flags
 from meshmark.place.app.trials import Plan, Trials, conduct
+from meshmark.store.files import make_folder
 from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
 from meshmark.values.geometric import MIN_RUNS, GeometricMean, mean_of, over, ratios_to
@@ -70,7 +71,7 @@ def measured(
     for member in composite.members:
         app, name = member.application, Configuration({"member": member.name}).label
         place = folders_of(member, folder)
-        place.root.mkdir(parents=True, exist_ok=True)
+        make_folder(place.root)
         try:
             prepare(app, place, notify)  # of one configuration: a build that fails is an error
         except AbsentError:

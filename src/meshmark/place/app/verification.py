@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import resource
+import signal
 import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from meshmark import process
 from meshmark.errors import quoted
-from meshmark.native import end_with_parent, within
 from meshmark.place.app.application import VerifyTable, filled
 from meshmark.place.trial import end, last_line, printable
 from meshmark.place.turns import signal_text
@@ -61,14 +62,14 @@ def _by_command(wanted: VerifyTable, folder: Path, values: Mapping[str, str]) ->
     # A file, not a pipe: a process that it leaves behind may keep a pipe open, and its output may be large.
     with tempfile.TemporaryFile() as out:
         try:
-            child = subprocess.Popen(
+            child = process.start(
                 words,
+                _preparation(),
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,
-                preexec_fn=_limit,
             )
         except OSError as why:
             return not_run(words[0], str(why.strerror))
@@ -104,6 +105,6 @@ def by_status(status: int | None, text: str) -> str:
     return f"verify.command: ended with {how}: {printable(last_line(text.splitlines()))}"
 
 
-def _limit() -> None:
-    end_with_parent()
-    resource.setrlimit(resource.RLIMIT_FSIZE, within(resource.RLIMIT_FSIZE, OUTPUT_BYTES))
+def _preparation() -> process.Preparation:
+    limits = {resource.RLIMIT_FSIZE: process.up_to_hard_limit(resource.RLIMIT_FSIZE, OUTPUT_BYTES)}
+    return process.Preparation(at_parent_death=signal.SIGTERM, limits=limits)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.machine_limits import cache_bytes
-from meshmark.place.app.pairs import compare, confidence_of_each
+from meshmark.place.app.pairs import compare
 from meshmark.store.record import Better
 
 
@@ -34,15 +34,16 @@ def working_sets(
     ran: Sequence[Configuration],
     better: Better,
     margin: float,
+    confidence: float,
 ) -> list[WorkingSet]:
     """Compare each part of the cache with the largest.
 
     Args:
         values: Of the runs of each configuration, by label and round.
         margin: Smallest relative difference that matters.
+        confidence: Of each comparison.
     """
     groups = {others: sorted(these, key=_part, reverse=True) for others, these in varied(ran, "cache").items()}
-    confidence = confidence_of_each(sum(len(these) - 1 for these in groups.values()))
     found = []
     for others, (most, *smaller) in groups.items():
         largest, enough, unclear, worse = most.values["cache"], "", "", ""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.babelstream import read, recognises
 from meshmark.measure.tools.base import FormatError
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "babelstream.txt").read_text(encoding="utf-8")
@@ -20,8 +20,7 @@ OLD = (FIXTURES / "babelstream-4.txt").read_text(encoding="utf-8")
 
 
 def test_the_text_of_version_5_is_read() -> None:
-    assert recognises(TEXT)
-    rates = {r.conditions["kernel"]: r for r in read(TEXT, "n042") if r.metric == "bandwidth_net"}
+    rates = {r.conditions["kernel"]: r for r in records_of(TEXT) if r.metric == "bandwidth_net"}
     assert {k: r.value for k, r in rates.items()} == pytest.approx(
         {"copy": 26980.260e6, "scale": 141.615e6, "add": 22991.810e6, "triad": 24771.511e6, "dot": 18663.851e6}
     )
@@ -31,7 +30,7 @@ def test_the_text_of_version_5_is_read() -> None:
 
 
 def test_the_csv_has_the_same_and_more_digits() -> None:
-    records = read(CSV, "n042")
+    records = records_of(CSV)
     triad = {(r.metric, r.conditions["statistic"]): r.value for r in records if r.conditions["kernel"] == "triad"}
     assert triad == pytest.approx(
         {("bandwidth_net", "best"): 386.349e6, ("kernel_time", "best"): 0.0651376, ("kernel_time", "mean"): 0.10509}
@@ -40,34 +39,43 @@ def test_the_csv_has_the_same_and_more_digits() -> None:
 
 
 def test_version_4_states_the_size_of_an_array_only() -> None:
-    (dot,) = [r for r in read(OLD, "n042") if r.conditions["kernel"] == "dot" and r.metric == "bandwidth_net"]
+    (dot,) = [r for r in records_of(OLD) if r.conditions["kernel"] == "dot" and r.metric == "bandwidth_net"]
     assert dot.value == pytest.approx(231200.518e6) and dot.conditions["footprint_bytes"] == 2 * 268_400_000
     assert dot.provenance["tool_version"] == "4.0"
 
 
 def test_binary_prefixes_are_binary() -> None:
-    (copy,) = [r for r in read(TEXT.replace("MB/s", "MiB/s"), "n042") if r.conditions["kernel"] == "copy"][:1]
+    (copy,) = [r for r in records_of(TEXT.replace("MB/s", "MiB/s")) if r.conditions["kernel"] == "copy"][:1]
     assert copy.value == pytest.approx(26980.260 * 2**20)
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "says"),
+    ("text", "old", "new", "reason"),
     [
         (TEXT, "26980.260", "26..260", "line 10: rate: found '26..260', a number is required"),
         (TEXT, "Dot    ", "Dt     ", "line 14: found 'Dt"),
-        (TEXT, "Precision: double", "Precision: ", "found no 'Running', 'Precision: double'"),
-        (
-            TEXT[: TEXT.index("Dot")],
-            "x",
-            "x",
-            "found the kernels Copy, Mul, Add, Triad; required",
-        ),
-        (CSV, "28757.7", "18757.7", "line 4: found a rate that its size and min_runtime do not give"),
-        (CSV, ",0.000890307", "", "required: another kernel and 7 numbers"),
-        (CSV[:-3], "x", "x", "cut off"),
-        ("Validation failed on a[]. Average error 0.1\n" + CSV, "x", "x", "failed validation"),
+        (CSV, "28757.7", "18757.7", "line 4: its size and min_runtime do not give the rate"),
+        (CSV, ",0.000890307", "", "7 cells, 8 are required"),
     ],
 )
-def test_what_is_damaged_is_refused(text: str, old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(text.replace(old, new), "n042")
+def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
+    assert old in text
+    results = results_of(text.replace(old, new))
+    assert results.left_out_count == 1 and reason in str(results.left_out[0])
+    assert len(results.records) == len(records_of(text)) - 3
+
+
+def test_results_that_do_not_validate_and_unknown_columns_are_refused() -> None:
+    with pytest.raises(FormatError, match="validat"):
+        results_of("Validation failed on a[]. Average error 0.1\n" + CSV)
+    with pytest.raises(FormatError, match="valid ones"):
+        results_of(TEXT + "Validation failed on a[]. Average error 0.1\n")
+    with pytest.raises(FormatError, match="found the columns"):
+        results_of(TEXT.replace("MB/s", "laps"))
+
+
+def test_a_run_that_was_cut_and_runs_that_were_appended_are_read() -> None:
+    cut = results_of(TEXT[: TEXT.index("Dot")])
+    assert {r.conditions["kernel"] for r in cut.records} == {"copy", "scale", "add", "triad"}
+    assert len(records_of(TEXT + "again\n" + TEXT.replace("1048576", "2097152"))) == 2 * len(records_of(TEXT))
+    assert len(records_of(CSV + CSV)) == 2 * len(records_of(CSV))

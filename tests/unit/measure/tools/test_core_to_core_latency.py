@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.core_to_core_latency import read, recognises
+from meshmark.measure.tools.formats import recognised
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "core_to_core_latency.csv").read_text(encoding="utf-8")
 
 
 def test_each_pair_of_cores_has_a_one_way_time() -> None:
-    assert recognises(TEXT)
-    records = read(TEXT, "n042")
+    records = records_of(TEXT)
     times = {(r.conditions["from_cpu"], r.conditions["to_cpu"]): r.value for r in records}
     assert len(times) == len(records) == 15
     assert times[0, 1] == pytest.approx(21.4381e-9) and times[2, 3] == pytest.approx(98.1156e-9)
@@ -28,21 +28,52 @@ def test_each_pair_of_cores_has_a_one_way_time() -> None:
 
 
 def test_two_cores_are_the_smallest_file() -> None:
-    assert recognises(",\n25.25,\n") and not recognises("\n25.25\n") and not recognises("a,b\n1,2\n")
-    (only,) = read((FIXTURES / "core_to_core_latency-two.csv").read_text(encoding="utf-8"), "n042")
+    assert recognised("\n25.25\n") == recognised("a,b\n1,2\n") == []
+    (only,) = records_of((FIXTURES / "core_to_core_latency-two.csv").read_text(encoding="utf-8"))
     assert only.value == pytest.approx(110.14e-9)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason", "records"),
     [
-        ("97.9102", "97..102", "line 4: column 2: found '97..102', a number is required"),
-        ("97.9102", "0.0", "line 4: column 2: found 0.0, a number above 0 is required"),
-        ("97.9102,", "", "line 4: .*required: 3 numbers and 3 empty cells"),
-        ("98.7719,98.2504,97.8843,22.1608,21.5937,\n", "", "found 5 rows; required: 6"),
-        (",,,,,\n21", ",,,,,\n21.0,,,,,\n21", "found 7 rows; required: 6"),
+        ("97.9102", "97..102", "line 4: core 1: found '97..102', a number is required", 12),
+        ("97.9102", "0.0", "line 4: core 1: found 0.0, a number above 0 is required", 12),
+        ("97.9102,", "", "line 4: found", 12),
+        ("98.7719,98.2504,97.8843,22.1608,21.5937,\n", "", "line 1: the matrix has 5 of 6 whole rows", 10),
+        (",,,,,\n21", ",,,,,\n21.0,,,,,\n21", "line 3: found", 15),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+def test_a_damaged_row_is_left_out_and_the_others_keep_their_cores(
+    old: str, new: str, reason: str, records: int
+) -> None:
+    results = results_of(TEXT.replace(old, new))
+    assert len(results.records) == records and reason in " ".join(map(str, results.left_out))
+    values = {r.value: r.conditions for r in records_of(TEXT)}
+    assert [r.conditions for r in results.records if r.value in values] == [
+        values[r.value] for r in results.records if r.value in values
+    ]
+
+
+def test_lines_of_standard_error_are_passed_over_and_other_units_refused() -> None:
+    note = "Num cores: 6\nShowing latency=round-trip-time/2 in nanoseconds:\n\n"
+    assert len(records_of(note + TEXT.rstrip("\n"))) == 15
+    with pytest.raises(FormatError, match="nanoseconds are required"):
+        results_of(note.replace("nanoseconds", "cycles") + TEXT)
+
+
+def test_the_table_for_terminals_states_the_cpus() -> None:
+    text = """CPU: Some CPU
+1) CAS latency on a single shared cache line
+
+           0       4       8
+      0
+      4   \x1b[1m52±0\x1b[0m
+      8   38±6    39±4
+
+    Min  latency: 38.0ns ±6.0 cores: (8,0)
+"""
+    times = {
+        (r.conditions["from_cpu"], r.conditions["to_cpu"]): r.value
+        for r in records_of(text.replace("\x1b[1m", "").replace("\x1b[0m", ""))
+    }
+    assert times == pytest.approx({(0, 4): 52e-9, (0, 8): 38e-9, (4, 8): 39e-9})

@@ -1,14 +1,16 @@
-"""All formats: each fixture is recognised as one, has records, and is refused in one line if it is damaged."""
+"""All formats: each fixture is recognised as one and has records; damaged parts are left out or refused in one line."""
 
 from __future__ import annotations
 
+import contextlib
 import random
+import time
 from pathlib import Path
 
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import readers, recognised
+from meshmark.measure.tools.formats import read_text, readers
 from meshmark.store.record import Record
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").iterdir())
@@ -28,9 +30,11 @@ def test_every_format_has_a_fixture_and_a_name() -> None:
 def test_a_fixture_is_of_one_format_and_has_records(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert [r.name for r in readers() if r.recognises(text[: 1 << 16])] == [reader_of(path)]
-    reader = recognised(text)
-    assert reader is not None
-    for record in reader.read(text, "n042"):
+    results = read_text(text, "n042")
+    assert results is not None
+    not_run = ("<not supported>", "it failed or was skipped", "LINE_GRAPH")
+    assert [str(item) for item in results.left_out if not any(words in item.reason for words in not_run)] == []
+    for record in results.records:
         assert record.machine == "n042" and record.source == "tool"
         assert record.provenance["tool"] and record.provenance["origin"] == "reported"
         assert Record.from_json(record.to_json()) == record
@@ -40,21 +44,48 @@ def test_a_fixture_is_of_one_format_and_has_records(path: Path) -> None:
 def test_a_hundred_mutilated_files_are_refused_in_a_line_or_are_sound(path: Path) -> None:
     """Cut off, cut apart, with other bytes: never another exception, never a number that is none."""
     text = path.read_text(encoding="utf-8")
-    reader = recognised(text)
-    assert reader is not None
     dice = random.Random(path.name)
     refused = 0
     for _ in range(100):
         at, length = dice.randrange(len(text)), dice.randrange(1, 200)
         change = dice.choice(("", "x", "-", "\n", "\0", "1e999", '"', "{"))
         damaged = text[:at] + change + (text[at + length :] if dice.random() < 0.5 else "")
-        if not reader.recognises(damaged[: 1 << 16]):
+        try:
+            results = read_text(damaged, "n042")
+            for record in results.records if results else ():
+                assert Record.from_json(record.to_json()) == record
+        except FormatError as error:
+            assert "\n" not in str(error) and len(str(error)) < 300
             refused += 1
             continue
-        try:
-            for record in reader.read(damaged, "n042"):
-                assert Record.from_json(record.to_json()) == record
-        except FormatError as why:
-            assert "\n" not in str(why) and len(str(why)) < 300
-            refused += 1
+        refused += results is None or results.left_out_count > 0
     assert refused >= 25, "a cut file is incomplete"
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n", " ", "\t", "0", "0\n", "(", '"', ",", ",\n", "#", "{\n", "[\n", "1.00 1.00\n", "- ", "a "]
+)
+def test_the_time_for_a_text_of_nothing_grows_with_its_length(unit: str) -> None:
+    text = unit * ((1 << 16) // len(unit))
+    start = time.process_time()
+    with contextlib.suppress(FormatError):
+        read_text(text, "n042")
+    assert time.process_time() - start < 3, "the time of a reader grows faster than the text"
+
+
+def test_several_tools_in_one_file_each_take_their_lines() -> None:
+    texts = {
+        name: (FIXTURES[0].parent / name).read_text(encoding="utf-8")
+        for name in ("stream.txt", "osu.txt", "mlc-one.txt")
+    }
+    results = read_text("\n".join(["job 17 on n042", *texts.values()]), "n042")
+    assert results is not None and results.left_out_count == 0
+    counts = {name: len(alone.records) for name, text in texts.items() if (alone := read_text(text, "n042"))}
+    assert len(results.records) == sum(counts.values())
+    assert {r.provenance["reader"] for r in results.records} == {"stream", "osu", "mlc"}
+
+
+def test_a_long_log_above_the_output_is_passed_over() -> None:
+    text = (FIXTURES[0].parent / "stream.txt").read_text(encoding="utf-8")
+    results = read_text("loading modules …\n" * 20_000 + text, "n042")
+    assert results is not None and len(results.records) == 4

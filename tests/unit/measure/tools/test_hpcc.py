@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.hpcc import read, recognises
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 ONE = (FIXTURES / "hpcc-one.txt").read_text(encoding="utf-8")
@@ -19,8 +19,7 @@ FOUR = (FIXTURES / "hpcc-four.txt").read_text(encoding="utf-8")
 
 
 def test_the_results_of_one_process_are_read_and_its_messages_were_not_run() -> None:
-    assert recognises(ONE)
-    records = read(ONE, "n042")
+    records = records_of(ONE)
     assert not [r for r in records if r.instrument == "pingpong" or r.metric.startswith("ring")]
     (linpack,) = [r for r in records if r.instrument == "linpack"]
     assert linpack.value == pytest.approx(7.21504e7) and linpack.conditions["n"] == 200
@@ -40,7 +39,7 @@ def test_the_results_of_one_process_are_read_and_its_messages_were_not_run() -> 
 
 
 def test_messages_of_several_processes_are_read() -> None:
-    records = read(FOUR, "n042")
+    records = records_of(FOUR)
     latencies = {r.conditions["statistic"]: r.value for r in records if r.metric == "message_latency"}
     assert latencies == pytest.approx({"minimum": 0.238419e-6, "mean": 0.441201e-6, "maximum": 0.612736e-6})
     rings = {r.conditions["order"]: r.value for r in records if r.metric == "ring_bandwidth"}
@@ -49,16 +48,24 @@ def test_messages_of_several_processes_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "message"),
     [
         ("HPL_N=200", "HPL_N=2x0", "HPL_N: found '2x0', a number is required"),
-        ("StarFFT_Gflops", "StarFT_Gflops", "found no 'StarFFT_Gflops='"),
         ("DGEMM_N=114", "DGEMM_N=1.5", "DGEMM_N: found 1.5, a count is required"),
-        ("End of Summary section.", "End", "the output is incomplete"),
-        ("Success=1", "Success=0", "do not validate"),
-        ("FFTEnp=8", "FFTEnp", "found 'FFTEnp'; required: another key=value"),
+        ("End of Summary section.", "End", "the run is not complete"),
+        ("Success=1", "Success=0", "only results that validate are taken"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(ONE.replace(old, new), "n042")
+def test_a_damaged_run_is_left_out_of_several(old: str, new: str, message: str) -> None:
+    with pytest.raises(FormatError):
+        results_of(ONE.replace(old, new))
+    results = results_of(FOUR + ONE.replace(old, new))  # HPCC appends to its output file
+    assert len(results.records) == len(records_of(FOUR))
+    assert message in " ".join(map(str, results.left_out))
+
+
+def test_a_damaged_line_is_left_out() -> None:
+    missing = results_of(ONE.replace("StarFFT_Gflops", "StarFT_Gflops"))
+    assert len(missing.records) == len(records_of(ONE)) - 1 and "no 'StarFFT_Gflops='" in str(missing.left_out[0])
+    damaged = results_of(ONE.replace("FFTEnp=8", "FFTEnp"))
+    assert len(damaged.records) == len(records_of(ONE)) and "found 'FFTEnp'" in str(damaged.left_out[0])

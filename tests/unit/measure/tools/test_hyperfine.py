@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.hyperfine import read, recognises
+from meshmark.measure.tools.hyperfine import recognises
+from support.imports import results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "hyperfine.json").read_text(encoding="utf-8")
@@ -16,7 +17,7 @@ TEXT = (FIXTURES / "hyperfine.json").read_text(encoding="utf-8")
 
 def test_all_runs_are_samples() -> None:
     assert recognises(TEXT)
-    records = read(TEXT, "n042")
+    records = taken_from(TEXT)
     elapsed = [r for r in records if r.metric == "elapsed"]
     assert [len(r.samples) for r in elapsed] == [8, 8]
     assert elapsed[0].value == pytest.approx(0.035235611) and elapsed[0].samples[1] == pytest.approx(0.011453001)
@@ -28,17 +29,17 @@ def test_all_runs_are_samples() -> None:
 
 def test_parameters_are_conditions() -> None:
     text = (FIXTURES / "hyperfine-parameters.json").read_text(encoding="utf-8")
-    assert [r.conditions["n"] for r in read(text, "n042") if r.metric == "elapsed"] == [1, 2]
+    assert [r.conditions["n"] for r in taken_from(text) if r.metric == "elapsed"] == [1, 2]
 
 
 def test_a_parameter_may_have_the_name_of_an_argument() -> None:
     text = (FIXTURES / "hyperfine-parameters.json").read_text(encoding="utf-8").replace('"n":', '"unit":')
-    assert read(text, "n042")[0].conditions["unit_"] == 1
+    assert taken_from(text)[0].conditions["unit_"] == 1
 
 
 def test_runs_that_failed_are_counted() -> None:
     failed = TEXT.replace("        0,", "        1,", 2)
-    assert read(failed, "n042")[0].conditions["failures"] == 2
+    assert taken_from(failed)[0].conditions["failures"] == 2
 
 
 @pytest.mark.parametrize(
@@ -46,12 +47,52 @@ def test_runs_that_failed_are_counted() -> None:
     [
         ("        0.011453001,\n", "", "results 1: min: found 0.011453001, the times give 0.0196292"),
         ('"times": [', '"times": ["1",', "value 1: times: found"),
+        ("        0.011453001,\n", "        0.0,\n", "times: found 0.0, a number above 0 is required"),
+        ("        0.011453001,\n", "        -0.01,\n", "times: found -0.01, a number above 0 is required"),
         ("        0\n", "        0,\n        0\n", "exit_codes: found 9, 8 are required"),
         ('"median": 0.035235611', '"median": 0.36', "median: found 0.36, the times give 0.0352356"),
         ('"command": "sleep 0.02"', '"command": 7', "results 2: command: found 7, str is required"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=re.escape(says)):
-        read(TEXT.replace(old, new), "n042")
+    try:
+        reasons = [str(item) for item in results_of(TEXT.replace(old, new)).left_out]
+    except FormatError as error:
+        reasons = [str(error)]
+    assert any(says in reason for reason in reasons), reasons
+
+
+def test_one_command_that_is_damaged_does_not_lose_the_others() -> None:
+    results = results_of(TEXT.replace('"command": "sleep 0.02"', '"command": 7'))
+    assert {r.conditions["benchmark"] for r in results.records} == {"sleep 0.01"}
+    assert [item.where for item in results.left_out] == ["results 2"]
+
+
+def test_versions_before_1_6_have_no_median() -> None:
+    result = {"command": "c", "mean": 0.2, "stddev": 0.1, "user": 0.1, "system": 0.1, "min": 0.1, "max": 0.3}
+    (elapsed, *_) = taken_from(json.dumps({"results": [{**result, "times": [0.1, 0.2, 0.3]}]}))
+    assert elapsed.samples == (0.1, 0.2, 0.3)
+    (elapsed, *_) = taken_from(json.dumps({"results": [result]}))
+    assert elapsed.value == 0.2 and elapsed.conditions["statistic"] == "mean"
+
+
+def test_the_parameter_of_versions_1_6_to_1_10_is_a_condition() -> None:
+    result = {"mean": 0.2, "stddev": None, "median": 0.2, "user": 0.1, "system": 0.1, "min": 0.2, "max": 0.2}
+    results = [{**result, "command": "c", "times": [0.2], "parameter": value} for value in (1, "2")]
+    records = taken_from(json.dumps({"results": results}))
+    assert [r.conditions["parameter"] for r in records if r.metric == "elapsed"] == [1, 2]
+
+
+def test_csv_has_summaries() -> None:
+    text = "command,mean,stddev,median,user,system,min,max,parameter_n\nsleep 1,1.2,0.1,1.1,0.01,0.02,1.0,1.4,4\n"
+    records = taken_from(f"saved\n{text}sleep 2,-1,0,1,0,0,1,1,5\n")
+    elapsed = {r.conditions["statistic"]: r.value for r in records if r.metric == "elapsed"}
+    assert elapsed == {"mean": 1.2, "median": 1.1, "minimum": 1.0, "maximum": 1.4}
+    assert {(r.conditions["benchmark"], r.conditions["n"]) for r in records} == {("sleep 1", 4)}
+
+
+def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
+    text = json.dumps(json.loads(TEXT), sort_keys=True, indent=1)
+    reversed_keys = json.dumps({"results": [dict(reversed(r.items())) for r in json.loads(TEXT)["results"]]})
+    assert len(taken_from(f"{text}\n{reversed_keys}\n")) == 2 * len(taken_from(TEXT))

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.imb import READERS, read, recognises
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "imb.txt").read_text(encoding="utf-8")
 
 
 def test_messages_are_those_printed() -> None:
-    assert recognises(TEXT) and [r.name for r in READERS] == ["imb"]
-    records = [r for r in read(TEXT, "n042") if r.instrument == "pingpong" and r.conditions["message_bytes"] == 64]
+    records = [r for r in records_of(TEXT) if r.instrument == "pingpong" and r.conditions["message_bytes"] == 64]
     assert {r.metric: r.value for r in records} == pytest.approx(
         {"message_latency": 0.15e-6, "bandwidth_net": 441.04e6}
     )
@@ -25,7 +24,7 @@ def test_messages_are_those_printed() -> None:
 
 
 def test_collectives_and_exchange_are_those_printed() -> None:
-    records = read(TEXT, "n042")
+    records = records_of(TEXT)
     found = {
         r.conditions["over_ranks"]: r.value
         for r in records
@@ -42,7 +41,7 @@ def test_collectives_and_exchange_are_those_printed() -> None:
 
 
 def test_sections_with_waiting_ranks_are_told_apart() -> None:
-    records = read((FIXTURES / "imb-waiting.txt").read_text(encoding="utf-8"), "n042")
+    records = records_of((FIXTURES / "imb-waiting.txt").read_text(encoding="utf-8"))
     slowest = {
         r.conditions["ranks"]: r.value
         for r in records
@@ -52,20 +51,103 @@ def test_sections_with_waiting_ranks_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason"),
     [
         ("441.04", "441..4", "line 43: Mbytes/sec: found '441..4'"),
-        ("# All processes entering MPI_Finalize", "", "the output is incomplete"),
-        ("# Benchmarking Barrier", "# Benchmarking PingPong", "no results of Barrier"),
-        ("2021.11", "4.1", "2018 or later"),
+        (
+            "# Benchmarking Barrier",
+            "# Benchmarking PingPong",
+            "Barrier is in the list of benchmarks, but has no results",
+        ),
         (
             "           32           50         0.16       203.78",
             "           32           50         0.16",
             "found 3 cells, 4 are required",
         ),
+        (
+            "           32           50         0.16       203.78",
+            '           32 time-out.; Time limit (secs_per_sample * msg_sizes_list_len) is over; use "-time X"',
+            "PingPong: time-out; not measured",
+        ),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_a_damaged_or_failed_row_is_left_out(old: str, new: str, reason: str) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+    results = results_of(TEXT.replace(old, new))
+    assert results.left_out_count == 1 and reason in str(results.left_out[0])
+    assert len(results.records) >= len(records_of(TEXT)) - 3
+
+
+def run(body: str, part: str = "MPI-1", version: str = "2021.3", command: str = "IMB-MPI1") -> str:
+    return (
+        f"#    Intel(R) MPI Benchmarks {version}, {part} part\n# Date                  : Mon Jul  5 17:04:56 2021\n"
+        f"# Calling sequence was: \n\n# {command} \n\n{body}\n# All processes entering MPI_Finalize\n"
+    )
+
+
+PAIR = """# Benchmarking PingPong
+# #processes = 2
+       #bytes #repetitions      t[usec]   Mbytes/sec
+         1024          100         2.00       512.00
+"""
+
+
+def test_groups_and_the_times_of_ranks_are_told_apart() -> None:
+    text = run(
+        "# Benchmarking Multi-PingPong \n# ( 2 groups of 2 processes each running simultaneous ) \n"
+        "# Group  0:     0    1\n"
+        "#\n# Group  1:     2    3\n"
+        "        Group       #bytes #repetitions  t_min[usec]  t_max[usec]  t_avg[usec]   Mbytes/sec\n"
+        "            0         1024          100        56.00        61.00        59.00        16.79\n"
+        "            1         1024          100        57.00        62.00        60.00        16.79\n"
+    )
+    records = records_of(text)
+    keys = {(r.metric, *sorted((k, str(v)) for k, v in r.conditions.items())) for r in records}
+    assert len(records) == len(keys) == 8
+    assert {(r.conditions["groups"], r.conditions["ranks"]) for r in records} == {(2, 2)}
+    slowest = [r.value for r in records if r.conditions.get("over_ranks") == "maximum"]
+    assert slowest == pytest.approx([61e-6, 62e-6])
+
+
+def test_other_parts_have_their_columns() -> None:
+    nbc = run(
+        "# Benchmarking Ibcast\n# #processes = 4 \n"
+        "       #bytes #repetitions t_ovrl[usec] t_pure[usec]  t_CPU[usec]   overlap[%]\n"
+        "         1024          100         3.00         2.00         2.50        75.00\n",
+        "NBC",
+    )
+    assert {r.metric: r.value for r in records_of(nbc)} == pytest.approx(
+        {"overlapped_time": 3e-6, "pure_time": 2e-6, "compute_time": 2.5e-6, "overlap": 0.75}
+    )
+    rma = run(
+        "# Benchmarking Unidir_put \n# #processes = 2 \n#\n#    MODE: AGGREGATE \n#\n"
+        "       #bytes #repetitions      t[usec]   Mbytes/sec\n         1024          100         2.00       512.00\n"
+        "#\n# Benchmarking Unidir_put \n# #processes = 2 \n#\n#    MODE: NON-AGGREGATE \n#\n"
+        "       #bytes #repetitions      t[usec]   Mbytes/sec\n         1024          100         3.00       341.00\n",
+        "RMA",
+    )
+    times = {r.conditions["setting"]: r.value for r in records_of(rma) if r.metric == "operation_time"}
+    assert times == pytest.approx({"MODE: AGGREGATE": 2e-6, "MODE: NON-AGGREGATE": 3e-6})
+    p2p = run(
+        "# Benchmarking Unirandom\n# #processes = 2\n       #bytes #repetitions   Mbytes/sec      Msg/sec\n"
+        "         1024          100       512.00       500000\n",
+        "P2P",
+    )
+    rate = next(r for r in records_of(p2p) if r.metric == "message_rate")
+    assert rate.value == 500000 and rate.conditions["part"] == "P2P"
+
+
+def test_appended_runs_and_the_megabytes_of_former_versions() -> None:
+    text = run(PAIR) + run(PAIR, version="4.1", command="IMB-MPI1 -off_cache -1 PingPong")
+    rates = [r for r in records_of(text) if r.metric == "bandwidth_net"]
+    assert [r.value for r in rates] == [512e6, 512.0 * 2**20]
+    assert [r.conditions.get("off_cache") for r in rates] == [None, True]
+    assert [r.provenance["tool_version"] for r in rates] == ["2021.3", "4.1"]
+
+
+def test_a_run_that_was_killed_gives_the_rows_it_printed_and_unknown_columns_are_refused() -> None:
+    killed = run(PAIR).partition("# All")[0] + "# Benchmarking Barrier\n# #processes = 2\n"
+    results = results_of(killed)
+    assert len(results.records) == 2 and "found no rows of Barrier above" in str(results.left_out[0])
+    with pytest.raises(FormatError, match=r"the column 't\[fortnight\]' is not known"):
+        results_of(run(PAIR.replace("t[usec]", "t[fortnight]")))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.likwid_bench import read, recognises
+from support.imports import records_of, results_of
 
 TEXT = (Path(__file__).parent / "fixtures" / "likwid_bench.txt").read_text(encoding="utf-8")
 
 
 def test_rate_and_cycles_are_those_printed() -> None:
-    assert recognises(TEXT)
-    made = {r.metric: r for r in read(TEXT, "n042")}
+    made = {r.metric: r for r in records_of(TEXT)}
     assert {k: r.value for k, r in made.items()} == pytest.approx(
         {
             "bandwidth_net": 1220.05e6,
@@ -30,21 +30,27 @@ def test_rate_and_cycles_are_those_printed() -> None:
 
 
 def test_the_name_of_the_test_gives_kernel_stores_and_instructions() -> None:
-    (rate, *_) = read(TEXT.replace("Test: triad", "Test: stream_mem_sse"), "n042")
+    (rate, *_) = records_of(TEXT.replace("Test: triad", "Test: stream_mem_sse"))
     assert rate.conditions["kernel"] == "triad" and rate.conditions["isa"] == "sse2"
     assert rate.conditions["store"] == "streaming"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason"),
     [
-        ("MByte/s:\t\t1220.05", "MByte/s:\t\t12e0.e5", "line 28: MByte/s: found '12e0.e5', a number is required"),
-        ("MByte/s:\t\t1220.05", "MByte/s:\t\t220.05", "do not give; a cell is damaged"),
-        ("Cycles per update", "Cycles per", "found no 'Cycles per update:'"),
-        ("UOPs:\t\t\t1920000000\n" + 80 * "-", "UOPs:\t\t\t19", "found no line of dashes at the end"),
+        ("MByte/s:\t\t1220.05", "MByte/s:\t\t12e0.e5", "MByte/s: found '12e0.e5', a number is required"),
+        ("MByte/s:\t\t1220.05", "MByte/s:\t\t220.05", "do not give the rate; a number is damaged"),
+        ("Data volume", "Data", "the run has no 'Data volume (Byte):'"),
         ("Using 1 threads", "Using 2 threads", "found 1 lines 'Group"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+def test_a_damaged_run_is_left_out_of_several(old: str, new: str, reason: str) -> None:
+    with pytest.raises(FormatError, match=re.escape(reason)):
+        results_of(TEXT.replace(old, new))
+    results = results_of(TEXT + TEXT.replace(old, new) + TEXT)
+    assert len(results.records) == 2 * len(records_of(TEXT)) and results.left_out_count == 1
+
+
+def test_runs_of_version_4_have_another_name_of_the_size() -> None:
+    text = TEXT.replace("Size (Byte):", "Size:").replace("hwthread", "core")
+    assert [r.value for r in records_of(text)] == [r.value for r in records_of(TEXT)]

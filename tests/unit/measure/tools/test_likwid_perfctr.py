@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.likwid_perfctr import READERS, read, recognises
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "likwid_perfctr.csv").read_text(encoding="utf-8")
 
 
 def test_counters_and_metrics_are_those_printed() -> None:
-    assert recognises(TEXT) and [r.name for r in READERS] == ["likwid_perfctr"]
-    records = {(r.metric, r.conditions["cpu"]): r for r in read(TEXT, "n042")}
+    records = {(r.metric, r.conditions["cpu"]): r for r in records_of(TEXT)}
     assert records["INSTR_RETIRED_ANY", 1].value == 1601283401
     assert records["INSTR_RETIRED_ANY", 1].conditions["counter"] == "FIXC0"
     read_rate = records["memory_read_bandwidth", 0]
@@ -28,27 +27,95 @@ def test_counters_and_metrics_are_those_printed() -> None:
 
 
 def test_regions_of_the_marker_api() -> None:
-    records = read((FIXTURES / "likwid_perfctr-region.csv").read_text(encoding="utf-8"), "n042")
+    records = records_of((FIXTURES / "likwid_perfctr-region.csv").read_text(encoding="utf-8"))
     rate = next(r for r in records if r.unit == "flop/s")
     assert rate.value == pytest.approx(864.2489e6) and rate.conditions["region"] == "triad"
     assert len(records) == 8
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason"),
     [
-        ("6458.3733", "64..3", "Memory read bandwidth .MBytes/s.: found '64..3'"),
+        ("6458.3733", "64..3", "Memory read bandwidth [MBytes/s]: found '64..3', a number is required"),
+        ("6458.3733", "1e305", "Memory read bandwidth [MBytes/s]: found 1e+305, a number below 1e300 is required"),
+        ("6458.3733", "-6458.3733", "at least 0 is required"),
+        ("Clock [MHz]", "Clock [Mhz]", "Clock: the unit 'Mhz' is not known"),
+        ("Memory bandwidth [MBytes/s],9687.6359,0,,,\n", "", "line 21: the table has 8 of 9 rows"),
         (
-            "Memory write bandwidth [MBytes/s],3229.2626,0,,,\n",
-            "",
-            "line 21: found 8 of 9 rows",
+            "Memory bandwidth [MBytes/s],9687.6359,0,,,\n",
+            "Memory bandwidth [MBytes/s],9687.6\n",
+            "2 whole cells, 6 are",
         ),
-        ("TABLE,Group 1 Metric STAT,MEM,9,", "TABLE,Group 1 Metric STAT,MEM,10,", "found 0 cells, 6 are required"),
-        ("[MHz]", "[Mhz]", "the unknown unit 'Mhz'"),
-        ("HWThread 0", "Thread", "HWThread is required"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_a_damaged_row_is_left_out(old: str, new: str, reason: str) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+    results = results_of(TEXT.replace(old, new, 1))
+    assert results.left_out_count >= 1 and reason in " ".join(map(str, results.left_out))
+    assert len(records_of(TEXT)) - 2 <= len(results.records) < len(records_of(TEXT))
+
+
+def test_metrics_of_all_groups_have_their_units() -> None:
+    units = {
+        "Operational intensity [FLOP/Byte]": ("operational_intensity", "flop/B", 1.0),
+        "Energy [J]": ("energy", "J", 1.0),
+        "Temperature [C]": ("temperature", "1", 1.0),
+        "L2D load data volume [GBytes]": ("l2d_load_data_volume", "B", 1e9),
+        "L2 bandwidth [MBytes/s]": ("l2_bandwidth", "B/s", 1e6),
+        "DP [GFLOP/s]": ("dp", "flop/s", 1e9),
+        "Vectorization ratio [%]": ("vectorization_ratio", "1", 0.01),
+        "Uncore Clock [GHz]": ("uncore_clock", "Hz", 1e9),
+        "Stalls [ns]": ("stalls", "s", 1e-9),
+        "Bandwidth [Bytes/cycle]": ("bandwidth", "Bytes/cycle", 1.0),
+    }
+    text = "STRUCT,Info,3,\nCPU name:,x,\nTABLE,Group 1 Metric,G,10,\nMetric,Core 0,\n" + "".join(
+        f"{name},3.0000,\n" for name in units
+    )
+    assert {r.metric: (r.unit, r.value) for r in records_of(text)} == {
+        metric: (unit, pytest.approx(3 * factor)) for metric, unit, factor in units.values()
+    }
+
+
+def test_columns_that_are_not_known_are_refused() -> None:
+    with pytest.raises(FormatError, match="HWThread is required"):
+        results_of(TEXT.replace("HWThread 0", "Thread"))
+
+
+def test_appended_runs_are_all_read() -> None:
+    assert len(records_of(TEXT + "next\n" + TEXT)) == 2 * len(records_of(TEXT))
+
+
+def test_tables_that_are_drawn_with_lines_are_read() -> None:
+    text = """CPU name:	Some CPU
+Region triad, Group 1: MEM
++-------------------+------------+------------+
+|    Region Info    | HWThread 0 | HWThread 4 |
++-------------------+------------+------------+
+| RDTSC Runtime [s] |   1.0391   |   1.0391   |
++-------------------+------------+------------+
+
++-------------------+---------+------------+------------+
+|       Event       | Counter | HWThread 0 | HWThread 4 |
++-------------------+---------+------------+------------+
+| INSTR_RETIRED_ANY |  FIXC0  | 1604321758 |          - |
++-------------------+---------+------------+------------+
+
++------------------------+---------+-----+-----+-----+-----+
+|          Event         | Counter | Sum | Min | Max | Avg |
++------------------------+---------+-----+-----+-----+-----+
+| INSTR_RETIRED_ANY STAT |  FIXC0  | 7   | 7   |  7  | 7   |
++------------------------+---------+-----+-----+-----+-----+
+
++-----------------------------+------------+------------+
+|            Metric           | HWThread 0 | HWThread 4 |
++-----------------------------+------------+------------+
+| Memory bandwidth [MBytes/s] |  9687.6359 |     0.5000 |
+| Memory bandwidth [acres]    |  9687.6359 |     0.5000 |
++-----------------------------+------------+------------+
+"""
+    results = results_of(text)
+    values = {(r.metric, r.conditions["cpu"]): r.value for r in results.records}
+    assert values == pytest.approx(
+        {("INSTR_RETIRED_ANY", 0): 1604321758, ("memory_bandwidth", 0): 9687.6359e6, ("memory_bandwidth", 4): 0.5e6}
+    )
+    assert {r.conditions["region"] for r in results.records} == {"triad"} and results.left_out_count == 1

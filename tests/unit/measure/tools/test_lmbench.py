@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.lmbench import read, recognises
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CURVES = (FIXTURES / "lmbench.txt").read_text(encoding="utf-8")
@@ -20,22 +19,21 @@ RESULTS = (FIXTURES / "lmbench-results.txt").read_text(encoding="utf-8")
 
 
 def test_footprints_are_exact_and_strides_apart() -> None:
-    assert recognises(CURVES)
-    curve = {(r.conditions["stride_bytes"], r.conditions["footprint_bytes"]): r.value for r in read(CURVES, "n042")}
+    curve = {(r.conditions["stride_bytes"], r.conditions["footprint_bytes"]): r.value for r in records_of(CURVES)}
     assert len(curve) == 23 + 5
     assert curve[64, 512] == pytest.approx(1.103e-9) and curve[64, 24 * 1024] == pytest.approx(1.103e-9)
     assert curve[64, 64 * 2**20] == pytest.approx(88.302e-9) and curve[128, 2048] == pytest.approx(1.104e-9)
 
 
 def test_rates_without_a_title_are_those_of_an_unknown_operation() -> None:
-    records = read(RATES, "n042")
+    records = records_of(RATES)
     assert [r.value for r in records] == pytest.approx([28541.37e6, 96512.40e6, 12904.18e6])
     assert [r.conditions["size_bytes"] for r in records] == [8_390_000, 512, 33_550_000]
     assert {r.instrument for r in records} == {"lmbench"}
 
 
 def test_titles_of_a_results_file_tell_the_operation() -> None:
-    records = read(RESULTS, "n042")
+    records = records_of(RESULTS)
     assert {r.provenance["tool_version"] for r in records} == {"3.0"}
     reads = {r.conditions["footprint_bytes"]: r.value for r in records if r.conditions.get("kernel") == "read"}
     assert reads == pytest.approx({512: 27112.38e6, 1024: 28014.62e6, 524288: 25780.44e6, 1050000: 24990.13e6})
@@ -45,18 +43,27 @@ def test_titles_of_a_results_file_tell_the_operation() -> None:
     assert copies[-1].value == pytest.approx(41206.55e6) and copies[-1].metric == "operation_bandwidth"
 
 
+def test_other_times_of_a_results_file_are_read() -> None:
+    (syscall,) = [r for r in records_of(RESULTS) if r.metric == "operation_time"]
+    assert syscall.value == pytest.approx(0.0912e-6) and syscall.conditions["operation"] == "Simple syscall"
+
+
 @pytest.mark.parametrize(
-    ("text", "old", "new", "says"),
+    ("text", "old", "new", "reason"),
     [
-        (CURVES, "2.00000 18.233", "2.00000 18.2x3", "line 19: .*required: a footprint in MiB, a time in ns"),
-        (CURVES, "1.00000 9.904\n2.00000 18.233\n", "", "line 18: found 4.00000 MiB after 0.5"),
-        (CURVES, '"stride=128', '"stride', "line 26: found 'stride'; required: the title"),
-        (CURVES, "0.00781 1.103\n\n", "0.00781 1.103\n", "the curve of stride 128; it is cut off|MiB after"),
-        (RATES, "33.55 1", "33.55 x1", "line 3: .*required: a size and a rate in MB"),
-        (RESULTS, "0.001024 28014.62", "0.000024 28014.62", "found 0.000024 MB after 0.000512"),
-        (RESULTS[:-1], "x", "x", "the section is cut off"),
+        (CURVES, "2.00000 18.233", "2.00000 18.2x3", "line 19: found '2.00000 18.2x3', a footprint in MiB"),
+        (CURVES, '"stride=128', '"stride', "line 27: the title of its section is required above"),
+        (RATES, "33.55 1", "33.55 x1", "line 3: found '33.55 x12904.18', a size and a rate in MB"),
     ],
 )
-def test_what_is_damaged_is_refused(text: str, old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(text.replace(old, new), "n042")
+def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
+    results = results_of(text.replace(old, new))
+    assert reason in str(results.left_out[0]) and results.records
+
+
+def test_a_curve_ends_with_the_text_and_several_calls_follow_each_other() -> None:
+    curve = '"stride=64\n0.00049 1.187\n0.00098 1.188'
+    assert [r.value for r in records_of(curve)] == pytest.approx([1.187e-9, 1.188e-9])
+    assert len(records_of(curve + '\n\n"stride=128\n0.00049 1.187\n"stride=256\n0.00049 1.187\n')) == 4
+    cut = results_of(curve[:-1])
+    assert len(cut.records) == 1 and cut.left_out_count == 1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.mlc import read, recognises
 from meshmark.store.record import Record
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SNC = (FIXTURES / "mlc-snc.txt").read_text(encoding="utf-8")
@@ -26,8 +26,7 @@ def among(records: list[Record], metric: str, **conditions: object) -> list[Reco
 
 
 def test_all_sections_of_a_complete_run_are_read() -> None:
-    assert recognises(SNC)
-    records = read(SNC, "n042")
+    records = records_of(SNC)
     assert len(records) == 16 + 5 + 16 + 2 * 19 + 2 + 2 * 12
     assert {r.provenance["tool_version"] for r in records} == {"3.9"}
     (idle,) = among(records, "load_latency", cpu_node=1, memory_node=3)
@@ -37,7 +36,7 @@ def test_all_sections_of_a_complete_run_are_read() -> None:
 
 
 def test_mixes_are_gross_rates_and_reads_are_net() -> None:
-    records = read(SNC, "n042")
+    records = records_of(SNC)
     gross = {r.conditions["read_share"]: r.value for r in among(records, "bandwidth_gross")}
     assert gross == pytest.approx({0.75: 216680.7e6, 2 / 3: 213856.4e6, 0.5: 197430.7e6})
     (reads,) = among(records, "bandwidth_net", kernel="read", test="peak")
@@ -46,7 +45,7 @@ def test_mixes_are_gross_rates_and_reads_are_net() -> None:
 
 
 def test_a_loaded_latency_and_its_rate_share_the_delay() -> None:
-    records = read(SNC, "n042")
+    records = records_of(SNC)
     (latency,) = among(records, "load_latency", inject_delay=200)
     (rate,) = among(records, "bandwidth_net", inject_delay=200)
     assert latency.instrument == rate.instrument == "loaded" and latency.conditions["read_share"] == 1.0
@@ -54,7 +53,7 @@ def test_a_loaded_latency_and_its_rate_share_the_delay() -> None:
 
 
 def test_a_transfer_has_writer_reader_and_home() -> None:
-    records = read(SNC, "n042")
+    records = records_of(SNC)
     (writer,) = among(records, "line_latency", from_node=0, to_node=3, home_node=0)
     (reader,) = among(records, "line_latency", from_node=0, to_node=3, home_node=3)
     assert [writer.value, reader.value] == pytest.approx([109.2e-9, 175.0e-9])
@@ -63,7 +62,7 @@ def test_a_transfer_has_writer_reader_and_home() -> None:
 
 
 def test_nodes_without_cpus_have_columns_only_and_runs_follow_each_other() -> None:
-    records = read(CXL, "n042")
+    records = records_of(CXL)
     (far,) = among(records, "load_latency", cpu_node=2, memory_node=4)
     assert far.value == pytest.approx(363.8e-9) and far.conditions["footprint_bytes"] == 2048000000
     assert far.conditions["pattern"] == "stride" and far.provenance["command"] == "mlc --latency_matrix -b2000000"
@@ -74,14 +73,14 @@ def test_nodes_without_cpus_have_columns_only_and_runs_follow_each_other() -> No
 
 
 def test_one_node_has_no_remote_transfers() -> None:
-    records = read(ONE, "n042")
+    records = records_of(ONE)
     (idle,) = among(records, "load_latency", cpu_node=0, memory_node=0)
     assert idle.value == pytest.approx(163.3e-9) and idle.conditions["pattern"] == "random"
     assert [r.value for r in among(records, "line_latency")] == pytest.approx([45.3e-9, 47.7e-9])
 
 
 def test_best_rates_and_mixes_between_nodes_are_apart() -> None:
-    records = read(PAIR, "n042")
+    records = records_of(PAIR)
     (best,) = among(records, "bandwidth_net", kernel="read", statistic="best")
     assert best.value == pytest.approx(165400.60e6) and best.conditions["test"] == "maximum"
     (mixed,) = among(records, "bandwidth_gross", cpu_node=1, memory_node=0)
@@ -90,24 +89,89 @@ def test_best_rates_and_mixes_between_nodes_are_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason"),
     [
-        ("  77.3\t", "", "line 5: .*; required: a node of the columns and 4 numbers"),
-        (" 129.8\t", " 12x9.8\t", "line 5: found '12x9.8'; required: a number with one decimal"),
-        ("       3\t50526.3\t50492.4\t59171.9\t58701.5\t\n", "", "the same rows and columns in all matrices"),
-        ("2:1 Reads-Writes :\t213856.4\t\n", "", "the rate of '2:1 Reads-Writes'"),
-        (" 00700\t 83.74\t  58136.1\n", "", "19 delays; the list has 18"),
-        ("Measuring Loaded", "Measured Loaded", "the title of a section above its numbers"),
-        ("            3\t 169.7\t 173.6\t  45.1\t     -\t\n", "", "rows of a matrix with 4 columns; it has 3"),
+        ("  77.3\t", "", "a node and 4 numbers are required"),
+        (" 129.8\t", " 12x9.8\t", "found '12x9.8', a number with one decimal is required"),
+        ("Measuring Loaded", "Measured Loaded", "a node and 4 numbers are required"),
         ("Using Read-only traffic type\n", "", "'Using Read-only traffic type' above the numbers, or -W"),
-        ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HITM latency' in ns"),
+        ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HIT latency' with a time in ns is required"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(SNC.replace(old, new, 1), "n042")
+def test_a_damaged_row_is_left_out(old: str, new: str, reason: str) -> None:
+    assert old in SNC
+    damaged, complete = results_of(SNC.replace(old, new, 1)), records_of(SNC)
+    values = {(r.metric, str(r.conditions), r.value) for r in complete}
+    assert all((r.metric, str(r.conditions), r.value) in values for r in damaged.records)
+    assert reason in " ".join(map(str, damaged.left_out))
+    assert len(complete) - 60 < len(damaged.records) < len(complete)
 
 
-def test_a_number_that_is_cut_off_is_refused() -> None:
-    with pytest.raises(FormatError, match="cut off"):
-        read(ONE[:-1], "n042")
+def test_a_matrix_whose_title_is_damaged_is_not_taken_for_the_one_above() -> None:
+    start = SNC.index("Measuring Memory Bandwidths between nodes")
+    damaged = results_of(SNC[:start].rstrip("\n") + "\nMeasured\n" + SNC[start:].partition("\n")[2])
+    assert len(among(damaged.records, "load_latency", cpu_node=0)) == 4
+    assert not among(damaged.records, "bandwidth_net", cpu_node=0) and damaged.left_out_count >= 4
+
+
+def test_a_number_that_is_cut_off_is_left_out_and_one_that_is_not_is_taken() -> None:
+    assert [r.value for r in records_of(ONE.rstrip("\n"))] == [r.value for r in records_of(ONE)]
+    results = results_of(ONE.rstrip("\n")[:-1])
+    assert results.left_out_count == 1 and len(results.records) == len(records_of(ONE)) - 1
+
+
+MIXES = """Intel(R) Memory Latency Checker - v3.11
+Command line parameters: --peak_injection_bandwidth -Z -X
+
+Measuring Peak Injection Memory Bandwidths for the system
+Bandwidths are in MB/sec (1 MB/sec = 1,000,000 Bytes/sec)
+Using only one thread from each core if Hyper-threading is enabled
+ALL Reads        :      87100.0
+1:1 Reads-Writes :      92200.0
+All NT writes    :      47700.0
+1:1 Read-NT write:      76900.0
+9 parts whatever :      76900.0
+"""
+
+
+def test_non_temporal_stores_and_options_are_told_apart() -> None:
+    results = results_of(MIXES)
+    rates = {(r.conditions["kernel"], r.conditions["read_share"], r.metric): r for r in results.records}
+    assert {k: r.value for k, r in rates.items()} == pytest.approx(
+        {
+            ("read", 1.0, "bandwidth_net"): 87100e6,
+            ("mix", 0.5, "bandwidth_gross"): 92200e6,
+            ("write", 0.0, "bandwidth_net"): 47700e6,
+            ("mix", 0.5, "bandwidth_net"): 76900e6,
+        }
+    )
+    assert {r.conditions["options"] for r in results.records} == {"-X -Z"}
+    assert {r.conditions["core_threads"] for r in results.records} == {"one"}
+    assert "found '9 parts whatever', a known mix" in str(results.left_out[0])
+
+
+def test_other_lists_of_delays_and_small_pages_are_read() -> None:
+    delays = SNC.replace(" 00700\t 83.74\t  58136.1\n", " 00701\t 83.74\t  58136.1\n 99999\t 80.00\t  100.0\n")
+    assert len(among(records_of(delays), "load_latency", inject_delay=99999)) == 1
+    text = "Using small pages for allocating buffers\nLocal Socket L2->L2 HIT  latency"
+    small = records_of(SNC.replace("Local Socket L2->L2 HIT  latency", text))
+    assert len(among(small, "line_latency", pages="small")) == 2 + 2 * 12
+
+
+def test_units_that_are_not_known_are_refused() -> None:
+    with pytest.raises(FormatError, match="found times in 'furlongs', ns is required"):
+        results_of(SNC.replace("(in ns)", "(in furlongs)", 1))
+    with pytest.raises(FormatError, match="MB/sec are required"):
+        results_of(MIXES.replace("in MB/sec (1 MB/sec = 1,000,000 Bytes/sec)", "in bushels"))
+
+
+def test_single_latencies_have_the_cpu_and_the_node_of_the_command() -> None:
+    text = "".join(
+        f"Intel(R) Memory Latency Checker - v3.10\nCommand line parameters: --idle_latency -c{cpu} -j1 -r\n\n"
+        f"Using buffer size of 200.000MiB\nEach iteration took 256.4 base frequency clocks (\t{cpu}09.9\tns)\n"
+        for cpu in (1, 2)
+    )
+    assert [(r.conditions["cpu"], r.conditions["memory_node"], r.value) for r in records_of(text)] == [
+        (1, 1, pytest.approx(109.9e-9)),
+        (2, 1, pytest.approx(209.9e-9)),
+    ]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.multichase import read, recognises
+from meshmark.measure.tools.formats import recognised
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SINGLE = (FIXTURES / "multichase.txt").read_text(encoding="utf-8")
@@ -21,21 +22,21 @@ PINGPONG = (FIXTURES / "multichase-pingpong.txt").read_text(encoding="utf-8")
 
 
 def test_a_single_number_has_its_own_format() -> None:
-    assert recognises(SINGLE) and recognises(" 86.512\n")
-    assert not recognises("86.5\n") and not recognises("1234.56\n") and not recognises("3\n")
-    (only,) = read(" 86.512\n", "n042")
+    assert records_of(SINGLE) and [recognised(text) for text in ("86.5\n", "1234.56\n", "3\n")] == [[]] * 3
+    (only,) = records_of(" 86.512\n")
+    assert [r.value for r in records_of(" 86.512\n 86.513\n")] == pytest.approx([86.512e-9, 86.513e-9])
     assert only.value == pytest.approx(86.512e-9) and only.instrument == "latency"
 
 
 def test_the_samples_are_imported_with_their_conditions() -> None:
-    (only,) = read(SAMPLES, "n042")
+    (only,) = records_of(SAMPLES)
     assert only.samples == pytest.approx((7468.0e-9, 5475.6e-9, 9692.3e-9, 4827.5e-9))
     assert only.conditions["footprint_bytes"] == 16 * 2**20 and only.conditions["stride_bytes"] == 256
     assert only.conditions["processes"] == 1 and only.conditions["page_bytes"] == 4096
 
 
 def test_multiload_has_a_loaded_latency_and_rates() -> None:
-    records = read(MULTILOAD, "n042")
+    records = records_of(MULTILOAD)
     (latency,) = [r for r in records if r.metric == "load_latency"]
     assert latency.value == pytest.approx(22107.249e-9) and latency.instrument == "loaded"
     rates = {(r.instrument, r.conditions["statistic"]): r.value for r in records if r.metric == "bandwidth_net"}
@@ -51,25 +52,47 @@ def test_multiload_has_a_loaded_latency_and_rates() -> None:
 
 
 def test_pingpong_has_a_time_for_each_pair() -> None:
-    times = {(r.conditions["from_cpu"], r.conditions["to_cpu"]): r.value for r in read(PINGPONG, "n042")}
+    times = {(r.conditions["from_cpu"], r.conditions["to_cpu"]): r.value for r in records_of(PINGPONG)}
     assert len(times) == 6 and times[0, 1] == pytest.approx(23.6e-9) and times[1, 3] == pytest.approx(98.7e-9)
     assert times[2, 3] == pytest.approx(22.9e-9)
 
 
+def test_the_cpus_of_pingpong_are_not_taken_for_labels_of_tasks() -> None:
+    cpus = 40
+    head = "  ".join(f"{cpu:6}" for cpu in range(1, cpus))
+    rows = "".join(
+        f" {a}: " + " ".join(f"{a + b / 10:8.1f}" for b in range(a + 1, cpus)) + "\n" for a in range(cpus - 1)
+    )
+    text = PINGPONG.partition("\n\n")[0] + f"\n\n     {head}\n{rows.replace('     0.', '    10.')}\n"
+    records = records_of(text * 3)
+    assert len(records) == 3 * cpus * (cpus - 1) // 2 and "task" not in records[0].conditions
+
+
 @pytest.mark.parametrize(
-    ("text", "old", "new", "says"),
+    ("text", "old", "new", "reason"),
     [
-        (SAMPLES, "avg=5475.6", "avg=54x5.6", "line 11: .*required: 1 times and 'avg='"),
-        (SAMPLES, "\n4827.5\n", "\n", "line|incomplete"),
-        (SAMPLES, "\n4827.5\n", "\n482.5\n", "outside of its samples"),
-        (SAMPLES, "stride = 256", "stride = x", "stride: found 'x', a count is required"),
-        (MULTILOAD, "chaseload\t, ", "", "line 2: found 11 whole columns; required: 12"),
+        (SAMPLES, "avg=5475.6", "avg=54x5.6", "line 11: found ' 5475.6  avg=54x5.6', 1 times and 'avg='"),
         (MULTILOAD, "22107.249", "2210x", "line 2: ChaseNS: found '2210x', a number is required"),
-        (PINGPONG, "    98.0", "", "line 6: .*required: a CPU and 2 times"),
+        (MULTILOAD, "22107.249", "1e309", "line 2: ChaseNS: found '1e309', a number is required"),
+        (MULTILOAD, "chaseload\t, ", "", "line 2: found 11 whole columns, 12 are required"),
+        (PINGPONG, "    98.0", "", "line 6: found ' 1:            98.7', a CPU and 2 times"),
         (PINGPONG, "22.9", " inf", "line 7: CPU 3: found 'inf', a time with one decimal is required"),
-        (PINGPONG, "22.9\n\n", "22.9", "the output is incomplete"),
     ],
 )
-def test_what_is_damaged_is_refused(text: str, old: str, new: str, says: str) -> None:
-    with pytest.raises(FormatError, match=says):
-        read(text.replace(old, new), "n042")
+def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
+    assert old in text
+    results = results_of(text.replace(old, new))
+    assert reason in str(results.left_out[0]) and results.records
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\n4827.5\n", "\n482.5\n", "outside of its samples"),
+        ("stride = 256", "stride = x", "stride: found 'x', a count is required"),
+    ],
+)
+def test_a_damaged_run_is_left_out_of_several(old: str, new: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        results_of(SAMPLES.replace(old, new))
+    assert len(results_of(SAMPLES + SAMPLES.replace(old, new) + SAMPLES).records) == 2

@@ -7,17 +7,15 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.nvbandwidth import READERS, read, recognises
+from support.imports import records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "nvbandwidth.json").read_text(encoding="utf-8")
 
 
 def test_cells_are_those_stored() -> None:
-    assert recognises(TEXT) and [r.name for r in READERS] == ["nvbandwidth"]
     cells = {
-        (r.conditions["testcase"], r.conditions["row_index"], r.conditions["column_index"]): r
-        for r in read(TEXT, "n042")
+        (r.conditions["testcase"], r.conditions["row_index"], r.conditions["column_index"]): r for r in records_of(TEXT)
     }
     first = cells["host_to_device_memcpy_ce", 0, 1]
     assert first.value == pytest.approx(55.3318e9) and first.metric == "bandwidth" and first.unit == "B/s"
@@ -28,23 +26,70 @@ def test_cells_are_those_stored() -> None:
 
 
 def test_cells_without_a_number_and_waived_tests_are_left_out_and_totals_are_read() -> None:
-    records = read(TEXT, "n042")
+    records = records_of(TEXT)
     both = [r.value for r in records if str(r.conditions["testcase"]).startswith("device_to_device_bidirectional")]
     assert both == pytest.approx([552.18e9, 552.71e9])
     assert not any(r.conditions["testcase"] == "device_to_device_latency_sm" for r in records)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason"),
     [
-        ('"276.51"', '"fast"', "testcases.2.: bandwidth_matrix: found 'fast'"),
+        ('"276.51"', '"fast"', "testcases[2]: bandwidth_matrix: found 'fast'"),
         ('"55.3265"', '"N/A"', "sum: found 110.6583, the cells give 55.3318"),
-        ('"Passed"', '"Running"', "status: found 'Running'"),
-        ("(GB/s)", "(MB/s)", ".GB/s. or .ns. is required"),
-        ('"version": "v0.8"', '"error": "no driver"', "such output is not imported"),
+        ('"Passed"', '"Error"', "status: found 'Error'"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_a_damaged_or_failed_test_is_left_out(old: str, new: str, reason: str) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+    results = results_of(TEXT.replace(old, new, 1))
+    assert results.left_out_count == 1 and reason in str(results.left_out[0])
+    assert 0 < len(results.records) < len(records_of(TEXT))
+
+
+def test_unknown_units_and_errors_are_refused() -> None:
+    with pytest.raises(FormatError, match=r"\(GB/s\) or \(ns\) is required"):
+        results_of(TEXT.replace("(GB/s)", "(MB/s)"))
+    with pytest.raises(FormatError, match="such output is not taken"):
+        results_of(TEXT.replace('"version": "v0.8"', '"error": "no driver"'))
+
+
+def test_the_text_has_the_cells_of_each_part() -> None:
+    text = """nvbandwidth Version: v0.8
+Device 0: NVIDIA H100 80GB HBM3
+
+Running host_to_device_memcpy_ce.
+memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)
+           0         1
+ 0     55.33     55.34
+
+SUM host_to_device_memcpy_ce 110.67
+
+Running device_to_device_bidirectional_memcpy_read_ce.
+memcpy CE GPU(row) <-> GPU(column) Read1 bandwidth (GB/s)
+           0         1
+ 0       N/A    276.07
+ 1    276.36       N/A
+
+SUM device_to_device_bidirectional_memcpy_read_ce_read1 552.43
+memcpy CE GPU(row) <-> GPU(column) Total bandwidth (GB/s)
+           0         1
+ 0       N/A    551.02
+ 1    550.9x       N/A
+
+Running host_device_latency_sm.
+memory latency SM CPU(row) <-> GPU(column) (ns)
+           0
+ 0    772.58
+"""
+    results = results_of(text)
+    assert [str(item) for item in results.left_out] == [
+        "line 21: found '550.9x', a number with two decimals is required"
+    ]
+    values = {
+        (r.conditions["testcase"], r.conditions.get("part"), r.conditions["column_index"]): r for r in results.records
+    }
+    assert values["host_to_device_memcpy_ce", None, 1].value == pytest.approx(55.34e9)
+    assert values["device_to_device_bidirectional_memcpy_read_ce", "read1", 1].value == pytest.approx(276.07e9)
+    assert values["device_to_device_bidirectional_memcpy_read_ce", None, 1].value == pytest.approx(551.02e9)
+    assert values["host_device_latency_sm", None, 0].value == pytest.approx(772.58e-9)

@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.osu import READERS, read, recognises
+from support.imports import reasons_of, records_of, results_of
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "osu.txt").read_text(encoding="utf-8")
 
 
 def test_times_and_rates_are_those_printed() -> None:
-    assert recognises(TEXT) and [r.name for r in READERS] == ["osu"]
-    records = read(TEXT, "n042")
+    records = records_of(TEXT)
     latency = {r.conditions["message_bytes"]: r for r in records if r.instrument == "pingpong"}
     assert latency[1].value == pytest.approx(0.37e-6) and latency[4096].value == pytest.approx(1874.94e-6)
     assert latency[1].metric == "message_latency" and latency[1].provenance["tool_version"] == "7.4"
@@ -27,14 +26,14 @@ def test_times_and_rates_are_those_printed() -> None:
 def test_a_collective_has_the_mean_the_fastest_and_the_slowest_rank() -> None:
     found = {
         r.conditions["over_ranks"]: r.value
-        for r in read(TEXT, "n042")
+        for r in records_of(TEXT)
         if r.instrument == "allreduce" and r.conditions["message_bytes"] == 64
     }
     assert found == pytest.approx({"mean": 0.63e-6, "minimum": 0.56e-6, "maximum": 0.71e-6})
 
 
 def test_other_programs_and_columns() -> None:
-    records = read((FIXTURES / "osu-variants.txt").read_text(encoding="utf-8"), "n042")
+    records = records_of((FIXTURES / "osu-variants.txt").read_text(encoding="utf-8"))
     barrier = next(r for r in records if r.instrument == "barrier")
     assert barrier.value == pytest.approx(88065.18e-6) and barrier.conditions["message_bytes"] == 0
     tail = [r for r in records if r.conditions.get("percentile") == 99 and r.conditions["message_bytes"] == 64]
@@ -46,20 +45,71 @@ def test_other_programs_and_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "says"),
+    ("old", "new", "reason", "rows"),
     [
-        ("424.37", "424..37", "line 29: Bandwidth .MB/s.: found '424..37'"),
-        ("\n128                     424.37\n", "\n", "size: found 256 after 64"),
+        ("424.37", "424..37", "line 29: found '424..37', a number with two decimals is required", 1),
         (
             "             0.53                0.52                0.53         100",
             "             0.53",
-            "found 2 cells, 5 are required",
+            "found 1 cells, 4 are required",
+            1,
         ),
-        ("# OSU MPI Bandwidth Test v7.4\n", "", "a title and column names are required"),
-        ("                3.18         100\n", "                3.1", "no end of the last line"),
+        ("# OSU MPI Bandwidth Test v7.4\n", "", "a title and column names are required above", 17),
+        ("                3.18         100\n", "                3.1", "found 3 cells, 4 are required", 1),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_a_damaged_row_is_left_out(old: str, new: str, reason: str, rows: int) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=says):
-        read(TEXT.replace(old, new), "n042")
+    results = results_of(TEXT.replace(old, new))
+    assert results.left_out_count == rows and reason in str(results.left_out[0])
+    assert len(results.records) > 30
+
+
+def test_pairs_window_and_other_header_lines_are_conditions() -> None:
+    text = "".join(
+        f"# OSU MPI Multiple Bandwidth / Message Rate Test v5.7\n# [ pairs: {n} ] [ window size: 64 ]\n"
+        f"# Size                  MB/s        Messages/s\n1                       {n}.20        {n}200000.00\n\n"
+        for n in (1, 15)
+    )
+    records = records_of(text)
+    assert [(r.conditions["pairs"], r.conditions["window_messages"]) for r in records] == [(1, 64)] * 2 + [(15, 64)] * 2
+    one_sided = records_of(
+        "# OSU MPI_Put Bandwidth Test v5.8\n# Window creation: MPI_Win_allocate\n# Synchronization: MPI_Win_flush\n"
+        "# Size      Bandwidth (MB/s)\n1                      28.56\n"
+    )[0]
+    assert one_sided.conditions["window_creation"] == "MPI_Win_allocate"
+    assert one_sided.conditions["synchronization"] == "MPI_Win_flush"
+    threads = records_of(
+        "# OSU MPI Multi-threaded Latency Test v5.6\n# Number of Sender threads: 1 \n# Number of Receiver threads: 2\n"
+        "# Size          Latency (us)\n0                       1.25\n"
+    )[0]
+    assert threads.conditions["number_of_receiver_threads"] == 2
+
+
+def test_buffers_on_devices_are_told_from_those_of_the_host() -> None:
+    text = (
+        "# OSU MPI-CUDA Latency Test v5.9\n# Send Buffer on DEVICE (D) and Receive Buffer on HOST (H)\n"
+        "# Size          Latency (us)\n0                       2.39\n"
+    )
+    (record,) = records_of(text)
+    assert record.instrument == "pingpong" and record.conditions["buffers"] == "D H"
+    assert record.conditions["device"] == "cuda" and "datatype" not in record.conditions
+
+
+def test_sizes_need_not_double_and_lines_of_other_programs_are_passed_over() -> None:
+    text = (
+        "# OSU MPI Latency Test v7.3\n# Datatype: MPI_CHAR.\n# Size       Avg Latency(us)\n"
+        "100                       0.25\n[n1:04711] 1 more process has sent help message\n3000             0.28"
+    )
+    results = results_of(text)
+    assert [r.conditions["message_bytes"] for r in results.records] == [100, 3000]
+    assert (results.left_out_count, results.other_lines) == (0, 1)
+    assert reasons_of(text[:-1]) == ["line 6: found '0.2', a number with two decimals is required"]
+
+
+def test_results_that_fail_validation_are_left_out_and_unknown_units_refused() -> None:
+    text = "# OSU MPI Latency Test v7.4\n# Size    Avg Latency(us)   Validation\n64   0.46   Pass\n128  0.45   Fail\n"
+    results = results_of(text)
+    assert len(results.records) == 1 and "only results that pass" in str(results.left_out[0])
+    with pytest.raises(FormatError, match="the unit is not known"):
+        results_of(text.replace("(us)", "(lightyears)"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
+import json
 from pathlib import Path
 
 import pytest
 
-from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.phoronix import read, recognises
+from meshmark.measure.tools.phoronix import recognises
+from support.imports import problems_of, results_of, taken_from
 
 FIXTURES = Path(__file__).parent / "fixtures"
 TEXT = (FIXTURES / "phoronix.xml").read_text(encoding="utf-8")
@@ -16,7 +16,7 @@ TEXT = (FIXTURES / "phoronix.xml").read_text(encoding="utf-8")
 
 def test_single_runs_are_samples() -> None:
     assert recognises(TEXT)
-    stream, rating, build = read(TEXT, "n042")
+    stream, rating, build = taken_from(TEXT)
     assert stream.instrument == "bandwidth" and stream.metric == "bandwidth_net"
     assert stream.samples == pytest.approx([190120.4e6, 190388.2e6, 190725.3e6])
     assert stream.conditions["kernel"] == "copy" and stream.conditions["statistic"] == "best"
@@ -28,16 +28,50 @@ def test_single_runs_are_samples() -> None:
 
 
 def test_the_direction_is_that_of_the_file() -> None:
-    assert read(TEXT.replace("LIB", "HIB"), "n042")[2].better == "higher"
+    assert taken_from(TEXT.replace("LIB", "HIB"))[2].better == "higher"
 
 
 def test_a_test_that_failed_has_no_record() -> None:
-    assert len(read(TEXT.replace("<Value>38.204</Value>", "<Value/>"), "n042")) == 2
+    results = results_of(TEXT.replace("<Value>38.204</Value>", "<Value/>"))
+    assert len(results.records) == 2 and "the test failed" in results.left_out[0].reason
+
+
+@pytest.mark.parametrize("value", ["-38.204", "0", "1e999", "nan"])
+def test_impossible_values_are_left_out(value: str) -> None:
+    results = results_of(TEXT.replace("<Value>38.204</Value>", f"<Value>{value}</Value>"))
+    assert len(results.records) == 2 and results.left_out[0].where == "result 3"
+    assert len(taken_from(TEXT.replace("190388.2:", f"{value}:"))) == 2
+
+
+def test_a_file_that_is_cut_off_keeps_its_whole_results() -> None:
+    text = TEXT[: TEXT.index("pts/build-linux-kernel")]
+    assert len(taken_from(text)) == 2 and "found no </PhoronixTestSuite>" in problems_of(text)[0]
+
+
+def test_results_of_one_description_are_told_apart_by_their_arguments() -> None:
+    begin, end = TEXT.index("  <Result>"), TEXT.index("  </Result>") + len("  </Result>\n")
+    again = TEXT[begin:end].replace("<Arguments>Copy</Arguments>", "<Arguments>Copy -n 7</Arguments>")
+    records = [r for r in taken_from(TEXT[:end] + again + TEXT[end:]) if r.instrument == "bandwidth"]
+    assert [r.conditions["arguments"] for r in records] == ["Copy", "Copy -n 7"]
+
+
+def test_json_of_a_result_file() -> None:
+    entry = {"value": 190411.3, "raw_values": [190120.4, 190725.3]}
+    result = {"identifier": "pts/stream-1.3.4", "description": "Type: Copy", "scale": "MB/s", "proportion": "HIB"}
+    result["display_format"] = "BAR_GRAPH"
+    system = {"identifier": "n1", "client_version": "10.8.4", "timestamp": "2024-03-05 14:02:33"}
+    document = {"title": "t", "systems": {"n1": system}, "results": {"abc": {**result, "results": {"n1": entry}}}}
+    (record,) = taken_from(json.dumps(document))
+    assert record.samples == pytest.approx([190120.4e6, 190725.3e6]) and record.conditions["kernel"] == "copy"
+    assert record.provenance["tool_version"] == "10.8.4" and record.provenance["start"] == "2024-03-05 14:02:33"
+    old = {"arguments": "Type: Add", "units": "MB/s", "results": {"n1": {"value": "7", "all_results": "6:8"}}}
+    (record,) = taken_from(json.dumps({"title": "t", "results": {"pts/stream-1.3.1": old}}, indent=4))
+    assert record.samples == (6e6, 8e6) and record.conditions["kernel"] == "add"
 
 
 def test_several_systems_are_told_apart() -> None:
     second = TEXT[TEXT.index("  <System>") : TEXT.index("  <Result>")].replace("node042", "node043")
-    assert {r.conditions["system"] for r in read(TEXT.replace("  <Result>", second + "  <Result>", 1), "n042")} == {
+    assert {r.conditions["system"] for r in taken_from(TEXT.replace("  <Result>", second + "  <Result>", 1))} == {
         "node042"
     }
 
@@ -47,7 +81,7 @@ def test_several_systems_are_told_apart() -> None:
     [
         ("190388.2:", "190388,2:", "result 1: pts/stream-1.3.4: found '190388,2', a number is required"),
         ('<?xml version="1.0"?>', '<!DOCTYPE a [<!ENTITY b "c">]>', "found a document type, none is allowed"),
-        ("</PhoronixTestSuite>", "", "found no XML"),
+        ("<Title>Stream</Title>", "<Title>", "found no XML"),
         (
             "      <Entry>\n        <Identifier>node042",
             "      <Entry>\n        <Identifier>node7",
@@ -56,7 +90,6 @@ def test_several_systems_are_told_apart() -> None:
         ("<Value>331250</Value>", "<Value>fast</Value>", "result 2: pts/compress-7zip-1.10.0: found 'fast'"),
     ],
 )
-def test_what_is_damaged_is_refused(old: str, new: str, says: str) -> None:
+def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
     assert old in TEXT
-    with pytest.raises(FormatError, match=re.escape(says)):
-        read(TEXT.replace(old, new), "n042")
+    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

@@ -1,0 +1,155 @@
+/// Kinds of cores: P and E cores, big.LITTLE. Sources, as the Linux kernel has them: PMUs of hybrid Intel processors,
+/// `cpu_capacity` of Arm and RISC-V, the model of each CPU in /proc/cpuinfo (Arm), and the highest clocks.
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+
+#include "kinds.hpp"
+#include "sys/files.hpp"
+#include "sys/id_sets.hpp"
+#include "sys/words.hpp"
+
+namespace mm {
+namespace {
+
+/// Clocks within this share of each other are of one kind: favoured cores of a homogeneous processor (Turbo Boost Max
+/// 3.0) reach a few percent more than others.
+constexpr double kSameClock = 0.2;
+
+#if defined(__x86_64__)
+constexpr bool kCpuinfoInterruptsCpus = true;  // for their clocks, and it names no model of each CPU
+#else
+constexpr bool kCpuinfoInterruptsCpus = false;
+#endif
+
+void read_pmus(const std::string& root, TraitsByCpu& traits) {
+  constexpr const char* kPmus[] = {"cpu_core", "cpu_atom", "cpu_lowpower"};
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string name = kPmus[rank];
+    for (const int cpu :
+         ids_in(root + "/sys/devices/" + name + "/", {{"cpus", "cpumask"}}).value_or(std::vector<int>{}))
+      if (const auto at = traits.find(cpu); at != traits.end()) at->second.pmu = name, at->second.rank = rank;
+  }
+}
+
+/// Implementer and part of each CPU on Arm, which /proc/cpuinfo has for each; on other architectures one processor
+/// model describes all.
+void read_models(const std::string& root, TraitsByCpu& traits) {
+  const std::string all = read_text(root + "/proc/cpuinfo");
+  std::string_view text = all;
+  if (all.find("CPU part") == std::string::npos) return;
+  std::int64_t cpu = -1;
+  std::string implementer;
+  while (!text.empty()) {
+    const std::string_view line = next_line(text);
+    const std::size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    const std::string_view value = begin == std::string_view::npos ? "" : line.substr(begin);
+    if (line.starts_with("processor")) cpu = whole_number(value);
+    if (line.starts_with("CPU implementer")) implementer = value;
+    if (!line.starts_with("CPU part") || cpu < 0) continue;
+    if (const auto at = traits.find(static_cast<int>(cpu)); at != traits.end())
+      at->second.model = implementer + ":" + std::string(value);
+  }
+}
+
+void read_speeds(const std::string& root, TraitsByCpu& traits) {
+  for (auto& [cpu, about] : traits) {
+    const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/";
+    about.capacity = number_in(folder + "cpu_capacity", -1);
+    if (const std::int64_t khz = number_in(folder + "cpufreq/cpuinfo_max_freq", -1); khz > 0 && khz < 1 << 30)
+      about.max_hz = khz * 1000;
+  }
+}
+
+/// Replaces clocks by the highest one of their group, so that nearly equal clocks are one.
+std::map<std::int64_t, std::int64_t> grouped_clocks(const TraitsByCpu& traits) {
+  std::set<std::int64_t> clocks;
+  for (const auto& [cpu, about] : traits) clocks.insert(about.max_hz);
+  std::map<std::int64_t, std::int64_t> group;
+  std::int64_t highest = -1;
+  for (auto at = clocks.rbegin(); at != clocks.rend(); ++at) {
+    if (highest < 0 || static_cast<double>(*at) < (1 - kSameClock) * static_cast<double>(highest)) highest = *at;
+    group[*at] = highest;
+  }
+  return group;
+}
+
+/// Names by rank; kinds that nothing ranks are named by their model.
+void name_kinds(std::vector<CoreKind>& kinds, bool are_ranked) {
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    CoreKind& kind = kinds[i];
+    if (kind.pmu == "cpu_lowpower")
+      kind.name = "low-power";
+    else if (!are_ranked)
+      kind.name = "model " + (kind.model.empty() ? std::to_string(i) : kind.model);
+    else if (i == 0)
+      kind.name = "performance";
+    else if (i + 1 == kinds.size() || kind.pmu == "cpu_atom")
+      kind.name = "efficiency";
+    else
+      kind.name = "middle";
+  }
+  std::map<std::string, int> count;
+  for (const CoreKind& kind : kinds) ++count[kind.name];
+  std::map<std::string, int> number;
+  for (CoreKind& kind : kinds)
+    if (count[kind.name] > 1) kind.name += " " + std::to_string(++number[kind.name]);
+}
+
+}  // namespace
+
+std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits) {
+  const bool all_have_clocks =
+      std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.max_hz > 0; });
+  const bool all_have_capacity =
+      std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.capacity > 0; });
+  const auto clocks = grouped_clocks(traits);
+
+  // The scheduler's capacity includes the clock; without it, clocks tell.
+  using Key = std::tuple<int, std::int64_t, std::int64_t, std::string>;
+  std::map<Key, CoreKind> groups;
+  for (const auto& [cpu, about] : traits) {
+    const std::int64_t capacity = all_have_capacity ? about.capacity : -1;
+    const std::int64_t clock =
+        all_have_clocks && !all_have_capacity && about.pmu.empty() ? clocks.at(about.max_hz) : -1;
+    CoreKind& kind = groups[{about.rank, -capacity, -clock, about.model}];
+    kind.cpus.push_back(cpu);
+    kind.capacity = capacity;
+    kind.max_hz = all_have_clocks ? std::max(kind.max_hz, about.max_hz) : -1;
+    kind.pmu = about.pmu;
+    kind.model = about.model;
+  }
+  std::vector<CoreKind> kinds;
+  if (groups.size() < 2) return kinds;
+  std::set<std::tuple<int, std::int64_t, std::int64_t>> ranks;
+  for (auto& [key, kind] : groups) {
+    ranks.emplace(std::get<0>(key), std::get<1>(key), std::get<2>(key));
+    kinds.push_back(std::move(kind));
+  }
+  name_kinds(kinds, ranks.size() > 1);
+  return kinds;
+}
+
+std::vector<CoreKind> kinds_of_tree(const std::string& root, const Machine& machine) {
+  TraitsByCpu traits;
+  for (const Cpu& cpu : machine.cpus) traits[cpu.id] = {};
+  read_pmus(root, traits);
+  if (!root.empty() || !kCpuinfoInterruptsCpus) read_models(root, traits);
+  read_speeds(root, traits);
+  return kinds_by_traits(traits);
+}
+
+void set_kinds(Machine& machine, std::vector<CoreKind> kinds) {
+  machine.kinds = std::move(kinds);
+  std::map<int, int> kind_of;
+  for (std::size_t i = 0; i < machine.kinds.size(); ++i)
+    for (const int cpu : machine.kinds[i].cpus) kind_of[cpu] = static_cast<int>(i);
+  for (Cpu& cpu : machine.cpus)
+    if (const auto at = kind_of.find(cpu.id); at != kind_of.end()) cpu.kind = at->second;
+}
+
+}  // namespace mm

@@ -1,0 +1,26 @@
+#pragma once
+/// Groups CPUs into kinds of cores, whatever the source of their traits.
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "topology.hpp"
+
+namespace mm {
+
+/// What a source states of one CPU; see `CoreKind`.
+struct Traits {
+  int rank = 0;  ///< 0 is the fastest
+  std::string pmu;
+  std::int64_t capacity = -1, max_hz = -1;
+  std::string model;
+};
+
+using TraitsByCpu = std::map<int, Traits>;
+
+/// The kinds, the fastest first; empty if all CPUs are alike. Clocks count only if neither capacities nor PMUs are
+/// stated, and if they differ by more than 20 %.
+std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits);
+
+}  // namespace mm

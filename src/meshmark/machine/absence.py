@@ -1,0 +1,13 @@
+"""Marks missing facts, which always have a reason."""
+
+from __future__ import annotations
+
+
+def absent(reason: str) -> dict[str, str]:
+    """The value of a missing fact."""
+    return {"absent": reason}
+
+
+def is_absent(value: object) -> bool:
+    """Whether a fact is missing: `{"absent": reason}`."""
+    return isinstance(value, dict) and set(value) == {"absent"}

@@ -1,0 +1,92 @@
+"""Finds runs of the store that an earlier version of a reader imported from another tool's output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.measure.importing import Part
+from meshmark.measure.tools.formats import readers
+from meshmark.store.store import Store
+
+_SHARED: Final = 3  # values that tell that two runs come from the same output
+
+
+@dataclass(frozen=True, slots=True)
+class OutdatedRun:
+    """A run whose results an earlier reader imported.
+
+    Attributes:
+        run: Its name.
+        machine: Its machine.
+        tool: The tool whose output it is.
+        version: Version of the reader that imported it; 1 if the run does not state it.
+        current: Version of the reader now.
+        output: Digest of the output; "" if the run does not state it.
+    """
+
+    run: str
+    machine: str
+    tool: str
+    version: int
+    current: int
+    output: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.run}: imported by version {self.version} of the reader of {self.tool}, now {self.current}: "
+            "results may be wrong or missing"
+        )
+
+
+def outdated_runs(store: Store) -> list[OutdatedRun]:
+    """Return the runs with results of an earlier reader, by name."""
+    current = {reader.name: reader.version for reader in readers()}
+    outdated: dict[str, OutdatedRun] = {}
+    query = "SELECT DISTINCT run, machine, provenance FROM {rows} AND source = 'tool' ORDER BY run"
+    for row in store.select(query):
+        provenance = _provenance(row["provenance"])
+        tool = str(provenance.get("tool", ""))
+        reader = str(provenance.get("reader", tool))
+        version = provenance.get("reader_version", 1)
+        if reader in current and isinstance(version, int) and version < current[reader]:
+            output = str(provenance.get("output", ""))
+            outdated.setdefault(
+                row["run"], OutdatedRun(row["run"], row["machine"], tool, version, current[reader], output)
+            )
+    return list(outdated.values())
+
+
+def superseded(store: Store, parts: Sequence[Part]) -> list[str]:
+    """Return the outdated runs that come from the same output as one of these parts.
+
+    The digest of the output tells. Runs that do not state it are of the same output if the machine, the tool and at
+    least half of the values, 3 or more, are the same.
+    """
+    runs: list[str] = []
+    of_tools = [part for part in parts if part.records and part.records[0].source == "tool"]
+    for old in outdated_runs(store) if of_tools else ():
+        for part in of_tools:
+            if part.machine != old.machine or old.tool not in {r.provenance.get("tool") for r in part.records}:
+                continue
+            output = part.records[0].provenance.get("output")
+            same = old.output == output if old.output else _share_values(store, old.run, part)
+            if same and old.run not in runs:
+                runs.append(old.run)
+    return runs
+
+
+def _share_values(store: Store, run: str, part: Part) -> bool:
+    before = {f"{record.value:.9g}" for record in store.query(run=run)}
+    shared = before & {f"{record.value:.9g}" for record in part.records}
+    return len(shared) >= max(_SHARED, len(before) / 2)
+
+
+def _provenance(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, TypeError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,272 @@
+"""The output of another tool: its text as lines, the records that a reader takes from it, and what it leaves out.
+
+The rule of all readers: take every row that is certainly right; count what is left out, with its line and the reason;
+refuse the file only if nothing is certain, or if the unit or the meaning of a column is unknown.
+
+A reader is a function of one `ToolOutput`. It walks `output.lines` (or takes JSON from `documents.json_document` and
+CSV from `documents.csv_rows`), and reads each row, test or document within `with output.item(line.number):`, where it
+calls `output.add(ours(…))`. If anything in the block raises `FormatError` or `RecordError` (`number`, `field`, `ours`
+and so on do), the records that the block added are dropped, and the row is left out with that message; messages in the
+block therefore need not name the line. `output.leave_out(where, reason)` does the same without an exception, and
+`output.other_lines += 1` counts a line of another program. `UnknownMeaning` passes through `item` and refuses the file,
+as does any `FormatError` outside of one. A reader need not check that it has read anything: `formats.read_text` refuses
+an output without records, with the reason of the first item left out.
+
+`decoded` and `ToolOutput` deal with encodings, line ends, control sequences of terminals and rank labels, so readers
+see plain lines without trailing blanks. `output.is_cut(line)` tells that the text ends within a line, so that its last
+number may lack digits.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Final
+
+from meshmark.errors import quoted
+from meshmark.measure.tools.base import FormatError, UnknownMeaning
+from meshmark.store.record import Record, RecordError
+
+MAX_EXPANDED: Final = 64 << 20  # bytes of a compressed file
+MAX_LISTED: Final = 1000  # items left out of which the reason is retained
+_TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+# Labels that launchers put before each line: srun --label, mpirun --tag-output, mpiexec -l of Hydra and Intel MPI.
+_LABELS: Final = (
+    re.compile(r"\s{0,9}(?P<task>\d{1,7}): ?"),
+    re.compile(r"\[(?:[\w.-]{1,80}@)?\d{1,9},(?P<task>\d{1,7})\](?:\[[^\]]{0,80}\])?<std(?:out|err|diag)>: ?"),
+    re.compile(r"\[(?P<task>\d{1,7})\] ?"),
+)
+# Time stamps of `ts`, of logs of containers and of build services.
+_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:[ \t]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a file. `number` counts from 1; `text` has no line end and no trailing blanks."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An item of a file that was not taken. `where` is its place, such as `line 12`; "" if it has none."""
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}" if self.where else self.reason
+
+
+class ToolOutput:
+    """The lines of another tool's output, and the records and left-out items that its reader adds.
+
+    Attributes:
+        machine: Name of the machine that the tool ran on.
+        lines: All lines, without labels of ranks.
+        records: The records so far.
+        left_out: The first items that were left out; `left_out_count` is the number of all of them.
+        other_lines: Number of lines between rows that are not of the tool.
+    """
+
+    def __init__(self, text: str, machine: str, lines: Sequence[Line] | None = None) -> None:
+        self.machine = machine
+        self.lines: Sequence[Line] = _lines(text) if lines is None else lines
+        self.records: list[Record] = []
+        self.left_out: list[LeftOut] = []
+        self.left_out_count = 0
+        self.other_lines = 0
+        self.taken: set[int] = set()  # numbers of the lines whose items were taken
+        self._open_line = text.count("\n") + 1 if text and not text.endswith("\n") else 0
+
+    def again(self, lines: Sequence[Line] | None = None) -> ToolOutput:
+        """The same lines, or the lines as they are without labels, for another reader."""
+        output = ToolOutput("", self.machine, self.lines if lines is None else lines)
+        output._open_line = self._open_line
+        return output
+
+    @cached_property
+    def text(self) -> str:
+        """The lines as one text, each with a line end except for a cut last one."""
+        text = "\n".join(line.text for line in self.lines)
+        return text if not self.lines or self.is_cut(self.lines[-1]) else text + "\n"
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [0, *accumulate(len(line.text) + 1 for line in self.lines)]
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line of the file that has the character `text[offset]`."""
+        index = min(bisect_right(self._starts, offset) - 1, len(self.lines) - 1)
+        return self.lines[index].number if self.lines else 1
+
+    def is_cut(self, line: Line) -> bool:
+        """Return whether the text ends within this line, so that a last number may lack digits."""
+        return line.number == self._open_line
+
+    def add(self, *records: Record) -> None:
+        """Take records."""
+        self.records += records
+
+    def leave_out(self, where: int | str, reason: str) -> None:
+        """Count an item that is not taken.
+
+        Args:
+            where: Number of its line, or a place such as `jobs[3]`.
+        """
+        self.left_out_count += 1
+        if len(self.left_out) < MAX_LISTED:
+            self.left_out.append(LeftOut(f"line {where}" if isinstance(where, int) else where, reason))
+
+    @contextmanager
+    def item(self, where: int | str) -> Iterator[None]:
+        """Read one item: what raises `FormatError` or `RecordError` in the block is left out as a whole."""
+        count = len(self.records)
+        try:
+            yield
+        except UnknownMeaning as error:
+            place = f"line {where}" if isinstance(where, int) else where
+            raise UnknownMeaning(f"{place}: {error}" if place and place not in str(error) else str(error)) from error
+        except (FormatError, RecordError) as error:
+            del self.records[count:]
+            self.leave_out(where, str(error))
+        else:
+            if isinstance(where, int) and len(self.records) > count:
+                self.taken.add(where)
+
+
+class Cursor:
+    """A position in a sequence of lines."""
+
+    def __init__(self, lines: Sequence[Line]) -> None:
+        self.lines = lines
+        self.at = 0
+
+    def peek(self) -> Line | None:
+        """The next line; None at the end."""
+        return self.lines[self.at] if self.at < len(self.lines) else None
+
+    def take(self) -> Line | None:
+        """The next line, which is passed; None at the end."""
+        line = self.peek()
+        self.at += line is not None
+        return line
+
+    def skip(self, passes: Callable[[str], object]) -> list[Line]:
+        """Pass the lines for whose text `passes` is true, and return them."""
+        begin = self.at
+        while self.at < len(self.lines) and passes(self.lines[self.at].text):
+            self.at += 1
+        return list(self.lines[begin : self.at])
+
+    def skip_blank(self) -> None:
+        """Pass empty lines."""
+        self.skip(lambda text: not text.strip())
+
+
+def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[list[Line]]:
+    """The lines in parts that each start with a line for which `begins` is true; lines before the first one are left
+    out. For files to which several runs were appended."""
+    parts: list[list[Line]] = []
+    for line in lines:
+        if begins(line.text):
+            parts.append([])
+        if parts:
+            parts[-1].append(line)
+    return parts
+
+
+def decoded(data: bytes) -> str:
+    """The text of a file in UTF-8 or UTF-16, with or without a byte order mark, with line ends `\\n`.
+
+    The file may be compressed by gzip. PowerShell redirects in UTF-16. Bytes that are not valid become U+FFFD;
+    trailing NULs, which a full disk or an interrupted copy leaves, and control sequences of terminals are removed.
+    """
+    if data.startswith(b"\x1f\x8b"):
+        data = _expanded(data)
+    text = data.decode(encoding_of(data[:400]), "replace")
+    text = text.rstrip("\0").replace("\r\r\n", "\n").replace("\r\n", "\n").replace("\r", "\n")
+    return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def _expanded(data: bytes) -> bytes:
+    """The content of a file compressed by gzip, up to its damage; nothing if it is longer than `MAX_EXPANDED`."""
+    decompressor = zlib.decompressobj(wbits=31)
+    try:
+        content = decompressor.decompress(data, MAX_EXPANDED)
+    except zlib.error:
+        return b""
+    return b"" if decompressor.unconsumed_tail else content
+
+
+def encoding_of(start: bytes) -> str:
+    """The encoding of a file that begins with `start`: `utf-8-sig`, or UTF-16.
+
+    Text in UTF-16 without a byte order mark is recognised by its zeros: most characters are ASCII.
+    """
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    pairs = len(start) // 2
+    even, odd = start[: 2 * pairs : 2].count(0), start[1 : 2 * pairs : 2].count(0)
+    if pairs > 2 and odd >= 0.9 * pairs and even <= 0.05 * pairs:
+        return "utf-16-le"
+    if pairs > 2 and even >= 0.9 * pairs and odd <= 0.05 * pairs:
+        return "utf-16-be"
+    return "utf-8-sig"
+
+
+def _lines(text: str) -> list[Line]:
+    texts = text.split("\n")
+    if not texts[-1]:
+        texts.pop()
+    return [Line(number, line.rstrip()) for number, line in enumerate(texts, 1)]
+
+
+def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
+    """The output of each task of a launcher that labels lines, in the order of their first lines.
+
+    Lines without a label stay with the task of the line before them. Labels are told from the first column of a table
+    by their repetition: one task has several lines, and most lines have a label.
+
+    Returns:
+        Label and output of each task; one output with the label "" if most lines have no label.
+    """
+    filled = [line for line in output.lines if line.text.strip()]
+    if _most(_STAMP, filled):
+        lines = [Line(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
+        return by_task(output.again(lines))
+    for label in _LABELS:
+        if not _most(label, filled):
+            continue
+        tasks: dict[str, list[Line]] = {}
+        before: list[Line] = []
+        current = before
+        for line in output.lines:
+            if (match := label.match(line.text)) is not None:
+                current = tasks.setdefault(match["task"].lstrip("0") or "0", [])
+                current.append(Line(line.number, line.text[match.end() :]))
+            else:
+                current.append(line)
+        if max(map(len, tasks.values())) < 3 or 2 * len(tasks) > sum(map(len, tasks.values())):
+            continue
+        return [(task, output.again(lines)) for task, lines in tasks.items()]
+    return [("", output)]
+
+
+def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
+    """Return whether most lines begin with a label."""
+    labelled = sum(label.match(line.text) is not None for line in lines)
+    return labelled >= 3 and labelled > 0.5 * len(lines)
+
+
+def unexpected(value: object, required: str) -> FormatError:
+    """The error for a value of a file: what was found, and what is required."""
+    return FormatError(f"found '{quoted(value, 40)}', {required} is required")

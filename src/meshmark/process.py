@@ -1,0 +1,168 @@
+"""Starts child processes that end with this process, with CPUs, a scheduling class and limits of their own.
+
+What has to be done between fork and exec is done by a native program, `meshmark-start`, never by `preexec_fn` of
+`subprocess.Popen`: a forked copy of this interpreter may wait for ever for a lock that a thread of Arrow held, and no
+time limit helps, since the parent waits for the copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshmark.native import find_native
+
+
+class PreparationError(OSError):
+    """A child process could not be prepared, so its program was not executed. `step` names what failed."""
+
+    def __init__(self, step: str, error: int) -> None:
+        super().__init__(error, os.strerror(error))
+        self.step = step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What a child process does before it executes its program.
+
+    Attributes:
+        at_parent_death: The signal that it gets when the thread that started it ends. SIGKILL is for programs that
+            need not clean up; SIGTERM for launchers, which end their ranks on other hosts, and recorders, which
+            complete their file.
+        cpus: The CPUs that it may use; empty: those of this process.
+        scheduler: Scheduling class and priority for `sched_setscheduler`; None: those of this process.
+        limits: Soft and hard value of resource limits, by the constants of the module `resource`.
+        group: A file that takes process ids, such as `tasks` of resctrl; None: the group of this process.
+    """
+
+    at_parent_death: signal.Signals = signal.SIGKILL
+    cpus: Collection[int] = ()
+    scheduler: tuple[int, int] | None = None
+    limits: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    group: Path | None = None
+
+    def steps(self) -> list[str]:
+        """The arguments of `meshmark-start` for these preparations."""
+        steps = [f"limit={number}:{_unsigned(soft)}:{_unsigned(hard)}" for number, (soft, hard) in self.limits.items()]
+        if self.group is not None:  # before a scheduling class that may starve others
+            steps.insert(0, f"join={self.group}")
+        if self.cpus:
+            steps.append("cpus=" + ",".join(map(str, sorted(self.cpus, reverse=True))))
+        if self.scheduler is not None:
+            steps.append("scheduler={}:{}".format(*self.scheduler))
+        return steps
+
+
+DIES_WITH_PARENT = Preparation()
+ENDS_WITH_PARENT = Preparation(at_parent_death=signal.SIGTERM)
+
+
+def start(
+    argv: Sequence[str | os.PathLike[str]],
+    preparation: Preparation = DIES_WITH_PARENT,
+    *,
+    pass_fds: Collection[int] = (),
+    **options: Any,
+) -> subprocess.Popen[Any]:
+    """Start a program in a child process, and return when the program runs.
+
+    Args:
+        argv: The program, which is searched in PATH if it has no slash, and its arguments.
+        preparation: What the process does before.
+        pass_fds: Descriptors that the program inherits.
+        options: Further arguments of `subprocess.Popen`, except `preexec_fn` and `executable`.
+
+    Raises:
+        PreparationError: A preparation failed.
+        OSError: The program cannot be executed, or no process can be started.
+        MeshmarkError: Meshmark's own program `meshmark-start` is missing.
+    """
+    starter = find_native("meshmark-start", "MESHMARK_START")
+    report, reported = os.pipe()
+    with open(report, "rb") as reader:
+        try:
+            child = subprocess.Popen(
+                [
+                    str(starter),
+                    str(reported),
+                    str(os.getpid()),
+                    str(int(preparation.at_parent_death)),
+                    *preparation.steps(),
+                    "--",
+                    *argv,
+                ],
+                pass_fds=(reported, *pass_fds),
+                **options,
+            )
+        finally:
+            os.close(reported)
+        try:
+            failure = reader.read().split()  # ends when the program is executed, or the child has died
+        except BaseException:  # an interrupt
+            _discard(child)
+            raise
+    if failure:
+        _discard(child)
+        step, error = failure[0].decode(), int(failure[1])
+        if step == "exec":
+            raise OSError(error, os.strerror(error), os.fspath(argv[0]))
+        raise PreparationError(step, error)
+    return child
+
+
+def run(
+    argv: Sequence[str | os.PathLike[str]],
+    preparation: Preparation = DIES_WITH_PARENT,
+    *,
+    timeout_s: float | None = None,
+    **options: Any,
+) -> subprocess.CompletedProcess[Any]:
+    """Run a program to its end with both outputs captured, like `subprocess.run` but prepared as by `start`.
+
+    Raises:
+        subprocess.TimeoutExpired: It took longer than `timeout_s`; it has been killed.
+        PreparationError, OSError, MeshmarkError: See `start`.
+    """
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with start(argv, preparation, **options) as child:
+        try:
+            output, errors = child.communicate(timeout=timeout_s)
+        except BaseException:
+            child.kill()
+            raise
+    return subprocess.CompletedProcess(child.args, child.returncode, output, errors)
+
+
+def die_with(parent: int) -> None:
+    """Make this process, a new interpreter, die by SIGKILL when the process `parent` ends, which started it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:  # it died before that call
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def up_to_hard_limit(limit: int, value: int) -> tuple[int, int]:
+    """Return soft and hard value for `Preparation.limits`: `value`, or the hard limit of this process if it is less."""
+    hard = resource.getrlimit(limit)[1]
+    allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    return allowed, allowed
+
+
+def _discard(child: subprocess.Popen[Any]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
+    child.wait()
+
+
+def _unsigned(value: int) -> int:
+    return value % (1 << 64)  # RLIM_INFINITY is -1 in Python

@@ -1,0 +1,39 @@
+"""Reads the output of other tools as `store import` does."""
+
+from __future__ import annotations
+
+from meshmark.measure.tools.base import FormatError
+from meshmark.measure.tools.formats import Results, read_text
+from meshmark.store.record import Record
+
+
+def results_of(text: str, machine: str = "n042") -> Results:
+    """The records of a text of a known format, and what was left out."""
+    results = read_text(text, machine)
+    assert results is not None, "the format is not known"
+    return results
+
+
+def records_of(text: str, machine: str = "n042") -> list[Record]:
+    """The records of a text of which nothing is left out."""
+    results = results_of(text, machine)
+    assert results.left_out_count == 0, [str(item) for item in results.left_out]
+    return results.records
+
+
+def reasons_of(text: str) -> list[str]:
+    """Place and reason of each item that is left out."""
+    return [str(item) for item in results_of(text).left_out]
+
+
+def taken_from(text: str) -> list[Record]:
+    """The records of a text, whatever is left out."""
+    return results_of(text).records
+
+
+def problems_of(text: str) -> list[str]:
+    """Place and reason of each item that is left out, or why all of the text is refused."""
+    try:
+        return reasons_of(text)
+    except FormatError as error:
+        return [str(error)]

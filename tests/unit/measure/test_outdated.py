@@ -1,0 +1,60 @@
+"""Runs that an earlier reader imported are found and replaced."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from meshmark.measure.importing import add_to, read_output
+from meshmark.measure.outdated import outdated_runs, superseded
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+from support.cli import meshmark
+
+FIXTURES = Path(__file__).parent / "tools" / "fixtures"
+
+
+def as_imported_before(record: Record) -> Record:
+    """What the first version of the readers made of it: without a version, and with one thread."""
+    provenance = {k: v for k, v in record.provenance.items() if k not in {"reader", "reader_version", "output"}}
+    return replace(record, conditions={**record.conditions, "threads": 1}, provenance=provenance)
+
+
+def filled(store: Store, file: Path) -> list[Record]:
+    """The records of the file; the store gets them as an earlier version imported them, and a run of Meshmark."""
+    records = read_output(file).parts[0].records
+    store.add("old", "import", [as_imported_before(r) for r in records])
+    store.add("other", "import", [replace(records[0], source="host", provenance={})])
+    return records
+
+
+def test_verify_finds_runs_of_earlier_readers_and_importing_again_replaces_them(tmp_path: Path) -> None:
+    file = tmp_path / "n042.txt"
+    file.write_bytes((FIXTURES / "stream.txt").read_bytes())
+    store = Store(tmp_path / "s")
+    records = filled(store, file)
+    done = meshmark("store", "verify", "--store", tmp_path / "s")
+    assert done.returncode == 1 and done.stdout.startswith("old: imported by version 1 of the reader of stream")
+    assert "meshmark store import FILE replaces them" in done.stderr
+    again = meshmark("store", "import", file, "--store", tmp_path / "s")
+    assert again.returncode == 0 and again.stderr.splitlines() == [f"imported {len(records)}", "replaced old"]
+    assert meshmark("store", "verify", "--store", tmp_path / "s").returncode == 0
+    rows = [json.loads(line) for line in meshmark("store", "export", "--store", tmp_path / "s").stdout.splitlines()]
+    assert [row["conditions"]["threads"] for row in rows if row["run"] != "other"] == [
+        r.conditions["threads"] for r in records
+    ]
+
+
+def test_a_run_keeps_its_name_and_other_outputs_are_not_replaced(tmp_path: Path) -> None:
+    file, other = tmp_path / "n042.txt", tmp_path / "b" / "n042.txt"
+    file.write_bytes((FIXTURES / "stream.txt").read_bytes())
+    other.parent.mkdir()
+    other.write_text(file.read_text().replace("Copy:    ", "Copy:   1").replace("Add:     ", "Add:    1"))
+    store = Store(tmp_path / "s")
+    records = filled(store, file)
+    assert superseded(store, read_output(other).parts) == []
+    parts = read_output(file).parts
+    assert superseded(store, parts) == ["old"]
+    assert add_to(store, parts, "old", ["old"]) == [("old", len(records))]
+    assert outdated_runs(store) == [] and len(store.query(run="old")) == len(records)

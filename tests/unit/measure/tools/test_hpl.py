@@ -1,0 +1,43 @@
+"""HPL. The fixture is written by hand in the layout of version 2.3, with numbers of no machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.tools.base import FormatError
+from support.imports import records_of, results_of
+
+TEXT = (Path(__file__).parent / "fixtures" / "hpl.txt").read_text(encoding="utf-8")
+
+
+def test_rate_and_time_of_each_problem_are_read() -> None:
+    records = records_of(TEXT)
+    rates = {r.conditions["n"]: r for r in records if r.metric == "flop_rate"}
+    assert {n: r.value for n, r in rates.items()} == pytest.approx({2000: 25.421e9, 4000: 30.053e9})
+    assert rates[2000].instrument == "linpack" and rates[2000].provenance["tool_version"] == "2.3"
+    assert rates[2000].conditions == {"n": 2000, "block": 128, "grid": "2x2", "ranks": 4, "variant": "WR11C2R4"}
+    assert [r.value for r in records if r.metric == "elapsed"] == [0.21, 1.42]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("4.02316250e-03 ...... PASSED", "4.02316250e+13 ...... FAILED", "the residual FAILED its check"),
+        ("3.0053e+01", "3.0o53e+01", "Gflops: found '3.0o53e+01', a number is required"),
+        ("3.0053e+01", "-3.0053e+01", "a number above 0 is required"),
+        (TEXT[TEXT.index("||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.02") :], "", "no residual with PASSED"),
+    ],
+)
+def test_a_damaged_or_failed_problem_is_left_out(old: str, new: str, reason: str) -> None:
+    results = results_of(TEXT.replace(old, new))
+    assert len(results.records) == 2 and reason in str(results.left_out[0])
+
+
+def test_appended_runs_and_rates_per_gpu_are_read_and_other_units_refused() -> None:
+    assert len(records_of(TEXT + "job 2\n" + TEXT)) == 8
+    gpus = TEXT.replace("Gflops", "Gflops (   per GPU)").replace("e+01", "e+01 ( 1.2e+01)")
+    assert [r.value for r in records_of(gpus)] == [r.value for r in records_of(TEXT)]
+    with pytest.raises(FormatError, match="Gflops are required"):
+        results_of(TEXT.replace("Gflops", "Tflops"))

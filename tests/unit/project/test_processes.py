@@ -1,0 +1,50 @@
+"""No process is started by a copy of this interpreter, which may wait for ever for a lock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from support.paths import ROOT
+
+FORKS = {"fork", "forkpty"}  # attributes of os; `fork` is a start method of multiprocessing, too
+
+
+def forks(source: str) -> Iterator[int]:
+    """Lines that run Python between fork and exec, or without an exec."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "preexec_fn":
+            yield node.value.lineno
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            methods = [a.value for a in node.args if isinstance(a, ast.Constant)]
+            if name in FORKS or (name in {"get_context", "set_start_method"} and methods != ["spawn"]):
+                yield node.lineno
+            if (
+                name == "Process"
+                and isinstance(node.func, ast.Attribute)
+                and ast.unparse(node.func) == "multiprocessing.Process"
+            ):
+                yield node.lineno
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "subprocess.Popen(['x'], preexec_fn=f)",
+        "os.fork()",
+        "multiprocessing.get_context('fork')",
+        "multiprocessing.get_context()",
+        "multiprocessing.Process(target=f)",
+    ],
+)
+def test_a_fork_is_found(line: str) -> None:
+    assert list(forks(line)) == [1]
+
+
+def test_no_module_forks_the_interpreter() -> None:
+    paths = sorted((ROOT / "src").rglob("*.py"))
+    assert paths
+    assert [f"{path.relative_to(ROOT)}:{line}" for path in paths for line in forks(path.read_text())] == []
