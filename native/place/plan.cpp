@@ -57,6 +57,7 @@ json job_of(const Machine& machine, int slots, const Placement& placement) {
   };
   job["mean_distance"] = known(placement.mean_distance);
   job["bound"] = known(placement.bound);
+  job["core_kinds"] = kinds_of(machine, cpus);
   job["optimal"] = placement.optimal;
   job["oversubscribed"] = placement.oversubscribed;
   job["why"] = placement.why;
@@ -193,7 +194,8 @@ int plan_verb(int argc, char** argv) {
   std::string names;
   for (const auto& [argument, help] : policies())
     if (argument != "user") names += (names.empty() ? "" : ", ") + argument;
-  app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude").show_default();
+  app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,kind=KIND ,exclude")
+      .show_default();
   app.add("--jobs", jobs, "slots of each job: N,N,…").show_default();
   app.add("--slots", kind, "unit of allocation: procs (sockets), cores, threads").show_default();
   app.add("--matrix", matrix, "JSON file with measured distances between nodes, instead of the firmware's");

@@ -71,6 +71,8 @@ void check(const Request& request) {
   if ((request.policy == "list" || request.policy == "none") && (!request.near.empty() || request.max_hops))
     throw UsageError("bind", quote(request.policy) + " does not choose slots, so near= and distance<= do not apply",
                      "other policies with these modifiers");
+  if (request.policy == "none" && !request.core_kind.empty())
+    throw UsageError("bind", "'none' uses no CPUs, so kind= does not apply", "other policies with kind=");
   if (request.policy == "none" && request.exclude)
     throw UsageError("bind", "'none' uses no CPUs, so exclude does not apply", "other policies with exclude");
   if (request.policy != "sharing") return;
@@ -88,6 +90,7 @@ std::string limits_of(const Request& request) {
   std::string text;
   if (!request.near.empty()) text += " near " + request.near;
   if (request.max_hops) text += " within " + std::to_string(*request.max_hops) + " hops";
+  if (!request.core_kind.empty()) text += " on " + request.core_kind + " cores";
   if (request.exclude) text += " with exclusive CPUs";
   return text;
 }
@@ -115,6 +118,15 @@ std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, co
     result.push_back(std::move(cpus));
   }
   return result;
+}
+
+std::vector<std::string> kinds_of(const Machine& machine, const std::vector<int>& cpus) {
+  std::vector<std::string> names;
+  for (const CoreKind& kind : machine.kinds)
+    if (std::any_of(cpus.begin(), cpus.end(),
+                    [&](int cpu) { return std::binary_search(kind.cpus.begin(), kind.cpus.end(), cpu); }))
+      names.push_back(kind.name);
+  return names;
 }
 
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken) {

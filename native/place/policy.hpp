@@ -9,8 +9,8 @@ namespace mm::place {
 
 /// Parses `POLICY[,MODIFIER…]` into `request`, whose other fields do not change: `balance`, `pack`, `any`, `none`,
 /// `compact`, `scatter`, `sharing`, `list=0-3,8` (or a bare CPU list, including its commas), with `near=DEVICE`,
-/// `distance<=D`, `exclude`; also LSF's names (Y, N, NONE, BALANCE, PACK, ANY, in any case). Throws UsageError with the
-/// invalid part.
+/// `distance<=D`, `kind=KIND`, `exclude`; also LSF's names (Y, N, NONE, BALANCE, PACK, ANY, in any case). Throws
+/// UsageError with the invalid part.
 void parse_bind(const std::string& text, Request& request);
 SlotKind parse_slot_kind(const std::string& field, const std::string& text);
 std::string name(SlotKind kind);
@@ -24,6 +24,9 @@ Sharing read_sharing(const std::string& file);
 /// The slots of a machine among the CPUs `within`, in order of package, core, thread; each contains the CPUs of a
 /// socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.
 std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, const std::vector<int>& within);
+
+/// The kinds of cores that CPUs belong to, the fastest first; empty if all cores of the machine are alike.
+std::vector<std::string> kinds_of(const Machine& machine, const std::vector<int>& cpus);
 
 /// Places a job. Throws UsageError for more slots than exist, a list outside the allowed set, a policy that contradicts
 /// a list, or an unknown device; Busy if it would fit an empty machine, but other jobs hold too much.
