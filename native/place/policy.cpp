@@ -120,15 +120,6 @@ std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, co
   return result;
 }
 
-std::vector<std::string> kinds_of(const Machine& machine, const std::vector<int>& cpus) {
-  std::vector<std::string> names;
-  for (const CoreKind& kind : machine.kinds)
-    if (std::any_of(cpus.begin(), cpus.end(),
-                    [&](int cpu) { return std::binary_search(kind.cpus.begin(), kind.cpus.end(), cpu); }))
-      names.push_back(kind.name);
-  return names;
-}
-
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken) {
   check(request);
   allowed_to(machine, request);  // also checks limits that the chosen policy would not use

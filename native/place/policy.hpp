@@ -25,9 +25,6 @@ Sharing read_sharing(const std::string& file);
 /// socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.
 std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, const std::vector<int>& within);
 
-/// The kinds of cores that CPUs belong to, the fastest first; empty if all cores of the machine are alike.
-std::vector<std::string> kinds_of(const Machine& machine, const std::vector<int>& cpus);
-
 /// Places a job. Throws UsageError for more slots than exist, a list outside the allowed set, a policy that contradicts
 /// a list, or an unknown device; Busy if it would fit an empty machine, but other jobs hold too much.
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken);
