@@ -25,7 +25,7 @@ def hybrid(tmp_path: Path) -> dict[str, str]:
 def test_a_result_states_the_kinds_of_its_cores(hybrid: dict[str, str], cpus: str, kinds: str) -> None:
     if not set(map(int, cpus.split(","))) <= os.sched_getaffinity(0):
         pytest.skip(f"this process may not use CPU {cpus}")
-    words = [find_native("meshmark-probe"), "clock", "--cpus", cpus, "--budget", "100ms"]
+    words = [str(find_native("meshmark-probe")), "clock", "--cpus", cpus, "--budget", "100ms"]
     done = subprocess.run(words, env=hybrid, capture_output=True, text=True, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     found = [line["conditions"]["core_kinds"] for line in lines if line["type"] == "result"]
@@ -35,7 +35,7 @@ def test_a_result_states_the_kinds_of_its_cores(hybrid: dict[str, str], cpus: st
 def test_a_job_takes_the_fast_cores_first_or_the_kind_that_is_named(hybrid: dict[str, str]) -> None:
     for policy, cpus in (("balance", [0]), ("balance,kind=efficiency", [1])):
         words = [
-            find_native("meshmark-place"),
+            str(find_native("meshmark-place")),
             "plan",
             "--topology",
             "host",
