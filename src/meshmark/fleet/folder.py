@@ -110,7 +110,7 @@ class Fleet:
             raise UsageError(
                 f"FOLDER: found {quoted(self.root)}, which is not the folder of a fleet: it has no fleet.toml and no "
                 "campaigns",
-                f"meshmark fleet check {self.root} begins one",
+                "meshmark fleet check makes one of a new or empty folder",
             )
         if not entries and not may_be_new:
             raise AbsentError(f"{quoted(self.root)}: has no campaign", f"meshmark fleet check {self.root}")
