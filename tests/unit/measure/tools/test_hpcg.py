@@ -32,7 +32,9 @@ def test_invalid_runs_and_damaged_values_are_left_out() -> None:
         results_of(invalid)
     assert results_of(TEXT + invalid).left_out_count == 1
     damaged = results_of(TEXT.replace("Raw SpMV=1.18", "Raw SpMV=1.x8"))
-    assert [str(item) for item in damaged.left_out] == ["line 23: Raw SpMV: found '1.x8', a number is required"]
+    assert [str(item) for item in damaged.left_out] == [
+        "line 23: GFLOP/s Summary::Raw SpMV: found '1.x8', a number is required"
+    ]
 
 
 def test_the_yaml_of_former_versions_is_read_alike() -> None:

@@ -91,9 +91,9 @@ def test_best_rates_and_mixes_between_nodes_are_apart() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("  77.3\t", "", "a node and 4 numbers are required"),
+        ("  77.3\t", "", "a row with a number and 4 cells is required"),
         (" 129.8\t", " 12x9.8\t", "found '12x9.8', a number with one decimal is required"),
-        ("Measuring Loaded", "Measured Loaded", "a node and 4 numbers are required"),
+        ("Measuring Loaded", "Measured Loaded", "a row with a number and 4 cells is required"),
         ("Using Read-only traffic type\n", "", "'Using Read-only traffic type' above the numbers, or -W"),
         ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HIT latency' with a time in ns is required"),
     ],

@@ -85,7 +85,7 @@ def test_several_systems_are_told_apart() -> None:
         (
             "      <Entry>\n        <Identifier>node042",
             "      <Entry>\n        <Identifier>node7",
-            "found system 'node7'; allowed: those of <System>",
+            "found system 'node7'; allowed: the identifiers in <System>",
         ),
         ("<Value>331250</Value>", "<Value>fast</Value>", "result 2: pts/compress-7zip-1.10.0: found 'fast'"),
     ],

@@ -45,7 +45,7 @@ def test_a_calibration_has_no_values() -> None:
         ("9.561200204188936e-08", '"fast"', "runs 1: value 1: values: found"),
         ("9.561200204188936e-08", "-9.5e-08", "values: found -9.5e-08, a number above 0 is required"),
         ('"values"', '"value"', "found no values, at least 1 is required"),
-        ('"version":"1.0"', '"version":"7.0"', "version: found 7.0, 1.0 is required"),
+        ('"version":"1.0"', '"version":"7.0"', "version: found '7.0', 1.0 is required"),
         ('"unit":"second"', '"unit":"apple"', "unit: found apple; allowed: second, byte, integer"),
         ('"name":"sum_10"', '"title":"sum_10"', "benchmarks 1: name: found None, str is required"),
     ],

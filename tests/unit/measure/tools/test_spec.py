@@ -85,7 +85,7 @@ def test_a_raw_file() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("reported_time: 819.773002", "reported_time: 8l9", "505_mcf_r: base: 001: reported_time: found '8l9'"),
+        ("reported_time: 819.773002", "reported_time: 8l9", "505_mcf_r: base: 001: base: reported_time: found '8l9'"),
         ("base.001.valid: S", "base.001.state: S", "base: 001: found no valid"),
         ("505_mcf_r.base.001", "505_mcf_r.base.000", "found 1 of 2 runs of a program"),
         ("reported_time: 819.773002", "reported_time 819.773002", "spec.….results.….KEY: VALUE is required"),
@@ -102,7 +102,7 @@ def test_what_is_damaged_in_a_raw_file_is_left_out(old: str, new: str, says: str
         (
             "774.54528,103.575608,1,S,,,,,NR,\n",
             "7s,103.575608,1,S,,,,,NR,\n",
-            "line 9: base: run time: found '7s', a number is required",
+            "line 9: base: reported_time: found '7s', a number is required",
         ),
         (
             '507.cactuBSSN_r,8,529.532167,19.12632,1,S,,,,,NR,"S',
