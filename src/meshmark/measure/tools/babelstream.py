@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, number, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, number, unexpected
 from meshmark.measure.tools.documents import csv_cells, row_of
 from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import facts, unit_of
@@ -39,10 +39,6 @@ _FACTS: Final = {
     "memory": r"^Memory:?[ \t]+(\S.{0,59})",
     "reduction": r"^Reduction kernel config:?[ \t]+(\S.{0,59})",
 }
-
-
-def recognises(start: str) -> bool:
-    return _TEXT.search(start) is not None or _HEAD.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -142,4 +138,4 @@ def _kernel(
     return rate * best
 
 
-READERS: Final = [Reader("babelstream", "BabelStream, text or CSV", recognises, read, version=2)]
+READERS: Final = [Reader("babelstream", "BabelStream, text or CSV", has(_TEXT, _HEAD), read, version=2)]

@@ -45,7 +45,8 @@ class Reader:
     Attributes:
         name: Of the format, as in messages.
         title: What it is, for documentation.
-        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time.
+        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time. See
+            `has`.
         read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
             Raises FormatError.
         tool: Name of the tool in the provenance of records, if it is not that of the format.
@@ -56,10 +57,16 @@ class Reader:
 
     name: str
     title: str
-    recognises: Callable[[str], bool]
+    recognises: Callable[[str], object]
     read: Callable[[Any], None]  # of an output.ToolOutput
     version: int = 1
     tool: str = ""
+
+
+def has(*patterns: str | re.Pattern[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a text has one of some patterns; `^` and `$` are the ends of a line."""
+    compiled = [re.compile(pattern, re.MULTILINE) if isinstance(pattern, str) else pattern for pattern in patterns]
+    return lambda text: any(pattern.search(text) for pattern in compiled)
 
 
 def number(text: str, where: str, *, above_zero: bool = False) -> float:

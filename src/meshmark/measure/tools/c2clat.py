@@ -9,15 +9,11 @@ import re
 from itertools import combinations
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader, number, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, has, number, unexpected
 from meshmark.measure.tools.output import Cursor, ToolOutput, matrix_row
 
 _HEAD: Final = re.compile(r"[ \t]*CPU(?:[ \t]+\d{1,6})+")
 _START: Final = re.compile(rf"^{_HEAD.pattern}\n[ \t]*\d{{1,6}}(?:[ \t]+\d+)+$", re.MULTILINE)
-
-
-def recognises(start: str) -> bool:
-    return _START.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -43,4 +39,4 @@ def read(output: ToolOutput) -> None:
                 output.ours("lines.line_latency", 1e-9 * both.pop(), from_cpu=first, to_cpu=second, trip="one_way")
 
 
-READERS: Final = [Reader("c2clat", "c2clat, text", recognises, read)]
+READERS: Final = [Reader("c2clat", "c2clat, text", has(_START), read)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, number, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, number, unexpected
 from meshmark.measure.tools.output import Cursor, ToolOutput, matrix_row, sections
 from meshmark.measure.tools.quantities import slug
 from meshmark.store.record import Scalar
@@ -20,10 +20,6 @@ _CSV: Final = re.compile(r"^,+\n[ \t]*\d+(?:\.\d+)?(?:e-?\d+)?,+$", re.MULTILINE
 _TITLE: Final = re.compile(r"\d+\) (\S.* latency on \S.* shared cache lines?|Message passing.*)")
 _TABLE: Final = re.compile(r"^\d+\) \S.* latency on \S.* shared cache lines?", re.MULTILINE)
 _HEAD: Final = re.compile(r"(?:\s*\d{1,6})+")
-
-
-def recognises(start: str) -> bool:
-    return _CSV.search(start) is not None or _TABLE.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -36,8 +32,7 @@ def read(output: ToolOutput) -> None:
         kind = slug(title.partition(" latency")[0])
         stated: dict[str, Scalar] = {"state": "swap"} if kind == "cas" else {"exchange": kind}
         lines = Cursor(section[1:])
-        lines.skip_blank()
-        head = lines.take()
+        head = lines.next()
         if head is None or not _HEAD.fullmatch(head.text):
             output.leave_out(section[0].number, "the numbers of the CPUs are required below the title")
             continue
@@ -48,7 +43,7 @@ def read(output: ToolOutput) -> None:
                 if row not in columns:
                     raise unexpected(row, "one of the CPUs in the line above")
                 for cpu, cell in matrix_row(line.text, columns[: columns.index(row)])[1].items():
-                    _add(output, cpu, row, cell.partition("±")[0], stated)
+                    _add(output, cpu, row, re.sub(r"±\d+(?:\.\d+)?$", "", cell), stated)
 
 
 def _read_csv(output: ToolOutput) -> None:
@@ -76,4 +71,6 @@ def _add(output: ToolOutput, from_cpu: int, to_cpu: int, cell: str, stated: dict
     output.ours("lines.line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated)
 
 
-READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV and text", recognises, read, version=2)]
+READERS: Final = [
+    Reader("core_to_core_latency", "core-to-core-latency, CSV and text", has(_CSV, _TABLE), read, version=2)
+]

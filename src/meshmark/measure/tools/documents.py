@@ -132,10 +132,12 @@ def row_of(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row by the names of their columns.
 
     Raises:
-        FormatError: There are more or fewer cells than columns.
+        FormatError: There are more or fewer cells than columns, or two columns of one name.
     """
     if len(cells) != len(columns):
         raise FormatError(f"found {len(cells)} cells, {len(columns)} are required")
+    if len({*columns}) != len(columns):
+        raise FormatError("found two columns of one name")
     return dict(zip(columns, cells, strict=True))
 
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, field, matched, place_of, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, field, has, matched, place_of, unexpected
 from meshmark.measure.tools.documents import json_objects
 from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import measured, named, optional, scalar, string
@@ -92,10 +92,6 @@ class _Part:
                 raise unexpected(percentile, "a percentile", where)
         numbers = {float(percentile): second * _number(values, percentile, where) for percentile in values}
         return {percentile: time for percentile, time in numbers.items() if time > 0}  # fio 2 fills its list with 0.00
-
-
-def recognises(start: str) -> bool:
-    return re.search(r'"fio version"\s*:', start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -382,4 +378,4 @@ def _number(values: Any, key: str, where: str) -> float:
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_joined)
-READERS: Final = [Reader("fio", "fio, JSON", recognises, read, version=2)]
+READERS: Final = [Reader("fio", "fio, JSON", has(r'"fio version"\s*:'), read, version=2)]

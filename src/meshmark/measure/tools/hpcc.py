@@ -10,24 +10,20 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader, number, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, has, number, unexpected
 from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Quantity
 from meshmark.store.record import Scalar
 
 _BEGIN: Final = "Begin of Summary section."
+_TITLE: Final = r"^This is the DARPA/DOE HPC Challenge Benchmark version"
+_START: Final = rf"^{re.escape(_BEGIN)}\s*\nVersionMajor="
 _END: Final = "End of Summary section."
 _RUNNING: Final = (("Star", "all"), ("Single", "one"))
 _ARRAYS: Final = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
 _STATISTICS: Final = (("Min", "minimum"), ("Avg", "mean"), ("Max", "maximum"))
 _ORDERS: Final = (("NaturallyOrdered", "natural"), ("RandomlyOrdered", "random"))
 _LARGEST: Final = 1e30
-
-
-def recognises(start: str) -> bool:
-    return re.search(r"^This is the DARPA/DOE HPC Challenge Benchmark version", start, re.MULTILINE) is not None or (
-        re.search(rf"^{re.escape(_BEGIN)}\s*\nVersionMajor=", start, re.MULTILINE) is not None
-    )
 
 
 def read(output: ToolOutput) -> None:
@@ -126,4 +122,4 @@ def _messages(key: str, latency: str, rate: str, stated: dict[str, Scalar]) -> d
     }
 
 
-READERS: Final = [Reader("hpcc", "HPC Challenge, summary of hpccoutf.txt", recognises, read, version=2)]
+READERS: Final = [Reader("hpcc", "HPC Challenge, summary of hpccoutf.txt", has(_TITLE, _START), read, version=2)]

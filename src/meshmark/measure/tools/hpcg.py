@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader
+from meshmark.measure.tools.base import FormatError, Reader, has
 from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Quantity, slug
 from meshmark.store.record import Scalar
@@ -25,11 +25,6 @@ _QUANTITIES: Final = (
     (re.compile(r"GB/s Summary::Raw (.*?)(?: B/W)?"), "traffic", Quantity("bandwidth", "GB/s")),
     (re.compile(r"Benchmark Time Summary::(?!Optimization phase$)(.*)"), "kernel", Quantity("elapsed", "s")),
 )
-
-
-def recognises(start: str) -> bool:
-    pattern = rf"^[ \t]*(?:{_BEGIN.pattern}[ \t]*$|{_RESULT} )"
-    return re.search(pattern, start, re.MULTILINE) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -83,4 +78,4 @@ def _count(values: dict[str, tuple[int, str]], key: str) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,12}", text) else None
 
 
-READERS: Final = [Reader("hpcg", "HPCG, result file", recognises, read)]
+READERS: Final = [Reader("hpcg", "HPCG, result file", has(rf"^[ \t]*(?:{_BEGIN.pattern}[ \t]*$|{_RESULT} )"), read)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, ctime, matched, number
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, ctime, has, matched, number
 from meshmark.measure.tools.documents import row_of
 from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Quantity
@@ -71,10 +71,6 @@ class _Section:
     setting: str = ""
     columns: list[str] = field(default_factory=list)
     rows: int = 0
-
-
-def recognises(start: str) -> bool:
-    return _TITLE.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -191,5 +187,5 @@ def _meaning(section: _Section, column: str) -> tuple[Quantity, dict[str, Scalar
 
 
 READERS: Final = [
-    Reader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P, MT), text", recognises, read, version=3),
+    Reader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P, MT), text", has(_TITLE), read, version=3),
 ]

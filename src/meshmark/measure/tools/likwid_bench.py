@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader, number
+from meshmark.measure.tools.base import FormatError, Reader, has, number
 from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Quantity, facts
 from meshmark.store.record import Scalar
@@ -30,10 +30,6 @@ _MORE: Final = (*_QUANTITIES, "Iterations")
 _PAIR: Final = re.compile(r"([A-Z][\w /().-]*?):\s+(\S.*?)(?: sec)?")
 _GROUP: Final = re.compile(r"Group: \d+ Thread \d+ Global Thread \d+ running on .+")
 _WORKGROUPS: Final = re.compile(r"Using (\d{1,6}) work groups?")
-
-
-def recognises(start: str) -> bool:
-    return re.search(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S", start, re.MULTILINE) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -89,4 +85,6 @@ def _kernel(test: str) -> dict[str, Scalar]:
     return kernel
 
 
-READERS: Final = [Reader("likwid_bench", "likwid-bench, text", recognises, read, version=2)]
+READERS: Final = [
+    Reader("likwid_bench", "likwid-bench, text", has(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S"), read, version=2)
+]

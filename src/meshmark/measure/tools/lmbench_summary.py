@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.measure.tools.base import FormatError, Reader, matched, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, has, matched, unexpected
 from meshmark.measure.tools.output import Line, ToolOutput
 from meshmark.measure.tools.quantities import Quantity
 from meshmark.store.record import Scalar
@@ -35,10 +35,6 @@ class _Table:
     title: str
     unit: str
     columns: list[tuple[int, int, str]]
-
-
-def recognises(start: str) -> bool:
-    return _SUMMARY.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -112,4 +108,4 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
         output.take(_QUANTITIES[table.unit], match[1] + _SUFFIXES[match[2]], name, operation=name, **stated)
 
 
-READERS: Final = [Reader("lmbench_summary", "lmbench, summary", recognises, read, tool="lmbench")]
+READERS: Final = [Reader("lmbench_summary", "lmbench, summary", has(_SUMMARY), read, tool="lmbench")]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, matched, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, has, matched, unexpected
 from meshmark.measure.tools.output import ToolOutput, matrix_row
 from meshmark.measure.tools.quantities import Quantity
 from meshmark.store.record import Scalar
@@ -84,10 +84,6 @@ class _Run:
     pattern: str | None = None
     buffer: int | None = None  # bytes, of the latency thread
     buffer_each: int | None = None  # bytes, of each thread that reads
-
-
-def recognises(start: str) -> bool:
-    return _TITLE.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -260,4 +256,4 @@ _ROWS: Final = {
     "loaded": _loaded,
     "transfers": _transfer,
 }
-READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, read, version=3)]
+READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", has(_TITLE), read, version=3)]

@@ -135,8 +135,7 @@ def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
 
 def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
     lines = Cursor(below)
-    lines.skip(lambda text: not text.strip() or text.strip() == "times are in ns")
-    head = lines.take()
+    head = lines.next(lambda text: text.strip() not in {"", "times are in ns"})
     if head is None or not re.fullmatch(r"(?:\s+\d{1,9})+", head.text):
         output.leave_out(below[0].number if below else 1, "the numbers of the CPUs are required above the times")
         return

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, unexpected
 from meshmark.measure.tools.documents import row_of
 from meshmark.measure.tools.output import Line, ToolOutput
 from meshmark.measure.tools.quantities import Quantity
@@ -48,10 +48,6 @@ class _Run:
     def conditions(self) -> dict[str, Scalar]:
         collective = {"operation": self.collective} if self.collective else {}
         return {**collective, **self.stated, **({"ranks": self.ranks} if self.ranks else {})}
-
-
-def recognises(start: str) -> bool:
-    return re.search(rf"^[ \t]*{_HEAD.pattern}", start, re.MULTILINE) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -120,4 +116,4 @@ def _row(output: ToolOutput, run: _Run, line: Line) -> None:
                 output.take(quantity, row[column], column, **stated, statistic="mean", place=place)
 
 
-READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", recognises, read)]
+READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", has(rf"^[ \t]*{_HEAD.pattern}"), read)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, field, matched, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, field, has, matched, unexpected
 from meshmark.measure.tools.documents import json_objects
 from meshmark.measure.tools.output import Line, ToolOutput, matrix_row, sections
 from meshmark.measure.tools.quantities import Quantity, optional
@@ -20,10 +20,6 @@ from meshmark.store.record import Scalar
 _TEXT: Final = re.compile(r"^nvbandwidth Version: v?(\S{1,20})", re.MULTILINE)
 _QUANTITIES: Final = {"ns": Quantity("latency", "ns"), "GB/s": Quantity("bandwidth", "GB/s")}
 _PLACES: Final = re.compile(r"(\w+)\(row\)\s*(->|<-|<->)\s*(\w+)\(column\)")
-
-
-def recognises(start: str) -> bool:
-    return re.search(r'"nvbandwidth"\s{0,9}:\s{0,9}\{', start) is not None or _TEXT.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -115,4 +111,6 @@ def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
             output.other_lines += 1
 
 
-READERS: Final = [Reader("nvbandwidth", "nvbandwidth, text or JSON", recognises, read, version=2)]
+READERS: Final = [
+    Reader("nvbandwidth", "nvbandwidth, text or JSON", has(r'"nvbandwidth"\s{0,9}:\s{0,9}\{', _TEXT), read, version=2)
+]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, matched, number
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, matched, number
 from meshmark.measure.tools.documents import row_of
 from meshmark.measure.tools.output import Line, ToolOutput
 from meshmark.measure.tools.quantities import Quantity, slug, unit_of
@@ -48,10 +48,6 @@ class _Table:
     stated: dict[str, Scalar] = field(default_factory=dict)
     rows: int = 0
     is_closed: bool = False  # an empty line was below its rows; other rows below it may be of another program
-
-
-def recognises(start: str) -> bool:
-    return _BEGINS.search(start) is not None
 
 
 def read(output: ToolOutput) -> None:
@@ -148,4 +144,4 @@ def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
     return Quantity(slug(name) or "time", unit), theirs
 
 
-READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", recognises, read, version=2)]
+READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=2)]

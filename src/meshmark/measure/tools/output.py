@@ -218,42 +218,33 @@ class Cursor:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
-        self.at = 0
+        self.position = 0
 
-    def peek(self) -> Line | None:
-        """The next line; None at the end."""
-        return self.lines[self.at] if self.at < len(self.lines) else None
-
-    def take(self) -> Line | None:
-        """The next line, which is passed; None at the end."""
-        line = self.peek()
-        self.at += line is not None
-        return line
-
-    def next(self, begins: Callable[[str], object]) -> Line | None:
-        """The next line for whose text `begins` is true, which is passed with all before it; None at the end."""
-        self.skip(lambda text: not begins(text))
-        return self.take()
-
-    def skip(self, passes: Callable[[str], object]) -> list[Line]:
+    def skip(self, passes: Callable[[str], object]) -> Sequence[Line]:
         """Pass the lines for whose text `passes` is true, and return them."""
-        begin = self.at
-        while self.at < len(self.lines) and passes(self.lines[self.at].text):
-            self.at += 1
-        return list(self.lines[begin : self.at])
+        begin = self.position
+        while self.position < len(self.lines) and passes(self.lines[self.position].text):
+            self.position += 1
+        return self.lines[begin : self.position]
 
-    def skip_blank(self) -> None:
-        """Pass empty lines."""
-        self.skip(lambda text: not text.strip())
+    def next(self, begins: Callable[[str], object] = str.strip) -> Line | None:
+        """Pass the lines up to the first one for whose text `begins` is true, and return it; None at the end."""
+        self.skip(lambda text: not begins(text))
+        if self.position == len(self.lines):
+            return None
+        self.position += 1
+        return self.lines[self.position - 1]
 
 
 def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
     """Return the number that begins a row of a matrix, and the cells of the row by the numbers of their columns.
 
     Raises:
-        FormatError: The row has no number, or another number of cells than there are columns.
+        FormatError: The row has no number, or another number of cells than there are columns, or two columns are alike.
     """
     row, *cells = text.split()
+    if len({*columns}) != len(columns):
+        raise FormatError("found two columns of one number")
     if re.fullmatch(r"\d{1,9}", row) is None or len(cells) != len(columns):
         raise unexpected(text, f"a row with a number and {len(columns)} cells")
     return int(row), dict(zip(columns, cells, strict=True))

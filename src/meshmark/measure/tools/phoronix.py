@@ -24,29 +24,32 @@ from meshmark.store.record import Better, Scalar
 _DIRECTIONS: Final[dict[str, Better]] = {"HIB": "higher", "LIB": "lower"}
 _NAMES: Final = {"s": "elapsed", "B/s": "data_rate", "flop/s": "flop_rate", "op/s": "rate", "B": "size"}
 _STREAM: Final = {"copy", "scale", "add", "triad"}
-_KEYS: Final = (
-    *("identifier", "units", "scale", "proportion", "description", "arguments", "app_version", "display_format"),
-)
+# The facts of a result by their keys in JSON, and their elements in XML.
+_FACTS: Final = {
+    "identifier": "Identifier",
+    "title": "Title",
+    "units": "Scale",
+    "proportion": "Proportion",
+    "description": "Description",
+    "arguments": "Arguments",
+    "app_version": "AppVersion",
+    "display_format": "DisplayFormat",
+}
 _BAR_GRAPHS: Final = {"", "BAR_GRAPH"}
 
 
 @dataclass(slots=True)
 class _Result:
-    """One test with its results by system: the value and the single runs as they stand."""
+    """The facts of one test, and its results: system, value and single runs, as they stand."""
 
     where: str
-    test: str
-    unit: str
-    proportion: str
-    description: str
-    arguments: str
-    app_version: str
-    display: str
-    entries: list[tuple[str, str, list[str]]] = field(default_factory=list)
+    facts: dict[str, str]
+    entries: list[tuple[str, str, list[str]]]
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.test, self.description, self.app_version, self.unit
+        """The facts that the conditions state in any case."""
+        return tuple(self.facts[name] for name in ("identifier", "description", "app_version", "units"))
 
 
 @dataclass(slots=True)
@@ -74,20 +77,19 @@ def read(output: ToolOutput) -> None:
     is_one = len({*file.systems, *(system for result in file.results for system, *_ in result.entries)}) < 2
     for result in file.results:
         with output.item(result.where):
-            if not result.test or not result.entries:
+            test, display = result.facts["identifier"], result.facts["display_format"]
+            if not test or not result.entries:
                 raise FormatError("found no Identifier or no Entry, both are required")
-            if result.display not in _BAR_GRAPHS:
-                raise FormatError(
-                    f"{quoted(result.test, 60)}: a {quoted(result.display, 20)} is not a result of a test"
-                )
+            if display not in _BAR_GRAPHS:
+                raise FormatError(f"{quoted(test, 60)}: a {quoted(display, 20)} is not a result of a test")
             for system, value, runs in result.entries:
                 with output.item(result.where):
                     if file.systems and system not in file.systems:
                         raise FormatError(f"found system '{quoted(system, 40)}'; allowed: the identifiers in <System>")
                     version, start = file.systems.get(system, ("", ""))
                     output.stated(re.sub(r"^[^\d]*v?", "", version or file.client), start=start)
-                    arguments = result.arguments if repeated[result.key] > 1 else None
-                    _record(output, result, value, runs, system=None if is_one else system, arguments=arguments or None)
+                    arguments = (result.facts["arguments"] or None) if repeated[result.key] > 1 else None
+                    _record(output, result, value, runs, system=None if is_one else system, arguments=arguments)
 
 
 def _of_xml(output: ToolOutput) -> _File:
@@ -111,13 +113,13 @@ def _of_xml(output: ToolOutput) -> _File:
     for system in root.findall("System"):
         file.systems[_text(system, "Identifier")] = _text(system, "TestClientVersion"), _text(system, "TimeStamp")
     for index, element in enumerate(root.findall("Result"), 1):
-        test = _text(element, "Identifier") or _text(element, "Title")
-        facts = (_text(element, f) for f in ("Scale", "Proportion", "Description", "Arguments", "AppVersion"))
-        result = _Result(f"result {index}", test, *facts, display=_text(element, "DisplayFormat"))
-        for entry in element.findall("Data/Entry"):
-            runs = _text(entry, "RawString").split(":")
-            result.entries.append((_text(entry, "Identifier"), _text(entry, "Value"), runs))
-        file.results.append(result)
+        facts = {key: _text(element, name) for key, name in _FACTS.items()}
+        facts["identifier"] = facts["identifier"] or facts["title"]
+        entries = [
+            (_text(entry, "Identifier"), _text(entry, "Value"), _text(entry, "RawString").split(":"))
+            for entry in element.findall("Data/Entry")
+        ]
+        file.results.append(_Result(f"result {index}", facts, entries))
     return file
 
 
@@ -131,17 +133,11 @@ def _of_json(output: ToolOutput) -> _File:
         for name, system in _objects(document.get("systems")):
             file.systems[name] = optional(system, "client_version"), optional(system, "timestamp")
         for name, values in _objects(document["results"]):
-            facts = {key: optional(values, key) for key in _KEYS}
-            result = _Result(
-                f"{place}results: {quoted(name, 60)}",
-                facts["identifier"] or name,
-                facts["units"] or facts["scale"],
-                facts["proportion"],
-                facts["description"] or facts["arguments"],
-                facts["arguments"],
-                facts["app_version"],
-                facts["display_format"],
-            )
+            facts = {key: optional(values, key) for key in _FACTS}
+            facts["identifier"] = facts["identifier"] or name
+            facts["units"] = facts["units"] or optional(values, "scale")
+            facts["description"] = facts["description"] or facts["arguments"]
+            result = _Result(f"{place}results: {quoted(name, 60)}", facts, [])
             for host, entry in _objects(values.get("results")):
                 runs = entry.get("all_results", entry.get("raw_values"))
                 texts = [str(run) for run in runs] if isinstance(runs, list) else str(runs or "").split(":")
@@ -158,25 +154,26 @@ def _objects(values: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _record(output: ToolOutput, result: _Result, value: str, runs: list[str], **conditions: Scalar) -> None:
-    where = quoted(result.test, 60)
+    test, description = result.facts["identifier"], result.facts["description"]
+    where = quoted(test, 60)
     if not value:
         raise FormatError(f"{where}: found no value; the test failed")
-    unit = unit_of(result.unit)
+    unit = unit_of(result.facts["units"])
     single = [run for run in runs if run.strip()]
     samples = [measured(scaled(number(text, where), unit.factor, where), unit.si, where) for text in (value, *single)]
     samples = samples[1:] or samples
-    conditions["test"] = result.test
-    kernel = result.description.removeprefix("Type:").strip().lower()
-    if re.fullmatch(r"pts/stream-[\d.]+", result.test) and kernel in _STREAM and unit.si == "B/s":
+    conditions["test"] = test
+    kernel = description.removeprefix("Type:").strip().lower()
+    if re.fullmatch(r"pts/stream-[\d.]+", test) and kernel in _STREAM and unit.si == "B/s":
         # STREAM prints the best of its repetitions; the suite repeats the program.
         output.ours("bandwidth.bandwidth_net", samples, **conditions, kernel=kernel, statistic="best")
         return
     conditions |= {
-        "description": result.description or None,
-        "app_version": result.app_version or None,
+        "description": description or None,
+        "app_version": result.facts["app_version"] or None,
         "statistic": None if single else "mean",
     }
-    better = _DIRECTIONS.get(result.proportion, unit.better)
+    better = _DIRECTIONS.get(result.facts["proportion"], unit.better)
     output.theirs(_NAMES.get(unit.si, "score"), unit.si, samples, better, **conditions)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, count, matched, number, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, count, has, matched, number, unexpected
 from meshmark.measure.tools.documents import csv_cells, row_of
 from meshmark.measure.tools.output import Line, ToolOutput
 from meshmark.measure.tools.quantities import named
@@ -27,6 +27,7 @@ _COUNTS: Final = {"Copies": "copies", "Threads": "threads", "Ranks": "ranks", "P
 _SCORE: Final = re.compile(r"(Est\. )?(SPEC\w+?)_?(base|peak)(\d{4})?")
 _END: Final = re.compile(rf'"?(?:{_SELECTED}"?$|{_SCORE.pattern})')  # of a table
 _HEADER: Final = re.compile(r"^Benchmark,\"(?:Est\. )?Base (?:# \w+|Ref\b[^\"]*|Run Time)\"", re.MULTILINE)
+_RAW: Final = re.compile(r"^spec\.(?:cpu|omp|mpi)\w*\.results\.\w+\.(?:base|peak)\.\d{3}\.", re.MULTILINE)
 _PROGRAM: Final = re.compile(r"\d{3}\.\w+")
 _LINE: Final = re.compile(r"spec\.(\w+)\.results\.(\w+)\.(base|peak)\.(\d{3})\.(\w+):[ \t]*(.*)")
 _REFERENCE: Final = {"", "ref", "refrate", "refspeed", "mref", "lref"}  # workloads of a score
@@ -160,12 +161,6 @@ def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scala
 # ------------------------------------------------------------------ raw result file
 
 
-def recognises_raw(start: str) -> bool:
-    return (
-        re.search(r"^spec\.(?:cpu|omp|mpi)\w*\.results\.\w+\.(?:base|peak)\.\d{3}\.", start, re.MULTILINE) is not None
-    )
-
-
 def read_raw(output: ToolOutput) -> None:
     """Read times and ratios of each program, and the means that are stated."""
     runs: dict[tuple[str, str], dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
@@ -199,5 +194,5 @@ def read_raw(output: ToolOutput) -> None:
 
 READERS: Final = [
     Reader("spec", "SPEC CPU, OMP and MPI, CSV", recognises, read, version=2),
-    Reader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", recognises_raw, read_raw, version=2, tool="spec"),
+    Reader("spec_raw", "SPEC CPU, OMP and MPI, raw file (.rsf)", has(_RAW), read_raw, version=2, tool="spec"),
 ]

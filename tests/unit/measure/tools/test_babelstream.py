@@ -6,17 +6,14 @@ repetitions, on a busy virtual machine); `babelstream-4.txt` is written by hand 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "babelstream.txt").read_text(encoding="utf-8")
-CSV = (FIXTURES / "babelstream-csv.csv").read_text(encoding="utf-8")
-OLD = (FIXTURES / "babelstream-4.txt").read_text(encoding="utf-8")
+TEXT = fixture("babelstream.txt")
+CSV = fixture("babelstream-csv.csv")
+OLD = fixture("babelstream-4.txt")
 
 
 def test_the_text_of_version_5_is_read() -> None:

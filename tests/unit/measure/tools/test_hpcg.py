@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "hpcg.txt").read_text(encoding="utf-8")
+TEXT = fixture("hpcg.txt")
 
 
 def test_rates_and_times_are_read_with_ranks_and_all_threads() -> None:

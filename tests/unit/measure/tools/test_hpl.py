@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "hpl.txt").read_text(encoding="utf-8")
+TEXT = fixture("hpl.txt")
 
 
 def test_rate_and_time_of_each_problem_are_read() -> None:

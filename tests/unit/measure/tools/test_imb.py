@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "imb.txt").read_text(encoding="utf-8")
+TEXT = fixture("imb.txt")
 
 
 def test_messages_are_those_printed() -> None:
@@ -41,7 +38,7 @@ def test_collectives_and_exchange_are_those_printed() -> None:
 
 
 def test_sections_with_waiting_ranks_are_told_apart() -> None:
-    records = records_of((FIXTURES / "imb-waiting.txt").read_text(encoding="utf-8"))
+    records = records_of(fixture("imb-waiting.txt"))
     slowest = {
         r.conditions["ranks"]: r.value
         for r in records

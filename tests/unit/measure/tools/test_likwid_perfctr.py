@@ -3,15 +3,12 @@ of no machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "likwid_perfctr.csv").read_text(encoding="utf-8")
+TEXT = fixture("likwid_perfctr.csv")
 
 
 def test_counters_and_metrics_are_those_printed() -> None:
@@ -27,7 +24,7 @@ def test_counters_and_metrics_are_those_printed() -> None:
 
 
 def test_regions_of_the_marker_api() -> None:
-    records = records_of((FIXTURES / "likwid_perfctr-region.csv").read_text(encoding="utf-8"))
+    records = records_of(fixture("likwid_perfctr-region.csv"))
     rate = next(r for r in records if r.unit == "flop/s")
     assert rate.value == pytest.approx(864.2489e6) and rate.conditions["region"] == "triad"
     assert len(records) == 8

@@ -6,16 +6,13 @@ lat_mem_rd, three calls of bw_mem, and the sections of memory of a results file.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-CURVES = (FIXTURES / "lmbench.txt").read_text(encoding="utf-8")
-RATES = (FIXTURES / "lmbench-bw_mem.txt").read_text(encoding="utf-8")
-RESULTS = (FIXTURES / "lmbench-results.txt").read_text(encoding="utf-8")
+CURVES = fixture("lmbench.txt")
+RATES = fixture("lmbench-bw_mem.txt")
+RESULTS = fixture("lmbench-results.txt")
 
 
 def test_footprints_are_exact_and_strides_apart() -> None:

@@ -6,19 +6,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.store.record import Record
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-SNC = (FIXTURES / "mlc-snc.txt").read_text(encoding="utf-8")
-ONE = (FIXTURES / "mlc-one.txt").read_text(encoding="utf-8")
-PAIR = (FIXTURES / "mlc-pair.txt").read_text(encoding="utf-8")
-CXL = (FIXTURES / "mlc-cxl.txt").read_text(encoding="utf-8")
+SNC = fixture("mlc-snc.txt")
+ONE = fixture("mlc-one.txt")
+PAIR = fixture("mlc-pair.txt")
+CXL = fixture("mlc-cxl.txt")
 
 
 def among(records: list[Record], metric: str, **conditions: object) -> list[Record]:

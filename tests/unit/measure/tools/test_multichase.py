@@ -6,19 +6,16 @@ machine whose CPUs were busy, hence the odd times; `multichase-pingpong.txt` is 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.formats import recognised
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-SINGLE = (FIXTURES / "multichase.txt").read_text(encoding="utf-8")
-SAMPLES = (FIXTURES / "multichase-samples.txt").read_text(encoding="utf-8")
-MULTILOAD = (FIXTURES / "multichase-multiload.txt").read_text(encoding="utf-8")
-PINGPONG = (FIXTURES / "multichase-pingpong.txt").read_text(encoding="utf-8")
+SINGLE = fixture("multichase.txt")
+SAMPLES = fixture("multichase-samples.txt")
+MULTILOAD = fixture("multichase-multiload.txt")
+PINGPONG = fixture("multichase-pingpong.txt")
 
 
 def test_a_single_number_has_its_own_format() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "nccl_tests.txt").read_text(encoding="utf-8")
+TEXT = fixture("nccl_tests.txt")
 
 
 def test_times_and_rates_are_read_out_of_place_and_in_place() -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "nvbandwidth.json").read_text(encoding="utf-8")
+TEXT = fixture("nvbandwidth.json")
 
 
 def test_cells_are_those_stored() -> None:

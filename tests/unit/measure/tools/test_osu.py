@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import reasons_of, records_of, results_of
+from support.imports import fixture, reasons_of, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "osu.txt").read_text(encoding="utf-8")
+TEXT = fixture("osu.txt")
 
 
 def test_times_and_rates_are_those_printed() -> None:
@@ -33,7 +30,7 @@ def test_a_collective_has_the_mean_the_fastest_and_the_slowest_rank() -> None:
 
 
 def test_other_programs_and_columns() -> None:
-    records = records_of((FIXTURES / "osu-variants.txt").read_text(encoding="utf-8"))
+    records = records_of(fixture("osu-variants.txt"))
     barrier = next(r for r in records if r.instrument == "barrier")
     assert barrier.value == pytest.approx(88065.18e-6) and barrier.conditions["message_bytes"] == 0
     tail = [r for r in records if r.conditions.get("percentile") == 99 and r.conditions["message_bytes"] == 64]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import reasons_of, records_of, results_of
+from support.imports import fixture, reasons_of, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "stream.txt").read_text(encoding="utf-8")
+TEXT = fixture("stream.txt")
 FORTRAN = """----------------------------------------------
  Double precision appears to have 16 digits of accuracy
  Assuming 8 bytes per DOUBLE PRECISION word
