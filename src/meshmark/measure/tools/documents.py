@@ -132,13 +132,14 @@ def row_of(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
     """Return the cells of a row by the names of their columns.
 
     Raises:
-        FormatError: There are more or fewer cells than columns, or two columns of one name.
+        FormatError: There are more or fewer cells than columns, or columns of one name have different cells.
     """
     if len(cells) != len(columns):
         raise FormatError(f"found {len(cells)} cells, {len(columns)} are required")
-    if len({*columns}) != len(columns):
-        raise FormatError("found two columns of one name")
-    return dict(zip(columns, cells, strict=True))
+    row = dict(zip(columns, cells, strict=True))
+    if differing := [column for column, cell in zip(columns, cells, strict=True) if row[column] != cell]:
+        raise FormatError(f"found columns of one name, {quoted(differing[0], 40)}, with different cells")
+    return row
 
 
 def csv_table(

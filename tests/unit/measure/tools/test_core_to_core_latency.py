@@ -74,3 +74,5 @@ def test_the_table_for_terminals_states_the_cpus() -> None:
         for r in records_of(text.replace("\x1b[1m", "").replace("\x1b[0m", ""))
     }
     assert times == pytest.approx({(0, 4): 52e-9, (0, 8): 38e-9, (4, 8): 39e-9})
+    damaged = results_of(text.replace("      4   \x1b[1m52±0\x1b[0m", "      1e999   52±0"))
+    assert [str(item) for item in damaged.left_out] == ["line 6: CPU: found '1e999', a count is required"]

@@ -162,6 +162,27 @@ def test_units_that_are_not_known_are_refused() -> None:
         results_of(MIXES.replace("in MB/sec (1 MB/sec = 1,000,000 Bytes/sec)", "in bushels"))
 
 
+@pytest.mark.parametrize(
+    ("command", "title", "note", "pattern"),
+    [
+        ("--latency_matrix -r", "", "", "random"),
+        ("--latency_matrix", "", "", None),
+        ("--latency_matrix", "", "*** So, enabling random access for latency measurements\n", "random"),
+        ("--latency_matrix", " for sequential access", "", "stride"),
+        ("--latency_matrix", " for random access", "", "random"),
+    ],
+)
+def test_the_order_of_idle_latencies_is_told(command: str, title: str, note: str, pattern: str | None) -> None:
+    text = (
+        f"Intel(R) Memory Latency Checker - v3.9a\nCommand line parameters: {command} \n\n"
+        f"Using buffer size of 2000.000MiB\n{note}Measuring idle latencies{title} (in ns)...\n"
+        "\t\tNuma node\nNuma node\t     0\t     1\t     2\n       0\t 117.4\t 184.3\t 561.7\n"
+    )
+    records = records_of(text)
+    assert {r.conditions.get("pattern") for r in records} == {pattern} and len(records) == 3
+    assert {r.conditions["footprint_bytes"] for r in records} == {2000 * 2**20}
+
+
 def test_single_latencies_have_the_cpu_and_the_node_of_the_command() -> None:
     text = "".join(
         f"Intel(R) Memory Latency Checker - v3.10\nCommand line parameters: --idle_latency -c{cpu} -j1 -r\n\n"

@@ -6,7 +6,6 @@ import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.perf_stat import READERS, recognises
-from meshmark.store.record import Record
 from support.imports import fixture, results_of, taken_from
 
 TEXT = fixture("perf_stat.json")
@@ -35,7 +34,9 @@ def test_json_of_repeated_runs() -> None:
 
 
 def test_csv_of_cpus_and_of_repeated_runs() -> None:
-    faults = {r.conditions["cpu"]: r.value for r in taken_from(fixture("perf_stat-cpus.csv")) if r.metric == "page-faults"}
+    faults = {
+        r.conditions["cpu"]: r.value for r in taken_from(fixture("perf_stat-cpus.csv")) if r.metric == "page-faults"
+    }
     assert faults == {0: 9424.0, 1: 11085.0}
     clock = next(r for r in taken_from(fixture("perf_stat-repeated.csv")) if r.metric == "task-clock")
     assert clock.value == pytest.approx(1.11e-3) and clock.conditions["statistic"] == "mean"

@@ -116,6 +116,21 @@ def test_a_column_without_a_unit_is_left_out() -> None:
     assert [str(item) for item in results.left_out] == ["line 1: a: found no column a_unit"]
 
 
+@pytest.mark.parametrize("unit", ["null", "None"])
+def test_a_figure_whose_unit_is_not_stated_is_left_out(unit: str) -> None:
+    results = results_of(log("a_value|a_unit|b_value|b_unit|c_value|c_unit", f"1|{unit}|2|s|3|"))
+    assert [(r.metric, r.unit) for r in results.records] == [("b", "s"), ("c", "1")], "an empty unit is stated"
+    assert [str(item) for item in results.left_out] == ["line 2: a: found no unit, which is required"]
+    report = REPORT.replace('"MB/s"', "null")
+    assert report != REPORT and {r.metric for r in taken_from(report)} == {"elapsed"}
+    assert all("copy: found no unit" in problem for problem in problems_of(report))
+
+
+def test_columns_of_one_name_are_read_if_their_cells_are_alike() -> None:
+    assert len(taken_from(log("a_value|a_unit|a_unit", "1|s|s"))) == 1
+    assert "found columns of one name, a_unit" in problems_of(log("a_value|a_unit|a_unit", "1|s|ms"))[0]
+
+
 def test_several_logs_in_one_file() -> None:
     text = "note\n" + log("a_value|a_unit", "1|s") + log("b_value|b_unit", "2|s")
     results = results_of(text)
