@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from meshmark.errors import quoted
@@ -21,30 +22,33 @@ from meshmark.store.record import Scalar
 
 _SHARES: Final = {"All Reads": 1.0, "3:1 Reads-Writes": 0.75, "2:1 Reads-Writes": 2 / 3, "1:1 Reads-Writes": 0.5}
 _CORES: Final = "c2c-latency"
-_COLUMNS: Final = {
-    "latency-sweep": ("Lower Bound", "Upper Bound", "Optimum Datasize", "Latency [ns]"),
-    "bandwidth-sweep": ("Datasize Used", "Level", "Bandwidth [GB/s]"),
-    "peak-bandwidth": ("Traffic type", "Peak BW [GB/s]"),
-    "loaded-latency": ("Injected NOPs", "Loaded latency [ns]", "Bandwidth [GB/s]"),
-    _CORES: ("CPUA", "CPUB", "LATENCY", "CPUA_NODE", "MEMBIND_NODE"),
-}
-# The metrics of the columns of each benchmark, and the conditions of all its rows.
-_QUANTITIES: Final = {
-    "latency-sweep": {"Latency [ns]": Quantity("latency.load_latency", "ns", {"pattern": "random"})},
-    "bandwidth-sweep": {"Bandwidth [GB/s]": Quantity("bandwidth.bandwidth_net", "GB/s", {"threads": 1})},
-    "peak-bandwidth": {
-        "Peak BW [GB/s]": Quantity("bandwidth.bandwidth_net", "GB/s"),
-        "% of Peak Theoretical": Quantity("peak_share", "%", better="higher"),
+_RATE: Final = Quantity("bandwidth.bandwidth_net", "GB/s", above_zero=True)
+_LATENCY: Final = Quantity("latency.load_latency", "ns", {"pattern": "random"}, above_zero=True)
+_PACED: Final = {"mode": "paced"}
+# The columns of each benchmark: the metric, or the condition that they state; "" for neither. They are required.
+_COLUMNS: Final[dict[str, dict[str, Quantity | str]]] = {
+    "latency-sweep": {
+        "Lower Bound": "",
+        "Upper Bound": "",
+        "Optimum Datasize": "footprint_bytes",
+        "Latency [ns]": _LATENCY,
     },
+    "bandwidth-sweep": {
+        "Datasize Used": "footprint_bytes",
+        "Level": "level",
+        "Bandwidth [GB/s]": replace(_RATE, conditions={"threads": 1}),
+    },
+    "peak-bandwidth": {"Traffic type": "traffic", "Peak BW [GB/s]": _RATE},
     "loaded-latency": {
-        "Loaded latency [ns]": Quantity("loaded.load_latency", "ns", {"mode": "paced"}),
-        "Bandwidth [GB/s]": Quantity("loaded.bandwidth_net", "GB/s", {"mode": "paced"}),
+        "Injected NOPs": "injected_nops",
+        "Loaded latency [ns]": Quantity("loaded.load_latency", "ns", _PACED, above_zero=True),
+        "Bandwidth [GB/s]": Quantity("loaded.bandwidth_net", "GB/s", _PACED, above_zero=True),
     },
+    _CORES: dict.fromkeys(("CPUA", "CPUB", "LATENCY", "CPUA_NODE", "MEMBIND_NODE"), ""),
 }
-_MATRICES: Final = {
-    "idle-latency": Quantity("latency.load_latency", "ns", {"pattern": "random"}),
-    "cross-numa-bandwidth": Quantity("bandwidth.bandwidth_net", "GB/s"),
-}
+_MORE: Final = {"% of Peak Theoretical": Quantity("peak_share", "%", better="higher", above_zero=True)}
+_NAMES: Final = ("level", "traffic")
+_MATRICES: Final = {"idle-latency": _LATENCY, "cross-numa-bandwidth": _RATE}
 _DECODER: Final = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)
 
 
@@ -59,7 +63,7 @@ def recognises(start: str) -> bool:
 def _benchmark_of_header(line: str) -> str:
     """Return the benchmark whose CSV has this header, whose first cell is empty; "" if there is none."""
     first, *cells = line.split(",")
-    return next((n for n, columns in _COLUMNS.items() if not first and (*cells[: len(columns)],) == columns), "")
+    return next((n for n, columns in _COLUMNS.items() if not first and cells[: len(columns)] == [*columns]), "")
 
 
 def read(output: ToolOutput) -> None:
@@ -132,9 +136,9 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
                 series.setdefault(key, []).append(value(row["LATENCY"], "ns", "LATENCY", above_zero=True))
                 continue
             stated = _conditions(name, row)
-            for column, quantity in _QUANTITIES[name].items():
-                if row.get(column) or column in _COLUMNS[name]:
-                    output.take(quantity, row[column], column, above_zero=True, **stated)
+            for column, quantity in {**_COLUMNS[name], **_MORE}.items():
+                if isinstance(quantity, Quantity) and (row.get(column) or column not in _MORE):
+                    output.take(quantity, row[column], column, **stated)
     for (from_cpu, to_cpu, cpu_node, home_node), times in series.items():
         output.ours(
             "lines.line_latency", times, from_cpu=from_cpu, to_cpu=to_cpu, cpu_node=cpu_node, home_node=home_node
@@ -144,17 +148,17 @@ def _benchmark(output: ToolOutput, name: str, rows: Iterable[tuple[object, dict[
 def _conditions(name: str, row: dict[str, str]) -> dict[str, Scalar]:
     """Return the conditions that the cells of a row state."""
     stated: dict[str, Scalar] = {"statistic": "mean"}
+    for column, condition in _COLUMNS[name].items():
+        if isinstance(condition, str) and condition:
+            stated[condition] = (_name if condition in _NAMES else count)(row[column], column)
     if name == "latency-sweep":
         low, footprint, high = (count(row[c], c) for c in ("Lower Bound", "Optimum Datasize", "Upper Bound"))
         if not low <= footprint <= high:
             raise FormatError(f"Optimum Datasize: found {footprint}, one from {low} to {high} is required")
-        return stated | {"footprint_bytes": footprint, "level": _name(row, "")}
-    if name == "bandwidth-sweep":
-        return stated | {"footprint_bytes": count(row["Datasize Used"], "Datasize Used"), "level": _name(row, "Level")}
-    if name == "peak-bandwidth":
-        traffic = _name(row, "Traffic type")
-        return stated | {"traffic": traffic, "read_share": _SHARES.get(traffic)}
-    return stated | {"injected_nops": count(row["Injected NOPs"], "Injected NOPs")}
+        stated["level"] = _name(row[""], "")
+    if "traffic" in stated:
+        stated["read_share"] = _SHARES.get(str(stated["traffic"]))
+    return stated
 
 
 def _matrix(output: ToolOutput, quantity: Quantity, rows: list[tuple[str, dict[str, str]]], where: str) -> None:
@@ -163,15 +167,15 @@ def _matrix(output: ToolOutput, quantity: Quantity, rows: list[tuple[str, dict[s
         for memory, cell in list(row.items())[1:]:
             with output.item(f"{where}{label}: {quoted(memory, 40)}"):
                 nodes = {"cpu_node": _node(row[""]), "memory_node": _node(memory)}
-                output.take(quantity, cell, "value", above_zero=True, statistic="mean", **nodes)
+                output.take(quantity, cell, "value", statistic="mean", **nodes)
 
 
 def _node(text: str) -> int:
     return int(matched(r"Node (\d{1,6})", text, "'Node' and its number")[1])
 
 
-def _name(row: dict[str, str], column: str) -> str:
-    return matched(r"[\w :()-]{1,60}", row[column], "a name", column)[0]
+def _name(text: str, column: str) -> str:
+    return matched(r"[\w :()-]{1,60}", text, "a name", column)[0]
 
 
 READERS: Final = [Reader("asct", "Arm System Characterization Tool, JSON and CSV", recognises, read, version=2)]

@@ -7,7 +7,7 @@ BabelStream prints the best rate of each kernel, and the shortest, the longest a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from meshmark.errors import quoted
@@ -116,7 +116,7 @@ def _read_csv(output: ToolOutput, rows: Sequence[Line], scale: float) -> None:
 
 
 def _kernel(
-    output: ToolOutput, cells: Sequence[str], scale: float, array_bytes: int, width: int, stated: dict[str, Scalar]
+    output: ToolOutput, cells: Sequence[str], scale: float, array_bytes: int, width: int, stated: Mapping[str, Scalar]
 ) -> float:
     """Add the best rate, and the shortest and the mean time of a kernel; return the product of rate and time in B.
 

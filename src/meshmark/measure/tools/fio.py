@@ -249,7 +249,7 @@ def _pattern(options: dict[str, str]) -> str:
 
 
 def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str, Scalar]:
-    """The conditions that the options of a job state; fio's defaults hold for those that are absent."""
+    """Return the conditions that the options of a job state; fio's defaults hold for those that are absent."""
     jobs: int | None = _count(options, "numjobs")
     if len(members) not in {1, jobs}:  # one of several: --group_reporting
         raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
@@ -271,7 +271,7 @@ def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str
 
 
 def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Scalar]:
-    """The conditions of one direction. `mixed` of a pattern with one direction only is that direction.
+    """Return the conditions of one direction. `mixed` of a pattern with one direction only is that direction.
 
     Args:
         pattern: "" if the output does not state the options of its jobs, as those before fio 2.8.
@@ -295,7 +295,7 @@ def _options(values: Any) -> dict[str, str]:
 
 
 def _target(options: dict[str, str]) -> str | None:
-    """The files or the folder; fio puts the folder before the name of a file."""
+    """Return the files or the folder; fio puts the folder before the name of a file."""
     files, folder = options.get("filename"), options.get("directory")
     if not files or not folder or files.startswith("/"):
         return files or folder
@@ -308,7 +308,7 @@ def _count(options: dict[str, str], key: str) -> int:
 
 
 def _processes(job: dict[str, Any], stated: int | None) -> int | None:
-    """How many processes an entry is of; None if it is not known.
+    """Return how many processes an entry is of; None if it is not known.
 
     With --group_reporting, fio merges all jobs of a group into one entry with the options of one of them. The entry's
     run time is the sum over the processes, so a sum that `stated` processes cannot have tells that there were more.
@@ -325,8 +325,10 @@ def _processes(job: dict[str, Any], stated: int | None) -> int | None:
 
 
 def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
-    """The requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it; None if fewer
-    than iodepth, but not known how many."""
+    """Return the requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it.
+
+    None: fewer than iodepth, but it is not known how many.
+    """
     requested = _count(options, "iodepth")
     engine = options.get("ioengine", "")
     if requested == 1 or engine in _SYNCHRONOUS.split():
@@ -345,7 +347,7 @@ def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
 
 
 def _block(options: dict[str, str], direction: str) -> int | None:
-    """The size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
+    """Return the size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
     if any(k in options for k in ("bsrange", "blocksize_range", "bssplit")):
         return None
     texts = options.get("bs", options.get("blocksize", "4k")).split(",")
@@ -356,7 +358,7 @@ def _block(options: dict[str, str], direction: str) -> int | None:
 
 
 def _size(text: str, options: dict[str, str]) -> int | None:
-    """A size in bytes; None if it is a share or not stated.
+    """Return a size in bytes; None if it is a share or not stated.
 
     fio's prefixes are k = 1024 and ki = 1000 unless kb_base=1000 swaps them.
     """

@@ -42,7 +42,7 @@ _CONTEXT: Final = {  # what else the context has, the user added
 
 
 def recognises(start: str) -> bool:
-    """The context may be at either end of the file, by the order of its keys."""
+    """Return whether the keys of JSON or the header of CSV are there; the context may be at either end of a file."""
     if '"benchmarks"' not in start:
         return _HEADER.search(start) is not None
     context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
@@ -55,9 +55,9 @@ def read(output: ToolOutput) -> None:
         _benchmarks(output, _csv_entries(output), {}, "")
         return
     for place, document in json_objects(output, "benchmarks"):
-        context = document.get("context")
+        context = document["context"] if isinstance(document.get("context"), dict) else {}
         output.stated(*(optional(context, key) for key in ("library_version", "executable", "date")))
-        added = {k: scalar(v) for k, v in (context or {}).items() if isinstance(v, str) and k not in _CONTEXT}
+        added = {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT}
         if optional(context, "library_build_type") == "debug":
             added["library_build_type"] = "debug"
         _benchmarks(output, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
@@ -100,7 +100,7 @@ def _figure(cell: str) -> float | str:
 
 
 def _aggregate(entry: dict[str, Any]) -> str:
-    """The aggregate's name; "" for a repetition. Version 1.4 and older state it in the name only."""
+    """Return the name of an aggregate; "" for a repetition. Versions up to 1.4 state it in the name only."""
     if "run_type" not in entry:
         suffix = _SUFFIX.search(str(entry["name"]))
         return suffix[1] if suffix else ""
@@ -108,7 +108,7 @@ def _aggregate(entry: dict[str, Any]) -> str:
 
 
 def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
-    """The repetitions of a benchmark, or its aggregates."""
+    """Read the repetitions of a benchmark, or its aggregates if there are no others."""
     for entry in entries:
         if entry.get("run_type", "iteration") not in {"iteration", "aggregate"}:
             raise FormatError(f"run_type: found {quoted(entry['run_type'], 40)}; allowed: iteration, aggregate")
@@ -136,7 +136,7 @@ def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: d
 
 
 def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
-    """A record of each time, rate and counter."""
+    """Add a record of each time, rate and counter."""
     first = entries[0]
     unit = unit_of(string({"time_unit": "ns", **first}, "time_unit"))
     if unit.si != "s":

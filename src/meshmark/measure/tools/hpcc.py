@@ -100,12 +100,12 @@ def _quantities(values: dict[str, tuple[int, str]]) -> dict[str, Quantity]:
                 "statistic": "mean" if beginning == "Star" else "best",
             }
             quantities[f"{beginning}STREAM_{kernel}"] = Quantity("bandwidth.bandwidth_net", "GB/s", stream)
-        dgemm, fft = ({"n": count(f"{test}_N"), "running": running} for test in ("DGEMM", "FFT"))
-        access = {"table_bytes": 8 * count("RandomAccess_N"), "running": running}
+        dgemm: dict[str, Scalar] = {"n": count("DGEMM_N"), "running": running}
+        access: dict[str, Scalar] = {"table_bytes": 8 * count("RandomAccess_N"), "running": running}
         quantities |= {
             f"{beginning}DGEMM_Gflops": Quantity("dgemm.flop_rate", "Gflop/s", dgemm),
             f"{beginning}RandomAccess_GUPs": Quantity("gups.update_rate", "GUP/s", access),
-            f"{beginning}FFT_Gflops": Quantity("fft_rate", "Gflop/s", fft),
+            f"{beginning}FFT_Gflops": Quantity("fft_rate", "Gflop/s", {**dgemm, "n": count("FFT_N")}),
         }
     for key, statistic in _STATISTICS:
         pair: dict[str, Scalar] = {"protocol": "send", "statistic": statistic}

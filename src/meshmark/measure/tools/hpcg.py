@@ -20,7 +20,7 @@ _RESULT: Final = "Final Summary::HPCG result is"
 _VALID: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
 # The keys of results, whose group is the kernel or the traffic.
 _QUANTITIES: Final = (
-    (re.compile(rf"{_VALID}()"), "kernel", Quantity("flop_rate", "Gflop/s")),
+    (re.compile(rf"{_VALID}()"), "kernel", Quantity("flop_rate", "Gflop/s", above_zero=True)),
     (re.compile(r"GFLOP/s Summary::Raw (.*)"), "kernel", Quantity("flop_rate", "Gflop/s")),
     (re.compile(r"GB/s Summary::Raw (.*?)(?: B/W)?"), "traffic", Quantity("bandwidth", "GB/s")),
     (re.compile(r"Benchmark Time Summary::(?!Optimization phase$)(.*)"), "kernel", Quantity("elapsed", "s")),
@@ -50,7 +50,7 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
             if match := pattern.fullmatch(key):
                 with output.item(line):
                     part = {condition: "rating" if key == _VALID else slug(match[1])}
-                    output.take(quantity, value, key, above_zero=key == _VALID, **part, **conditions)
+                    output.take(quantity, value, key, **part, **conditions)
 
 
 def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str]]:

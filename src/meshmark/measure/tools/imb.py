@@ -74,7 +74,7 @@ class _Section:
 
 
 def read(output: ToolOutput) -> None:
-    """Every row of every benchmark."""
+    """Read every row of every benchmark."""
     for run in sections(output.lines, _TITLE.match):
         _run(output, run)
 
@@ -115,7 +115,7 @@ def _check_rows(output: ToolOutput, section: _Section | None, line: int) -> None
 
 
 def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
-    """The benchmarks that the run says it runs, with the lines that name them."""
+    """Return the benchmarks that the run says it runs, with the lines that name them."""
     names: list[tuple[str, int]] = []
     within = False
     for line in run:

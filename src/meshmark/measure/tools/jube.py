@@ -37,7 +37,7 @@ def _cells(line: str, mark: str) -> list[str]:
 
 
 def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
-    """The mark between the cells, and names and units of the columns; none if the line is no header of a table."""
+    """Return the mark between the cells, and names and units of the columns; "" and [] if the line is not a header."""
     if "[" not in line or len(line) > _LONGEST:
         return "", []
     for mark in "|" if "|" in line else _MARKS:
@@ -54,7 +54,7 @@ def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def recognises(start: str) -> bool:
-    """The header is the first line or follows a title; of a pretty table, it is before `|---|`."""
+    """Return whether a header is the first line or follows a title; in a pretty table, it is before `|---|`."""
     lines = [line for line in start.splitlines()[:_SEARCHED] if line.strip()]
     for at, line in enumerate(lines):
         mark, columns = _columns(line)
@@ -64,7 +64,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The values of each row."""
+    """Read the values of each row."""
     tables: list[tuple[str, str, list[tuple[str, str]], list[Line]]] = []
     title = ""
     for line in output.lines:

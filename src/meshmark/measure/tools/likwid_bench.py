@@ -33,7 +33,7 @@ _WORKGROUPS: Final = re.compile(r"Using (\d{1,6}) work groups?")
 
 
 def read(output: ToolOutput) -> None:
-    """The net rate, the rate of floating-point operations and the cycles per update of each run."""
+    """Read the net rate, the rate of floating-point operations and the cycles per update of each run."""
     for run in sections(output.lines, lambda text: text.startswith(_BEGINS)):
         with output.item(run[0].number):
             _run(output, run)
@@ -73,7 +73,7 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
 
 
 def _kernel(test: str) -> dict[str, Scalar]:
-    """The conditions that the name of a test such as `stream_mem_avx512` states."""
+    """Return the conditions that the name of a test such as `stream_mem_avx512` states."""
     base, *variants = test.split("_")
     kernel: dict[str, Scalar] = {"kernel": _KERNELS.get(base, base)}
     if "mem" in variants:

@@ -62,7 +62,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The counters and metrics of each hardware thread, by group and region."""
+    """Read the counters and metrics of each hardware thread, by group and region."""
     table: _Table | None = None
     boxes: dict[str, Scalar] = {}  # conditions of the tables that are drawn with lines
     begun = False
@@ -112,11 +112,7 @@ def _close(output: ToolOutput, table: _Table | None) -> None:
 
 
 def _opened(line: Line) -> _Table | None:
-    """Return the table that begins on a line; None for a table of statistics or a structure.
-
-    Raises:
-        FormatError: The title is damaged.
-    """
+    """Return the table that begins on a line; None for a table of statistics or a structure."""
     if line.text.startswith("STRUCT,"):
         return None
     title = matched(_TITLE, line.text.rstrip(","), "TABLE, a group, its name and its length")
@@ -161,11 +157,7 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
 
 
 def _metric(text: str) -> tuple[str, Unit]:
-    """Return the name and the unit of a metric such as `DP [MFLOP/s]` or of an event.
-
-    Raises:
-        FormatError: The unit is not known.
-    """
+    """Return the name and the unit of a metric such as `DP [MFLOP/s]` or of an event."""
     match = re.fullmatch(r"(.+?)\s*\[(.+)\]", text)
     if match is None:
         return text, Unit("1", 1.0, "lower" if text == "CPI" else "none")

@@ -38,7 +38,7 @@ class _Table:
 
 
 def read(output: ToolOutput) -> None:
-    """The cells of all tables whose title has a unit."""
+    """Read the cells of all tables whose title has a unit."""
     table: _Table | None = None
     head: list[str] = []
     for line in output.lines:
@@ -62,7 +62,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _columns(rule: str, head: list[str]) -> list[tuple[int, int, str]]:
-    """The columns above which a rule of dashes stands, with the words of the head that are nearest to each."""
+    """Return the columns above which a rule of dashes stands, with the words of the head that are nearest to each."""
     spans = [(m.start(), m.end()) for m in re.finditer(r"-+", rule)]
     words: list[list[str]] = [[] for _ in spans]
     for text in head:
@@ -72,7 +72,7 @@ def _columns(rule: str, head: list[str]) -> list[tuple[int, int, str]]:
 
 
 def _nearest(spans: list[tuple[int, int]], begin: int, end: int) -> int:
-    """The index of the span with which an interval shares most, or that is nearest to it."""
+    """Return the index of the span with which an interval shares most, or that is nearest to it."""
     return max(range(len(spans)), key=lambda i: min(end, spans[i][1]) - max(begin, spans[i][0]))
 
 

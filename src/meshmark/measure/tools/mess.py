@@ -15,6 +15,8 @@ from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import Quantity, measured, named, scalar, value
 from meshmark.store.record import Scalar
 
+_CURVE_RATE: Final = Quantity("loaded.bandwidth_net", "MB/s", above_zero=True)
+_CURVE_CYCLES: Final = Quantity("load_cycles", "1", better="lower", above_zero=True)
 _SHARES: Final = ("read_pct_rounded", "rd_percentage", "rw_ratio")  # percent of reads
 _KNOWN: Final = {
     *(*_SHARES, "pause", "rd_percentage_actual_mean", "rd_percentage_actual_std"),
@@ -80,8 +82,8 @@ def read_bwlat(output: ToolOutput) -> None:
             )
             rate, cycles = line.text.split()
             stated: dict[str, Scalar] = {"mode": "paced", "point": line.number, "statistic": "smoothed"}
-            output.take(Quantity("loaded.bandwidth_net", "MB/s"), rate, "bandwidth", above_zero=True, **stated)
-            output.take(Quantity("load_cycles", "1", better="lower"), cycles, "latency", above_zero=True, **stated)
+            output.take(_CURVE_RATE, rate, "bandwidth", **stated)
+            output.take(_CURVE_CYCLES, cycles, "latency", **stated)
 
 
 READERS: Final = [

@@ -143,7 +143,7 @@ def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) 
 
 
 def _options(command: str) -> dict[str, Scalar]:
-    """The conditions that the options of the command state."""
+    """Return the conditions that the options of the command state."""
     stated: dict[str, Scalar] = {}
     others: list[str] = []
     for word in command.split():

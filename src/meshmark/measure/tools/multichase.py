@@ -30,7 +30,7 @@ _HEAD: Final = (
 )
 _LOADS: Final = {"stream-copy": "copy", "stream-sum": "read", "stream-triad": "triad"}
 _NONE: Final = "--------"
-_LATENCY: Final = Quantity("latency.load_latency", "ns")
+_LATENCY: Final = Quantity("latency.load_latency", "ns", above_zero=True)
 
 
 def recognises(start: str) -> bool:
@@ -54,7 +54,7 @@ def read(output: ToolOutput) -> None:
         for line in filled:
             with output.item(line.number):
                 time = matched(_SINGLE, line.text, "a time")[1]
-                output.take(_LATENCY, time, "time", above_zero=True, pattern="random")
+                output.take(_LATENCY, time, "time", pattern="random")
         return
     before = 0
     for index, line in enumerate(output.lines):
@@ -123,14 +123,14 @@ def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
         same["chase"] = row["ChaseArg"]
         same |= {"load": row["MemLdArg"], "threads": loads} if loads else {}
         latency = replace(_LATENCY, metric="loaded.load_latency") if loads else _LATENCY
-        output.take(latency, row["ChaseNS"], "ChaseNS", above_zero=True, **same)
+        output.take(latency, row["ChaseNS"], "ChaseNS", **same)
     else:
         kernel = _LOADS.get(row["MemLdArg"], row["MemLdArg"])
         same |= {"kernel": kernel, "threads": loads, "footprint_bytes": size * loads}
-    rate = Quantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s")
+    rate = Quantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s", above_zero=True)
     for statistic, column in (("mean", "LdAvgMibs"), ("best", "LdMaxMibs")):
         if loads:
-            output.take(rate, row[column], column, above_zero=True, **same, statistic=statistic)
+            output.take(rate, row[column], column, **same, statistic=statistic)
 
 
 def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:

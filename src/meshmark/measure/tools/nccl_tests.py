@@ -51,7 +51,7 @@ class _Run:
 
 
 def read(output: ToolOutput) -> None:
-    """Time and rates of each size, out of place and in place."""
+    """Read time and rates of each size, out of place and in place."""
     run = _Run()
     for line in output.lines:
         text = line.text.strip()
@@ -86,7 +86,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _options(text: str, threads: int, gpus: int) -> dict[str, Scalar]:
-    """The options that change what is measured, without those that have their default."""
+    """Return the options that change what is measured, without those that have their default."""
     options = dict(re.findall(r"(agg iters|graph|unalign|blocking): (\d{1,9})", text))
     stated: dict[str, Scalar] = {"host_threads": threads, "gpus_per_thread": gpus}
     if int(options.get("agg iters", "1")) != 1:

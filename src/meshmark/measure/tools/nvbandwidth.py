@@ -18,7 +18,10 @@ from meshmark.measure.tools.quantities import Quantity, optional
 from meshmark.store.record import Scalar
 
 _TEXT: Final = re.compile(r"^nvbandwidth Version: v?(\S{1,20})", re.MULTILINE)
-_QUANTITIES: Final = {"ns": Quantity("latency", "ns"), "GB/s": Quantity("bandwidth", "GB/s")}
+_QUANTITIES: Final = {
+    "ns": Quantity("latency", "ns", above_zero=True),
+    "GB/s": Quantity("bandwidth", "GB/s", above_zero=True),
+}
 _PLACES: Final = re.compile(r"(\w+)\(row\)\s*(->|<-|<->)\s*(\w+)\(column\)")
 
 
@@ -72,7 +75,7 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
             if cell != "N/A":
                 number = matched(r"[\d.]+(e[+-]?\d+)?", str(cell), "a number", "bandwidth_matrix")[0]
                 same = {"testcase": name, **stated, "row_index": row, "column_index": column}
-                output.take(quantity, number, "bandwidth_matrix", above_zero=True, **same)
+                output.take(quantity, number, "bandwidth_matrix", **same)
                 total += float(number)
     expected = field(test, "sum", (int, float))
     if not abs(total - expected) <= 1e-3 * max(total, 1e-9):
@@ -106,7 +109,7 @@ def _read_text(output: ToolOutput, run: Sequence[Line]) -> None:
                     if cell != "N/A":
                         matched(r"\d+\.\d\d", cell, "a number with two decimals")
                         same = {"testcase": name, **stated, "row_index": row, "column_index": column}
-                        output.take(quantity, cell, "cell", above_zero=True, **same)
+                        output.take(quantity, cell, "cell", **same)
         elif quantity and text:
             output.other_lines += 1
 

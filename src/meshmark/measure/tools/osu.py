@@ -51,7 +51,7 @@ class _Table:
 
 
 def read(output: ToolOutput) -> None:
-    """Every row of every program."""
+    """Read every row of every program."""
     table: _Table | None = None
     for line in output.lines:
         text = line.text.strip()
@@ -67,7 +67,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _header(table: _Table, text: str) -> _Table:
-    """The table that a line of a header belongs to: a new one without a title if there are column names already."""
+    """Return the table that a line of a header belongs to: a new one without a title below further column names."""
     names = _COLUMNS.findall(text[1:].strip())
     sized = names[:1] == ["Size"]
     if sized or (names and names[0].endswith("(us)") and ":" not in text):

@@ -152,7 +152,7 @@ class ToolOutput:
         direction = better or _BETTER.get(unit, "none")
         self._add(self.about.tool, Metric(metric, unit, direction, ""), samples, conditions)
 
-    def take(self, quantity: Quantity, text: str, where: str, /, *, above_zero: bool = False, **more: Scalar) -> None:
+    def take(self, quantity: Quantity, text: str, where: str, /, **more: Scalar) -> None:
         """Add a record of a quantity whose number is `text`.
 
         Args:
@@ -162,7 +162,7 @@ class ToolOutput:
         Raises:
             FormatError: It is not a finite number, or not above 0 although it must be.
         """
-        number = value(text, quantity.unit, where, above_zero=above_zero)
+        number = value(text, quantity.unit, where, above_zero=quantity.above_zero)
         if "." in quantity.metric:
             self.ours(quantity.metric, number, **{**quantity.conditions, **more})
         else:

@@ -96,11 +96,7 @@ class _Run:
     group: str = ""
 
     def take(self, row: _Row) -> None:
-        """Add the samples of a line.
-
-        Raises:
-            FormatError: The line is damaged, or its counter was not counted.
-        """
+        """Add the samples of a line."""
         if row.event or row.group:
             self.event, self.group = row.event, row.group
         common = {**row.place, **({"statistic": "mean"} if row.repeated else {})}
@@ -141,7 +137,7 @@ def _is_json(text: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The counters and their derived metrics."""
+    """Read the counters and their derived metrics."""
     is_json = _is_json(output.text)
     shape = None if is_json else _CSV.search(output.text)
     if not is_json and shape is None:
@@ -166,13 +162,13 @@ def read(output: ToolOutput) -> None:
 
 
 def _figure(text: str, what: str) -> float:
-    """A number of at least 0, with a decimal point or, by the locale, a comma."""
+    """Return a number of at least 0, with a decimal point or, by the locale, a comma."""
     form = r"\d{1,30}(?:[.,]\d{1,30})?"
     return float(matched(form, text.strip(), "a number of at least 0", quoted(what, 60))[0].replace(",", "."))
 
 
 def _unit(text: str) -> tuple[str, float]:
-    """The SI unit of a counter or metric and its factor."""
+    """Return the SI unit of a counter or metric and its factor."""
     if text in _UNITS:
         return _UNITS[text]
     if not text.isprintable():
@@ -182,7 +178,7 @@ def _unit(text: str) -> tuple[str, float]:
 
 
 def _metric(text: str, value: str) -> tuple[str, str, float] | None:
-    """Name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
+    """Return name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
     value, text = value.strip(), text.strip()
     if not text or not text.isprintable() or value.lstrip("-+") in {"", "nan", "inf", "none"}:
         return None
@@ -242,7 +238,7 @@ def _event(name: str) -> str:
 
 
 def _cells(text: str, mark: str) -> list[str]:
-    """The cells of a line. A separator within the slashes of an event, as `cpu/event=1,umask=2/`, separates none."""
+    """Return the cells of a line. Separators within slashes, as in the event `cpu/event=1,umask=2/`, do not count."""
     cells: list[str] = []
     if mark == "," and (match := _COMMAS.fullmatch(text)) is not None:
         noise = [match["noise"] + "%"] if match["noise"] else []
@@ -276,7 +272,7 @@ def _csv_row(cells: Sequence[str]) -> _Row:
 
 
 def _counter(cells: Sequence[str]) -> _Row | None:
-    """A counter from its value on; None if the cells are not those of one."""
+    """Return a counter from its value on; None if the cells are not a counter."""
     value, unit, event, *rest = [*cells, "", "", ""]
     value = value.strip()
     if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:

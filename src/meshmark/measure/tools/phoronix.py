@@ -148,7 +148,7 @@ def _of_json(output: ToolOutput) -> _File:
 
 
 def _objects(values: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The items of an object that are objects."""
+    """Yield the items of an object that are objects."""
     if isinstance(values, dict):
         yield from ((str(name), value) for name, value in values.items() if isinstance(value, dict))
 

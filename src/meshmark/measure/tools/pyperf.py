@@ -26,7 +26,7 @@ _STATED: Final = (
 
 
 def recognises(start: str) -> bool:
-    """The keys may be in any order."""
+    """Return whether the keys are there, in any order."""
     if not start.lstrip().startswith(("{", "[")) and "\n{" not in start:
         return False
     return '"benchmarks"' in start and '"runs"' in start and ('"perf_version"' in start or '"warmups"' in start)

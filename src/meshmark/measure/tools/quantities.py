@@ -42,12 +42,14 @@ class Quantity:
         unit: Unit of the tool's numbers, such as `ns` or `MB/s`.
         conditions: Those that the column states.
         better: None if the unit tells it.
+        above_zero: Whether a number of 0 or below cannot have been measured.
     """
 
     metric: str
     unit: str
     conditions: Mapping[str, Scalar] = field(default_factory=dict)
     better: Better | None = None
+    above_zero: bool = False
 
 
 _TIMES: Final = {

@@ -63,7 +63,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The performance variables of all tests."""
+    """Read the performance variables of all tests."""
     if '"session_info"' in output.text:
         _reports(output)
         return
@@ -96,13 +96,13 @@ def _metrics(columns: Sequence[str]) -> list[str]:
 
 
 def _columns(line: str, mark: str) -> list[str]:
-    """Names of the columns. A format with prefixes, as `jobid=%(check_jobid)s`, has them in the header, too."""
+    """Return the names of the columns. Prefixes of a format, as `jobid=%(check_jobid)s`, are in the header, too."""
     cells = [cell.strip().removeprefix("reframe ") for cell in line.split(mark)]
     return [cell.partition("=")[2].partition(" ")[0] if "=" in cell else cell for cell in cells]
 
 
 def _delimiter(line: str) -> str:
-    """The delimiter of a header; "" if the line is not one."""
+    """Return the delimiter of a header; "" if the line is not one."""
     if "_value" not in line:
         return ""
     for mark in "|,":
@@ -181,11 +181,7 @@ def _conditions(row: Mapping[str, str]) -> dict[str, Scalar]:
 def _add(
     output: ToolOutput, metric: str, value: Any, unit: Any, row: Mapping[str, str], result: str = "", *, is_failed: bool
 ) -> None:
-    """Add a variable of a test.
-
-    Raises:
-        FormatError: It has no name, no finite value or no unit.
-    """
+    """Add a variable of a test."""
     metric = string({"variable": metric}, "variable")
     what = quoted(metric, 40)
     if value is None or value in _NOTHING:
@@ -250,7 +246,7 @@ def _session(output: ToolOutput, document: dict[str, Any], place: str) -> None:
 
 
 def _case(output: ToolOutput, case: dict[str, Any], where: str) -> None:
-    row = {key: _cell(case[key]) for key in _FIELDS if key in case}
+    row: dict[str, str] = {key: _cell(case[key]) for key in _FIELDS if key in case}
     if row.get("display_name", "") not in _NOTHING:
         row["name"] = row["display_name"]
     result = _result(row)

@@ -42,11 +42,7 @@ class _Program:
     conditions: dict[str, Scalar] = field(default_factory=dict)
 
     def add(self, tune: str, run: Mapping[str, str]) -> None:
-        """Add a run by its facts, which are named as in the raw file.
-
-        Raises:
-            FormatError: A fact is missing or damaged, or the run is not valid.
-        """
+        """Add a run by its facts, which are named as in the raw file."""
         if missing := {"benchmark", "reported_time", "ratio", "valid"} - run.keys():
             raise FormatError(f"found no {min(missing)}; the file is incomplete")
         if run["valid"] in {"NR", ""}:  # not run

@@ -39,7 +39,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The rates of each kernel of each run."""
+    """Read the rates of each kernel of each run."""
     runs = sections(output.lines, _TITLE.search)
     first = len(output.lines) - sum(map(len, runs))
     for run in runs:
@@ -81,7 +81,7 @@ def _run(output: ToolOutput, section: Sequence[Line], before: str) -> None:
                 same = {"kernel": kernel, **conditions, "footprint_bytes": footprint}
                 for cell, quantity in zip(cells, columns, strict=False):
                     if quantity is not None:
-                        output.take(quantity, cell, f"rate of {kernel}", above_zero=True, **same)
+                        output.take(quantity, cell, f"rate of {kernel}", **same)
     missing = [kernel for kernel in _ARRAYS if kernel not in seen]
     if missing and (not problem or not rows):
         output.leave_out(section[0].number, f"the run has no rate of {', '.join(missing)}")
@@ -99,7 +99,7 @@ def _columns(line: Line) -> list[Quantity | None]:
             )
         statistic = {"statistic": _STATISTICS.get((rate[1] or "").lower(), "best")} if rate else {}
         unit = f"{rate[2][0].upper()}{rate[2][1:-1].lower()}B/s" if rate else ""
-        columns.append(Quantity("bandwidth.bandwidth_net", unit, statistic) if rate else None)
+        columns.append(Quantity("bandwidth.bandwidth_net", unit, statistic, above_zero=True) if rate else None)
     if not any(columns):
         raise UnknownMeaning(f"line {line.number}: found no column of rates in MB/s or GB/s")
     return columns

@@ -75,6 +75,11 @@ def test_what_the_user_added_to_the_context_is_a_condition() -> None:
     assert first.conditions["compiler"] == "gcc-12" and first.conditions["library_build_type"] == "debug"
 
 
+def test_a_context_that_is_not_an_object_states_nothing() -> None:
+    for context in (None, [1], "x"):
+        assert len(taken_from(json.dumps({"context": context, "benchmarks": [entry("BM")]}))) == 2
+
+
 def test_csv() -> None:
     header = "name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label"
     header += ",error_occurred,error_message"
