@@ -46,22 +46,6 @@ def test_binary_prefixes_are_binary() -> None:
     assert copy.value == pytest.approx(26980.260 * 2**20)
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new", "reason"),
-    [
-        (TEXT, "26980.260", "26..260", "line 10: rate: found '26..260', a number is required"),
-        (TEXT, "Dot    ", "Dt     ", "line 14: found 'Dt"),
-        (CSV, "28757.7", "18757.7", "line 4: its size and min_runtime do not give the rate"),
-        (CSV, ",0.000890307", "", "7 cells, 8 are required"),
-    ],
-)
-def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
-    assert old in text
-    results = results_of(text.replace(old, new))
-    assert results.left_out_count == 1 and reason in str(results.left_out[0])
-    assert len(results.records) == len(records_of(text)) - 3
-
-
 def test_results_that_do_not_validate_and_unknown_columns_are_refused() -> None:
     with pytest.raises(FormatError, match="validat"):
         results_of("Validation failed on a[]. Average error 0.1\n" + CSV)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.imports import fixture, problems_of
+from support.imports import fixture, problems_of, taken_from
 
 DAMAGES = {  # by fixture: what is replaced, by what, and the reason that is given
     "asct.json": [
@@ -125,6 +125,99 @@ DAMAGES = {  # by fixture: what is replaced, by what, and the reason that is giv
         ("505_mcf_r.base.001", "505_mcf_r.base.000", "found 1 of 2 runs of a program"),
         ("reported_time: 819.773002", "reported_time 819.773002", "spec.….results.….KEY: VALUE is required"),
     ],
+    "multichase-samples.txt": [
+        ("avg=5475.6", "avg=54x5.6", "line 11: found ' 5475.6  avg=54x5.6', 1 times and 'avg='")
+    ],
+    "imb.txt": [
+        (
+            "# Benchmarking Barrier",
+            "# Benchmarking PingPong",
+            "Barrier is in the list of benchmarks, but has no results",
+        )
+    ],
+}
+
+
+# By fixture: what is replaced, by what, the reason that is given, and the numbers of items and records that are lost.
+LOSSES = {
+    "likwid_perfctr.csv": [
+        ("6458.3733", "64..3", "Memory read bandwidth [MBytes/s]: found '64..3', a number is required", 1, 2),
+        (
+            "6458.3733",
+            "1e305",
+            "Memory read bandwidth [MBytes/s]: found 1e+305, a number below 1e300 is required",
+            1,
+            2,
+        ),
+        ("6458.3733", "-6458.3733", "at least 0 is required", 1, 2),
+        ("Clock [MHz]", "Clock [Mhz]", "Clock: the unit 'Mhz' is not known", 1, 2),
+        ("Memory bandwidth [MBytes/s],9687.6359,0,,,\n", "", "line 21: the table has 8 of 9 rows", 1, 2),
+        (
+            "Memory bandwidth [MBytes/s],9687.6359,0,,,\n",
+            "Memory bandwidth [MBytes/s],9687.6\n",
+            "2 whole cells, 6 are",
+            1,
+            2,
+        ),
+    ],
+    "mlc-snc.txt": [
+        ("  77.3\t", "", "a row with a number and 4 cells is required", 1, 4),
+        (" 129.8\t", " 12x9.8\t", "found '12x9.8', a number with one decimal is required", 1, 4),
+        ("Measuring Loaded", "Measured Loaded", "a row with a number and 4 cells is required", 19, 38),
+        ("Using Read-only traffic type\n", "", "'Using Read-only traffic type' above the numbers, or -W", 4, 16),
+        ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HIT latency' with a time in ns is required", 1, 1),
+    ],
+    "multichase-multiload.txt": [
+        ("22107.249", "2210x", "line 2: ChaseNS: found '2210x', a number is required", 1, 3),
+        ("22107.249", "1e309", "line 2: ChaseNS: found '1e309', a number is required", 1, 3),
+        ("chaseload\t, ", "", "line 2: found 11 cells, 12 are required", 1, 3),
+    ],
+    "multichase-pingpong.txt": [
+        ("    98.0", "", "line 6: found ' 1             98.7', a row with a number and 2 cells", 2, 2),
+        ("22.9", " inf", "line 7: found 'inf', a time with one decimal is required", 2, 1),
+    ],
+    "nvbandwidth.json": [
+        ('"276.51"', '"fast"', "testcases[2]: bandwidth_matrix: found 'fast'", 1, 2),
+        ('"55.3265"', '"N/A"', "sum: found 110.6583, the cells give 55.3318", 1, 2),
+        ('"Passed"', '"Error"', "status: found 'Error'", 1, 2),
+    ],
+    "osu.txt": [
+        ("424.37", "424..37", "line 29: found '424..37', a number with two decimals is required", 1, 1),
+        ("                0.52                0.53         100", "", "found 1 cells, 4 are required", 1, 3),
+        ("# OSU MPI Bandwidth Test v7.4\n", "", "a title and column names are required above", 17, 17),
+        ("                3.18         100\n", "                3.1", "found 3 cells, 4 are required", 1, 3),
+    ],
+    "stream.txt": [
+        ("28102.4", "28..4", "line 30: rate of triad: found '28..4', a number is required", 1, 1),
+        ("28102.4", "0.0", "above 0", 1, 1),
+        ("28102.4", "1e305", "a number below 1e300 is required", 1, 1),
+        ("Triad:", "T:", "line 2: the run has no rate of triad", 1, 1),
+    ],
+    "babelstream.txt": [
+        ("26980.260", "26..260", "line 10: rate: found '26..260', a number is required", 1, 3),
+        ("Dot    ", "Dt     ", "line 14: found 'Dt", 1, 3),
+    ],
+    "babelstream-csv.csv": [
+        ("28757.7", "18757.7", "line 4: its size and min_runtime do not give the rate", 1, 3),
+        (",0.000890307", "", "7 cells, 8 are required", 1, 3),
+    ],
+    "lmbench.txt": [
+        ("2.00000 18.233", "2.00000 18.2x3", "line 19: found '2.00000 18.2x3', a footprint in MiB", 1, 1),
+        ('"stride=128', '"stride', "line 27: the title of its section is required above", 5, 5),
+    ],
+    "lmbench-bw_mem.txt": [
+        ("33.55 1", "33.55 x1", "line 3: found '33.55 x12904.18', a size and a rate in MB", 1, 1),
+    ],
+    "hpl.txt": [
+        ("4.02316250e-03 ...... PASSED", "4.02316250e+13 ...... FAILED", "the residual FAILED its check", 1, 2),
+        ("3.0053e+01", "3.0o53e+01", "Gflops: found '3.0o53e+01', a number is required", 1, 2),
+        ("3.0053e+01", "-3.0053e+01", "a number above 0 is required", 1, 2),
+    ],
+    "imb.txt": [
+        ("441.04", "441..4", "line 43: Mbytes/sec: found '441..4'", 1, 2),
+        ("       203.78", "", "found 3 cells, 4 are required", 1, 2),
+        ("          50         0.16       203.78", " time-out.; use -time", "PingPong: time-out; not measured", 1, 2),
+    ],
 }
 
 
@@ -136,3 +229,20 @@ def test_what_is_damaged_is_left_out_with_its_reason(name: str, old: str, new: s
     assert old in text
     problems = problems_of(text.replace(old, new))
     assert any(reason in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "reason", "items", "records"),
+    [(name, *loss) for name, losses in LOSSES.items() for loss in losses],
+)
+def test_a_damaged_row_is_left_out_and_the_others_are_as_they_were(
+    name: str, old: str, new: str, reason: str, items: int, records: int
+) -> None:
+    text = fixture(name)
+    assert old in text
+    complete, damaged = (
+        [(r.metric, dict(r.conditions), r.samples) for r in taken_from(t)] for t in (text, text.replace(old, new, 1))
+    )
+    assert reason in " ".join(problems_of(text.replace(old, new, 1)))
+    assert len(problems_of(text.replace(old, new, 1))) == items
+    assert len(complete) - len(damaged) == records and all(record in complete for record in damaged)

@@ -47,34 +47,6 @@ def test_sections_with_waiting_ranks_are_told_apart() -> None:
     assert slowest == pytest.approx({2: 5.65e-6, 4: 0.34e-6})
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("441.04", "441..4", "line 43: Mbytes/sec: found '441..4'"),
-        (
-            "# Benchmarking Barrier",
-            "# Benchmarking PingPong",
-            "Barrier is in the list of benchmarks, but has no results",
-        ),
-        (
-            "           32           50         0.16       203.78",
-            "           32           50         0.16",
-            "found 3 cells, 4 are required",
-        ),
-        (
-            "           32           50         0.16       203.78",
-            '           32 time-out.; Time limit (secs_per_sample * msg_sizes_list_len) is over; use "-time X"',
-            "PingPong: time-out; not measured",
-        ),
-    ],
-)
-def test_a_damaged_or_failed_row_is_left_out(old: str, new: str, reason: str) -> None:
-    assert old in TEXT
-    results = results_of(TEXT.replace(old, new))
-    assert results.left_out_count == 1 and reason in str(results.left_out[0])
-    assert len(results.records) >= len(records_of(TEXT)) - 3
-
-
 def run(body: str, part: str = "MPI-1", version: str = "2021.3", command: str = "IMB-MPI1") -> str:
     return (
         f"#    Intel(R) MPI Benchmarks {version}, {part} part\n# Date                  : Mon Jul  5 17:04:56 2021\n"

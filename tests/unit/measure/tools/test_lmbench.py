@@ -45,19 +45,6 @@ def test_other_times_of_a_results_file_are_read() -> None:
     assert syscall.value == pytest.approx(0.0912e-6) and syscall.conditions["operation"] == "Simple syscall"
 
 
-@pytest.mark.parametrize(
-    ("text", "old", "new", "reason"),
-    [
-        (CURVES, "2.00000 18.233", "2.00000 18.2x3", "line 19: found '2.00000 18.2x3', a footprint in MiB"),
-        (CURVES, '"stride=128', '"stride', "line 27: the title of its section is required above"),
-        (RATES, "33.55 1", "33.55 x1", "line 3: found '33.55 x12904.18', a size and a rate in MB"),
-    ],
-)
-def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
-    results = results_of(text.replace(old, new))
-    assert reason in str(results.left_out[0]) and results.records
-
-
 def test_a_curve_ends_with_the_text_and_several_calls_follow_each_other() -> None:
     curve = '"stride=64\n0.00049 1.187\n0.00098 1.188'
     assert [r.value for r in records_of(curve)] == pytest.approx([1.187e-9, 1.188e-9])

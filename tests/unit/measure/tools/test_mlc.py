@@ -85,25 +85,6 @@ def test_best_rates_and_mixes_between_nodes_are_apart() -> None:
     assert mixed.conditions["traffic"] == "W5" and mixed.conditions["read_share"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("  77.3\t", "", "a row with a number and 4 cells is required"),
-        (" 129.8\t", " 12x9.8\t", "found '12x9.8', a number with one decimal is required"),
-        ("Measuring Loaded", "Measured Loaded", "a row with a number and 4 cells is required"),
-        ("Using Read-only traffic type\n", "", "'Using Read-only traffic type' above the numbers, or -W"),
-        ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HIT latency' with a time in ns is required"),
-    ],
-)
-def test_a_damaged_row_is_left_out(old: str, new: str, reason: str) -> None:
-    assert old in SNC
-    damaged, complete = results_of(SNC.replace(old, new, 1)), records_of(SNC)
-    values = {(r.metric, str(r.conditions), r.value) for r in complete}
-    assert all((r.metric, str(r.conditions), r.value) in values for r in damaged.records)
-    assert reason in " ".join(map(str, damaged.left_out))
-    assert len(complete) - 60 < len(damaged.records) < len(complete)
-
-
 def test_a_matrix_whose_title_is_damaged_is_not_taken_for_the_one_above() -> None:
     start = SNC.index("Measuring Memory Bandwidths between nodes")
     damaged = results_of(SNC[:start].rstrip("\n") + "\nMeasured\n" + SNC[start:].partition("\n")[2])

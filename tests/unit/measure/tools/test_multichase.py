@@ -66,23 +66,6 @@ def test_the_cpus_of_pingpong_are_not_taken_for_labels_of_tasks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "reason"),
-    [
-        (SAMPLES, "avg=5475.6", "avg=54x5.6", "line 11: found ' 5475.6  avg=54x5.6', 1 times and 'avg='"),
-        (MULTILOAD, "22107.249", "2210x", "line 2: ChaseNS: found '2210x', a number is required"),
-        (MULTILOAD, "22107.249", "1e309", "line 2: ChaseNS: found '1e309', a number is required"),
-        (MULTILOAD, "chaseload\t, ", "", "line 2: found 11 cells, 12 are required"),
-        (PINGPONG, "    98.0", "", "line 6: found ' 1             98.7', a row with a number and 2 cells"),
-        (PINGPONG, "22.9", " inf", "line 7: found 'inf', a time with one decimal is required"),
-    ],
-)
-def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
-    assert old in text
-    results = results_of(text.replace(old, new))
-    assert reason in str(results.left_out[0]) and results.records
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("\n4827.5\n", "\n482.5\n", "outside of its samples"),

@@ -41,27 +41,6 @@ def test_other_programs_and_columns() -> None:
     assert next(r for r in records if r.instrument == "alltoall").conditions["operation"] == "alltoall"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason", "rows"),
-    [
-        ("424.37", "424..37", "line 29: found '424..37', a number with two decimals is required", 1),
-        (
-            "             0.53                0.52                0.53         100",
-            "             0.53",
-            "found 1 cells, 4 are required",
-            1,
-        ),
-        ("# OSU MPI Bandwidth Test v7.4\n", "", "a title and column names are required above", 17),
-        ("                3.18         100\n", "                3.1", "found 3 cells, 4 are required", 1),
-    ],
-)
-def test_a_damaged_row_is_left_out(old: str, new: str, reason: str, rows: int) -> None:
-    assert old in TEXT
-    results = results_of(TEXT.replace(old, new))
-    assert results.left_out_count == rows and reason in str(results.left_out[0])
-    assert len(results.records) > 30
-
-
 def test_pairs_window_and_other_header_lines_are_conditions() -> None:
     text = "".join(
         f"# OSU MPI Multiple Bandwidth / Message Rate Test v5.7\n# [ pairs: {n} ] [ window size: 64 ]\n"

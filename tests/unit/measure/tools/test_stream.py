@@ -36,21 +36,6 @@ def test_the_best_rates_are_those_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("28102.4", "28..4", "line 30: rate of triad: found '28..4', a number is required"),
-        ("28102.4", "0.0", "above 0"),
-        ("28102.4", "1e305", "a number below 1e300 is required"),
-        ("Triad:", "T:", "line 2: the run has no rate of triad"),
-    ],
-)
-def test_a_damaged_row_is_left_out_and_the_others_are_taken(old: str, new: str, reason: str) -> None:
-    results = results_of(TEXT.replace(old, new))
-    assert [r.conditions["kernel"] for r in results.records] == ["copy", "scale", "add"]
-    assert results.left_out_count == len(results.left_out) and reason in str(results.left_out[0])
-
-
-@pytest.mark.parametrize(
     ("old", "new", "message"),
     [
         ("Solution Validates", "Failed Validation", "the run says 'Failed Validation"),
