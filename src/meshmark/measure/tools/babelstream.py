@@ -48,13 +48,16 @@ def read(output: ToolOutput) -> None:
         if failed := _FAILED.search(text):
             output.leave_out(run[0].number, f"the run says '{failed[0].strip()[:60]}'; only valid ones are taken")
         elif head := _HEAD.match(run[0].text):
-            above = "\n".join(line.text for line in output.lines if line.number < run[0].number)
-            if not output.records and "Running" not in text and _FAILED.search(above):
+            if not output.records and "Running" not in text and _has_failed_above(output, run[0]):
                 raise FormatError("a failed validation above the table; only results that validate are taken")
             _read_csv(output, run[1:], _rate_unit(head[1]))
         else:
             with output.item(run[0].number):
                 _read_text(output, run, text)
+
+
+def _has_failed_above(output: ToolOutput, head: Line) -> bool:
+    return any(_FAILED.search(line.text) for line in output.lines if line.number < head.number)
 
 
 def _rate_unit(prefix: str) -> float:

@@ -57,16 +57,16 @@ def read(output: ToolOutput) -> None:
                 output.take(_LATENCY, time, "time", pattern="random")
         return
     before = 0
-    for index, line in enumerate(output.lines):
-        below = output.lines[index + 1 :]
+    for index, line in enumerate(output.lines, 1):
         if line.text == _SAMPLES:
-            above = output.lines[before:index]
+            above = output.lines[before : index - 1]
             with output.item(above[-1].number if above else 1):
-                _read_samples(output, above, below)
-            before = index + 1
+                _read_samples(output, above, output.lines[index:])
+            before = index
         elif line.text.strip() == _PINGPONG:
-            _read_pingpong(output, below)
+            _read_pingpong(output, output.lines[index:])
         elif _is_head(line.text):
+            below = output.lines[index : index + 1]
             with output.item(below[0].number if below else line.number):
                 if not below or output.is_cut(below[0]):
                     raise FormatError("a whole line of results is required below the head")
