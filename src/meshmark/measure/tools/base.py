@@ -21,17 +21,15 @@ class UnknownMeaning(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Where the numbers of a file come from.
+    """The tool that numbers come from, and what the file states about its run; "" for what it does not state.
 
     Attributes:
-        machine: Name of the machine that the tool ran on.
         tool: Name of the tool.
-        version: Of the tool; "" if the file does not state it.
-        command: That was run; "" if the file does not state it.
-        start: ISO 8601; "" if the file does not state it.
+        version: Version of the tool.
+        command: Command that was run.
+        start: Start of the run in ISO 8601.
     """
 
-    machine: str
     tool: str
     version: str = ""
     command: str = ""
@@ -43,14 +41,14 @@ class Reader:
     """A format.
 
     Attributes:
-        name: Of the format, as in messages.
-        title: What it is, for documentation.
-        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time. See
-            `has`.
+        name: Name of the format, as in messages.
+        title: Description of the format for documentation.
+        recognises: Returns whether the first 64 KiB of a file are of this format; must not raise, and takes linear
+            time. See `has`.
         read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
             Raises FormatError.
-        tool: Name of the tool in the provenance of records, if it is not that of the format.
-        version: Of the reader, recorded as `reader_version` in the provenance of its records. It is raised when an
+        tool: Name of the tool in the provenance of records, if the format has another name.
+        version: Version of the reader, recorded as `reader_version` in the provenance of its records. It is raised when
             output that was imported before would give other records; `store verify` then finds the former ones.
             1 is the version of records without it.
     """
@@ -70,13 +68,13 @@ def has(*patterns: str | re.Pattern[str]) -> Callable[[str], bool]:
 
 
 def number(text: str, where: str, *, above_zero: bool = False) -> float:
-    """A finite number at a place in a file.
+    """Return a finite number at a place in a file.
 
     Args:
         where: The place, as `line 12: bandwidth`.
 
     Raises:
-        FormatError: It is none, or not above 0 although it must be.
+        FormatError: The text is not a finite number, or not above 0 although it must be.
     """
     try:
         value = float(text)
@@ -131,14 +129,12 @@ _SIZES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def size(text: str, where: str) -> int:
-    """A size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes, with binary prefixes, as these tools mean them.
+    """Return a size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes, with binary prefixes, as these tools mean them.
 
     Raises:
-        FormatError: It is none.
+        FormatError: The text is not a size.
     """
-    match = re.fullmatch(r"([\d.]+)\s*([kmgt]?)i?b?(?:ytes?)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise FormatError(f"{where}: found '{quoted(text, 40)}', a size is required")
+    match = matched(r"(?i)([\d.]+)\s*([kmgt]?)i?b?(?:ytes?)?", text.strip(), "a size", where)
     return round(number(match[1], where) * _SIZES[match[2].lower()])
 
 

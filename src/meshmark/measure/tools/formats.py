@@ -100,7 +100,7 @@ def read_text(text: str, machine: str) -> Results | None:
         read: list[ToolOutput] = []
         for reader in recognised(whole_output.text):
             output = whole_output.again()
-            output.about = About(machine, reader.tool or reader.name)
+            output.about = About(reader.tool or reader.name)
             reader.read(output)
             results = results or Results()
             results.take(

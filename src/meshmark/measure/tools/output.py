@@ -84,7 +84,7 @@ class ToolOutput:
 
     def __init__(self, text: str, machine: str, lines: Sequence[Line] | None = None) -> None:
         self.machine = machine
-        self.about = About(machine, "")
+        self.about = About("")
         self.lines: Sequence[Line] = _lines(text) if lines is None else lines
         self.records: list[Record] = []
         self.left_out: list[LeftOut] = []
@@ -120,7 +120,7 @@ class ToolOutput:
 
     def stated(self, version: str = "", command: str = "", start: str = "") -> None:
         """Set what the following records are from, as far as the output states it."""
-        self.about = About(self.machine, self.about.tool, version, command, start)
+        self.about = About(self.about.tool, version, command, start)
 
     def ours(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
         """Add a record of a metric that an instrument of ours describes, so that results compare with ours.
