@@ -41,8 +41,8 @@ class _Program:
     ratios: list[float] = field(default_factory=list)
     conditions: dict[str, Scalar] = field(default_factory=dict)
 
-    def add(self, tune: str, run: Mapping[str, str]) -> None:
-        """Add a run by its facts, which are named as in the raw file."""
+    def add(self, tune: str, run: Mapping[str, str], counts: Mapping[str, str]) -> None:
+        """Add a run by its facts, which are named as in the raw file, and its counts of copies, threads or ranks."""
         if missing := {"benchmark", "reported_time", "ratio", "valid"} - run.keys():
             raise FormatError(f"found no {min(missing)}; the file is incomplete")
         if run["valid"] in {"NR", ""}:  # not run
@@ -55,9 +55,9 @@ class _Program:
         has_ratio = run["ratio"] not in {"", "--"}
         ratios = [number(run["ratio"], f"{tune}: ratio", above_zero=True)] if has_ratio else []
         self.conditions = {"benchmark": benchmark, "tune": tune}
-        for key in _COUNTS.values():
-            if run.get(key):
-                self.conditions[key] = count(run[key], f"{tune}: {key}")
+        for key, text in counts.items():
+            if text:
+                self.conditions[key] = count(text, f"{tune}: {key}")
         self.times.append(seconds)
         self.ratios += ratios
 
@@ -120,7 +120,7 @@ def _table(output: ToolOutput, lines: Sequence[Line], start: int) -> tuple[dict[
             for tune in (tune for tune in _TUNES if _is_complete(header, tune.capitalize())):
                 with output.item(line.number):
                     program = programs.setdefault((row["Benchmark"], tune), _Program())
-                    program.add(tune, _facts(row, tune.capitalize()))
+                    program.add(tune, _facts(row, tune.capitalize()), _counts(row, tune.capitalize()))
     valid = {key: program for key, program in programs.items() if program.times}
     return valid, end, "Est. " in lines[start].text
 
@@ -133,14 +133,18 @@ def _is_complete(header: Sequence[str], tune: str) -> bool:
 
 def _facts(row: Mapping[str, str], tune: str) -> dict[str, str]:
     """Return the facts of the run of a row with the names that they have in the raw file."""
-    counts = (column for column in row if column.startswith(f"{tune} # "))
     return {
         "benchmark": row["Benchmark"],
         "reported_time": row[f"{tune} Run Time"],
         "ratio": row.get(f"{tune} Rate", row.get(f"{tune} Ratio", "")),
         "valid": row[f"{tune} Status"],
-        **{_COUNTS.get(column.split()[-1], column.split()[-1].lower()): row[column] for column in counts},
     }
+
+
+def _counts(row: Mapping[str, str], tune: str) -> dict[str, str]:
+    """Return the counts of a row, such as `Base # Copies`."""
+    kinds = {column.removeprefix(f"{tune} # "): cell for column, cell in row.items() if column.startswith(f"{tune} # ")}
+    return {_COUNTS.get(kind, kind.lower()): cell for kind, cell in kinds.items()}
 
 
 def _score(output: ToolOutput, cells: Sequence[str], conditions: dict[str, Scalar]) -> None:
@@ -179,7 +183,7 @@ def read_raw(output: ToolOutput) -> None:
             with output.item(f"{where}: {iteration}"):
                 if run.get("benchmark", name).replace(".", "_") != name:
                     raise unexpected(run["benchmark"], name, "benchmark")
-                program.add(tune, run)
+                program.add(tune, run, {key: run.get(key, "") for key in ("copies", "threads", "ranks")})
                 sizes = {"workload": run["size"]} if run.get("size", "") not in _REFERENCE else {}
         with output.item(where):
             program.add_to(output, sizes)
