@@ -8,7 +8,7 @@ import json
 import pytest
 
 from meshmark.measure.tools.base import FormatError, UnknownMeaning, number
-from meshmark.measure.tools.documents import csv_rows, json_document, json_documents
+from meshmark.measure.tools.documents import csv_table, json_documents, json_objects
 from meshmark.measure.tools.output import MAX_LISTED, ToolOutput, by_task, decoded
 from support.imports import reasons_of, taken_from
 
@@ -80,7 +80,8 @@ def test_an_item_is_taken_as_a_whole_or_left_out_with_its_line() -> None:
 def test_json_is_found_among_other_text() -> None:
     document = {"fio version": "3.1", "jobs": [{"a": 1}, {"b": [2, 3]}]}
     text = "note\n[info] starting {\n" + json.dumps(document, indent=1) + "\ntrailing }\n" + json.dumps([1]) + "\n"
-    assert json_document(ToolOutput(text, "n1"), lambda v: isinstance(v, dict)) == document
+    assert list(json_objects(ToolOutput(text, "n1"), "jobs", list)) == [("", document)]
+    assert [place for place, _ in json_objects(ToolOutput(text + text, "n1"), "jobs")] == ["line 3: ", "line 21: "]
     assert [line for line, _ in json_documents(ToolOutput(text, "n1"), lambda v: True)] == [
         3,
         4 + json.dumps(document, indent=1).count("\n") + 1,
@@ -90,22 +91,28 @@ def test_json_is_found_among_other_text() -> None:
 def test_a_document_that_is_cut_off_gives_its_whole_elements() -> None:
     text = json.dumps({"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}, {"a": 3}], "z": 1}, indent=1)
     output = ToolOutput(text[: text.index('"a": 3')], "n1")
-    assert json_document(output, lambda v: "jobs" in v) == {"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}]}
+    assert list(json_objects(output, "jobs")) == [("", {"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}]})]
     assert output.left_out_count == 1 and "the rest of the document is not taken" in str(output.left_out[0])
     with pytest.raises(FormatError, match="line 2: not JSON"):
-        json_document(ToolOutput('{"jobs":\n [{"a": 1, "aaaaaaaaaaaaaaaaaaaaaa', "n1"), lambda v: True)
+        json_documents(ToolOutput('{"jobs":\n [{"a": 1, "aaaaaaaaaaaaaaaaaaaaaa', "n1"), lambda v: True)
 
 
 def test_nested_and_repeated_brackets_take_linear_time() -> None:
     for text in ("{\n" * 100_000, "[" * 1_000_000, '{"a":\n' * 100_000, "[1,\n" * 200_000):
         with pytest.raises(FormatError):
-            json_document(ToolOutput(text, "n1"), lambda v: True)
+            json_documents(ToolOutput(text, "n1"), lambda v: True)
 
 
 def test_rows_of_csv_have_their_line_and_odd_ones_are_left_out() -> None:
-    output = ToolOutput('a,b\n1,"2,5"\n\n3\n4,5\n', "n1")
-    assert list(csv_rows(output, output.lines)) == [(2, {"a": "1", "b": "2,5"}), (5, {"a": "4", "b": "5"})]
-    assert [str(item) for item in output.left_out] == ["line 4: found 1 cells, 2 are required"]
+    output = ToolOutput('note\na,b\n1,"2,5"\n\n3\na,b\n4,5\n6,7', "n1")
+    table = csv_table(output, lambda text: text == "a,b")
+    assert list(table) == [(3, {"a": "1", "b": "2,5"}), (7, {"a": "4", "b": "5"})] and output.other_lines == 1
+    assert [str(item) for item in output.left_out] == [
+        "line 5: found 1 cells, 2 are required",
+        "line 8: b: found no end of the line; it is cut off",
+    ]
+    whole = csv_table(ToolOutput("a,b\n6,7", "n1"), lambda text: "a" in text, last={"a"})
+    assert list(whole) == [(2, {"a": "6", "b": "7"})], "nobody reads the number that may lack digits"
 
 
 def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
