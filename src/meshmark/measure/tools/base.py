@@ -10,6 +10,7 @@ from typing import Any, Final
 from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
 from meshmark.store.record import Better, Metric, Record, Scalar
+from meshmark.values.numbers import decimal
 
 REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
 
@@ -109,11 +110,8 @@ def number(text: str, where: str, *, above_zero: bool = False) -> float:
     Raises:
         FormatError: It is none, or not above 0 although it must be.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
+    value = decimal(text)
+    if value is None:
         raise FormatError(f"{where}: found '{quoted(text, 40)}', a number is required")
     if above_zero and value <= 0:
         raise FormatError(f"{where}: found {quoted(text, 40)}, a number above 0 is required")
