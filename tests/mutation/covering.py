@@ -1,0 +1,54 @@
+"""A pytest plugin: learns which tests execute which functions of the mutated files, or runs those of one function.
+
+It is loaded with `-p covering` by `python.py`. MUTATION_TESTS names the file of what was learned: the seconds of each
+test, and the tests that execute each function. With MUTATION_FUNCTION, only the tests of that function run, the fastest
+first, and before them tests that were not known then. Tests that start the command `meshmark` are left out.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+LEARNED = Path(os.environ["MUTATION_TESTS"])
+FUNCTION = os.environ.get("MUTATION_FUNCTION")
+_seconds: dict[str, float] = {}
+_tests: defaultdict[str, set[str]] = defaultdict(set)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _seconds[report.nodeid] = _seconds.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    from mutmut.state import state
+
+    for function in state()._stats:
+        _tests[function].add(item.nodeid)
+    state()._stats.clear()
+
+
+def _starts_command(item: pytest.Item) -> bool:
+    """Whether a test starts the command `meshmark`, whose functions run in another process, and which takes seconds."""
+    return isinstance(item, pytest.Function) and " meshmark(" in inspect.getsource(item.function)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if not _starts_command(item)]
+    if FUNCTION is None:
+        return
+    learned = json.loads(LEARNED.read_text(encoding="utf-8"))
+    seconds, covering = learned["seconds"], {*learned["tests"].get(FUNCTION, ())}
+    items[:] = [item for item in items if item.nodeid in covering or item.nodeid not in seconds]
+    items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if FUNCTION is None and not session.testsfailed:
+        learned = {"seconds": _seconds, "tests": {function: sorted(tests) for function, tests in _tests.items()}}
+        LEARNED.write_text(json.dumps(learned), encoding="utf-8")
