@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,6 +20,14 @@ LEARNED = Path(os.environ["MUTATION_TESTS"])
 FUNCTION = os.environ.get("MUTATION_FUNCTION")
 _seconds: dict[str, float] = {}
 _tests: defaultdict[str, set[str]] = defaultdict(set)
+
+
+def pytest_configure() -> None:
+    if FUNCTION is None:  # in this process only: programs that tests start must not record
+        from mutmut.mutation import trampoline
+
+        os.environ.pop("MUTANT_UNDER_TEST", None)
+        trampoline._mutant_under_test = "stats"
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -35,7 +44,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
 
 def _starts_command(item: pytest.Item) -> bool:
     """Whether a test starts the command `meshmark`, whose functions run in another process, and which takes seconds."""
-    return isinstance(item, pytest.Function) and " meshmark(" in inspect.getsource(item.function)
+    return (
+        isinstance(item, pytest.Function) and re.search(r"\bmeshmark\(", inspect.getsource(item.function)) is not None
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -258,7 +258,7 @@ def learn(room: str) -> dict[str, Any] | None:
             subprocess.run(
                 [*words, *CORE[room][1]],
                 cwd=TREE / "mutants",
-                env=environment(room, MUTANT_UNDER_TEST="stats"),
+                env=environment(room),
                 stdout=log,
                 stderr=log,
                 check=False,
