@@ -1,8 +1,8 @@
 """A pytest plugin: learns which tests execute which functions of the mutated files, or runs those of one function.
 
 It is loaded with `-p covering` by `python.py`. MUTATION_TESTS names the file of what was learned: the seconds of each
-test, and the tests that execute each function. With MUTATION_FUNCTION, only the tests of that function run, the fastest
-first, and before them tests that were not known then. Tests that start the command `meshmark` are left out.
+test, and the tests that execute each function. With MUTATION_RUN, a list of tests, only these run, in this order, and
+before them tests that were not known then. Tests that start the command `meshmark` are left out.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from pathlib import Path
 import pytest
 
 LEARNED = Path(os.environ["MUTATION_TESTS"])
-FUNCTION = os.environ.get("MUTATION_FUNCTION")
+RUN = json.loads(os.environ.get("MUTATION_RUN", "null"))
 _seconds: dict[str, float] = {}
 _tests: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def pytest_configure() -> None:
-    if FUNCTION is None:  # in this process only: programs that tests start must not record
+    if RUN is None:  # in this process only: programs that tests start must not record
         from mutmut.mutation import trampoline
 
         os.environ.pop("MUTANT_UNDER_TEST", None)
@@ -51,15 +51,15 @@ def _starts_command(item: pytest.Item) -> bool:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if not _starts_command(item)]
-    if FUNCTION is None:
+    if RUN is None:
         return
-    learned = json.loads(LEARNED.read_text(encoding="utf-8"))
-    seconds, covering = learned["seconds"], {*learned["tests"].get(FUNCTION, ())}
-    items[:] = [item for item in items if item.nodeid in covering or item.nodeid not in seconds]
-    items.sort(key=lambda item: seconds.get(item.nodeid, 0.0))
+    seconds = json.loads(LEARNED.read_text(encoding="utf-8"))["seconds"]
+    order = {test: position for position, test in enumerate(RUN)}
+    items[:] = [item for item in items if item.nodeid in order or item.nodeid not in seconds]
+    items.sort(key=lambda item: order.get(item.nodeid, -1))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if FUNCTION is None and not session.testsfailed:
+    if RUN is None and not session.testsfailed:
         learned = {"seconds": _seconds, "tests": {function: sorted(tests) for function, tests in _tests.items()}}
         LEARNED.write_text(json.dumps(learned), encoding="utf-8")

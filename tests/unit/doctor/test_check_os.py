@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -389,6 +390,15 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
     assert check.judged == "unknown" and "348 MiB may be used" in check.found
     check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
     assert check.judged == "unknown" and "nothing to spill to" in check.found
+
+
+def test_filling_ends_with_the_first_pages_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = iter([{0: 1024}, {0: 1000, 1: 24}])
+    monkeypatch.setattr(spill, "give_policy", lambda *_: None)
+    monkeypatch.setattr(spill, "node_of_pages", lambda *_: next(places))
+    small = re.sub(r"MemFree: +[0-9]+", "MemFree: 4096", ROOMY[f"{NODE}/node0/meminfo"])
+    tree = Tree(made(tmp_path, **{**ROOMY, f"{NODE}/node0/meminfo": small}))
+    assert fill_node(tree, 0) == Spill(2024 * mmap.PAGESIZE, {1: 24})
 
 
 def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

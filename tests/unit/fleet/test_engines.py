@@ -448,7 +448,8 @@ def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: 
     processes = Processes()
     processes.start("mm-1", ["env", "-i", "sleep", "60"], tmp_path / "log")
     assert until(lambda: not Processes().jobs({"mm-1"}))
-    assert [job.id for job in processes.jobs({"mm-1"})] == ["mm-1"] and not processes.jobs({"mm-2"})
+    (job,) = processes.jobs({"mm-1"})
+    assert (job.id, job.name, job.waits) == ("mm-1", "mm-1", False) and not processes.jobs({"mm-2"})
     processes.cancel(["mm-1"])
     assert until(lambda: not processes.jobs({"mm-1"}))
 

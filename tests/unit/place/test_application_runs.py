@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.tree import parse_list
 from meshmark.place.app.application import of_tables
 from meshmark.place.app.attempt import Attempt, attempt, end_earlier
 from meshmark.place.app.configuration import Folders, configurations
@@ -47,7 +48,8 @@ def test_a_run_has_its_time_and_what_it_used(tmp_path: Path) -> None:
     assert found.reason == "" and found.value == found.elapsed_s > 0
     assert found.times["user"] > 0 and found.times["waiting"] >= 0
     assert found.peak_bytes > 100_000 and found.counts["minor_faults"] > 10
-    assert set(found.seen["cpus"].replace(" ", ",").split(",")) and sum(found.seen["node_bytes"].values()) > 0
+    cpus = {*parse_list(found.seen["cpus"].replace(" ", ","))}
+    assert cpus and cpus <= os.sched_getaffinity(0) and sum(found.seen["node_bytes"].values()) > 0
     assert Attempt.from_json(found.to_json()) == found
 
 

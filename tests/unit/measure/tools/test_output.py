@@ -87,6 +87,21 @@ def test_json_is_found_among_other_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "note", ["[1 of 2] begins\n", "[1 of 2] begins\n" * 3, 'x\n  {"a" is set\n\n', '[1, 2}\n["x" y]\n']
+)
+def test_text_that_begins_like_json_is_passed_over(note: str) -> None:
+    output = ToolOutput(note + '{"jobs": [1, 2]}\n' + note, "n1")
+    assert json_documents(output, lambda v: "jobs" in v) == [(note.count("\n") + 1, {"jobs": [1, 2]})]
+    assert output.left_out_count == 0
+
+
+def test_numbers_that_c_prints_are_read_as_such() -> None:
+    output = ToolOutput('{"a": -nan, "b": [inf, 1], "c": "nan"}', "n1")
+    document = json_document(output, lambda v: True)
+    assert document["a"] != document["a"] and document["b"][1] == 1 and document["c"] == "nan"
+
+
 def test_a_document_that_is_cut_off_gives_its_whole_elements() -> None:
     text = json.dumps({"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}, {"a": 3}], "z": 1}, indent=1)
     output = ToolOutput(text[: text.index('"a": 3')], "n1")
