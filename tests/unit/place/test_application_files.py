@@ -161,6 +161,7 @@ def test_too_many_combinations_are_refused() -> None:
 def test_a_test_of_reframe_has_a_parameter_of_each_dimension() -> None:
     text = reframe_test(parse_application(WHOLE.split("[build.spack]", maxsplit=1)[0], "a.toml", Path("/src")))
     compile(text, "test.py", "exec")
+    assert text.splitlines()[0].endswith(": written by Meshmark.'") and "None" not in text.splitlines()[0]
     assert "size = parameter(['1000', '2000'])" in text and "threads = parameter(['1', '2', '4'])" in text
     assert "self.env_vars['SIZE'] = str(self.size)" in text and "figure_of_merit(self)" in text
     assert "shlex.join(['gcc', '-O2', '/src/stencil.c', '-o', str(self.stagedir + '/build') + '/stencil'])" in text
