@@ -41,7 +41,7 @@ CORE = {  # what is mutated → the tests that may catch it
     "store": (["store/record.py", "store/run.py"], ["tests/unit/store"]),
     "files": (["store/files.py", "store/compaction.py"], ["tests/unit/store"]),
     "machine": (["machine/*.py"], ["tests/unit/machine"]),
-    "doctor": (["doctor/*.py"], ["tests/unit/doctor"]),
+    "doctor": (["doctor/*.py"], ["tests/unit/doctor", "tests/ranks/test_doctor_mpi.py"]),
     "process": (
         ["process.py", "measure/importing.py", "measure/outdated.py", "measure/rank_files.py"],
         [f"tests/unit/measure/test_{name}.py" for name in ("process", "importing", "outdated", "rank_files")],
@@ -77,8 +77,11 @@ CORE = {  # what is mutated → the tests that may catch it
             )
         ],
         [f"tests/unit/place/test_application_{name}.py" for name in ("files", "judging", "profiles", "runs", "trials")]
-        + [f"tests/unit/place/test_{name}.py" for name in ("machine_limits", "neighbours", "working_set")]
-        + ["tests/unit/cli/test_measure_app.py"],
+        + [
+            f"tests/unit/place/test_{name}.py"
+            for name in ("composite_reference", "machine_limits", "neighbours", "prefetcher_switch", "together")
+        ]
+        + ["tests/unit/place/test_verification.py", "tests/unit/place/test_working_set.py"],
     ),
     "fleet": (
         [
@@ -108,10 +111,12 @@ CORE = {  # what is mutated → the tests that may catch it
                 "damaged_node_files",
                 "damaged_state",
                 "engines",
+                "events",
                 "fleet_applications",
                 "fleet_results",
                 "ingest",
                 "ingest_workers",
+                "judgements",
                 "node_files",
                 "node_names",
                 "node_placing",
@@ -173,7 +178,18 @@ LONG = (
     "show_answers",
     "who_is_ended",
 )
-COPIED = ("src", "tests", "native", "schema", "docs", "tools", "README.md", "ARCHITECTURE.md", "CMakeLists.txt")
+COPIED = (
+    "src",
+    "tests",
+    "native",
+    "schema",
+    "docs",
+    "tools",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+)
 # scikit-build's finder of editable installs would import the unchanged sources.
 START = """
 import runpy, sys
