@@ -24,6 +24,7 @@ from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
 from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
+from meshmark.errors import MeshmarkError
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import Tree
 from support.cli import meshmark, start
@@ -431,6 +432,14 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
 
 
 # ------------------------------------------------------------------ scheduling quality
+
+
+def test_a_start_of_the_triad_has_its_rate_and_its_cpus() -> None:
+    cpus = os.sched_getaffinity(0)
+    start = starts.triad("balance", 1, 1 << 17, 200, dict.fromkeys(cpus, 0))
+    assert start.rate > 1e6 and {*start.cpus} <= cpus
+    with pytest.raises(MeshmarkError):
+        starts.triad("nosuch", 1, 1 << 10, 1, {})
 
 
 def test_starts_are_summarized_by_cpus_and_pages() -> None:
