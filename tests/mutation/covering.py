@@ -24,10 +24,10 @@ _tests: defaultdict[str, set[str]] = defaultdict(set)
 
 def pytest_configure() -> None:
     if RUN is None:  # in this process only: programs that tests start must not record
-        from mutmut.mutation import trampoline
+        from mutmut.mutation.trampoline import set_mutant_under_test
 
-        os.environ.pop("MUTANT_UNDER_TEST", None)
-        trampoline._mutant_under_test = "stats"
+        set_mutant_under_test("stats")
+        del os.environ["MUTANT_UNDER_TEST"]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -37,9 +37,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     from mutmut.state import state
 
-    for function in state()._stats:
+    executed = vars(state())["_stats"]  # mutmut has no public name for it
+    for function in executed:
         _tests[function].add(item.nodeid)
-    state()._stats.clear()
+    executed.clear()
 
 
 def _starts_command(item: pytest.Item) -> bool:
