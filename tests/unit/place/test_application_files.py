@@ -194,3 +194,10 @@ def test_what_reframe_has_not_is_refused(new: str, message: str) -> None:
     app = parse_application(WHOLE.replace("MALLOC_ARENA_MAX = 1", new), "a.toml", Path("/src"))
     with pytest.raises(UsageError, match=f"--reframe: {message}"):
         reframe_test(app)
+
+
+def test_a_value_that_is_nearly_an_allowed_one_has_a_hint() -> None:
+    text = "[application]\ncommand = 'a'\n[dimensions]\nscheduler = 'batsh'\n"
+    with pytest.raises(UsageError, match="scheduler: found 'batsh'; allowed: other, ") as refusal:
+        parse_application(text, "a.toml", Path())
+    assert refusal.value.hint == "did you mean batch?"
