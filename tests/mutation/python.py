@@ -79,9 +79,17 @@ CORE = {  # what is mutated → the tests that may catch it
         [f"tests/unit/place/test_application_{name}.py" for name in ("files", "judging", "profiles", "runs", "trials")]
         + [
             f"tests/unit/place/test_{name}.py"
-            for name in ("composite_reference", "machine_limits", "neighbours", "prefetcher_switch", "together")
-        ]
-        + ["tests/unit/place/test_verification.py", "tests/unit/place/test_working_set.py"],
+            for name in (
+                "composite_reference",
+                "machine_limits",
+                "neighbours",
+                "prefetcher_switch",
+                "single_application",
+                "together",
+                "verification",
+                "working_set",
+            )
+        ],
     ),
     "fleet": (
         [
@@ -113,6 +121,7 @@ CORE = {  # what is mutated → the tests that may catch it
                 "engines",
                 "events",
                 "fleet_applications",
+                "fleet_compaction",
                 "fleet_results",
                 "ingest",
                 "ingest_workers",
