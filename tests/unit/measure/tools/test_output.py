@@ -9,6 +9,7 @@ import pytest
 
 from meshmark.measure.tools.base import FormatError, UnknownMeaning, number
 from meshmark.measure.tools.documents import csv_rows, json_document, json_documents
+from meshmark.measure.tools.formats import Results
 from meshmark.measure.tools.output import MAX_LISTED, ToolOutput, by_task, decoded
 from support.imports import reasons_of, taken_from
 
@@ -126,3 +127,14 @@ def test_rows_of_csv_have_their_line_and_odd_ones_are_left_out() -> None:
 def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
     assert reasons_of("n,a[s],b[s]\n1,-2,3\n") == ["line 2: a: found -2.0, a number above 0 is required"]
     assert [r.metric for r in taken_from("n,a[s],b[s]\n1,-2,3\n")] == ["b"]
+
+
+def test_what_the_tasks_of_a_launcher_left_out_is_added_up() -> None:
+    results = Results()
+    for task in range(2):
+        output = ToolOutput("x\n", "n1")
+        output.leave_out(task + 1, "odd")
+        output.other_lines = 3
+        results.leave_out([output])
+    assert results.left_out_count == 2 and [item.where for item in results.left_out] == ["line 1", "line 2"]
+    assert results.other_lines == 6
