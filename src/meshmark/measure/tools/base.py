@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from meshmark.errors import UsageError, quoted
+from meshmark.values.numbers import decimal
 
 
 class FormatError(UsageError):
@@ -76,11 +77,8 @@ def number(text: str, where: str, *, above_zero: bool = False) -> float:
     Raises:
         FormatError: The text is not a finite number, or not above 0 although it must be.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
+    value = decimal(text)
+    if value is None:
         raise FormatError(f"{where}: found '{quoted(text, 40)}', a number is required")
     if above_zero and value <= 0:
         raise FormatError(f"{where}: found {quoted(text, 40)}, a number above 0 is required")

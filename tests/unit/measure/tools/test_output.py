@@ -9,6 +9,7 @@ import pytest
 
 from meshmark.measure.tools.base import FormatError, UnknownMeaning, number
 from meshmark.measure.tools.documents import csv_table, json_documents, json_objects
+from meshmark.measure.tools.formats import Results
 from meshmark.measure.tools.output import MAX_LISTED, ToolOutput, by_task, decoded
 from support.imports import reasons_of, taken_from
 
@@ -88,6 +89,21 @@ def test_json_is_found_among_other_text() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "note", ["[1 of 2] begins\n", "[1 of 2] begins\n" * 3, 'x\n  {"a" is set\n\n', '[1, 2}\n["x" y]\n']
+)
+def test_text_that_begins_like_json_is_passed_over(note: str) -> None:
+    output = ToolOutput(note + '{"jobs": [1, 2]}\n' + note, "n1")
+    assert json_documents(output, lambda v: "jobs" in v) == [(note.count("\n") + 1, {"jobs": [1, 2]})]
+    assert output.left_out_count == 0
+
+
+def test_numbers_that_c_prints_are_read_as_such() -> None:
+    output = ToolOutput('{"a": -nan, "b": [inf, 1], "c": "nan"}', "n1")
+    [(_, document)] = json_documents(output, lambda v: True)
+    assert document["a"] != document["a"] and document["b"][1] == 1 and document["c"] == "nan"
+
+
 def test_a_document_that_is_cut_off_gives_its_whole_elements() -> None:
     text = json.dumps({"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}, {"a": 3}], "z": 1}, indent=1)
     output = ToolOutput(text[: text.index('"a": 3')], "n1")
@@ -118,3 +134,14 @@ def test_rows_of_csv_have_their_line_and_odd_ones_are_left_out() -> None:
 def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
     assert reasons_of("n,a[s],b[s]\n1,-2,3\n") == ["line 2: a: found -2.0, a number above 0 is required"]
     assert [r.metric for r in taken_from("n,a[s],b[s]\n1,-2,3\n")] == ["b"]
+
+
+def test_what_the_tasks_of_a_launcher_left_out_is_added_up() -> None:
+    results = Results()
+    for task in range(2):
+        output = ToolOutput("x\n", "n1")
+        output.leave_out(task + 1, "odd")
+        output.other_lines = 3
+        results.leave_out([output])
+    assert results.left_out_count == 2 and [item.where for item in results.left_out] == ["line 1", "line 2"]
+    assert results.other_lines == 6
