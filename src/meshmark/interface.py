@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from meshmark.errors import MeshmarkError, UsageError, near, quoted
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.results import Comparison, Fit, Recording
 from meshmark.table import Table, as_records, texts
 from meshmark.values.arguments import checked
@@ -52,13 +52,14 @@ def records(
         `Table.pooled` joins. Files that cannot be read are named in its notes.
 
     Raises:
-        UsageError: A date is none, or there is no such store or run.
+        UsageError: A text is not a date, or the store, run, machine, instrument or metric does not exist.
         StoreError: The folder is no store.
 
     Example:
         >>> t = mm.records(machine="host", instrument="latency", since="2026-11")
     """
     from meshmark.machine.facts import host_id
+    from meshmark.measure.selection import check_selection
     from meshmark.store.export import began, check_date
     from meshmark.store.store import Store as Kept
     from meshmark.values.paths import data_home
@@ -70,9 +71,10 @@ def records(
     kept = Kept(Path(store) if store is not None else data_home() / "store")
     equal = {"machine": host_id() if machine == "host" else machine, "run": run}
     equal |= {"instrument": instrument, "metric": metric}
-    rows = kept.rows(**{k: v for k, v in equal.items() if v})
-    if run and not rows and run not in (known := [str(row["run"]) for row in kept.runs()]):
-        raise UsageError(f"run: found no run '{quoted(run)}'", near(run, known) or "meshmark store list")
+    selected = {column: name for column, name in equal.items() if name}
+    rows = kept.rows(**selected)
+    if not rows:
+        check_selection(kept, selected)
     broken = [f"warning: {path.name} was skipped: {why}" for path, why in kept.broken.items()]
     return Table(None, began(rows, since, until), broken)
 

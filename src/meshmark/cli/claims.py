@@ -13,7 +13,7 @@ import typer
 
 from meshmark.cli.completion import claim_ids, claim_machines, claim_themes
 from meshmark.cli.console import interruptible, say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption, in_folder, time_option
+from meshmark.cli.options import JsonOption, StoreOption, in_folder, must_exist, time_option
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
@@ -70,6 +70,8 @@ def claims(
     from meshmark.store.store import Store
     from meshmark.terminal.claims import print_list, print_verdicts
 
+    if listed and store is not None:
+        must_exist("--store", store)
     folder = store or data_home() / "store"
     request = Request(tuple(ids or ()), theme, on, budget)
     found: list[Verdict] = []

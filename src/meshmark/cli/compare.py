@@ -10,7 +10,7 @@ import typer
 
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.numbers import decimal
 from meshmark.values.paths import data_home
@@ -71,7 +71,7 @@ def compare(
         Path | None,
         typer.Option("--html", help="write a page with charts (two sides)", show_default=False, callback=in_folder),
     ] = None,
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare machines, runs and files of results. The first side, A, is what the others are compared with.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from meshmark.cli.options import JsonOption, StoreOption
+from meshmark.cli.options import JsonOption, StoreToReadOption
 from meshmark.values.paths import data_home
 
 
@@ -21,7 +21,7 @@ def composite(
         typer.Argument(metavar="A", help="a run, a machine of the store, or paper:NAME", show_default=False),
     ],
     b: Annotated[str, typer.Argument(metavar="[B]", help="another, which is divided by A", show_default=False)] = "",
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show a composite: the ratios of its members, and their geometric mean. With B, compare B with A.

@@ -13,7 +13,7 @@ import typer
 
 from meshmark.cli.completion import beginning, compared
 from meshmark.cli.console import print_rows, say, say_broken
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
@@ -60,7 +60,7 @@ def export(
     instrument: InstrumentOption = "",
     metric: MetricOption = "",
     listed: Annotated[bool, typer.Option("--list", help="list the formats")] = False,
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the results of a machine in the format of another tool.

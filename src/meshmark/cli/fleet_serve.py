@@ -134,10 +134,10 @@ def pull_targets(sets: Sequence[str]) -> dict[str, Target]:
 
 def _node_token(own: str, file: Path | None, is_given: bool) -> str:
     """The token that nodes are asked with: never one that was made up for this server."""
-    from meshmark.web.guard import VARIABLE, chosen_token
+    from meshmark.web.guard import VARIABLE, token_in
 
     if file is not None:
-        return chosen_token("", file, False)
+        return token_in(file, "--node-token-file")
     return own if is_given or os.environ.get(VARIABLE) else ""
 
 

@@ -12,7 +12,7 @@ import typer
 from meshmark.cli.compare import share
 from meshmark.cli.completion import Suggestions, beginning
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreOption, in_folder
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import data_home
 
@@ -80,7 +80,7 @@ def history(
             "--html", help="write a page with a chart of each changed point", show_default=False, callback=in_folder
         ),
     ] = None,
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show when the results of a machine changed, what else changed then, and which results are old.

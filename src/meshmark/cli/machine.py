@@ -13,7 +13,7 @@ import typer
 from meshmark.cli.compare import share
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken
-from meshmark.cli.options import JsonOption, StoreOption
+from meshmark.cli.options import JsonOption, StoreToReadOption
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
@@ -95,7 +95,7 @@ def declared(
     margin: Annotated[
         str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")
     ] = "10%",
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what firmware and kernel declare about caches and memory, beside what was measured.

@@ -46,8 +46,8 @@ def current(argv: list[str]) -> tuple[list[str], list[str]]:
 
 
 def in_ascii(command: Any) -> Any:
-    """Make the options of a command and of its subcommands refuse numbers that Python accepts and users do not mean:
-    digits other than ASCII ones, underscores, and numbers that are not finite.
+    """Make the options of a command and of its subcommands refuse what Python accepts and users do not mean: digits
+    other than ASCII ones, underscores, numbers that are not finite, and empty texts.
 
     Args:
         command: A command of click, or of typer's own copy of it.
@@ -63,6 +63,7 @@ def in_ascii(command: Any) -> Any:
 
 
 def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
+    _refuse_empty(parameter, context, value)
     result = process(context, value)
     texts, numbers = (x if isinstance(x, list | tuple) else [x] for x in (value, result))
     for text, number in zip(texts, numbers, strict=False):
@@ -71,6 +72,18 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
             if parse(text) is None and _is_number_of_python(text):  # other texts have a parser, such as 1s
                 raise UsageError(f"{parameter.opts[0]}: found '{quoted(text)}'; allowed: {allowed} in ASCII digits")
     return result
+
+
+def _refuse_empty(parameter: Any, context: Any, value: Any) -> None:
+    """Refuse an empty value, such as that of a variable of a shell that is not set: it would mean all, or this folder.
+
+    Words of a command may be empty.
+    """
+    texts = value if isinstance(value, list | tuple) else [value]
+    is_option = parameter.param_type_name == "option"
+    if "" in texts and (is_option or parameter.nargs == 1) and given(context, parameter.name):
+        name = parameter.opts[0] if is_option else (parameter.metavar or parameter.name).strip("[]")
+        raise UsageError(f"{name}: found no value, one is required")
 
 
 def _is_number_of_python(text: str) -> bool:
@@ -124,6 +137,23 @@ def shipped_applications() -> list[str]:
     return list(shipped())
 
 
+def existing_folder(param: typer.CallbackParam, value: Path | None) -> Path | None:
+    """Callback of an option that names a folder to read. A default may not be there yet; one that is named must be.
+
+    Raises:
+        UsageError: The folder does not exist.
+    """
+    if value is not None:
+        must_exist(param.opts[0], value)
+    return value
+
+
+def must_exist(option: str, folder: Path) -> None:
+    """Raise UsageError if the folder that an option names does not exist."""
+    if not os.path.exists(folder):  # noqa: PTH110 (which raises for long names)
+        raise UsageError(f"{option}: {quoted(folder)}: No such file or directory")
+
+
 ApplicationOption = Annotated[
     str,
     typer.Option(
@@ -143,10 +173,13 @@ SetOption = Annotated[
 InstrumentOption = Annotated[str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)]
 MetricOption = Annotated[str, typer.Option("--metric", help="only this metric")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False, file_okay=False),
-]
+_STORE: Final[dict[str, Any]] = {
+    "help": "store folder [$XDG_DATA_HOME/meshmark/store]",
+    "show_default": False,
+    "file_okay": False,
+}
+StoreOption = Annotated[Path | None, typer.Option("--store", **_STORE)]
+StoreToReadOption = Annotated[Path | None, typer.Option("--store", callback=existing_folder, **_STORE)]
 NoStoreOption = Annotated[bool, typer.Option("--no-store", help="do not store the records")]
 RunSeedOption = Annotated[
     int | None, typer.Option("--seed", help="seed of the order of runs [random]", show_default=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli.options import StoreOption
+from meshmark.cli.options import StoreToReadOption
 from meshmark.cli.watch import (
     HostOption,
     NoTokenOption,
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     recordings: Annotated[Path, typer.Option("--recordings", help="folder with recordings")] = Path(),
     loads: Annotated[
         Path | None,

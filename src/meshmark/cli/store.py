@@ -11,7 +11,7 @@ import typer
 
 from meshmark.cli.completion import instruments, stored
 from meshmark.cli.console import print_rows, say, say_broken
-from meshmark.cli.options import StoreOption, in_folder
+from meshmark.cli.options import StoreOption, StoreToReadOption, in_folder
 from meshmark.errors import UsageError, near, quoted
 from meshmark.values.paths import data_home
 
@@ -24,11 +24,9 @@ app = typer.Typer(help="List, export, import, verify and remove records.", no_ar
 
 
 def existing(folder: Path | None) -> Store:
-    """The store of a command that reads. The default store may not be there yet; one that is named must be."""
+    """Return the store of a command that reads."""
     from meshmark.store.store import Store
 
-    if folder is not None and not folder.exists():
-        raise UsageError(f"--store: {quoted(folder)}: No such file or directory")
     return Store(folder or data_home() / "store")
 
 
@@ -41,7 +39,7 @@ def check_runs(kept: Store, field: str, runs: list[str]) -> None:
 
 @app.command("list")
 def store_list(
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
     """List the runs of the store.
@@ -56,7 +54,7 @@ def store_list(
 
 @app.command("machines")
 def store_machines(
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
     """List the machines of the store, and the software and settings under which each gave its results.
@@ -93,12 +91,13 @@ def store_export(
     machine: Annotated[str, typer.Option("--machine", help="export only this machine, see store machines")] = "",
     since: Annotated[str, typer.Option("--since", help="export what began at this time or later", metavar="DATE")] = "",
     until: Annotated[str, typer.Option("--until", help="export what began up to this time", metavar="DATE")] = "",
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
 ) -> None:
     """Export records as JSON Lines, CSV or a table. Times are ISO 8601, such as 2026-11 or 2026-11-25T08.
 
     example: meshmark store export --format csv --instrument latency --since 2026-11
     """
+    from meshmark.measure.selection import check_selection
     from meshmark.store.export import began, check_date, to_csv, to_jsonl
     from meshmark.store.files import write_file
 
@@ -112,8 +111,8 @@ def store_export(
     chosen = {k: v for k, v in equal.items() if v}
     kept = existing(store)
     rows = kept.rows(**chosen)
-    if run and not rows:
-        check_runs(kept, "--run", [run])
+    if not rows:
+        check_selection(kept, chosen, "--")
     rows = began(rows, since, until)
     say_broken(kept)
     if form == "table":
@@ -230,7 +229,7 @@ def store_formats(
 
 
 @app.command("verify")
-def store_verify(store: StoreOption = None) -> None:
+def store_verify(store: StoreToReadOption = None) -> None:
     """Verify the files of the store. Checks that values, intervals and samples agree.
 
     Also lists the runs that an earlier version imported from another tool's output and that this version reads
@@ -272,7 +271,7 @@ def store_rm(
         list[str],
         typer.Argument(metavar="RUN...", help="names, see store list", show_default=False, autocompletion=stored),
     ],
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
 ) -> None:
     """Remove runs from the store. Their run folders and reports stay.
 
@@ -290,7 +289,7 @@ def store_compact(
     days: Annotated[
         float, typer.Option("--older-than", min=0, max=36500, help="days since the date of a run", metavar="DAYS")
     ] = 31.0,
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
 ) -> None:
     """Join the files of a store: the older runs of each month and machine, and those of earlier versions.
 
@@ -318,7 +317,7 @@ def store_prune(
         float, typer.Option("--older-than", min=0, max=36500, help="days since the start of a run", metavar="DAYS")
     ],
     yes: Annotated[bool, typer.Option("--yes", help="remove them; without it they are only listed")] = False,
-    store: StoreOption = None,
+    store: StoreToReadOption = None,
 ) -> None:
     """Remove old runs from the store. Without --yes, list them.
 

@@ -75,7 +75,7 @@ def chosen_token(token: str, file: Path | None, off: bool) -> str:
     if off:
         return ""
     if file is not None:
-        return _allowed(_token_in(file), "--token-file")
+        return token_in(file)
     if token:
         return _allowed(token, "--token")
     given = os.environ.get(VARIABLE, "")
@@ -88,19 +88,27 @@ def _allowed(token: str, source: str) -> str:
     return token
 
 
-def _token_in(path: Path) -> str:
+def token_in(path: Path, option: str = "--token-file") -> str:
+    """Return the token in a file that only its owner can read.
+
+    Args:
+        option: The option that names the file, for messages.
+
+    Raises:
+        UsageError: The file cannot be read, is accessible to others, or contains other characters.
+    """
     try:
         with open_regular(path) as file:
             status, data = os.fstat(file.fileno()), file.read(1000)
-    except (OSError, ValueError) as why:
-        raise UsageError(f"--token-file: {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{option}: {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
     if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UsageError(
-            f"--token-file: {quoted(path)}: found mode {status.st_mode & 0o777:o} and owner {status.st_uid}; "
+            f"{option}: {quoted(path)}: found mode {status.st_mode & 0o777:o} and owner {status.st_uid}; "
             "the file must belong to you and must not be accessible to others",
             f"chmod 600 {quoted(path)}",
         )
-    return data.decode("utf-8", "replace").strip()
+    return _allowed(data.decode("utf-8", "replace").strip(), option)
 
 
 # ------------------------------------------------------------------ requests

@@ -46,3 +46,67 @@ def test_a_program_that_does_not_exist_leaves_no_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 77
     assert list((tmp_path / "data" / "meshmark" / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fleet", "check", ".", "--engine", "local", "--nodes", ""], "--nodes: found no value"),
+        (["fleet", "report", ".", "--campaign", ""], "--campaign: found no value"),
+        (["advise", "--policies", "", "--", "true"], "--policies: found no value"),
+        (["store", "export", "--run="], "--run: found no value"),
+        (["history", "--fail-on", ""], "--fail-on: found no value"),
+        (["store", "list", "--store", ""], "--store: found no value"),
+        (["claims", "--on", "", "--list"], "--on: found no value"),
+        (["serve", "--token", ""], "--token: found no value"),
+        (["composite", ""], "A: found no value"),
+        (["machine", "show", ""], "found no value"),
+        (["claims", ""], "claims: found ''"),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_value_is_refused_since_it_would_mean_everything(
+    tmp_path: Path, words: list[str], message: str
+) -> None:
+    done = meshmark(*words, cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["history"],
+        ["claims", "--list"],
+        ["serve", "--port", "0"],
+        ["compare", "host", "host"],
+        ["export", "openmetrics"],
+        ["composite", "host"],
+        ["machine", "declared"],
+    ],
+    ids=" ".join,
+)
+def test_a_store_that_is_read_must_exist(tmp_path: Path, words: list[str]) -> None:
+    done = meshmark(*words, "--store", "nosuch", cwd=tmp_path, env={"XDG_DATA_HOME": str(tmp_path / "data")})
+    assert done.returncode == 2, done.stderr
+    assert "--store: nosuch: No such file or directory" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--run", "--machine", "--instrument", "--metric"])
+def test_an_export_of_something_unknown_is_refused(tmp_path: Path, option: str) -> None:
+    done = meshmark("store", "export", option, "nosuch", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert done.returncode == 2, done.stderr
+    assert f"{option}: found no {option[2:]} 'nosuch'" in done.stderr
+
+
+def test_an_export_of_a_known_instrument_without_results_is_empty(tmp_path: Path) -> None:
+    done = meshmark("store", "export", "--instrument", "latency", env={"XDG_DATA_HOME": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_the_token_file_of_nodes_is_named_by_its_option(tmp_path: Path) -> None:
+    done = meshmark("fleet", "serve", ".", "--node-token-file", "nosuch", "--port", "0", cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert "error: --node-token-file: nosuch: No such file or directory" in done.stderr

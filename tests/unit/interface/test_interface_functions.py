@@ -187,6 +187,12 @@ def test_a_model_runs_workloads_and_sweeps(home: Path) -> None:
         model.sweep({"memory.access_ns": "1..x"}, store=False)
 
 
+@pytest.mark.parametrize("name", ["run", "machine", "instrument", "metric"])
+def test_records_of_something_unknown_are_refused(store: Path, name: str) -> None:
+    with pytest.raises(mm.UsageError, match=f"{name}: found no {name} 'nosuch'"):
+        mm.records(store=store, **{name: "nosuch"})
+
+
 def test_a_fit_needs_the_records_of_this_host(store: Path) -> None:
     with pytest.raises(mm.AbsentError, match="fit: the survey has no"):
         mm.fit(mm.records(store=store, run="third"))

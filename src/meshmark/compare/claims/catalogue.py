@@ -268,7 +268,7 @@ def chosen(ids: Collection[str], theme: str = "") -> list[Claim]:
         UsageError: An id or the theme is unknown.
     """
     known = {c.id: c for c in claims()}
-    if wrong := next((i for i in ids if i.upper() not in known), None):
+    if (wrong := next((i for i in ids if i.upper() not in known), None)) is not None:
         hint = near(wrong.upper(), known) or "meshmark claims --list"
         raise UsageError(f"claims: found '{quoted(wrong)}'; allowed: {min(known)} to {max(known)}", hint)
     if theme and theme not in themes():
