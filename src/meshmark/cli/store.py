@@ -238,6 +238,7 @@ def store_verify(store: StoreToReadOption = None) -> None:
     example: meshmark store verify
     """
     from meshmark.measure.outdated import outdated_runs
+    from meshmark.measure.rank_files import abandoned
     from meshmark.store.store import leftovers
 
     kept = existing(store)
@@ -254,8 +255,12 @@ def store_verify(store: StoreToReadOption = None) -> None:
     say(f"{good} files OK, {bad} corrupt" + (f", {len(outdated)} runs outdated" if outdated else ""))
     if outdated:
         say("hint: import the files of these runs again: meshmark store import FILE replaces them")
-    if abandoned := leftovers(kept):
-        say(f"{len(abandoned)} temporary files of writers that were killed, such as {abandoned[0].name}")
+    files, folders = leftovers(kept), abandoned()
+    if files:
+        say(f"{len(files)} temporary files of writers that were killed, such as {files[0].name}")
+    if folders:
+        say(f"{len(folders)} folders of shared memory of measurements that were killed, such as {folders[0]}")
+    if files or folders:
         say("hint: meshmark store compact removes them")
     if bad or outdated:
         raise SystemExit(1)
@@ -299,14 +304,17 @@ def store_compact(
     """
     from datetime import UTC, datetime, timedelta
 
+    from meshmark.measure.rank_files import remove_abandoned
     from meshmark.store.compaction import compact
 
     before = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
     done = compact(existing(store), before)
+    folders = remove_abandoned()
     say(
         f"files: {done.converted} of the first version converted, {done.finished} of unfinished runs joined, "
         f"{done.joined} of months joined"
         + (f", {done.leftovers} temporary files of killed writers removed" if done.leftovers else "")
+        + (f", {folders} folders of shared memory of killed measurements removed" if folders else "")
         + (f", {done.unreadable} unreadable left" if done.unreadable else "")
     )
 

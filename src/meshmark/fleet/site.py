@@ -30,6 +30,7 @@ r1 = "n[1-64]"
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -120,9 +121,10 @@ def load_site(path: Path) -> Site:
     """The site that a file describes; the default if it does not exist.
 
     Raises:
-        UsageError: It is not such a file; the message names the key, what was found and what is allowed.
+        UsageError: It is not such a file, or it names a file that does not exist; the message names the key, what was
+            found and what is allowed.
     """
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():  # a link to nothing is not a site without a file
         return Site()
     site = checked(Site, parse_toml(read_text(path), path.name), path.name)
     nodes_in_racks = 0
@@ -133,6 +135,8 @@ def load_site(path: Path) -> Site:
             raise UsageError(f"{at}: found {nodes_in_racks:,} nodes in racks so far; allowed: up to {MAX_NODES:,}")
     if site.nodes:
         expand(site.nodes, f"{path.name}: nodes")
+    if site.topology and not os.path.isfile(path.parent / site.topology):  # noqa: PTH113 (raises for long names)
+        raise UsageError(f"{path.name}: topology: found no file {shown(site.topology)}")
     return site
 
 

@@ -1,8 +1,8 @@
 """Gives the ranks of a launcher a folder of their own for shared memory and session files.
 
-Open MPI leaves its files if a rank or its launcher is killed. The folder is removed at the end, or by the next start if
-this process died. The owner holds a lock on a file in it, which the kernel releases when the owner dies; process ids
-would mean something else in another container that shares the folder.
+Open MPI leaves its files if a rank or its launcher is killed. The folder is removed at the end, or by the next start or
+`meshmark store compact` if this process died. The owner holds a lock on a file in it, which the kernel releases when
+the owner dies; process ids would mean something else in another container that shares the folder.
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ def rank_files(kind: str, hosts: int, base: Path = SHARED_MEMORY) -> Iterator[Ma
     Yields:
         Environment variables of the launcher, those that the user has set excepted.
     """
-    prefix = f"meshmark-ranks-{os.getuid()}-"
     folder = None
     if kind == "openmpi" and hosts == 1:
-        remove_abandoned(base, prefix)
+        remove_abandoned(base)
         with contextlib.suppress(OSError):  # without a folder, the ranks use the usual ones
-            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=base))
+            folder = Path(tempfile.mkdtemp(prefix=_prefix(), dir=base))
     if folder is None:
         yield {}
         return
@@ -56,15 +55,41 @@ def rank_files(kind: str, hosts: int, base: Path = SHARED_MEMORY) -> Iterator[Ma
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove_abandoned(base: Path, prefix: str) -> None:
-    """Remove the folders of this user whose owner is dead."""
-    for folder in base.glob(f"{prefix}*"):
-        with contextlib.suppress(OSError):
-            if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
-                continue
-            with open(os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW), "rb") as owner:
-                fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
-                shutil.rmtree(folder, ignore_errors=True)
+def abandoned(base: Path = SHARED_MEMORY) -> list[Path]:
+    """Return the folders of this user whose owner is dead."""
+    folders = []
+    for folder in sorted(base.glob(f"{_prefix()}*")):
+        with contextlib.suppress(OSError), _without_owner(folder):
+            folders.append(folder)
+    return folders
+
+
+def remove_abandoned(base: Path = SHARED_MEMORY) -> int:
+    """Remove the folders of this user whose owner is dead, and return their number."""
+    count = 0
+    for folder in base.glob(f"{_prefix()}*"):
+        with contextlib.suppress(OSError), _without_owner(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            count += 1
+    return count
+
+
+def _prefix() -> str:
+    return f"meshmark-ranks-{os.getuid()}-"
+
+
+@contextlib.contextmanager
+def _without_owner(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder whose owner is dead.
+
+    Raises:
+        OSError: The owner lives, or it is not a folder of this user.
+    """
+    if folder.is_symlink() or folder.lstat().st_uid != os.getuid():
+        raise PermissionError(folder)
+    with open(os.open(folder / _OWNER, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while the owner lives
+        yield
 
 
 @contextlib.contextmanager

@@ -185,6 +185,8 @@ def test_lines_that_are_no_events_are_ignored(tmp_path: Path) -> None:
         ('[ssh]\noptions = ["a\\u0000b"]', "ssh.options[0]: found "),
         ('[psij]\npin = "a\\u0000b"', "psij.pin: found "),
         ('topology = "a\\u0000b"', "topology: found "),
+        ('topology = "nosuch"', "topology: found no file nosuch"),
+        (f'topology = "{"x" * 300}"', "topology: found no file"),
     ],
 )
 def test_the_file_of_a_site_is_refused_with_its_key(tmp_path: Path, text: str, message: str) -> None:
@@ -192,6 +194,14 @@ def test_the_file_of_a_site_is_refused_with_its_key(tmp_path: Path, text: str, m
     path.write_text(text)
     with pytest.raises(UsageError, match=re.escape(f"fleet.toml: {message}")):
         load_site(path)
+
+
+def test_a_link_to_nothing_is_not_a_site_without_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.symlink_to("nosuch")
+    with pytest.raises(UsageError, match=r"fleet\.toml"):
+        load_site(path)
+    assert load_site(tmp_path / "other.toml").cluster == "cluster"
 
 
 def test_a_list_of_very_many_ranges_is_refused_by_its_length() -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from meshmark.measure.rank_files import rank_files
+from meshmark.measure.rank_files import abandoned, rank_files, remove_abandoned
 
 OWNER = """
 import sys
@@ -50,6 +50,17 @@ def test_the_next_start_removes_the_folder_of_a_killed_owner_and_no_other(tmp_pa
     assert {"link", "new"} < left and len(left) == 3
     alive.communicate(b"")
     assert {path.name.rpartition("-")[2] for path in tmp_path.iterdir()} == {"link", "new"}
+
+
+def test_a_folder_of_a_killed_owner_is_listed_and_removed_without_a_start(tmp_path: Path) -> None:
+    dead, alive = owner(tmp_path), owner(tmp_path)
+    assert abandoned(tmp_path) == [] and remove_abandoned(tmp_path) == 0
+    os.kill(dead.pid, signal.SIGKILL)
+    dead.communicate()
+    (folder,) = abandoned(tmp_path)
+    assert remove_abandoned(tmp_path) == 1 and not folder.exists() and abandoned(tmp_path) == []
+    assert len([*tmp_path.iterdir()]) == 1
+    alive.communicate(b"")
 
 
 def test_other_libraries_several_hosts_and_a_missing_folder_change_nothing(tmp_path: Path) -> None:
