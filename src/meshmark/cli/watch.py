@@ -532,10 +532,12 @@ def plot(
     example: meshmark plot night.parquet --out plots
     """
     from meshmark.report.recording import draw_difference, draw_recording
+    from meshmark.store.files import check_writable
     from meshmark.watch.frames import USE
     from meshmark.watch.recording import Recording
 
     bounds = _bounds(low, high, palette)
+    check_writable("--out", out / "cpu.png")
     if against is not None:
         _refuse_colours([option for option in _given(ctx) if option != "--to"])
     recording = Recording(file)

@@ -25,6 +25,7 @@ SCENARIO = '[[program]]\nname = "one"\ncommand = ["true"]\n'
         (["advise", "--policies", "x", "--", "true"], "--policies: found 'x'"),
         (["experiment", "A=1", "A=2", "--", "nosuch"], "cannot run nosuch"),
         (["measure", "composite", "open13", "--save-reference", "/proc/x"], "--save-reference: cannot write /proc/x"),
+        (["plot", "sc.toml", "--out", "/proc/x"], "--out: cannot write /proc/x"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else "",
 )
