@@ -12,6 +12,7 @@
 #include "stats.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
+#include "topology/topology.hpp"
 
 namespace mm {
 namespace {
@@ -175,6 +176,8 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
   if (!conditions.contains("observed_cpus")) conditions["observed_cpus"] = cpu_list(point.team->cpus());
+  if (const std::string kinds = kind_names(topology(), point.team->cpus()); !kinds.empty())
+    conditions["core_kinds"] = kinds;
   const OtherUse::Shares shares = other.shares(point.team->cpus());
   conditions["steal_share"] = shares.stolen;
   conditions["others_share"] = shares.others;

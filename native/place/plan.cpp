@@ -25,15 +25,6 @@ namespace {
 
 using Index = std::size_t;
 
-/// CPUs by the name of their kind of core; empty where all cores are alike.
-json kinds_of(const Machine& machine, const std::vector<int>& cpus) {
-  json kinds = json::object();
-  for (const int id : cpus)
-    if (const int kind = machine.cpu(id).kind; kind >= 0)
-      kinds[machine.kinds[static_cast<std::size_t>(kind)].name].push_back(id);
-  return kinds;
-}
-
 json job_of(const Machine& machine, int slots, const Placement& placement) {
   const std::vector<int> cpus = placement.layout.cpus();
   std::set<int> nodes;
@@ -64,13 +55,13 @@ json job_of(const Machine& machine, int slots, const Placement& placement) {
     job["optimal"] = false;
     job["why"] = reason;
   }
-  if (const json kinds = kinds_of(machine, cpus); !kinds.empty()) {
-    job["core_kinds"] = kinds;
-    std::string mixture;
-    for (const auto& [kind, members] : kinds.items())
-      mixture += (mixture.empty() ? "" : ", ") + cpu_list(members.get<std::vector<int>>()) + " are " + kind;
-    if (kinds.size() > 1) job["why"] = job["why"].get<std::string>() + "; the kinds of cores differ: " + mixture;
+  const std::vector<CoreKind> kinds = kinds_of(machine, cpus);
+  std::string mixture;
+  for (const CoreKind& kind : kinds) {
+    job["core_kinds"][kind.name] = kind.cpus;
+    mixture += (mixture.empty() ? "" : ", ") + cpu_list(kind.cpus) + " are " + kind.name;
   }
+  if (kinds.size() > 1) job["why"] = job["why"].get<std::string>() + "; the kinds of cores differ: " + mixture;
   return job;
 }
 
@@ -193,7 +184,8 @@ int plan_verb(int argc, char** argv) {
   std::string names;
   for (const auto& [argument, help] : policies())
     if (argument != "user") names += (names.empty() ? "" : ", ") + argument;
-  app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude").show_default();
+  app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,kind=KIND ,exclude")
+      .show_default();
   app.add("--jobs", jobs, "slots of each job: N,N,…").show_default();
   app.add("--slots", kind, "unit of allocation: procs (sockets), cores, threads").show_default();
   app.add("--matrix", matrix, "JSON file with measured distances between nodes, instead of the firmware's");

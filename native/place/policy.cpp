@@ -71,6 +71,8 @@ void check(const Request& request) {
   if ((request.policy == "list" || request.policy == "none") && (!request.near.empty() || request.max_hops))
     throw UsageError("bind", quote(request.policy) + " does not choose slots, so near= and distance<= do not apply",
                      "other policies with these modifiers");
+  if (request.policy == "none" && !request.core_kind.empty())
+    throw UsageError("bind", "'none' uses no CPUs, so kind= does not apply", "other policies with kind=");
   if (request.policy == "none" && request.exclude)
     throw UsageError("bind", "'none' uses no CPUs, so exclude does not apply", "other policies with exclude");
   if (request.policy != "sharing") return;
@@ -88,6 +90,7 @@ std::string limits_of(const Request& request) {
   std::string text;
   if (!request.near.empty()) text += " near " + request.near;
   if (request.max_hops) text += " within " + std::to_string(*request.max_hops) + " hops";
+  if (!request.core_kind.empty()) text += " on " + request.core_kind + " cores";
   if (request.exclude) text += " with exclusive CPUs";
   return text;
 }

@@ -9,8 +9,8 @@ namespace mm::place {
 
 /// Parses `POLICY[,MODIFIER…]` into `request`, whose other fields do not change: `balance`, `pack`, `any`, `none`,
 /// `compact`, `scatter`, `sharing`, `list=0-3,8` (or a bare CPU list, including its commas), with `near=DEVICE`,
-/// `distance<=D`, `exclude`; also LSF's names (Y, N, NONE, BALANCE, PACK, ANY, in any case). Throws UsageError with the
-/// invalid part.
+/// `distance<=D`, `kind=KIND`, `exclude`; also LSF's names (Y, N, NONE, BALANCE, PACK, ANY, in any case). Throws
+/// UsageError with the invalid part.
 void parse_bind(const std::string& text, Request& request);
 SlotKind parse_slot_kind(const std::string& field, const std::string& text);
 std::string name(SlotKind kind);

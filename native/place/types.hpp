@@ -35,6 +35,7 @@ struct Request {
   std::vector<int> within;      ///< only these CPUs; empty: all that are allowed
   std::string near;             ///< a device's name, or `node:N`
   std::optional<int> max_hops;  ///< no two nodes of the job are farther apart
+  std::string core_kind;        ///< only cores of this kind, by its name in `Machine::kinds`; "": of any kind
   bool exclude = false;         ///< nobody else on the CPUs (and on the cores' siblings) that it gets
   bool one_package = false;     ///< pack(socket=1): must fit one socket
   std::optional<Sharing> sharing;

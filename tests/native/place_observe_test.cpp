@@ -372,6 +372,28 @@ TEST_F(PlaceProof, SleepersOnOnePartAreNotDoubled) {
   EXPECT_TRUE(watch(program, each(), 0.8).held);
 }
 
+TEST_F(PlaceProof, SleepersThatWaitForOtherProgramsAreNotDoubled) {
+  const Program others([&] {
+    pin_to({cpus[1]});
+    for (int i = 0; i < 8; ++i)
+      if (fork() == 0) {
+        spin(10);
+        _exit(0);
+      }
+    pause();
+  });
+  const Program program([&] {
+    pin_to(cpus);
+    for (int rank = 0; rank < 2; ++rank)
+      if (fork() == 0) {
+        pin_to({cpus[1]});
+        for (;;) spin(0.002), usleep(5000);
+      }
+    pause();
+  });
+  EXPECT_TRUE(watch(program, each(), 0.8).held);
+}
+
 TEST_F(PlaceProof, OrphansAndShortProcessesAreSeen) {
   // A separate process is the subreaper, since the setting is permanent.
   const Program supervisor([&] {

@@ -189,7 +189,7 @@ def test_samples_state_when_they_began(kind: str) -> None:
     after = time.monotonic()
     for point in (0, 1):
         begun = [line["begun_s"] for line in of(lines, "sample") if line["point"] == point]
-        assert len(begun) >= 7 and begun == sorted(begun) and before < begun[0] and begun[-1] < after
+        assert begun and begun == sorted(begun) and before < begun[0] and begun[-1] < after
 
 
 # ------------------------------------------------------------------ what is refused

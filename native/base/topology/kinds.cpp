@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "kinds.hpp"
+#include "options.hpp"
 #include "sys/files.hpp"
 #include "sys/id_sets.hpp"
 #include "sys/words.hpp"
@@ -150,6 +151,22 @@ void set_kinds(Machine& machine, std::vector<CoreKind> kinds) {
     for (const int cpu : machine.kinds[i].cpus) kind_of[cpu] = static_cast<int>(i);
   for (Cpu& cpu : machine.cpus)
     if (const auto at = kind_of.find(cpu.id); at != kind_of.end()) cpu.kind = at->second;
+}
+
+std::vector<CoreKind> kinds_of(const Machine& machine, const std::vector<int>& cpus) {
+  std::vector<CoreKind> kinds;
+  for (const CoreKind& kind : machine.kinds) {
+    CoreKind part = kind;
+    std::erase_if(part.cpus, [&](int cpu) { return std::find(cpus.begin(), cpus.end(), cpu) == cpus.end(); });
+    if (!part.cpus.empty()) kinds.push_back(std::move(part));
+  }
+  return kinds;
+}
+
+std::string kind_names(const Machine& machine, const std::vector<int>& cpus) {
+  std::vector<std::string> names;
+  for (const CoreKind& kind : kinds_of(machine, cpus)) names.push_back(kind.name);
+  return joined(names);
 }
 
 }  // namespace mm

@@ -113,6 +113,10 @@ std::vector<Cache> caches_of_tree(const std::string& root, const Machine& machin
 std::vector<CoreKind> kinds_of_tree(const std::string& root, const Machine& machine);
 /// Sets `Machine::kinds` and the kind of each CPU.
 void set_kinds(Machine& machine, std::vector<CoreKind> kinds);
+/// The kinds of cores to which `cpus` belong, each with these of its CPUs; empty where all cores are alike.
+std::vector<CoreKind> kinds_of(const Machine& machine, const std::vector<int>& cpus);
+/// Their names, separated by commas: the condition `core_kinds` of a result; "" where all cores are alike.
+std::string kind_names(const Machine& machine, const std::vector<int>& cpus);
 /// Appends contradictions between the parts of a machine to its doubts.
 void add_doubts(Machine& machine);
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWindowS =
     0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
-constexpr double kBusy = 0.25;  // share of a window in which a thread ran or waited for a CPU
+constexpr double kBusy = 0.25;  // share of a window in which a thread ran, or waited while others of its part did
 constexpr double kIdle = 0.05;  // maximum share of a window in which an empty part's units ran
 
 }  // namespace
@@ -46,7 +46,13 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
     std::set<std::size_t> on;
     std::string label;
   };
-  std::map<pid_t, Unit> processes, threads;
+  struct Share {
+    pid_t process, id;
+    Thread* thread;
+    std::size_t room;
+    double ran, waited;
+  };
+  std::vector<Share> shares;
   std::vector<double> used(rooms_.size());
   for (auto& [id, process] : living)
     for (auto& [tid, thread] : process.threads) {
@@ -59,15 +65,20 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
       for (std::size_t r = 0; r < rooms_.size(); ++r) {
         if (!std::binary_search(rooms_[r].cpus.begin(), rooms_[r].cpus.end(), thread.last.cpu)) continue;
         used[r] += ran;
-        if (ran + waited < kBusy) continue;
-        for (Unit* unit : {&processes[id], &threads[tid]}) {
-          unit->threads.push_back(&thread);
-          unit->on.insert(r);
-        }
-        processes[id].label = thread.last.command + ' ' + std::to_string(id);
-        threads[tid].label = thread.last.command + ' ' + std::to_string(tid);
+        shares.push_back({id, tid, &thread, r, ran, waited});
       }
     }
+  std::map<pid_t, Unit> processes, threads;
+  for (const Share& share : shares) {
+    // A thread cannot have waited longer for its neighbours than they ran. The rest it waited for other programs.
+    if (share.ran + std::min(share.waited, used[share.room] - share.ran) < kBusy) continue;
+    for (Unit* unit : {&processes[share.process], &threads[share.id]}) {
+      unit->threads.push_back(share.thread);
+      unit->on.insert(share.room);
+    }
+    processes[share.process].label = share.thread->last.command + ' ' + std::to_string(share.process);
+    threads[share.id].label = share.thread->last.command + ' ' + std::to_string(share.id);
+  }
   window_s_ = now;
   std::map<pid_t, Unit>& units = processes.size() > 1 ? processes : threads;
   const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });

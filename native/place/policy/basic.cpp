@@ -18,7 +18,7 @@ Picked balance(const View& view, const std::vector<Index>& among, bool oversubsc
     const auto key = [&](Index i) {
       const Slot& s = view.slots[i];
       const auto& [taken, jobs] = sockets[s.package];
-      return std::tuple{s.load, s.load == 0 ? taken : jobs, s.package, i};
+      return std::tuple{s.load, s.kind, s.load == 0 ? taken : jobs, s.package, i};
     };
     Index best = kNone;
     for (const Index i : left)
@@ -55,7 +55,9 @@ Picked pack(const View& view, const std::vector<Index>& among) {
     }
     const int from_package = fitting >= 0 ? fitting : emptiest;
     if (from_package < 0 || (fitting < 0 && fits_one)) return {};
-    const auto& free = sockets[from_package];
+    auto& free = sockets[from_package];
+    std::stable_sort(free.begin(), free.end(),
+                     [&](Index a, Index b) { return view.slots[a].kind < view.slots[b].kind; });
     pick.slots.insert(pick.slots.end(), free.begin(), free.begin() + static_cast<long>(std::min(left, free.size())));
     sockets.erase(from_package);
     from += (from.empty() ? "" : ", ") + std::to_string(from_package);

@@ -38,6 +38,7 @@ const std::vector<std::pair<std::string, std::string>>& modifiers() {
       {"near=DEVICE", "near a network card, disk or accelerator; or near=node:N"},
       {"distance<=HOPS", "maximum distance between nodes of the job"},
       {"exclude", "exclusive CPUs"},
+      {"kind=KIND", "only cores of this kind: performance, efficiency or another name of meshmark machine show"},
   };
   return all;
 }
@@ -47,7 +48,7 @@ void parse_bind(const std::string& text, Request& request) {
     std::string names;
     for (const auto& [policy, help] : policies()) names += policy + (policy == "list" ? "=CPUS" : "") + ", ";
     return {"bind", "found " + quote(part) + " in " + quote(text),
-            names + "with near=DEVICE, near=node:N, distance<=HOPS, exclude"};
+            names + "with near=DEVICE, near=node:N, distance<=HOPS, kind=KIND, exclude"};
   };
   const auto is_list = [](const std::string& part) {
     return !part.empty() && part.find_first_not_of("0123456789-:/^ ") == std::string::npos;
@@ -84,6 +85,8 @@ void parse_bind(const std::string& text, Request& request) {
       request.exclude = true;
     } else if (part.rfind("near=", 0) == 0 && part.size() > 5) {
       request.near = part.substr(5);
+    } else if (part.rfind("kind=", 0) == 0 && part.size() > 5) {
+      request.core_kind = lower(part.substr(5));
     } else if (part.rfind("distance<=", 0) == 0) {
       const long long hops = parse_integer("bind: distance<=", part.substr(10));
       if (hops < 0 || hops > 1024) throw UsageError("bind", "found " + quote(part), "0 to 1024 hops");

@@ -1,6 +1,7 @@
 #include "view.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 #include "../policy.hpp"
@@ -9,15 +10,38 @@
 
 namespace mm::place::policy {
 
+namespace {
+
+std::vector<int> of_kind(const Machine& machine, const std::string& kind, const std::vector<int>& cpus) {
+  std::vector<std::string> names;
+  for (const CoreKind& known : machine.kinds) {
+    names.push_back(known.name);
+    if (known.name != kind) continue;
+    std::vector<int> both;
+    std::set_intersection(cpus.begin(), cpus.end(), known.cpus.begin(), known.cpus.end(), std::back_inserter(both));
+    if (both.empty())
+      throw UsageError("kind", "found " + quote(kind) + ", whose CPUs may not be used here", cpu_list(cpus));
+    return both;
+  }
+  if (names.empty())
+    throw UsageError("kind", "found " + quote(kind) + ", but the cores of this machine are alike", "no kind=");
+  throw UsageError("kind", "found " + quote(kind), joined(names));
+}
+
+}  // namespace
+
 std::vector<int> allowed_to(const Machine& machine, const Request& request) {
-  if (request.within.empty()) return machine.allowed;
+  const auto chosen = [&](const std::vector<int>& cpus) {
+    return request.core_kind.empty() ? cpus : of_kind(machine, request.core_kind, cpus);
+  };
+  if (request.within.empty()) return chosen(machine.allowed);
   std::vector<int> within = request.within;
   std::sort(within.begin(), within.end());
   for (const int cpu : within)
     if (!std::binary_search(machine.allowed.begin(), machine.allowed.end(), cpu))
       throw UsageError("within", "found CPU " + std::to_string(cpu) + ", which this process may not use",
                        cpu_list(machine.allowed));
-  return within;
+  return chosen(within);
 }
 
 View view_of(const Machine& machine, const Request& request, const Occupancy& taken) {
@@ -26,7 +50,7 @@ View view_of(const Machine& machine, const Request& request, const Occupancy& ta
   const Holdings held(machine, taken);
   for (auto& cpus : slots_of(machine, request.kind, allowed_to(machine, request))) {
     const Cpu& first = machine.cpu(cpus.front());
-    Slot slot{std::move(cpus), first.core, first.l3, first.package, {}, 0, false};
+    Slot slot{std::move(cpus), first.core, first.l3, first.package, first.kind, {}, 0, false};
     std::map<Index, double> share;
     for (const int id : slot.cpus) {
       const Cpu& cpu = machine.cpu(id);

@@ -17,7 +17,7 @@ inline constexpr Index kNone = std::numeric_limits<Index>::max();
 
 struct Slot {
   std::vector<int> cpus;
-  int core, l3, package;                        // of its first CPU
+  int core, l3, package, kind;                  // of its first CPU; kind 0 is the fastest, -1 if all are alike
   std::vector<std::pair<Index, double>> nodes;  // index of a node → share of the slot's CPUs there
   int load = 0;                                 // maximum number of jobs on one of its CPUs
   bool closed = false;                          // unavailable
@@ -79,7 +79,8 @@ struct Holdings {
   std::set<int> alone, used;  // cores
 };
 
-/// The CPUs that a request may use, ascending. Throws UsageError if it requests CPUs that this process may not use.
+/// The CPUs that a request may use, ascending. Throws UsageError if it requests CPUs that this process may not use, or
+/// a kind of cores that the machine does not have.
 std::vector<int> allowed_to(const Machine& machine, const Request& request);
 View view_of(const Machine& machine, const Request& request, const Occupancy& taken);
 std::vector<Index> free_of(const View& view, const std::vector<Index>& among);

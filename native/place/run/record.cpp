@@ -73,6 +73,7 @@ json conditions_of(const Options& o, const Job& job, const Outcome& outcome, con
                   {"switches_involuntary", outcome.use.ru_nivcsw},
                   {"largest_bytes", outcome.use.ru_maxrss << 10},
                   {"load_1min", load_1min()}};
+  if (const std::string kinds = kind_names(job.machine, job.cpus); !kinds.empty()) conditions["core_kinds"] = kinds;
   if (job.placement.oversubscribed) flags.emplace_back("oversubscribed");
   if (outcome.report && observed) {
     if (nodes.empty())

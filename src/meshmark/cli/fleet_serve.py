@@ -87,8 +87,9 @@ def serve(
     site = load_site(fleet.site)
     cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
-    named = frozenset(nodes_of(fleet, site)) if node_port else frozenset[str]()
-    live = LiveFleet(in_order([*nodes_of(fleet, site), *nodes]), interval)
+    known = nodes_of(fleet, site, lambda reason: say(f"warning: {reason}"))
+    named = frozenset(known if node_port else ())
+    live = LiveFleet(in_order([*known, *nodes]), interval)
     node_token = _node_token(access_token, node_token_file, bool(token or token_file))
 
     def find(name: str) -> Target | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
+from meshmark.errors import MeshmarkError
 from meshmark.fleet.campaign import Campaign
 from meshmark.fleet.cases import State
 from meshmark.fleet.folder import Fleet
@@ -18,17 +20,22 @@ def racks_of(site: Site) -> dict[str, list[str]]:
     return {name: expand(nodes) for name, nodes in site.racks.items()}
 
 
-def nodes_of(fleet: Fleet, site: Site) -> list[str]:
-    """Nodes that fleet.toml names and those of the last campaigns, in natural order.
+def nodes_of(fleet: Fleet, site: Site, warn: Callable[[str], None]) -> list[str]:
+    """Nodes that fleet.toml names and the nodes of the last campaigns, in natural order.
 
-    Raises:
-        MeshmarkError: The journal of a campaign is damaged.
+    Args:
+        fleet: The folder of the fleet.
+        site: What its fleet.toml says.
+        warn: Called with the reason why the nodes of a campaign are left out: its journal is damaged.
     """
-    found = {name for names in racks_of(site).values() for name in names}
-    found |= set(expand(site.nodes)) if site.nodes else set()
-    for name in fleet.campaigns()[-CAMPAIGNS:]:
-        found |= set(Campaign.load(fleet, name).members())
-    return in_order(found)
+    nodes = {name for names in racks_of(site).values() for name in names}
+    nodes |= set(expand(site.nodes)) if site.nodes else set()
+    for campaign in fleet.campaigns()[-CAMPAIGNS:]:
+        try:
+            nodes |= set(Campaign.load(fleet, campaign).members())
+        except MeshmarkError as error:
+            warn(f"the nodes of campaign {campaign} are left out: {error}")
+    return in_order(nodes)
 
 
 def cases_of(fleet: Fleet, site: Site) -> dict[str, tuple[bool, str]]:

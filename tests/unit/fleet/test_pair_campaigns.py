@@ -58,9 +58,21 @@ def test_pairs_are_measured_and_summarized(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["nodes"], found["pairs"], found["judged"]) == (6, 6, False)
-    assert nodes_of(Fleet(folder), Site()) == [f"n{i}" for i in range(1, 7)]
+    warnings: list[str] = []
+    assert nodes_of(Fleet(folder), Site(), warnings.append) == [f"n{i}" for i in range(1, 7)]
+    assert not warnings
     (level,) = found["levels"]
     assert level["times"] == {"8": pytest.approx(2e-6, rel=0.02), str(4 << 20): pytest.approx(1e-3, rel=0.02)}
+
+
+def test_a_damaged_journal_does_not_stop_the_page_of_the_fleet(tmp_path: Path) -> None:
+    fleet = Fleet(tmp_path)
+    campaign = fleet.campaign("pairs-20261128T120000-1a2b")
+    campaign.mkdir(parents=True)
+    (campaign / "journal.jsonl").write_text('{"event": "begin"}\n')
+    warnings: list[str] = []
+    assert nodes_of(fleet, Site(nodes="n[1-2]"), warnings.append) == ["n1", "n2"]
+    assert len(warnings) == 1 and campaign.name in warnings[0] and "journal.jsonl" in warnings[0]
 
 
 def test_what_the_launcher_says_is_the_reason(folder: Path) -> None:
