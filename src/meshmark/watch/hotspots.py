@@ -11,8 +11,9 @@ are idle. If the times for which components stay hot were drawn from an exponent
 would last L ticks or more with probability exp(-L / b), and N exp(-L / b) of N turns are expected to last that long. N
 and b, with its standard error, come from the turns that other components ended in the meantime, so N grows with the
 number of components that are compared. A component is a hot spot only if it has been hot for so long that fewer than
-`CHANCE` such turns are expected. If no other component became hot after it, there is nothing to compare with, and the component is a hot spot;
-if others did but no turn has ended yet, the first turns decide, for which the detector waits up to `WAIT` ticks.
+`CHANCE` such turns are expected. If no other component became hot after it, there is nothing to compare with, and the
+component is a hot spot. If others did but no turn has ended yet, the first turns decide, for which the detector waits
+up to `WAIT` ticks.
 
 After the rules of Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links) and the uses of Xmesh in
 the GS1280's publication, section 5, which distinguish CPU, memory, link and I/O bound.
