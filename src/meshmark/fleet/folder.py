@@ -93,8 +93,8 @@ class Fleet:
         """Check that the folder is that of a fleet.
 
         Args:
-            may_be_new: Whether the folder may be missing or empty, or hold nothing but TOML and JSON files, which may be
-                the steps or applications of a first campaign.
+            may_be_new: Whether the folder may be missing or empty, or hold nothing but TOML and JSON files, such as the
+                steps or applications of a first campaign.
 
         Raises:
             UsageError: It is another folder, or not a folder.
