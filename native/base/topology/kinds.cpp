@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "kinds.hpp"
 #include "options.hpp"
@@ -21,6 +22,9 @@ namespace {
 /// Clocks within this share of each other are of one kind: favoured cores of a homogeneous processor (Turbo Boost Max
 /// 3.0) reach a few percent more than others.
 constexpr double kSameClock = 0.2;
+
+/// The same of capacities, which include the clock: cores of one model with 997, 1017 and 1024 are one kind.
+constexpr double kSameCapacity = 0.1;
 
 constexpr std::int64_t kImpossibleKilohertz = 1 << 30, kMaxCpus = 65536;
 
@@ -123,17 +127,32 @@ void read_speeds(const std::string& root, TraitsByCpu& traits) {
   if (some_have_none) read_clocks_of_policies(root, traits);
 }
 
-/// Replaces clocks by the highest one of their group, so that nearly equal clocks are one.
-std::map<std::int64_t, std::int64_t> grouped_clocks(const TraitsByCpu& traits) {
+using Similar = std::map<std::int64_t, std::int64_t>;
+
+/// The highest value of each one's group: a group has values that are lower by less than `share`.
+Similar highest_of_similar(const std::set<std::int64_t>& values, double share) {
+  Similar highest_of;
+  std::int64_t highest = -1;
+  for (auto at = values.rbegin(); at != values.rend(); ++at) {
+    if (highest < 0 || static_cast<double>(*at) < (1 - share) * static_cast<double>(highest)) highest = *at;
+    highest_of[*at] = highest;
+  }
+  return highest_of;
+}
+
+Similar similar_clocks(const TraitsByCpu& traits) {
   std::set<std::int64_t> clocks;
   for (const auto& [cpu, about] : traits) clocks.insert(about.max_hz);
-  std::map<std::int64_t, std::int64_t> group;
-  std::int64_t highest = -1;
-  for (auto at = clocks.rbegin(); at != clocks.rend(); ++at) {
-    if (highest < 0 || static_cast<double>(*at) < (1 - kSameClock) * static_cast<double>(highest)) highest = *at;
-    group[*at] = highest;
-  }
-  return group;
+  return highest_of_similar(clocks, kSameClock);
+}
+
+/// By PMU and model, since cores of two models differ even if their capacities are similar.
+std::map<std::pair<std::string, std::string>, Similar> similar_capacities(const TraitsByCpu& traits) {
+  std::map<std::pair<std::string, std::string>, std::set<std::int64_t>> capacities;
+  for (const auto& [cpu, about] : traits) capacities[{about.pmu, about.model}].insert(about.capacity);
+  std::map<std::pair<std::string, std::string>, Similar> similar;
+  for (const auto& [cores, values] : capacities) similar[cores] = highest_of_similar(values, kSameCapacity);
+  return similar;
 }
 
 /// Names by rank; kinds that nothing ranks are named by their model.
@@ -165,13 +184,14 @@ std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits) {
       std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.max_hz > 0; });
   const bool all_have_capacity =
       std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.capacity > 0; });
-  const auto clocks = grouped_clocks(traits);
+  const auto clocks = similar_clocks(traits);
+  const auto capacities = similar_capacities(traits);
 
   // The scheduler's capacity includes the clock; without it, clocks tell.
   using Key = std::tuple<int, std::int64_t, std::int64_t, std::string>;
   std::map<Key, CoreKind> groups;
   for (const auto& [cpu, about] : traits) {
-    const std::int64_t capacity = all_have_capacity ? about.capacity : -1;
+    const std::int64_t capacity = all_have_capacity ? capacities.at({about.pmu, about.model}).at(about.capacity) : -1;
     const std::int64_t clock =
         all_have_clocks && !all_have_capacity && about.pmu.empty() ? clocks.at(about.max_hz) : -1;
     CoreKind& kind = groups[{about.rank, -capacity, -clock, about.model}];

@@ -257,6 +257,33 @@ def test_the_affinity_adds_no_offline_cpu(tmp_path: Path) -> None:
             },
             {"model 0x41:0xd40": (0, 1), "model 0x41:0xd4f": (2, 3)},
         ),
+        (  # two models, whose cores reach slightly different clocks
+            {
+                f"sys/devices/system/cpu/cpu{n}/{name}": text
+                for n, part, capacity in ((0, "d87", 718), (1, "d85", 997), (2, "d87", 731), (3, "d85", 1024))
+                for name, text in (
+                    ("cpu_capacity", f"{capacity}\n"),
+                    ("regs/identification/midr_el1", f"0x00000000410f{part}1\n"),
+                )
+            },
+            {"performance": (1, 3), "efficiency": (0, 2)},
+        ),
+        (  # PMUs, and capacities in which favoured cores have more
+            {"sys/devices/cpu_core/cpus": "0-1\n", "sys/devices/cpu_atom/cpus": "2-3\n"}
+            | {f"sys/devices/system/cpu/cpu{n}/cpu_capacity": f"{c}\n" for n, c in enumerate((1024, 986, 623, 623))},
+            {"performance": (0, 1), "efficiency": (2, 3)},
+        ),
+        (  # two models of similar capacity
+            {
+                f"sys/devices/system/cpu/cpu{n}/{name}": text
+                for n, part, capacity in ((0, "d4d", 950), (1, "d4d", 950), (2, "d4e", 1024), (3, "d4e", 1024))
+                for name, text in (
+                    ("cpu_capacity", f"{capacity}\n"),
+                    ("regs/identification/midr_el1", f"0x00000000410f{part}1\n"),
+                )
+            },
+            {"performance": (2, 3), "efficiency": (0, 1)},
+        ),
         (  # a recording without the links from CPUs to the policies of their clocks
             {
                 f"sys/devices/system/cpu/cpufreq/policy{n}/{name}": text
