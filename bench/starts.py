@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from meshmark.machine.identity import identity  # noqa: E402
-from support.store_of_runs import fill  # noqa: E402
+from support.store_of_runs import fill  # type: ignore[import-not-found]  # noqa: E402
 
 SPEC: Final = 'name = "clock"\nsummary = "one step"\n[[step]]\ninstrument = "clock"\noptions = { budget = "0.1s" }\n'
 RENEWED: Final = 100

@@ -1,8 +1,9 @@
 """`make mutants`: plants faults in the core of the Python half, and counts those that its tests catch.
 
-mutmut makes the faults and runs, for each, the tests that execute the changed function. It works in a copy of the tree,
-build/mutants/python, on a sample of each file's mutants. An interrupted run resumes: what was caught runs again only
-when its file has changed. Mutants of equivalent.txt change nothing that can be observed and do not count.
+mutmut makes the faults in a copy of the tree, build/mutants/python. For each fault of the sample of a file, the tests
+that execute the changed function run in a fresh interpreter: the tests leave processes and threads, which are not safe
+to fork with. An interrupted run resumes: what was caught runs again only when its file has changed. Mutants of
+equivalent.txt change nothing that can be observed and do not count.
 
     tests/mutation/python.py [--modules store,place] [--count 40] [--children 2]
 """
@@ -10,13 +11,19 @@ when its file has changed. Mutants of equivalent.txt change nothing that can be 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+from typing import Any
 
 from common import FLOOR, ROOT, arguments, equivalent
 
@@ -24,7 +31,110 @@ TREE = ROOT / "build" / "mutants" / "python"
 LIBRARIES = ROOT / "build" / "mutants" / "lib"  # of requirements/mutants.txt
 CORE = {  # what is mutated → the tests that may catch it
     "values": (["values/grammar.py", "values/units.py"], ["tests/unit/values"]),
+    "arguments": (
+        [f"values/{name}.py" for name in ("arguments", "expressions", "numbers", "secrets")],
+        [
+            *(f"tests/unit/values/test_{name}.py" for name in ("arguments", "numbers", "hidden_values")),
+            "tests/unit/interface/test_interface_arguments.py",
+        ],
+    ),
     "store": (["store/record.py", "store/run.py"], ["tests/unit/store"]),
+    "files": (["store/files.py", "store/compaction.py"], ["tests/unit/store"]),
+    "machine": (["machine/*.py"], ["tests/unit/machine"]),
+    "doctor": (["doctor/*.py"], ["tests/unit/doctor", "tests/ranks/test_doctor_mpi.py"]),
+    "process": (
+        ["process.py", "measure/importing.py", "measure/outdated.py", "measure/rank_files.py"],
+        [f"tests/unit/measure/test_{name}.py" for name in ("process", "importing", "outdated", "rank_files")],
+    ),
+    "readers": (
+        [f"measure/tools/{name}.py" for name in ("base", "documents", "formats", "output", "quantities")],
+        ["tests/unit/measure/tools"],
+    ),
+    "compare": (
+        [f"compare/claims/{name}.py" for name in ("bench", "catalogue", "computed", "judging", "measured")]
+        + [f"compare/{name}.py" for name in ("declared", "join", "sides", "exports/base")],
+        ["tests/unit/compare"],
+    ),
+    "app": (
+        [
+            f"place/app/{name}.py"
+            for name in (
+                "answer",
+                "application",
+                "attempt",
+                "composite",
+                "configuration",
+                "machine_limits",
+                "occupier",
+                "others",
+                "prefetcher_effect",
+                "preparation",
+                "reframe",
+                "single",
+                "together",
+                "verification",
+                "working_set",
+            )
+        ],
+        [f"tests/unit/place/test_application_{name}.py" for name in ("files", "judging", "profiles", "runs", "trials")]
+        + [
+            f"tests/unit/place/test_{name}.py"
+            for name in (
+                "composite_reference",
+                "machine_limits",
+                "neighbours",
+                "prefetcher_switch",
+                "single_application",
+                "together",
+                "verification",
+                "working_set",
+            )
+        ],
+    ),
+    "fleet": (
+        [
+            f"fleet/{name}.py"
+            for name in (
+                "campaign",
+                "cases",
+                "events",
+                "facts",
+                "folder",
+                "ingest",
+                "journal",
+                "nodesets",
+                "plan",
+                "results",
+                "site",
+                "topology",
+                "values",
+                "workers",
+            )
+        ]
+        + ["fleet/engines/*.py"],
+        [
+            f"tests/unit/fleet/test_{name}.py"
+            for name in (
+                "campaign",
+                "damaged_node_files",
+                "damaged_state",
+                "engines",
+                "events",
+                "fleet_applications",
+                "fleet_compaction",
+                "fleet_results",
+                "ingest",
+                "ingest_workers",
+                "judgements",
+                "node_files",
+                "node_names",
+                "node_placing",
+                "node_runner",
+                "pair_campaigns",
+                "switch_tree",
+            )
+        ],
+    ),
     "measure": (
         ["measure/repetitions.py", "measure/journal.py"],
         [f"tests/unit/measure/test_{name}.py" for name in ("repetitions", "journal", "unfinished", "library_turns")],
@@ -61,20 +171,48 @@ CORE = {  # what is mutated → the tests that may catch it
         [f"tests/unit/watch/test_{name}.py" for name in ("frames", "difference", "hotspots", "layout", "recording")],
     ),
 }
-COPIED = ("src", "tests", "native", "schema", "docs", "tools", "README.md", "ARCHITECTURE.md", "CMakeLists.txt")
-# scikit-build's finder of editable installs would import the unchanged sources. With "prepare", mutmut makes the
-# mutants, learns which tests execute them, and stops.
+PATIENCE = 20  # times as long as the tests take without a mutant: the machine may be busy with other work
+MOST_TESTS = 60  # of a mutant, the fastest first: functions that hundreds of tests execute are caught early or never
+# Tests that take seconds, execute most functions of their room, and would run again for most mutants.
+LONG = (
+    "torus",
+    "intel-spr-8s",
+    "all_lines_together",
+    "goes_wrong_in_the_filling",
+    "hops_and_pairs",
+    "mutilated",
+    "no_process_outlives",
+    "no_tree_causes",
+    "seldom_called",
+    "show_answers",
+    "who_is_ended",
+)
+COPIED = (
+    "src",
+    "tests",
+    "native",
+    "schema",
+    "docs",
+    "tools",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CMakeLists.txt",
+)
+# scikit-build's finder of editable installs would import the unchanged sources.
 START = """
-import sys
+import runpy, sys
 sys.meta_path[:] = [f for f in sys.meta_path if "skbc" not in type(f).__module__]
-import mutmut.__main__ as mutmut
-words = sys.argv[1:]
-if words[0] == "prepare":
-    mutmut.collect_source_file_mutation_data = lambda **_: sys.exit()
-    words[0] = "run"
-mutmut.cli(words)
+sys.argv.pop(0)
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-LEFT = {None, 0, 33}  # not run, survived, untested: to be run again with the tests of today
+# mutmut makes the mutants and stops.
+GENERATE = START.replace(
+    "sys.argv.pop(0)",
+    "import mutmut.__main__ as mutmut; mutmut.collect_or_load_stats = lambda *_, **__: sys.exit(); mutmut.cli(['run'])",
+)
+OUTCOMES = TREE / "outcomes.json"  # by file: the digest of its text, and the outcome of each mutant
+PYTEST = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "covering")
 
 
 def modules(rooms: list[str]) -> list[str]:
@@ -88,7 +226,7 @@ def modules(rooms: list[str]) -> list[str]:
     )
 
 
-def prepare(rooms: list[str]) -> None:
+def prepare() -> None:
     """Copies the tree and writes mutmut's configuration into its pyproject.toml."""
     TREE.mkdir(parents=True, exist_ok=True)
     for name in COPIED:
@@ -104,88 +242,160 @@ def prepare(rooms: list[str]) -> None:
         "only_mutate": modules(list(CORE)),  # all, since mutmut keeps what it generated once
         "also_copy": [name for name in COPIED if name not in {"src", "tests"}]
         + ["build/release/bin", "build/release/lib"],
-        "pytest_add_cli_args_test_selection": [test for room in rooms for test in CORE[room][1]],
-        "timeout_multiplier": 3.0,  # of what the tests of the function take; 15 by default
-        "timeout_constant": 5.0,
-        "pytest_add_cli_args": ["-m", "not slow", "-p", "no:cacheprovider"],
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     (TREE / "pyproject.toml").write_text(text + "\n[tool.mutmut]\n" + "\n".join(lines) + "\n", encoding="utf-8")
 
 
-def mutmut(*words: str) -> list[str]:
-    return [sys.executable, "-c", START, *words]
+def environment(room: str, **more: str) -> dict[str, str]:
+    mutants = TREE / "mutants"
+    paths = (mutants / "src", mutants / "tests", mutants / "tests" / "mutation", LIBRARIES)
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "MUTATION_TESTS": str(TREE / f"{room}.json"),
+        **more,
+    }
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(LIBRARIES)}
-
-
-def run_mutmut(*words: str) -> None:
-    with (TREE / "mutmut.log").open("a") as log:  # its progress is drawn a hundred times a second
-        subprocess.run(mutmut(*words), cwd=TREE, env=environment(), check=False, stdout=log, stderr=subprocess.STDOUT)
-
-
-def sampled(file: str, count: int, seed: int) -> dict[str, int | None]:
-    """Outcomes of the mutants of a file that are in the sample, by name; the same for a seed and a file."""
+def sampled(file: str, count: int, seed: int) -> list[str]:
+    """The mutants of a file that are in the sample; the same for a seed and a file."""
     meta = TREE / "mutants" / (file + ".meta")
-    codes = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"] if meta.is_file() else {}
-    names = sorted(codes.keys())
+    names = sorted(json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"]) if meta.is_file() else []
     random.Random(f"{seed} {file}").shuffle(names)
-    return {name: codes[name] for name in names[: count or None] if name not in equivalent()}
+    return [name for name in names[: count or None] if name not in equivalent()]
 
 
-def run_room(room: str, options: argparse.Namespace) -> None:
-    """Runs the mutants of a room's sample that were not caught before, with the tests of that room."""
-    prepare([room])
-    (TREE / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)  # which tests execute what, today
-    children = ("--max-children", str(options.children))
-    run_mutmut("prepare", *children)
-    if not (TREE / "mutants" / "mutmut-stats.json").is_file():
-        print(f"{room}: its tests fail without a mutant: {TREE / 'mutmut.log'}", flush=True)
-        return
-    names = [
-        name
-        for file in modules([room])
-        for name, code in sampled(file, options.count, options.seed).items()
-        if code in LEFT
+def load_outcomes() -> dict[str, dict[str, str]]:
+    """What is known of the mutants of each file as it is now."""
+    stored = json.loads(OUTCOMES.read_text(encoding="utf-8")) if OUTCOMES.is_file() else {}
+    return {
+        file: dict(stored[file]) if stored.get(file, {}).get("digest") == digest else {"digest": digest}
+        for file in modules(list(CORE))
+        for digest in [hashlib.sha256((ROOT / file).read_bytes()).hexdigest()]
+    }
+
+
+def learn(room: str) -> dict[str, Any] | None:
+    """Which tests execute which functions, as learned again when a file of the room has changed; None if they fail."""
+    path = TREE / f"{room}.json"
+    digest = hashlib.sha256(b"".join((ROOT / file).read_bytes() for file in modules([room]))).hexdigest()
+    if not path.is_file() or json.loads(path.read_text(encoding="utf-8")).get("digest") != digest:
+        path.unlink(missing_ok=True)
+        words = [sys.executable, "-c", START, "pytest", *PYTEST, "-k", " and ".join(f"not {n}" for n in LONG)]
+        with (TREE / f"{room}.log").open("w") as log:
+            subprocess.run(
+                [*words, *CORE[room][1]],
+                cwd=TREE / "mutants",
+                env=environment(room),
+                stdout=log,
+                stderr=log,
+                check=False,
+            )
+        if not path.is_file():
+            return None
+        learned = {**json.loads(path.read_text(encoding="utf-8")), "digest": digest}
+        path.write_text(json.dumps(learned), encoding="utf-8")
+    learned = json.loads(path.read_text(encoding="utf-8"))
+    assert isinstance(learned, dict)
+    return learned
+
+
+def outcome_of(room: str, mutant: str, learned: dict[str, Any]) -> str:
+    """Run the tests that execute the changed function in a fresh interpreter."""
+    function = mutant.rpartition("__mutmut_")[0]
+    tests = sorted(learned["tests"].get(function, ()), key=learned["seconds"].__getitem__)[:MOST_TESTS]
+    path = TREE / f"{room}.json"
+    new = [
+        test.relative_to(TREE / "mutants").as_posix()
+        for name in CORE[room][1]
+        for test in [*(TREE / "mutants").glob(name), *(TREE / "mutants" / name).rglob("test_*.py")]
+        if test.is_file() and test.stat().st_mtime > path.stat().st_mtime
     ]
-    if names:
-        run_mutmut("run", *children, *names)
+    files = sorted({test.partition("::")[0] for test in tests} | set(new))
+    if not files:
+        return "untested"
+    limit_s = 60 + PATIENCE * sum(learned["seconds"][test] for test in tests)
+    with subprocess.Popen(
+        [sys.executable, "-c", START, "pytest", *PYTEST, *files],
+        cwd=TREE / "mutants",
+        env=environment(room, MUTANT_UNDER_TEST=mutant, MUTATION_RUN=json.dumps(tests)),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as child:
+        try:
+            status = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:  # with all that the tests left
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+    return {0: "survived", 5: "untested"}.get(status, "caught")
 
 
-OUTCOMES = {None: "not run", 0: "survived", 33: "untested", 34: "skipped", 36: "timeout", 24: "timeout", -24: "timeout"}
+def run_rooms(rooms: list[str], options: argparse.Namespace) -> None:
+    """Run the mutants of the samples that were not caught before, each with the tests of its room."""
+    prepare()
+    with (TREE / "mutmut.log").open("w") as log:
+        words = [sys.executable, "-c", GENERATE]
+        paths = {**os.environ, "PYTHONPATH": str(LIBRARIES)}
+        subprocess.run(words, cwd=TREE, env=paths, check=False, stdout=log, stderr=subprocess.STDOUT)
+    shutil.copytree(TREE / "tests", TREE / "mutants" / "tests", dirs_exist_ok=True)
+    outcomes, lock = load_outcomes(), Lock()
+
+    def run(room: str, file: str, mutant: str, learned: dict[str, Any]) -> None:
+        if outcomes[file].get(mutant) in {"caught", "timeout"}:
+            return
+        outcome = outcome_of(room, mutant, learned)
+        print(f"{mutant} {outcome}", flush=True)
+        with lock:
+            outcomes[file][mutant] = outcome
+            OUTCOMES.write_text(json.dumps(outcomes), encoding="utf-8")
+
+    def run_room(room: str) -> None:
+        learned = learn(room)
+        if learned is None:
+            print(f"{room}: its tests fail without a mutant: {TREE / f'{room}.log'}", flush=True)
+            return
+        for file in modules([room]):
+            for mutant in sampled(file, options.count, options.seed):
+                run(room, file, mutant, learned)
+
+    with ThreadPoolExecutor(options.children) as pool:
+        list(pool.map(run_room, rooms))  # raises what one of them raised
 
 
 def main() -> int:
     options = arguments(__doc__, "--modules", CORE, 40, "mutants a file, 0: all [40]")
     rooms = options.rooms
     if options.show:
-        return subprocess.run(mutmut("show", options.show), cwd=TREE, env=environment(), check=False).returncode
+        words = [sys.executable, "-c", START, "mutmut", "show", options.show]
+        return subprocess.run(words, cwd=TREE, env={**os.environ, "PYTHONPATH": str(LIBRARIES)}, check=False).returncode
     if not options.survivors:
-        (TREE / "mutmut.log").unlink(missing_ok=True)
-        for room in rooms:
-            run_room(room, options)
-    found = {file.removeprefix("src/meshmark/"): sampled(file, options.count, options.seed) for file in modules(rooms)}
+        run_rooms(rooms, options)
+    outcomes = load_outcomes()
+    samples = {file: sampled(file, options.count, options.seed) for file in modules(rooms)}
     if options.survivors:
-        for outcomes in found.values():
-            for name, code in outcomes.items():
-                if code in {0, 33}:
-                    print(f"{name}{' (untested)' if code == 33 else ''}")
+        for file, names in samples.items():
+            for name in names:
+                if (outcome := outcomes[file].get(name)) in {"survived", "untested"}:
+                    print(f"{name}{' (untested)' if outcome == 'untested' else ''}")
         return 0
     total: Counter[str] = Counter()
     print(f"{'module':40} {'mutants':>8} {'caught':>8} {'share':>7} {'untested':>9} {'survived':>9}")
-    for name, outcomes in found.items():
-        counts = Counter(OUTCOMES.get(code, "caught") for code in outcomes.values())
+    for file, names in samples.items():
+        counts = Counter(outcomes[file].get(name, "not run") for name in names)
         total += counts
         if not counts:
             continue
         caught, count = counts["caught"] + counts["timeout"], sum(counts.values())
+        name = file.removeprefix("src/meshmark/")
         print(f"{name:40} {count:8} {caught:8} {caught / count:7.0%} {counts['untested']:9} {counts['survived']:9}")
     caught, count = total["caught"] + total["timeout"], sum(total.values())
     print(f"{'all':40} {count:8} {caught:8} {caught / max(count, 1):7.1%}")
-    print(f"{TREE / 'mutmut.log'}\nsurvivors: --survivors; the difference of one: --show NAME")
+    print("survivors: --survivors; the difference of one: --show NAME")
     return 0 if caught >= FLOOR * count and not total["not run"] else 1
 
 

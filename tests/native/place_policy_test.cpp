@@ -13,7 +13,6 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "place_layouts.hpp"
 #include "temporary_folder.hpp"
 
 namespace {
@@ -587,44 +586,3 @@ TEST(Plan, ListsAreConsumedAndNoneIsEmpty) {
 }
 
 }  // namespace
-
-// Slow cores have the lower numbers, so that the order of numbers is not that of speed.
-Machine hybrid() {
-  Machine machine = machine_of("pack:1 [numa] core:8 pu:1");
-  mm::set_kinds(machine, {{.name = "performance", .cpus = {4, 5, 6, 7}}, {.name = "efficiency", .cpus = {0, 1, 2, 3}}});
-  return machine;
-}
-
-TEST(Policy, TakesTheFastestKindOfCoresFirst) {
-  const Machine machine = hybrid();
-  for (const std::string policy : {"balance", "pack"})
-    EXPECT_EQ(jobs(machine, policy, {2, 3, 3}), (std::vector<Cpus>{{4, 5}, {0, 6, 7}, {1, 2, 3}})) << policy;
-}
-
-TEST(Policy, TakesOnlyTheKindOfCoresThatIsNamed) {
-  const Machine machine = hybrid();
-  for (const std::string policy : {"balance", "pack", "any", "compact", "scatter"}) {
-    EXPECT_EQ(jobs(machine, policy + ",kind=efficiency", {4}), (std::vector<Cpus>{{0, 1, 2, 3}})) << policy;
-    EXPECT_EQ(jobs(machine, policy + ",kind=Performance", {1}), (std::vector<Cpus>{{4}})) << policy;
-    EXPECT_NE(complaint([&] { jobs(machine, policy + ",kind=efficiency", {5}); }), "") << policy;
-  }
-}
-
-TEST(Policy, RefusesKindsOfCoresThatDoNotExist) {
-  Machine machine = hybrid();
-  EXPECT_EQ(complaint([&] { jobs(machine, "balance,kind=fast", {1}); }), "kind: found 'fast'; performance, efficiency");
-  EXPECT_EQ(complaint([&] { jobs(machine, "none,kind=efficiency", {1}); }),
-            "bind: 'none' uses no CPUs, so kind= does not apply; other policies with kind=");
-  machine.allowed = {4, 5};
-  EXPECT_EQ(complaint([&] { jobs(machine, "balance,kind=efficiency", {1}); }),
-            "kind: found 'efficiency', whose CPUs may not be used here; 4-5");
-  EXPECT_EQ(complaint([&] { jobs(machine_of(kTwoByFour), "balance,kind=efficiency", {1}); }),
-            "kind: found 'efficiency', but the cores of this machine are alike; no kind=");
-}
-
-TEST(Policy, NamesTheKindsOfTheCoresThatAJobHas) {
-  const Machine machine = hybrid();
-  EXPECT_EQ(mm::kind_names(machine, {0, 4}), "performance, efficiency");
-  EXPECT_EQ(mm::kind_names(machine, {1, 2}), "efficiency");
-  EXPECT_EQ(mm::kind_names(machine_of(kTwoByFour), {0, 1}), "");
-}

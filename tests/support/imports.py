@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.formats import Results, read_text
+from meshmark.measure.tools.formats import Results, read_text, recognised
 from meshmark.store.record import Record
+
+FIXTURES: Final = Path(__file__).parents[1] / "unit" / "measure" / "tools" / "fixtures"
+
+
+def fixture(name: str) -> str:
+    """The text of an output of another tool."""
+    return (FIXTURES / name).read_text(encoding="utf-8")
+
+
+def formats_of(text: str) -> list[str]:
+    """The names of the formats that a text has."""
+    return [reader.name for reader in recognised(text)]
 
 
 def results_of(text: str, machine: str = "n042") -> Results:

@@ -156,7 +156,7 @@ def _measure(
     from meshmark.fleet.site import ENGINES, engine_of
     from meshmark.measure.spec import load_spec
 
-    fleet, site = opened(folder)
+    fleet, site = opened(folder, may_be_new=True)
     if resume:
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
@@ -180,11 +180,13 @@ def _measure(
         raise nothing_measured(fleet, name)
 
 
-def opened(folder: Path) -> tuple[Fleet, Site]:
+def opened(folder: Path, *, may_be_new: bool = False) -> tuple[Fleet, Site]:
+    """The fleet of a folder, and its fleet.toml. See `Fleet.check` for the errors."""
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.site import load_site
 
     fleet = Fleet(folder.absolute())
+    fleet.check(may_be_new)
     return fleet, load_site(fleet.site)
 
 
@@ -352,10 +354,10 @@ def close(
     from meshmark.fleet.cases import close_cases
     from meshmark.fleet.nodesets import expand
 
-    fleet, site = opened(folder)
     names = expand(nodes, "SET")
     if not names:
         raise UsageError(f"SET: found '{quoted(nodes)}', a set without nodes; allowed: a set such as n[3,7]")
+    fleet, site = opened(folder)
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {counted(len(names), 'case')}")
 
@@ -448,7 +450,7 @@ def manifests(
     from meshmark.measure.spec import load_spec
     from meshmark.store.files import write_file
 
-    (fleet, site), at = opened(folder), Volume(image, claim, path)
+    (fleet, site), at = opened(folder, may_be_new=True), Volume(image, claim, path)
     if health is not None:
         plan = load_plan(health)
         kept = fleet.plans / f"{plan.id}.json"

@@ -75,7 +75,7 @@ def pairs(
     from meshmark.fleet.topology import Places
     from meshmark.values.grammar import sizes as sizes_of
 
-    fleet, site = opened(folder)
+    fleet, site = opened(folder, may_be_new=True)
     if resume:
         name = _newest(fleet)
         begun = Campaign.load(fleet, name).begun
@@ -171,7 +171,7 @@ def place(
     from meshmark.fleet.site import engine_of
     from meshmark.values.grammar import size as size_of
 
-    fleet, site = opened(folder)
+    fleet, site = opened(folder, may_be_new=True)
     if among:
         expand(among, "--among")
     used = engine_of(site, engine, among)

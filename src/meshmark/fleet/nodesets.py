@@ -13,11 +13,15 @@ from typing import Final
 from meshmark.errors import UsageError, quoted
 
 MAX_NODES: Final = 200_000  # in a set; the largest cluster by number of nodes, Fugaku, has 158,976
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # as in native/node/main.cpp
-NAME: Final = "up to 200 letters, digits, '.', '-' and '_', not first '.' or '-'"
+_LONGEST: Final = 200  # characters of a name
+_NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_LONGEST - 1}}}")  # as in native/node/main.cpp
+NAME: Final = f"up to {_LONGEST} letters, digits, '.', '-' and '_', not first '.' or '-'"
 _EXAMPLE: Final = "a set such as n[1-16,20],gpu3"
 _SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
 _RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
+_RANGES: Final = re.compile(r"\[([^\]]*)\]?")
+_PART: Final = re.compile(r"(?:[^,!&^\s\[]|\[[^\]]*\]?)+")  # of a set, up to a separator outside brackets
+_COUNTLESS: Final = 10**18  # nodes; larger numbers are neither computed nor printed
 _MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name of one that is not folded has some
 
 
@@ -71,8 +75,10 @@ def expand(text: str, field: str = "nodes") -> list[str]:
     if not _SET.fullmatch(text):
         raise UsageError(f"{field}: found '{quoted(text)}'; a name of a node has {NAME}")
     if len(text) > _MAX_TEXT or (count := _count(text)) > MAX_NODES:
-        number = "too many" if len(text) > _MAX_TEXT or count >= 10**18 else f"{count:,}"
+        number = "too many" if len(text) > _MAX_TEXT or count >= _COUNTLESS else f"{count:,}"
         raise UsageError(f"{field}: found '{quoted(text, 60)}' with {number} nodes; allowed: up to {MAX_NODES:,}")
+    if any(len(_RANGES.sub("0", part)) > _LONGEST for part in _PART.findall(text)):  # would take ClusterShell minutes
+        raise UsageError(f"{field}: found '{quoted(text, 60)}'; a name of a node has {NAME}")
     try:
         names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as error:
@@ -83,10 +89,12 @@ def expand(text: str, field: str = "nodes") -> list[str]:
 def _count(text: str) -> int:
     """Return at least the number of nodes that a set names, without building it; malformed ranges count as one."""
     total = 0
-    for part in re.split(r"[,!&^\s]+(?![^\[]*\])", text) if "[" in text else [""] * (text.count(",") + 1):
+    for part in _PART.findall(text):
         count = 1
-        for ranges in re.findall(r"\[([^\]]*)\]?", part):
-            count *= sum(_count_range(one) for one in ranges.split(","))
+        for ranges in _RANGES.finditer(part):
+            count *= sum(_count_range(one) for one in ranges[1].split(","))
+            if count >= _COUNTLESS:  # products of thousands of digits take minutes
+                return _COUNTLESS
         total += count
     return total
 

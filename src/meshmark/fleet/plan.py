@@ -51,9 +51,18 @@ FILES: Final = (
     "sys/devices/system/cpu/vulnerabilities/*",
     "sys/devices/system/cpu/cpufreq/boost",
     "sys/devices/system/cpu/intel_pstate/no_turbo",
-    "sys/devices/system/cpu/cpu0/cpufreq/*",
-    "sys/devices/system/cpu/cpu[1-9]*/cpufreq/scaling_governor",
-    "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_max_freq",
+    *(
+        f"sys/devices/system/cpu/cpu[0-9]*/cpufreq/{name}"
+        for name in (
+            "scaling_governor",
+            "scaling_driver",
+            "scaling_max_freq",
+            "cpuinfo_min_freq",
+            "cpuinfo_max_freq",
+            "base_frequency",
+            "boost",
+        )
+    ),
     "sys/devices/system/node/node[0-9]*/meminfo",
     "sys/devices/system/clocksource/clocksource0/*_clocksource",
     "sys/kernel/mm/transparent_hugepage/*",

@@ -147,8 +147,11 @@ def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
 def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: Mapping[str, Any]) -> Any:
     """Follow one part of a location; returns the path, the value in the file, and its schema.
 
-    A location may continue into values that a validator created, such as a list of one number.
+    A location may continue into values that a validator created, such as a list of one number, and has the name of the
+    alternative after a value of several types.
     """
+    if isinstance(part, str) and len(_alternatives(node)) > 1:
+        return path, value, node
     if isinstance(part, int):
         if isinstance(value, list) and part >= len(value):
             return path, value, node  # the list is too short
@@ -166,8 +169,12 @@ def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: 
 def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in node:  # the description of a class is its docstring
         return {**schema["$defs"][node["$ref"].rpartition("/")[2]], "description": "", **node}
-    present = [n for n in node.get("anyOf", ()) if n.get("type") != "null"]
+    present = _alternatives(node)
     return {**_resolved(present[0], schema), **node} if len(present) == 1 else node
+
+
+def _alternatives(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [n for n in node.get("anyOf", ()) if n.get("type") != "null"]
 
 
 def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) -> str:
@@ -181,6 +188,8 @@ def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) 
 
 
 def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    if len(alternatives := _alternatives(node)) > 1:
+        return " or ".join(_kind(_resolved(one, schema), schema) for one in alternatives)
     kind = node.get("type", "another value")
     if kind in ("number", "integer"):
         style = "g" if kind == "number" else "d"

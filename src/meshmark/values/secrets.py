@@ -106,14 +106,17 @@ def hide_values(variables: Any, *, is_list: bool = False) -> Any:
         return variables
 
     def hidden(name: str, value: Any) -> Any:
-        if is_list and isinstance(value, str) and is_secret(name):
+        if is_list and isinstance(value, str):
             value = [one.strip() for one in value.split(",")]
         if isinstance(value, list | tuple):
-            return [hide_value(name, str(one)) if isinstance(one, str | int | float) else one for one in value]
-        is_value = isinstance(value, str | int | float) and not isinstance(value, bool)
-        return hide_value(name, str(value)) if is_value and is_secret(name) else value
+            return [hidden_value(name, one) for one in value]
+        return hidden_value(name, value)
 
-    return {name: hidden(name, value) for name, value in variables.items()}
+    def hidden_value(name: str, value: Any) -> Any:
+        is_value = isinstance(value, str | int | float) and not isinstance(value, bool)
+        return hide_value(name, str(value)) if is_value else value
+
+    return {name: hidden(name, value) if is_secret(name) else value for name, value in variables.items()}
 
 
 def reveal_value(name: str, text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
 import signal
 import subprocess
 import tarfile
@@ -23,6 +24,7 @@ from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
 from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
+from meshmark.errors import MeshmarkError
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import Tree
 from support.cli import meshmark, start
@@ -392,6 +394,15 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
     assert check.judged == "unknown" and "nothing to spill to" in check.found
 
 
+def test_filling_ends_with_the_first_pages_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = iter([{0: 1024}, {0: 1000, 1: 24}])
+    monkeypatch.setattr(spill, "give_policy", lambda *_: None)
+    monkeypatch.setattr(spill, "node_of_pages", lambda *_: next(places))
+    small = re.sub(r"MemFree: +[0-9]+", "MemFree: 4096", ROOMY[f"{NODE}/node0/meminfo"])
+    tree = Tree(made(tmp_path, **{**ROOMY, f"{NODE}/node0/meminfo": small}))
+    assert fill_node(tree, 0) == Spill(2024 * mmap.PAGESIZE, {1: 24})
+
+
 def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise AssertionError("memory was taken")
@@ -422,6 +433,14 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
 
 
 # ------------------------------------------------------------------ scheduling quality
+
+
+def test_a_start_of_the_triad_has_its_rate_and_its_cpus() -> None:
+    cpus = os.sched_getaffinity(0)
+    start = starts.triad("balance", 1, 1 << 17, 200, dict.fromkeys(cpus, 0))
+    assert start.rate > 1e6 and {*start.cpus} <= cpus
+    with pytest.raises(MeshmarkError):
+        starts.triad("nosuch", 1, 1 << 10, 1, {})
 
 
 def test_starts_are_summarized_by_cpus_and_pages() -> None:

@@ -7,6 +7,7 @@ import math
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,10 @@ def test_flux(fake: Fake) -> None:
     flux = fake("flux", "f123\n")
     assert Flux("debug").submit("mm-1", ["n1", "n2"], WORK) == "f123"
     assert "--requires=host:n[1-2]" in arguments(flux) and "--queue=debug" in arguments(flux)
+    assert arguments(flux)[0] == "submit" and "--ntasks=2" in arguments(flux)
+    assert Flux().submit("mm-2", ["n1", "n2"], replace(WORK, script="#!/bin/sh\nflux run true\n")) == "f123"
+    assert arguments(flux)[0] == "batch" and script(flux) == "#!/bin/sh\nflux run true\n"
+    assert not [word for word in arguments(flux) if word.startswith(("--ntasks", "--queue"))]
     fake("flux", "f123 mm-1 S\nf124 mm-2 R\n")
     assert [(j.id, j.waits) for j in Flux().jobs({"mm-1", "mm-2"})] == [("f123", True), ("f124", False)]
 
@@ -448,7 +453,8 @@ def test_a_process_whose_environment_is_not_to_be_seen_is_still_a_job(tmp_path: 
     processes = Processes()
     processes.start("mm-1", ["env", "-i", "sleep", "60"], tmp_path / "log")
     assert until(lambda: not Processes().jobs({"mm-1"}))
-    assert [job.id for job in processes.jobs({"mm-1"})] == ["mm-1"] and not processes.jobs({"mm-2"})
+    (job,) = processes.jobs({"mm-1"})
+    assert (job.id, job.name, job.waits) == ("mm-1", "mm-1", False) and not processes.jobs({"mm-2"})
     processes.cancel(["mm-1"])
     assert until(lambda: not processes.jobs({"mm-1"}))
 

@@ -199,6 +199,17 @@ def test_a_list_of_very_many_ranges_is_refused_by_its_length() -> None:
         expand("n[" + "1," * 400_000 + "1]")
 
 
+def test_a_name_of_very_many_ranges_is_refused_without_multiplying_them_all() -> None:
+    with pytest.raises(UsageError, match="with too many nodes; allowed: up to 200,000"):
+        expand("n[1-2]" * 100_000)
+
+
+@pytest.mark.parametrize("text", ["n1-" * 100_000, "n[1]" * 20_000])
+def test_a_set_whose_names_would_be_too_long_is_refused_before_it_is_built(text: str) -> None:
+    with pytest.raises(UsageError, match="a name of a node has up to 200 letters"):
+        expand(text)
+
+
 @pytest.mark.parametrize(
     "text",
     [

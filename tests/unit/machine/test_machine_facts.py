@@ -319,6 +319,12 @@ def test_any_firmware_table_reads(data: bytes) -> None:
 # ------------------------------------------------------------------ captures
 
 
+def test_a_synthetic_machine_has_no_facts() -> None:
+    opened = open_machine("numa:2 core:2 pu:1")
+    assert (opened.what, opened.label, opened.facts) == ("numa:2 core:2 pu:1", "synthetic", {})
+    assert len(opened.topology.nodes) == 2 and len(opened.topology.cpus) == 4
+
+
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_capture_comes_back(tmp_path: Path, suffix: str) -> None:
     with unpacked(MACHINES / "cxl-2+1.tar.xz") as folder:

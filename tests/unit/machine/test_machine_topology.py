@@ -317,6 +317,22 @@ def test_lists_come_back(numbers: frozenset[int]) -> None:
     assert parse_list("" if text == "none" else text) == tuple(sorted(numbers))
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("3-1", "list '3-1': found '3-1'; allowed: ascending ranges below 65536"),
+        ("0,65536", "list '0,65536': found '65536'; allowed: ascending ranges below 65536"),
+        ("0-x", "list '0-x': found '0-x'; allowed: numbers and ranges as in 0-3,8"),
+        ("1,,2", "list '1,,2': found ''; allowed: numbers and ranges as in 0-3,8"),
+        ("٣", "list '٣': found '٣'; allowed: numbers and ranges as in 0-3,8"),
+    ],
+)
+def test_what_is_not_a_list_is_refused_with_the_part(text: str, message: str) -> None:
+    with pytest.raises(MachineError) as refusal:
+        parse_list(text)
+    assert str(refusal.value) == message
+
+
 @settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_a_list_or_one_error(text: str) -> None:

@@ -29,6 +29,11 @@ def facts(files: Mapping[str, str]) -> Any:
     return json.loads(json.dumps(recorded_facts({name: text.encode() for name, text in files.items()})))
 
 
+def test_sections_without_an_empty_line_between_them_are_of_different_cpus() -> None:
+    text = "processor\t: 0\nmodel name\t: A\nmicrocode\t: 0x1\nprocessor\t: 1\nmodel name\t: A\nmicrocode\t: 0x2\n"
+    assert facts({"proc/cpuinfo": text})["cpu"]["microcode"] == ["0x1", "0x2"]
+
+
 def test_the_clocks_of_unlike_cores_are_reported_for_each_group_of_cpus() -> None:
     settings = facts(BIG_LITTLE)["settings"]
     assert settings["frequency_max_hz"] == [1_512_000_000, 2_016_000_000]

@@ -140,6 +140,8 @@ def test_runs_in_one_file_stay_apart_unless_one_resumed_the_other(tmp_path: Path
     cut = journal(n=3, ended=False)
     assert len(imported(store, tmp_path, cut + journal(n=4, resumed=1))) == 1
     assert len(imported(store, tmp_path, cut + journal(n=4, resumed=0))) == 2
+    assert len(imported(store, tmp_path, journal(n=5) + journal(n=6, resumed=1))) == 2
+    assert len(imported(store, tmp_path, journal("n2", n=7, ended=False) + journal(n=8, resumed=1))) == 2
 
 
 @pytest.mark.parametrize("form", [to_jsonl, to_csv])

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from meshmark.measure.importing import add_to, read_output
+import pytest
+
+from meshmark.measure.importing import Part, add_to, read_output
 from meshmark.measure.outdated import outdated_runs, superseded
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -58,3 +61,58 @@ def test_a_run_keeps_its_name_and_other_outputs_are_not_replaced(tmp_path: Path)
     assert superseded(store, parts) == ["old"]
     assert add_to(store, parts, "old", ["old"]) == [("old", len(records))]
     assert outdated_runs(store) == [] and len(store.query(run="old")) == len(records)
+
+
+def stored(record: Record, **provenance: Any) -> Record:
+    return replace(record, provenance={**record.provenance, **provenance})
+
+
+def read_stream(folder: Path, name: str = "n042") -> Part:
+    file = folder / f"{name}.txt"
+    file.write_bytes((FIXTURES / "stream.txt").read_bytes())
+    return read_output(file).parts[0]
+
+
+@pytest.mark.parametrize(("version", "is_outdated"), [(1, True), (10**6, False), ("1", False), (None, False)])
+def test_a_run_of_an_earlier_version_is_outdated(tmp_path: Path, version: Any, is_outdated: bool) -> None:
+    store, part = Store(tmp_path / "s"), read_stream(tmp_path)
+    store.add("old", "import", [stored(record, reader_version=version) for record in part.records])
+    store.add("new", "import", list(part.records))
+    store.add("unknown", "import", [stored(part.records[0], reader="nosuch", reader_version=1)])
+    runs = outdated_runs(store)
+    assert [run.run for run in runs] == ["old"] * is_outdated
+    for run in runs:
+        digest = part.records[0].provenance["output"]
+        assert (run.machine, run.tool, run.version, run.output) == (part.machine, "stream", 1, digest)
+        assert str(run).startswith(f"old: imported by version 1 of the reader of stream, now {run.current}: ")
+
+
+def test_the_digest_of_the_output_tells_whether_a_run_is_replaced(tmp_path: Path) -> None:
+    store, part = Store(tmp_path / "s"), read_stream(tmp_path)
+    store.add("same", "import", [stored(record, reader_version=1) for record in part.records])
+    store.add("other", "import", [stored(record, reader_version=1, output="0123") for record in part.records])
+    assert superseded(store, [part, part]) == ["same"]
+    assert superseded(store, [read_stream(tmp_path, "n043")]) == []
+    assert superseded(store, []) == []
+    host = replace(part, records=[replace(record, source="host") for record in part.records])
+    assert superseded(store, [host]) == []
+
+
+def test_without_a_digest_half_of_the_values_are_the_same(tmp_path: Path) -> None:
+    part = read_stream(tmp_path)
+    values = [record.value for record in part.records]
+    assert len(set(values)) >= 4
+    before = [as_imported_before(record) for record in part.records]
+
+    def others(count: int) -> list[Record]:
+        return [replace(before[0], value=1.5 + i, samples=(1.5 + i,), conditions={"i": i}) for i in range(count)]
+
+    for name, records, is_replaced in [
+        ("two", before[:2], False),
+        ("three", before[:3], True),
+        ("half", before[:4] + others(4), True),
+        ("less", before[:4] + others(5), False),
+    ]:
+        store = Store(tmp_path / name)
+        store.add(name, "import", records)
+        assert superseded(store, [part]) == [name] * is_replaced, name

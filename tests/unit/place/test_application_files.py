@@ -161,6 +161,7 @@ def test_too_many_combinations_are_refused() -> None:
 def test_a_test_of_reframe_has_a_parameter_of_each_dimension() -> None:
     text = reframe_test(parse_application(WHOLE.split("[build.spack]", maxsplit=1)[0], "a.toml", Path("/src")))
     compile(text, "test.py", "exec")
+    assert text.splitlines()[0].endswith(": written by Meshmark.'") and "None" not in text.splitlines()[0]
     assert "size = parameter(['1000', '2000'])" in text and "threads = parameter(['1', '2', '4'])" in text
     assert "self.env_vars['SIZE'] = str(self.size)" in text and "figure_of_merit(self)" in text
     assert "shlex.join(['gcc', '-O2', '/src/stencil.c', '-o', str(self.stagedir + '/build') + '/stencil'])" in text
@@ -193,3 +194,10 @@ def test_what_reframe_has_not_is_refused(new: str, message: str) -> None:
     app = parse_application(WHOLE.replace("MALLOC_ARENA_MAX = 1", new), "a.toml", Path("/src"))
     with pytest.raises(UsageError, match=f"--reframe: {message}"):
         reframe_test(app)
+
+
+def test_a_value_that_is_nearly_an_allowed_one_has_a_hint() -> None:
+    text = "[application]\ncommand = 'a'\n[dimensions]\nscheduler = 'batsh'\n"
+    with pytest.raises(UsageError, match="scheduler: found 'batsh'; allowed: other, ") as refusal:
+        parse_application(text, "a.toml", Path())
+    assert refusal.value.hint == "did you mean batch?"

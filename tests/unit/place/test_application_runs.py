@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.tree import parse_list
 from meshmark.place.app.application import of_tables
-from meshmark.place.app.attempt import Attempt, attempt, end_earlier
+from meshmark.place.app.attempt import Attempt, attempt, end_earlier, read_record
 from meshmark.place.app.configuration import Folders, configurations
 from meshmark.place.app.preparation import prepare
 from meshmark.place.journal import BUDGET
@@ -47,8 +48,35 @@ def test_a_run_has_its_time_and_what_it_used(tmp_path: Path) -> None:
     assert found.reason == "" and found.value == found.elapsed_s > 0
     assert found.times["user"] > 0 and found.times["waiting"] >= 0
     assert found.peak_bytes > 100_000 and found.counts["minor_faults"] > 10
-    assert set(found.seen["cpus"].replace(" ", ",").split(",")) and sum(found.seen["node_bytes"].values()) > 0
+    cpus = {*parse_list(found.seen["cpus"].replace(" ", ","))}
+    assert cpus and cpus <= os.sched_getaffinity(0) and sum(found.seen["node_bytes"].values()) > 0
     assert Attempt.from_json(found.to_json()) == found
+
+
+def copy_lines(cpu: str, seconds: float, peak: float, faults: int) -> list[dict[str, Any]]:
+    conditions = {"largest_bytes": peak, "minor_faults": faults, "major_faults": 1, "switches_involuntary": 2}
+    return [
+        {"type": "header"},
+        {"type": "result", "metric": "elapsed", "value": seconds, "conditions": conditions, "flags": []},
+        {"type": "result", "metric": "user", "value": seconds / 2, "flags": ["nosuch"]},
+        {"type": "result", "metric": "unknown", "value": 9.0, "flags": []},
+        {
+            "type": "note",
+            "kind": "placement",
+            "report": {"threads": [{"ran_on": cpu}, {"ran_on": "none"}, {}], "pages": {0: 4096}, "findings": ["a\nb"]},
+        },
+        {"type": "note", "kind": "other", "report": {"findings": ["x"]}},
+    ]
+
+
+def test_the_times_and_places_of_copies_are_added() -> None:
+    found, own = Attempt(configuration="a", round=1), list[float]()
+    read_record(found, copy_lines("0-1", 2.0, 5e5, 10), own)
+    read_record(found, copy_lines("3", 4.0, 3e5, 5), own)
+    assert own == [2.0, 4.0] and found.peak_bytes == 5e5 and found.times == {"user": 3.0}
+    assert found.counts == {"minor_faults": 15.0, "major_faults": 2.0, "switches_involuntary": 4.0}
+    assert found.seen == {"cpus": "0-1 3", "node_bytes": {"0": 8192.0}} and found.flags == []
+    assert len(found.findings) == 2 and "\n" not in found.findings[0]
 
 
 def test_the_figure_of_copies_is_their_sum_or_the_slowest(tmp_path: Path) -> None:

@@ -216,6 +216,14 @@ def first_version(folder: Path) -> Store:
     return Store(folder)
 
 
+def test_the_absences_of_a_step_without_results_keep_their_machine(tmp_path: Path) -> None:
+    store = first_version(tmp_path)
+    for path in tmp_path.glob("*.records.parquet"):
+        path.unlink()
+    compact(store, "2020-01-01")
+    assert any("/machine=m/" in name for name in names(store)) and store.absences() == [replace(LACKS, step="a")]
+
+
 def test_a_store_of_the_first_version_is_read_added_to_and_converted(tmp_path: Path) -> None:
     store = first_version(tmp_path)
     old = store.query()

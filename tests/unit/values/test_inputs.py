@@ -35,19 +35,20 @@ class Outer(Input):
     one: Inner = Inner()
     many: Annotated[tuple[Inner, ...], LIST, Field(max_length=2)] = ()
     numbers: Mapping[Label, Annotated[float, Field(ge=0)]] = field(default_factory=dict)
+    either: str | list[int] | None = None
 
 
 @pytest.mark.parametrize(
     ("raw", "said"),
     [
-        (3, "found 3; allowed: a table with name, kind, on, one, many, numbers"),
+        (3, "found 3; allowed: a table with name, kind, on, one, many, numbers, either"),
         ({}, "name: found nothing; allowed: printable text of 1 to 60 characters"),
         ({"name": ""}, "name: found ''; allowed: printable text of 1 to 60 characters"),
         ({"name": "a\nb"}, r"name: found 'a\nb'; allowed: printable text"),
         ({"name": "a", "kinds": 1}, "kinds: unknown key; did you mean kind?"),
         ({"kinds": 1}, "kinds: unknown key; did you mean kind?"),
-        ({"name": "a", "x": 1}, "x: unknown key; allowed: name, kind, on, one, many, numbers"),
-        ({"name": "a", "\x1b": 1}, r"'\x1b': unknown key; allowed: name, kind, on, one, many, numbers"),
+        ({"name": "a", "x": 1}, "x: unknown key; allowed: name, kind, on, one, many, numbers, either"),
+        ({"name": "a", "\x1b": 1}, r"'\x1b': unknown key; allowed: name, kind, on, one, many, numbers, either"),
         ({"name": "a", "kind": "rings"}, "kind: found 'rings'; allowed: ring, mesh; did you mean ring?"),
         ({"name": "a", "on": 1}, "on: found 1; allowed: true and false"),
         ({"name": "a", "one": []}, "one: found []; allowed: a table with size, rate"),
@@ -61,6 +62,11 @@ class Outer(Input):
         ({"name": "a", "many": [{}, {"size": 0}]}, "many[1].size: found 0; allowed: an integer from 1 to 8"),
         ({"name": "a", "many": 1}, "many: found 1; allowed: a list of 0 to 2 entries, each a table with size, rate"),
         ({"name": "a", "numbers": {"x.y": -1}}, "numbers.x.y: found -1; allowed: a number from 0"),
+        ({"name": "a", "either": 3}, "either: found 3; allowed: printable text or a list of entries, each an integer"),
+        (
+            {"name": "a", "either": {"x": 1}},
+            "either: found {'x': 1}; allowed: printable text or a list of entries, each an integer",
+        ),
         ({"name": "a", "numbers": {"": 1}}, "numbers: found ''; allowed: printable text of 1 to 120 characters"),
     ],
 )

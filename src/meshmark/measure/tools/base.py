@@ -1,17 +1,15 @@
-"""The parts that all readers of other tools' output use: records, numbers, and the errors that leave out or refuse."""
+"""The parts that all readers of other tools' output use: numbers, fields, and the errors that leave out or refuse."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from meshmark.describe import descriptions
 from meshmark.errors import UsageError, quoted
-from meshmark.store.record import Better, Metric, Record, Scalar
-
-REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
+from meshmark.values.numbers import decimal
 
 
 class FormatError(UsageError):
@@ -24,17 +22,15 @@ class UnknownMeaning(FormatError):
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Where the numbers of a file come from.
+    """The tool that numbers come from, and what the file states about its run; "" for what it does not state.
 
     Attributes:
-        machine: Name of the machine that the tool ran on.
         tool: Name of the tool.
-        version: Of the tool; "" if the file does not state it.
-        command: That was run; "" if the file does not state it.
-        start: ISO 8601; "" if the file does not state it.
+        version: Version of the tool.
+        command: Command that was run.
+        start: Start of the run in ISO 8601.
     """
 
-    machine: str
     tool: str
     version: str = ""
     command: str = ""
@@ -46,106 +42,114 @@ class Reader:
     """A format.
 
     Attributes:
-        name: Of the format, as in messages and as `tool` in the provenance of records.
-        title: What it is, for documentation.
-        recognises: Whether the first 64 KiB of a file are of this format; must not raise, and takes linear time.
+        name: Name of the format, as in messages.
+        title: Description of the format for documentation.
+        recognises: Returns whether the first 64 KiB of a file are of this format; must not raise, and takes linear
+            time. See `has`.
         read: Adds the records of a `ToolOutput` to it, and counts what it leaves out; see `output`.
             Raises FormatError.
-        version: Of the reader, recorded as `reader_version` in the provenance of its records. It is raised when an
+        tool: Name of the tool in the provenance of records, if the format has another name.
+        version: Version of the reader, recorded as `reader_version` in the provenance of its records. It is raised when
             output that was imported before would give other records; `store verify` then finds the former ones.
             1 is the version of records without it.
     """
 
     name: str
     title: str
-    recognises: Callable[[str], bool]
+    recognises: Callable[[str], object]
     read: Callable[[Any], None]  # of an output.ToolOutput
     version: int = 1
+    tool: str = ""
 
 
-def ours(about: About, instrument: str, metric: str, samples: Sequence[float], **conditions: Scalar) -> Record:
-    """A record of a metric that an instrument of ours describes, so that results compare with ours.
-
-    Args:
-        samples: At least one, in the metric's unit (SI).
-        conditions: As the instrument names them; only those that the file states.
-    """
-    return _record(about, instrument, descriptions()[instrument].metric(metric), samples, conditions)
-
-
-def theirs(
-    about: About, metric: str, unit: str, better: Better, samples: Sequence[float], **conditions: Scalar
-) -> Record:
-    """A record of a metric that only the tool has; the instrument is the tool.
-
-    Args:
-        unit: SI: s, B/s, B, flop/s, op/s, Hz, or 1 for shares, ratios and counts.
-        samples: At least one, in `unit`.
-    """
-    return _record(about, about.tool, Metric(metric, unit, better, ""), samples, conditions)
-
-
-def _record(
-    about: About, instrument: str, metric: Metric, samples: Sequence[float], conditions: dict[str, Scalar]
-) -> Record:
-    known = {"tool": about.tool, "tool_version": about.version, "command": about.command, "start": about.start}
-    return Record.of(
-        metric,
-        samples,
-        source="tool",
-        machine=about.machine,
-        instrument=instrument,
-        conditions={k: v for k, v in conditions.items() if v is not None},
-        provenance={"origin": REPORTED, **{k: v for k, v in known.items() if v}},
-    )
+def has(*patterns: str | re.Pattern[str]) -> Callable[[str], bool]:
+    """Return a function that tells whether a text has one of some patterns; `^` and `$` are the ends of a line."""
+    compiled = [re.compile(pattern, re.MULTILINE) if isinstance(pattern, str) else pattern for pattern in patterns]
+    return lambda text: any(pattern.search(text) for pattern in compiled)
 
 
 def number(text: str, where: str, *, above_zero: bool = False) -> float:
-    """A finite number at a place in a file.
+    """Return a finite number at a place in a file.
 
     Args:
         where: The place, as `line 12: bandwidth`.
 
     Raises:
-        FormatError: It is none, or not above 0 although it must be.
+        FormatError: The text is not a finite number, or not above 0 although it must be.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not abs(value) < float("inf"):
+    value = decimal(text)
+    if value is None:
         raise FormatError(f"{where}: found '{quoted(text, 40)}', a number is required")
     if above_zero and value <= 0:
         raise FormatError(f"{where}: found {quoted(text, 40)}, a number above 0 is required")
     return value
 
 
+def unexpected(value: object, required: str, where: str = "") -> FormatError:
+    """Return the error for a value of a file: the value, and what is required in its place."""
+    return FormatError(f"{where + ': ' if where else ''}found '{quoted(value, 40)}', {required} is required")
+
+
+def matched(pattern: str | re.Pattern[str], text: str, required: str, where: str = "") -> re.Match[str]:
+    """Return the match of all of a text.
+
+    Args:
+        required: What the text must be, as in `a name`.
+        where: The place in the file, if the message has to name it.
+
+    Raises:
+        FormatError: The text does not match.
+    """
+    match = re.fullmatch(pattern, text)
+    if match is None:
+        raise unexpected(text, required, where)
+    return match
+
+
+def count(text: str, where: str = "") -> int:
+    """Return a whole number of at least 0 of at most 18 digits.
+
+    Raises:
+        FormatError: The text is not such a number.
+    """
+    return int(matched(r"\d{1,18}", text, "a count", where)[0])
+
+
+def ctime(text: str) -> str:
+    """Return a time such as `Mon Jul  5 17:04:56 2021`, as C prints it, in ISO 8601; "" if the text is not one."""
+    try:
+        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").isoformat()
+    except ValueError:
+        return ""
+
+
 _SIZES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 def size(text: str, where: str) -> int:
-    """A size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes, with binary prefixes, as these tools mean them.
+    """Return a size such as `64`, `64k`, `64KiB` or `1.5 MB` in bytes, with binary prefixes, as these tools mean them.
 
     Raises:
-        FormatError: It is none.
+        FormatError: The text is not a size.
     """
-    match = re.fullmatch(r"([\d.]+)\s*([kmgt]?)i?b?(?:ytes?)?", text.strip(), re.IGNORECASE)
-    if match is None:
-        raise FormatError(f"{where}: found '{quoted(text, 40)}', a size is required")
+    match = matched(r"(?i)([\d.]+)\s*([kmgt]?)i?b?(?:ytes?)?", text.strip(), "a size", where)
     return round(number(match[1], where) * _SIZES[match[2].lower()])
 
 
-def field(values: Any, key: str, kind: type | tuple[type, ...], where: str) -> Any:
-    """A field of an object of JSON or YAML.
+def field(values: Any, key: Any, kind: type | tuple[type, ...], where: str = "") -> Any:
+    """Return a field of an object of JSON or YAML; the key may be any text of the file.
 
     Raises:
         FormatError: It is missing or of another type.
     """
-    found = values.get(key) if isinstance(values, dict) else None
-    if not isinstance(found, kind) or (
-        isinstance(found, bool) and bool not in (kind if isinstance(kind, tuple) else (kind,))
-    ):
-        names = " or ".join(k.__name__ for k in (kind if isinstance(kind, tuple) else (kind,)))
-        place = f"{where}: {key}" if where else key
-        raise FormatError(f"{place}: found {quoted(repr(found), 40)}, {names} is required")
-    return found
+    value = values.get(key) if isinstance(values, dict) else None
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        names = " or ".join(kind.__name__ for kind in kinds)
+        raise FormatError(f"{place_of(where, key)}: found {quoted(repr(value), 40)}, {names} is required")
+    return value
+
+
+def place_of(where: str, key: object) -> str:
+    """Return the place of a key of an object in a file, as in `jobs[0]: read`."""
+    return f"{where}: {quoted(key, 60)}" if where else quoted(key, 60)

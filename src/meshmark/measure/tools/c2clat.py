@@ -6,50 +6,37 @@ c2clat measures each pair of CPUs once and prints it in both directions, so each
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours
-from meshmark.measure.tools.output import Cursor, ToolOutput, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, has, number, unexpected
+from meshmark.measure.tools.output import Cursor, ToolOutput, matrix_row
 
 _HEAD: Final = re.compile(r"[ \t]*CPU(?:[ \t]+\d{1,6})+")
 _START: Final = re.compile(rf"^{_HEAD.pattern}\n[ \t]*\d{{1,6}}(?:[ \t]+\d+)+$", re.MULTILINE)
 
 
-def recognises(start: str) -> bool:
-    return _START.search(start) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """The time of each pair of CPUs, of each matrix."""
-    about = About(output.machine, "c2clat")
+    """Read the time of each pair of CPUs of each matrix."""
     lines = Cursor(output.lines)
-    while lines.peek() is not None:
-        lines.skip(lambda text: not _HEAD.fullmatch(text))
-        head = lines.take()
-        if head is None:
-            return
+    while head := lines.next(_HEAD.fullmatch):
         columns = [int(cell) for cell in head.text.split()[1:]]
         times: dict[tuple[int, int], float] = {}
         for line in lines.skip(lambda text: re.match(r"[ \t]*\d", text)):
             with output.item(line.number):
-                row, *cells = line.text.split()
-                is_cut = output.is_cut(line) and cells[-1:] != ["0"]  # the last cell of a whole matrix is 0
-                if not row.isdecimal() or int(row) not in columns or len(cells) != len(columns) or is_cut:
-                    raise unexpected(line.text, f"one of the CPUs and {len(columns)} times")
-                values = {(int(row), cpu): number(cell, f"CPU {cpu}") for cpu, cell in zip(columns, cells, strict=True)}
-                if values.get((int(row), int(row))):
+                row, cells = matrix_row(line.text, columns)
+                if row not in columns or (output.is_cut(line) and cells[columns[-1]] != "0"):
+                    raise unexpected(line.text, "one of the CPUs and whole times")  # the last cell of a matrix is 0
+                values = {(row, cpu): number(cell, f"CPU {cpu}") for cpu, cell in cells.items()}
+                if values.get((row, row)):
                     raise FormatError(f"found a time of CPU {row} to itself")
                 times |= values
-        for at, first in enumerate(columns):
-            for second in columns[at + 1 :]:
-                with output.item(f"line {head.number}: CPUs {first} and {second}"):
-                    both = {t for t in (times.get((first, second)), times.get((second, first))) if t is not None}
-                    if len(both) != 1 or 0 in both:
-                        raise FormatError(f"found {len(both)} times above 0, the same in both directions is required")
-                    time = [1e-9 * both.pop()]
-                    output.add(
-                        ours(about, "lines", "line_latency", time, from_cpu=first, to_cpu=second, trip="one_way")
-                    )
+        for first, second in combinations(columns, 2):
+            with output.item(f"line {head.number}: CPUs {first} and {second}"):
+                both = {times[pair] for pair in ((first, second), (second, first)) if pair in times}
+                if len(both) != 1 or 0 in both:
+                    raise FormatError(f"found {len(both)} times above 0, the same in both directions is required")
+                output.ours("lines.line_latency", 1e-9 * both.pop(), from_cpu=first, to_cpu=second, trip="one_way")
 
 
-READERS: Final = [Reader("c2clat", "c2clat, text", recognises, read)]
+READERS: Final = [Reader("c2clat", "c2clat, text", has(_START), read)]

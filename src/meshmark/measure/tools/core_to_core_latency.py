@@ -11,59 +11,50 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours
-from meshmark.measure.tools.output import Cursor, ToolOutput, sections, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, number, unexpected
+from meshmark.measure.tools.output import Cursor, ToolOutput, matrix_row, sections
 from meshmark.measure.tools.quantities import slug
 from meshmark.store.record import Scalar
 
 _CSV: Final = re.compile(r"^,+\n[ \t]*\d+(?:\.\d+)?(?:e-?\d+)?,+$", re.MULTILINE)
 _TITLE: Final = re.compile(r"\d+\) (\S.* latency on \S.* shared cache lines?|Message passing.*)")
 _TABLE: Final = re.compile(r"^\d+\) \S.* latency on \S.* shared cache lines?", re.MULTILINE)
-_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(?:±\d+(?:\.\d+)?)?")
-
-
-def recognises(start: str) -> bool:
-    return _CSV.search(start) is not None or _TABLE.search(start) is not None
+_HEAD: Final = re.compile(r"(?:\s*\d{1,6})+")
 
 
 def read(output: ToolOutput) -> None:
-    """The time of each pair of cores."""
+    """Read the time of each pair of cores."""
     if (unit := re.search(r"latency\S* in (\w+):", output.text)) and unit[1] != "nanoseconds":
         raise UnknownMeaning(f"found times in {unit[1][:20]}, nanoseconds are required")
     _read_csv(output)
     for section in sections(output.lines, _TITLE.match):
-        title = _TITLE.match(section[0].text)
-        kind = slug(title[1].partition(" latency")[0]) if title else ""
+        title = section[0].text.partition(") ")[2]
+        kind = slug(title.partition(" latency")[0])
         stated: dict[str, Scalar] = {"state": "swap"} if kind == "cas" else {"exchange": kind}
         lines = Cursor(section[1:])
-        lines.skip_blank()
-        head = lines.take()
-        if head is None or not re.fullmatch(r"(?:\s*\d{1,6})+", head.text):
+        head = lines.next()
+        if head is None or not _HEAD.fullmatch(head.text):
             output.leave_out(section[0].number, "the numbers of the CPUs are required below the title")
             continue
         columns = [int(cell) for cell in head.text.split()]
         for line in lines.skip(lambda text: re.match(r"\s*\d", text)):
             with output.item(line.number):
-                row, *cells = line.text.split()
-                if int(row) not in columns or len(cells) != columns.index(int(row)):
-                    raise unexpected(line.text, "a CPU and a time for each CPU before it")
-                for cpu, cell in zip(columns, cells, strict=False):
-                    _add(output, cpu, int(row), cell, stated)
+                row = count(line.text.split()[0], "CPU")
+                if row not in columns:
+                    raise unexpected(row, "one of the CPUs in the line above")
+                for cpu, cell in matrix_row(line.text, columns[: columns.index(row)])[1].items():
+                    _add(output, cpu, row, re.sub(r"±\d+(?:\.\d+)?$", "", cell), stated)
 
 
 def _read_csv(output: ToolOutput) -> None:
     lines = Cursor(output.lines)
-    while lines.peek() is not None:
-        lines.skip(lambda text: not re.fullmatch(r",+", text))
-        head = lines.take()
-        if head is None:
-            return
+    while head := lines.next(lambda text: re.fullmatch(r",+", text)):
         cores = len(head.text) + 1
         rows = {0}
-        for line in lines.skip(lambda text: text and text.count(",") >= 1):
+        for line in lines.skip(lambda text: "," in text):
             with output.item(line.number):
                 cells = [cell.strip() for cell in line.text.split(",")]
-                row = next((i for i, cell in enumerate(cells) if not cell), len(cells))
+                row = next((index for index, cell in enumerate(cells) if not cell), len(cells))
                 if len(cells) != cores or any(cells[row:]) or row in rows:
                     raise unexpected(line.text, f"{max(rows) + 1} numbers and {cores - max(rows) - 1} empty cells")
                 rows.add(row)
@@ -74,12 +65,12 @@ def _read_csv(output: ToolOutput) -> None:
 
 
 def _add(output: ToolOutput, from_cpu: int, to_cpu: int, cell: str, stated: dict[str, Scalar]) -> None:
-    match = _TIME.fullmatch(cell)
-    time = [1e-9 * number(match[1] if match else cell, f"core {from_cpu}", above_zero=True)]
+    time = 1e-9 * number(cell, f"core {from_cpu}", above_zero=True)
     if to_cpu == from_cpu:
         raise FormatError(f"found a time of core {to_cpu} to itself")
-    about = About(output.machine, "core_to_core_latency")
-    output.add(ours(about, "lines", "line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated))
+    output.ours("lines.line_latency", time, from_cpu=from_cpu, to_cpu=to_cpu, trip="one_way", **stated)
 
 
-READERS: Final = [Reader("core_to_core_latency", "core-to-core-latency, CSV and text", recognises, read, version=2)]
+READERS: Final = [
+    Reader("core_to_core_latency", "core-to-core-latency, CSV and text", has(_CSV, _TABLE), read, version=2)
+]

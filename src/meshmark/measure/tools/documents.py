@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.output import ToolOutput
 
 _MAX_PASSED: Final = 1 << 20  # characters of other text that may be read more than once
 _SHORT: Final = 20  # characters; a bracket of other text, such as `[info]`, is not JSON within fewer
@@ -71,12 +71,20 @@ def json_documents(
     return documents
 
 
-def json_document(output: ToolOutput, is_document: Callable[[Any], bool]) -> Any:
-    """The only JSON value of an output, as `json_documents` finds it; further ones are left out."""
-    documents = json_documents(output, is_document)
-    for line, _ in documents[1:]:
-        output.leave_out(line, "a second document; one per file is read")
-    return documents[0][1]
+def json_objects(
+    output: ToolOutput, key: str, kind: type = object, decoder: json.JSONDecoder = _DECODER
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of an output in which a key has a value of a type, as `json_documents` finds them.
+
+    Each comes with its place for messages: `line 7: `, or "" if there is one only.
+    """
+
+    def is_document(value: Any) -> bool:
+        return isinstance(value, dict) and key in value and isinstance(value[key], kind)
+
+    documents = json_documents(output, is_document, decoder)
+    for line, document in documents:
+        yield f"line {line}: " if len(documents) > 1 else "", document
 
 
 def _closed(text: str, start: int, stop: int, decoder: json.JSONDecoder) -> Any:
@@ -108,26 +116,58 @@ def _closed(text: str, start: int, stop: int, decoder: json.JSONDecoder) -> Any:
         return None
 
 
-def csv_rows(output: ToolOutput, lines: Sequence[Line], delimiter: str = ",") -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table whose first line has the names of the columns, with the number of the line of each.
+def csv_cells(line: str, delimiter: str = ",") -> list[str]:
+    """Return the cells of a line of CSV, without blanks around them.
 
-    Cells are without blanks around them. Empty lines are passed over. A row with another number of cells is left out.
+    Raises:
+        FormatError: The line is not CSV.
+    """
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])]
+    except csv.Error as error:
+        raise FormatError(f"not CSV: {quoted(error, 60)}") from None
+
+
+def row_of(columns: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    """Return the cells of a row by the names of their columns.
+
+    Raises:
+        FormatError: There are more or fewer cells than columns, or columns of one name have different cells.
+    """
+    if len(cells) != len(columns):
+        raise FormatError(f"found {len(cells)} cells, {len(columns)} are required")
+    row = dict(zip(columns, cells, strict=True))
+    if differing := [column for column, cell in zip(columns, cells, strict=True) if row[column] != cell]:
+        raise FormatError(f"found columns of one name, {quoted(differing[0], 40)}, with different cells")
+    return row
+
+
+def csv_table(
+    output: ToolOutput, is_header: Callable[[str], object], last: Collection[str] | None = None
+) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows below the first line that `is_header` accepts, with the number of the line of each.
+
+    Lines above it are of another program. Empty lines and repeated headers, of further files, are passed over. A row
+    with another number of cells, or one that is cut off, is left out.
 
     Args:
-        lines: From the names of the columns on.
+        last: The columns whose numbers lack digits if the text ends in them; None: all columns.
     """
-    names: list[str] = []
+    lines = iter(output.lines)
+    columns: list[str] = []
     for line in lines:
-        try:
-            cells = next(csv.reader([line.text], delimiter=delimiter, skipinitialspace=True), [])
-        except csv.Error as error:
-            output.leave_out(line.number, f"not CSV: {quoted(error, 60)}")
-            continue
-        if not any(cell.strip() for cell in cells):
-            continue
-        if not names:
-            names = [cell.strip() for cell in cells]
-        elif len(cells) != len(names):
-            output.leave_out(line.number, f"found {len(cells)} cells, {len(names)} are required")
-        else:
-            yield line.number, dict(zip(names, (cell.strip() for cell in cells), strict=True))
+        if is_header(line.text):
+            columns = csv_cells(line.text)
+            break
+        output.other_lines += 1
+    for line in lines:
+        row: dict[str, str] = {}
+        count = output.left_out_count
+        with output.item(line.number):
+            cells = csv_cells(line.text)
+            if any(cells) and cells != columns:
+                row = row_of(columns, cells)
+                if output.is_cut(line) and (last is None or columns[-1] in last):
+                    raise FormatError(f"{columns[-1]}: found no end of the line; it is cut off")
+        if row and output.left_out_count == count:
+            yield line.number, row

@@ -13,19 +13,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, field, ours, theirs
-from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.base import FormatError, Reader, field, has, matched, place_of, unexpected
+from meshmark.measure.tools.documents import json_objects
 from meshmark.measure.tools.output import ToolOutput
-from meshmark.measure.tools.quantities import named, optional, scalar
-from meshmark.store.record import Record, Scalar, is_unicode
+from meshmark.measure.tools.quantities import measured, named, optional, scalar, string
+from meshmark.store.record import Scalar, is_unicode
 
-_NUMBER: Final = (int, float)
 _PATTERNS: Final = {
     **{name: name for name in ("read", "write", "rw", "randread", "randwrite", "randrw")},
     **{name: name for name in ("trim", "randtrim", "trimwrite", "randtrimwrite")},
@@ -54,85 +52,71 @@ _STATED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One direction of one process, or of a group of them."""
+    """One direction of one process, or of a group of them. `where` is its place, "" if messages need not name it."""
 
     where: str
     values: dict[str, Any]
 
-    def _at(self, name: str) -> str:
-        return f"{self.where}: {name}" if self.where else name
-
     def number(self, key: str) -> float:
         return _number(self.values, key, self.where)
 
-    def latency(self, name: str) -> tuple[dict[str, Any], float] | None:
-        """An object of latencies, and seconds per unit of its values; None if it was not measured.
+    @property
+    def rate(self) -> float:
+        """The rate in B/s; fio 2 states KiB/s only."""
+        return self.number("bw_bytes") if "bw_bytes" in self.values else 1024 * self.number("bw")
+
+    def latency(self, name: str) -> tuple[dict[str, Any], float]:
+        """An object of latencies, and seconds per unit of its values; an empty object if they were not measured.
 
         fio 3 has `lat_ns` in nanoseconds, fio 2 `lat` in microseconds without the number of samples.
         """
         key, second = (f"{name}_ns", 1e-9) if f"{name}_ns" in self.values else (name, 1e-6)
-        latency = self.values.get(key)
-        if latency is None:
-            return None
+        if self.values.get(key) is None:
+            return {}, second
         latency = field(self.values, key, dict, self.where)
-        samples = _number(latency, "N", self._at(key)) if "N" in latency else None
-        measured = samples > 0 if samples is not None else _number(latency, "mean", self._at(key)) > 0
-        return (latency, second) if measured else None
+        is_measured = _number(latency, "N" if "N" in latency else "mean", place_of(self.where, key)) > 0
+        return (latency if is_measured else {}), second
 
     def mean(self, name: str) -> float | None:
         """The mean latency in seconds; None if it was not measured."""
-        if (latency := self.latency(name)) is None:
-            return None
-        mean = _number(latency[0], "mean", self._at(name))
-        if mean == 0:
-            raise FormatError(f"{self._at(name)}: mean: found 0, a time above 0 is required")
-        return latency[1] * mean
+        latency, second = self.latency(name)
+        return measured(second * _number(latency, "mean", place_of(self.where, name)), "s", "mean") if latency else None
 
     def percentiles(self, name: str) -> dict[float, float]:
         """Latencies in seconds by percentile; empty if they were not measured."""
-        if (latency := self.latency(name)) is None or "percentile" not in latency[0]:
-            return {}
-        where = f"{self._at(name)}: percentile"
-        values = field(latency[0], "percentile", dict, where)
-        result = {}
+        latency, second = self.latency(name)
+        where = f"{place_of(self.where, name)}: percentile"
+        values = field({"percentile": {}, **latency}, "percentile", dict, place_of(self.where, name))
         for percentile in values:
-            if re.fullmatch(r"\d{1,3}(?:\.\d{1,9})?", percentile) is None or float(percentile) > 100:
-                raise FormatError(f"{where}: found '{quoted(percentile, 20)}', a percentile is required")
-            value = _number(values, percentile, where)
-            if value > 0:  # fio 2 fills its list with percentile 0.00 of value 0
-                result[float(percentile)] = latency[1] * value
-        return result
-
-
-def recognises(start: str) -> bool:
-    return re.search(r'"fio version"\s*:', start) is not None
+            if float(matched(r"\d{1,3}(?:\.\d{1,9})?", percentile, "a percentile", where)[0]) > 100:
+                raise unexpected(percentile, "a percentile", where)
+        numbers = {float(percentile): second * _number(values, percentile, where) for percentile in values}
+        return {percentile: time for percentile, time in numbers.items() if time > 0}  # fio 2 fills its list with 0.00
 
 
 def read(output: ToolOutput) -> None:
-    """Bandwidth and mean latency of each job and direction, the rate of operations, and percentiles of latency."""
-    documents = json_documents(output, lambda value: isinstance(value, dict) and "fio version" in value, _DECODER)
-    for at, (line, document) in enumerate(documents):
-        place = f"line {line}: " if len(documents) > 1 else ""
-        if at + 1 < len(documents) and _is_interim(document, documents[at + 1][1]):
-            output.leave_out(line, "an interim report (status-interval) of the run that follows")
-            continue
-        _run(output, document, place)
+    """Read bandwidth and mean latency of each job and direction, the rate of operations, and percentiles of latency."""
+    documents = list(json_objects(output, "fio version", decoder=_DECODER))
+    for (place, document), (_, following) in zip(documents, [*documents[1:], ("", {})], strict=True):
+        if _is_interim(document, following):
+            output.leave_out(place.removesuffix(": "), "an interim report (status-interval) of the run that follows")
+        else:
+            _run(output, document, place)
 
 
 def _joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys may repeat: fio adds up the files of all its `filename`, and takes the last of others."""
+    """Return an object whose keys may repeat: fio adds up the files of all `filename`, and takes the last of others."""
     values = dict(pairs)
-    if len(values) < len(pairs):
-        files = [value for key, value in pairs if key == "filename"]
-        if len(files) > 1 and all(isinstance(file, str) for file in files):
-            values["filename"] = ":".join(files)
+    files = [value for key, value in pairs if key == "filename"]
+    if len(files) > 1 and all(isinstance(file, str) for file in files):
+        values["filename"] = ":".join(files)
     return values
 
 
-def _is_interim(document: Any, following: Any) -> bool:
-    """Whether a document is a report while the run of the following one goes on: same jobs, started at one time."""
+def _is_interim(document: dict[str, Any], following: dict[str, Any]) -> bool:
+    """Return whether a report is one of the run that the following one ends: same jobs, started at one time."""
 
-    def identity(report: Any) -> tuple[Any, float] | None:
+    def identity(report: dict[str, Any]) -> tuple[Any, float] | None:
         jobs = report.get("jobs")
         if not isinstance(jobs, list) or not jobs or not all(isinstance(job, dict) for job in jobs):
             return None
@@ -150,23 +134,19 @@ def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
     jobs = field(document, key, list, f"{place}fio")
     version = optional(document, "fio version")
     version = version.removeprefix("fio-") if re.fullmatch(r"[\w.+-]{1,60}", version) else ""
-    about = About(output.machine, "fio", version, start=_start(document.get("timestamp")))
+    output.stated(version, start=_start(document.get("timestamp")))
     groups: dict[tuple[str, ...], list[tuple[str, Any]]] = {}
-    for at, job in enumerate(jobs):
-        where = f"{place}{key}[{at}]"
+    for index, job in enumerate(jobs):
+        where = f"{place}{key}[{index}]"
         with output.item(where):
-            name, group = field(job, "jobname", str, ""), field(job, "groupid", int, "")
-            host = optional(job, "hostname")
-            if not name or not is_unicode(name):
-                raise FormatError(f"jobname: found '{quoted(name, 40)}', a name is required")
+            name, group, host = string(job, "jobname"), field(job, "groupid", int), optional(job, "hostname")
             if key == "client_stats" and name == "All clients" and len(jobs) > 1:
                 raise FormatError("'All clients' is the sum of the clients, whose jobs are read")
             identity = (host, name, str(group), repr(sorted(_options(job.get("job options", {})).items())))
             groups.setdefault(identity, []).append((where, job))
     for (host, name, *_), members in groups.items():
         with output.item(f"{members[0][0]} '{quoted(name, 40)}'"):
-            common = _common(document.get("global options", {}), host)
-            _job(output, about, name, members, common, host)
+            _job(output, name, members, _common(document.get("global options", {}), host), host)
 
 
 def _start(moment: Any) -> str:
@@ -177,20 +157,19 @@ def _start(moment: Any) -> str:
 
 
 def _common(options: Any, host: str) -> dict[str, str]:
-    """The options of all jobs; of a client, those of the server `host`."""
+    """Return the options of all jobs; of a client, those of the server `host`."""
     if isinstance(options, list):
         options = next((one for one in options if isinstance(one, dict) and one.get("hostname") == host), {})
         options = {key: value for key, value in options.items() if key not in {"hostname", "port"}}
     return _options(options)
 
 
-def _job(
-    output: ToolOutput, about: About, name: str, members: list[tuple[str, Any]], common: dict[str, str], host: str
-) -> None:
+def _job(output: ToolOutput, name: str, members: list[tuple[str, Any]], common: dict[str, str], host: str) -> None:
+    """Read a job, whose processes are `members`, each with its place."""
     for where, job in members:
         if (error := field(job, "error", int, "" if len(members) == 1 else where)) != 0:
             raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
-    first = members[0][1]
+    place, first = members[0]
     options = {**common, **_options(first.get("job options", {}))}
     stated: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
     stated["jobs"] = len(members) if len(members) > 1 else None
@@ -198,41 +177,79 @@ def _job(
     if "job options" in first:
         stated = {**stated, **_stated(options, members), "options": None}
         pattern = _pattern(options)
-    stated |= named(
-        {k: scalar(v) if v else 1 for k, v in options.items() if k not in _STATED.split() and k not in stated}
-    )
-    count = len(output.records) + output.left_out_count
+    more = {key: text for key, text in options.items() if key not in _STATED.split() and key not in stated}
+    stated |= named({key: scalar(text) if text else 1 for key, text in more.items()})
+    items = len(output.records) + output.left_out_count
     for direction in _DIRECTIONS:
-        place = f"{members[0][0]}: {direction}"
         parts = _parts(members, direction)
-        with output.item(place):
+        with output.item(f"{place}: {direction}"):
             if parts := [p for p in parts if p.number("total_ios" if "total_ios" in p.values else "iops") > 0]:
-                _direction(output, about, parts, {**stated, **_kind(pattern, direction, options)}, place)
-    with output.item(f"{members[0][0]}: sync"):
-        _synced(output, about, _parts(members, "sync"), stated)
-    if len(output.records) + output.left_out_count == count:
+                _direction(output, parts, {**stated, **_kind(pattern, direction, options)}, f"{place}: {direction}")
+    with output.item(f"{place}: sync"):  # latencies of fsync and fdatasync
+        if parts := [part for part in _parts(members, "sync") if part.number("total_ios") > 0]:
+            synced = {**stated, "direction": "sync"}
+            if means := _means(parts, "lat"):
+                output.theirs("sync_latency", "s", means, **synced)
+            _percentiles(output, parts, "lat", "sync_latency", synced)
+    if len(output.records) + output.left_out_count == items:
         raise FormatError("found no operation, reads or writes are required")
 
 
 def _parts(members: list[tuple[str, Any]], direction: str) -> list[_Part]:
-    """One direction of each process. Messages name the process only if there are several."""
+    """Return one direction of each process. Messages name the process only if there are several."""
     return [
-        _Part("" if len(members) == 1 else where, field(job, direction, dict, ""))
+        _Part("" if len(members) == 1 else where, field(job, direction, dict))
         for where, job in members
         if direction in job
     ]
 
 
+def _direction(output: ToolOutput, parts: list[_Part], conditions: dict[str, Scalar], place: str) -> None:
+    rates, operations = [part.rate for part in parts], [part.number("iops") for part in parts]
+    if not all(rates) or not all(operations):
+        raise FormatError("found a rate of 0, a rate above 0 is required")
+    if str(conditions["direction"]).endswith("trim"):  # discarded blocks are not transferred
+        output.theirs("discard_rate", "B/s", sum(rates), **conditions)
+    else:
+        output.ours("io.bandwidth_net", sum(rates), **conditions)
+    output.theirs("operation_rate", "op/s", sum(operations), **conditions)
+    with output.item(place):
+        if means := _means(parts, "lat"):
+            output.ours("io.operation_latency", means, **conditions)
+        elif means := _means(parts, "clat"):  # disable_lat
+            output.theirs("completion_latency", "s", means, **conditions)
+    for name, metric in (("clat", "completion_latency"), ("lat", "total_latency"), ("slat", "submission_latency")):
+        with output.item(place):
+            _percentiles(output, parts, name, metric, conditions)
+
+
+def _means(parts: list[_Part], name: str) -> list[float]:
+    """Return the mean latencies of the processes, as far as they were measured."""
+    return [mean for part in parts if (mean := part.mean(name)) is not None]
+
+
+def _percentiles(output: ToolOutput, parts: list[_Part], name: str, metric: str, conditions: dict[str, Scalar]) -> None:
+    """Add percentiles of latency; the samples are the processes."""
+    series: dict[float, list[float]] = {}
+    for part in parts:
+        for percentile, time in part.percentiles(name).items():
+            series.setdefault(percentile, []).append(time)
+    for percentile, times in series.items():
+        output.theirs(metric, "s", times, **{**conditions, "statistic": "percentile", "percentile": percentile})
+
+
+# ------------------------------------------------------------------ options
+
+
 def _pattern(options: dict[str, str]) -> str:
     text = options.get("rw", options.get("readwrite", "read"))
-    pattern = _PATTERNS.get(text.partition(":")[0].lower())
-    if pattern is None:
-        raise FormatError(f"rw: found '{quoted(text, 40)}'; allowed: {', '.join(_PATTERNS)}")
+    if (pattern := _PATTERNS.get(text.partition(":")[0].lower())) is None:
+        raise unexpected(text, "a pattern such as randread", "rw")
     return pattern
 
 
 def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str, Scalar]:
-    """The conditions that the options of a job state; fio's defaults hold for those that are absent."""
+    """Return the conditions that the options of a job state; fio's defaults hold for those that are absent."""
     jobs: int | None = _count(options, "numjobs")
     if len(members) not in {1, jobs}:  # one of several: --group_reporting
         raise FormatError(f"found {len(members)} of {jobs} processes of the job; the output is incomplete")
@@ -254,7 +271,7 @@ def _stated(options: dict[str, str], members: list[tuple[str, Any]]) -> dict[str
 
 
 def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Scalar]:
-    """The conditions of one direction. `mixed` of a pattern with one direction only is that direction.
+    """Return the conditions of one direction. `mixed` of a pattern with one direction only is that direction.
 
     Args:
         pattern: "" if the output does not state the options of its jobs, as those before fio 2.8.
@@ -271,65 +288,6 @@ def _kind(pattern: str, direction: str, options: dict[str, str]) -> dict[str, Sc
     return {"direction": direction, "mixed": mixed, "block_bytes": block, "block_sizes": sizes}
 
 
-def _direction(output: ToolOutput, about: About, parts: list[_Part], conditions: dict[str, Scalar], place: str) -> None:
-    rates, operations = ([part.number(key) for part in parts] for key in (_rate_key(parts[0]), "iops"))
-    if not all(rates) or not all(operations):
-        raise FormatError("found a rate of 0, a rate above 0 is required")
-    rate = sum(rates) * (1024 if "bw_bytes" not in parts[0].values else 1)
-    # Discarded blocks are not transferred, so their rate is no bandwidth.
-    output.add(
-        theirs(about, "discard_rate", "B/s", "higher", [rate], **conditions)
-        if str(conditions["direction"]).endswith("trim")
-        else ours(about, "io", "bandwidth_net", [rate], **conditions),
-        theirs(about, "operation_rate", "op/s", "higher", [sum(operations)], **conditions),
-    )
-    with output.item(place):
-        if means := _samples(part.mean("lat") for part in parts):
-            output.add(ours(about, "io", "operation_latency", means, **conditions))
-        elif means := _samples(part.mean("clat") for part in parts):  # disable_lat
-            output.add(theirs(about, "completion_latency", "s", "lower", means, **conditions))
-    for name, metric in (("clat", "completion_latency"), ("lat", "total_latency"), ("slat", "submission_latency")):
-        with output.item(place):
-            output.add(*_percentiles(about, parts, name, metric, conditions))
-
-
-def _rate_key(part: _Part) -> str:
-    return "bw_bytes" if "bw_bytes" in part.values else "bw"  # fio 2: KiB/s
-
-
-def _samples(values: Iterable[float | None]) -> list[float]:
-    """The values that were measured."""
-    return [value for value in values if value is not None]
-
-
-def _percentiles(
-    about: About, parts: list[_Part], name: str, metric: str, conditions: dict[str, Scalar]
-) -> list[Record]:
-    """Percentiles of latency; the samples are the processes."""
-    series: dict[float, list[float]] = {}
-    for part in parts:
-        for percentile, value in part.percentiles(name).items():
-            series.setdefault(percentile, []).append(value)
-    return [
-        theirs(
-            about, metric, "s", "lower", samples, **{**conditions, "statistic": "percentile", "percentile": percentile}
-        )
-        for percentile, samples in series.items()
-    ]
-
-
-def _synced(output: ToolOutput, about: About, parts: list[_Part], stated: dict[str, Scalar]) -> None:
-    """Latencies of fsync and fdatasync, if there were any."""
-    parts = [part for part in parts if isinstance(part.values, dict) and part.number("total_ios") > 0]
-    conditions = {**stated, "direction": "sync"}
-    if means := _samples(part.mean("lat") for part in parts):
-        output.add(theirs(about, "sync_latency", "s", "lower", means, **conditions))
-    output.add(*_percentiles(about, parts, "lat", "sync_latency", conditions))
-
-
-# ------------------------------------------------------------------ options
-
-
 def _options(values: Any) -> dict[str, str]:
     if not isinstance(values, dict) or not all(isinstance(v, str) and is_unicode(v) for v in values.values()):
         raise FormatError("options: found values that are not text, an object of strings is required")
@@ -337,7 +295,7 @@ def _options(values: Any) -> dict[str, str]:
 
 
 def _target(options: dict[str, str]) -> str | None:
-    """The files or the folder; fio puts the folder before the name of a file."""
+    """Return the files or the folder; fio puts the folder before the name of a file."""
     files, folder = options.get("filename"), options.get("directory")
     if not files or not folder or files.startswith("/"):
         return files or folder
@@ -345,15 +303,12 @@ def _target(options: dict[str, str]) -> str | None:
 
 
 def _count(options: dict[str, str], key: str) -> int:
-    """An option that is a count; fio's default of all of them is 1."""
-    text = options.get(key, "1")
-    if re.fullmatch(r"[1-9]\d{0,8}", text) is None:
-        raise FormatError(f"{key}: found '{quoted(text, 40)}', a count is required")
-    return int(text)
+    """Return an option that is a count; fio's default of all of them is 1."""
+    return int(matched(r"[1-9]\d{0,8}", options.get(key, "1"), "a count", key)[0])
 
 
 def _processes(job: dict[str, Any], stated: int | None) -> int | None:
-    """How many processes an entry is of; None if it is not known.
+    """Return how many processes an entry is of; None if it is not known.
 
     With --group_reporting, fio merges all jobs of a group into one entry with the options of one of them. The entry's
     run time is the sum over the processes, so a sum that `stated` processes cannot have tells that there were more.
@@ -370,8 +325,10 @@ def _processes(job: dict[str, Any], stated: int | None) -> int | None:
 
 
 def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
-    """The requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it; None if fewer
-    than iodepth, but not known how many."""
+    """Return the requests in flight: iodepth, or fewer if the engine or the shares that fio reports show it.
+
+    None: fewer than iodepth, but it is not known how many.
+    """
     requested = _count(options, "iodepth")
     engine = options.get("ioengine", "")
     if requested == 1 or engine in _SYNCHRONOUS.split():
@@ -390,18 +347,18 @@ def _depth(options: dict[str, str], jobs: list[Any]) -> int | None:
 
 
 def _block(options: dict[str, str], direction: str) -> int | None:
-    """The size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
+    """Return the size of a request; None if it varies. `bs=4k,8k` is of reads and of writes."""
     if any(k in options for k in ("bsrange", "blocksize_range", "bssplit")):
         return None
     texts = options.get("bs", options.get("blocksize", "4k")).split(",")
     if len(set(texts)) > 1 and direction.endswith("rw"):
         return None
-    at = 2 if direction.endswith("trim") else int(direction.endswith("write"))
-    return _size(texts[min(len(texts) - 1, at)], options)
+    index = 2 if direction.endswith("trim") else int(direction.endswith("write"))
+    return _size(texts[min(len(texts) - 1, index)], options)
 
 
 def _size(text: str, options: dict[str, str]) -> int | None:
-    """A size in bytes; None if it is a share or not stated.
+    """Return a size in bytes; None if it is a share or not stated.
 
     fio's prefixes are k = 1024 and ki = 1000 unless kb_base=1000 swaps them.
     """
@@ -413,13 +370,14 @@ def _size(text: str, options: dict[str, str]) -> int | None:
 
 
 def _number(values: Any, key: str, where: str) -> float:
-    """A field that is a finite number of at least 0."""
-    value = field(values, key, _NUMBER, where)
+    """Return a field that is a finite number of at least 0."""
+    value = field(values, key, (int, float), where)
     if not 0 <= value < 1e300:
-        place = f"{where}: {quoted(key, 40)}" if where else quoted(key, 40)
-        raise FormatError(f"{place}: found {quoted(value, 40)}, a finite number of at least 0 is required")
+        raise FormatError(
+            f"{place_of(where, key)}: found {quoted(value, 40)}, a finite number of at least 0 is required"
+        )
     return float(value)
 
 
 _DECODER: Final = json.JSONDecoder(object_pairs_hook=_joined)
-READERS: Final = [Reader("fio", "fio, JSON", recognises, read, version=2)]
+READERS: Final = [Reader("fio", "fio, JSON", has(r'"fio version"\s*:'), read, version=2)]

@@ -11,7 +11,7 @@ from pkgutil import iter_modules
 from typing import Final
 
 from meshmark.measure import tools as package
-from meshmark.measure.tools.base import FormatError, Reader
+from meshmark.measure.tools.base import About, FormatError, Reader
 from meshmark.measure.tools.output import LeftOut, ToolOutput, by_task
 from meshmark.store.record import Record, Scalar
 
@@ -100,6 +100,7 @@ def read_text(text: str, machine: str) -> Results | None:
         read: list[ToolOutput] = []
         for reader in recognised(whole_output.text):
             output = whole_output.again()
+            output.about = About(reader.tool or reader.name)
             reader.read(output)
             results = results or Results()
             results.take(

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, field, theirs
-from meshmark.measure.tools.documents import csv_rows, json_documents
+from meshmark.measure.tools.base import FormatError, Reader, field
+from meshmark.measure.tools.documents import csv_table, json_objects
 from meshmark.measure.tools.output import ToolOutput
-from meshmark.measure.tools.quantities import Unit, finite, measured, named, optional, scalar, string, unit_of
+from meshmark.measure.tools.quantities import Unit, facts, finite, measured, named, optional, scalar, string, unit_of
 from meshmark.store.record import Scalar
 
 _DEVIATIONS: Final = {"stddev", "cv", "BigO", "RMS"}  # they have no value of their own
@@ -30,13 +30,9 @@ _UNITS: Final = {
     "net_heap_growth": Unit("1", 1.0, "lower"),  # bytes, negative if more were freed
 }
 _TIMES: Final = ("real_time", "cpu_time")
+_WORDS: Final = ("name", "time_unit", "label")
 _NO_COUNTERS: Final = {
-    "family_index",
-    "per_family_instance_index",
-    "repetitions",
-    "repetition_index",
-    "threads",
-    "iterations",
+    *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
 }
 _HEADER: Final = re.compile(r"^name,iterations,real_time,cpu_time,time_unit\b", re.MULTILINE)
 _CONTEXT: Final = {  # what else the context has, the user added
@@ -46,7 +42,7 @@ _CONTEXT: Final = {  # what else the context has, the user added
 
 
 def recognises(start: str) -> bool:
-    """The context may be at either end of the file, by the order of its keys."""
+    """Return whether the keys of JSON or the header of CSV are there; the context may be at either end of a file."""
     if '"benchmarks"' not in start:
         return _HEADER.search(start) is not None
     context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
@@ -54,61 +50,45 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Times, rates and counters of each benchmark that did not fail."""
+    """Read times, rates and counters of each benchmark that did not fail."""
     if _HEADER.search(output.text):
-        about = About(output.machine, "google_benchmark")
-        _benchmarks(output, about, _csv_entries(output), {}, "")
+        _benchmarks(output, _csv_entries(output), {}, "")
         return
-    documents = json_documents(output, lambda value: isinstance(value, dict) and "benchmarks" in value)
-    for line, document in documents:
-        place = f"line {line}: " if len(documents) > 1 else ""
-        context = document.get("context")
-        about = About(
-            output.machine,
-            "google_benchmark",
-            optional(context, "library_version"),
-            optional(context, "executable"),
-            optional(context, "date"),
-        )
-        added = (
-            {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT} if context else {}
-        )
+    for place, document in json_objects(output, "benchmarks"):
+        context = document["context"] if isinstance(document.get("context"), dict) else {}
+        output.stated(*(optional(context, key) for key in ("library_version", "executable", "date")))
+        added = {k: scalar(v) for k, v in context.items() if isinstance(v, str) and k not in _CONTEXT}
         if optional(context, "library_build_type") == "debug":
             added["library_build_type"] = "debug"
-        _benchmarks(output, about, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
+        _benchmarks(output, field(document, "benchmarks", list, f"{place}Google Benchmark"), added, place)
 
 
-def _benchmarks(output: ToolOutput, about: About, entries: Sequence[Any], added: dict[str, Scalar], place: str) -> None:
-    """The records of all entries, which are repetitions and aggregates of benchmarks."""
+def _benchmarks(output: ToolOutput, entries: Sequence[Any], added: dict[str, Scalar], place: str) -> None:
+    """Read all entries, which are repetitions and aggregates of benchmarks."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
-    for at, entry in enumerate(entries, 1):
-        with output.item(f"{place}benchmarks {at}"):
-            name = string(entry, "name", "")
-            run = optional(entry, "run_name") or _SUFFIX.sub("", name)
+    for index, entry in enumerate(entries, 1):
+        with output.item(f"{place}benchmarks {index}"):
+            run = _SUFFIX.sub("", string(entry, "name"))
+            run = optional(entry, "run_name") or run
             groups[run, str(entry.get("family_index")), str(entry.get("per_family_instance_index"))].append(entry)
     for (run, *_), members in groups.items():
         with output.item(f"{place}{quoted(run, 60)}"):
-            _group(output, about, run, members, added)
+            _group(output, run, members, added)
 
 
 def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
-    """The rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
-    begin = next(at for at, line in enumerate(output.lines) if _HEADER.match(line.text))
-    output.other_lines += begin
-    entries = []
-    for at, row in csv_rows(output, output.lines[begin:]):
-        with output.item(at):
-            if row["name"] == "name" or not row["real_time"] or row["name"].endswith(("_BigO", "_RMS")):
+    """Return the rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
+    entries: list[dict[str, Any]] = []
+    for number, row in csv_table(output, _HEADER.match):
+        with output.item(number):
+            if not row["real_time"] or row["name"].endswith(("_BigO", "_RMS")):
                 if row.get("error_message"):
                     raise FormatError(f"{quoted(row['name'], 60)}: {quoted(row['error_message'], 80)}")
                 continue
-            if output.is_cut(output.lines[at - 1]):
-                raise FormatError("found no end of the line; it is cut off")
-            texts = {key: cell for key, cell in row.items() if cell and key not in {"error_occurred", "error_message"}}
-            words = {"name", "time_unit", "label"}
-            entries.append({k: cell if k in words else _figure(cell) for k, cell in texts.items()})
-            if row.get("error_occurred", "") in {"true", "1"}:
-                entries[-1] |= {"error_occurred": True, "error_message": row.get("error_message", "")}
+            error = {key: row.pop(key, "") for key in ("error_occurred", "error_message")}
+            entries.append({k: cell if k in _WORDS else _figure(cell) for k, cell in row.items() if cell})
+            if error["error_occurred"] in {"true", "1"}:
+                entries[-1] |= error
     return entries
 
 
@@ -120,15 +100,15 @@ def _figure(cell: str) -> float | str:
 
 
 def _aggregate(entry: dict[str, Any]) -> str:
-    """The aggregate's name; "" for a repetition. Version 1.4 and older state it in the name only."""
+    """Return the name of an aggregate; "" for a repetition. Versions up to 1.4 state it in the name only."""
     if "run_type" not in entry:
         suffix = _SUFFIX.search(str(entry["name"]))
         return suffix[1] if suffix else ""
     return optional(entry, "aggregate_name") if entry["run_type"] == "aggregate" else ""
 
 
-def _group(output: ToolOutput, about: About, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
-    """The repetitions of a benchmark, or its aggregates."""
+def _group(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
+    """Read the repetitions of a benchmark, or its aggregates if there are no others."""
     for entry in entries:
         if entry.get("run_type", "iteration") not in {"iteration", "aggregate"}:
             raise FormatError(f"run_type: found {quoted(entry['run_type'], 40)}; allowed: iteration, aggregate")
@@ -137,7 +117,7 @@ def _group(output: ToolOutput, about: About, run: str, entries: list[dict[str, A
         for entry in entries:
             statistic = _aggregate(entry)
             if statistic not in _DEVIATIONS and optional(entry, "aggregate_unit") != "percentage":
-                _records(output, about, run, [entry], {**added, "statistic": statistic})
+                _records(output, run, [entry], {**added, "statistic": statistic})
         return
     expected = repetitions[0].get("repetitions", len(repetitions))
     if isinstance(expected, int) and expected > len(repetitions):
@@ -152,31 +132,23 @@ def _group(output: ToolOutput, about: About, run: str, entries: list[dict[str, A
         else:
             good.append(entry)
     if good:
-        _records(output, about, run, good, added)
+        _records(output, run, good, added)
 
 
-def _records(
-    output: ToolOutput, about: About, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]
-) -> None:
-    """A record of each time, rate and counter."""
+def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added: dict[str, Scalar]) -> None:
+    """Add a record of each time, rate and counter."""
     first = entries[0]
-    unit = unit_of(string({"time_unit": "ns", **first}, "time_unit", ""))
+    unit = unit_of(string({"time_unit": "ns", **first}, "time_unit"))
     if unit.si != "s":
         raise FormatError(f"time_unit: found {quoted(first['time_unit'], 20)}; allowed: ns, us, ms, s")
     if any(entry.get("time_unit") != first.get("time_unit") for entry in entries):
         raise FormatError("time_unit: found several, the same in all repetitions is required")
     if not set(_TIMES) & first.keys():
         raise FormatError("found no times, real_time and cpu_time are required")
-    stated = re.search(r"/threads:(\d{1,6})", run)  # before version 1.5, in the name only
-    threads = int(stated[1]) if stated else 1
-    conditions = named(
-        {
-            "benchmark": run,
-            "threads": field(first, "threads", int, "") if "threads" in first else threads,
-            "label": optional(first, "label") or None,
-            **added,
-        }
-    )
+    threads = facts(run, {"threads": r"/threads:(\d{1,6})"}).get("threads", 1)  # before version 1.5, in the name only
+    threads = field({"threads": threads, **first}, "threads", int)
+    label = optional(first, "label") or None
+    conditions = named({"benchmark": run, "threads": threads, "label": label, **added})
     for key, value in first.items():
         if key in _NO_COUNTERS or isinstance(value, bool):
             continue
@@ -184,9 +156,9 @@ def _records(
             continue
         quantity = unit if key in _TIMES else _UNITS.get(key, Unit("1", 1.0, "none"))
         with output.item(quoted(run, 60)):
-            name = string({"counter": key}, "counter", "")
-            samples = [measured(finite(e, key, "", quantity.factor), quantity.si, key) for e in entries]
-            output.add(theirs(about, name, quantity.si, quantity.better, samples, **conditions))
+            name = string({"counter": key}, "counter")
+            samples = [measured(finite(entry, key, "", quantity.factor), quantity.si, key) for entry in entries]
+            output.theirs(name, quantity.si, samples, quantity.better, **conditions)
 
 
 READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON or CSV", recognises, read, version=2)]

@@ -10,27 +10,25 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.base import FormatError, Reader, has
 from meshmark.measure.tools.output import Line, ToolOutput, sections
-from meshmark.measure.tools.quantities import slug
+from meshmark.measure.tools.quantities import Quantity, slug
 from meshmark.store.record import Scalar
 
 _BEGIN: Final = re.compile(r"HPCG-Benchmark(?: version: (\S+))?")
-_VALID: Final = "Final Summary::HPCG result is VALID with a GFLOP/s rating of"
-
-
-def recognises(start: str) -> bool:
-    return (
-        re.search(
-            r"^[ \t]*(?:HPCG-Benchmark(?: version: \S+)?[ \t]*$|Final Summary::HPCG result is )", start, re.MULTILINE
-        )
-        is not None
-    )
+_RESULT: Final = "Final Summary::HPCG result is"
+_VALID: Final = f"{_RESULT} VALID with a GFLOP/s rating of"
+# The keys of results, whose group is the kernel or the traffic.
+_QUANTITIES: Final = (
+    (re.compile(rf"{_VALID}()"), "kernel", Quantity("flop_rate", "Gflop/s", above_zero=True)),
+    (re.compile(r"GFLOP/s Summary::Raw (.*)"), "kernel", Quantity("flop_rate", "Gflop/s")),
+    (re.compile(r"GB/s Summary::Raw (.*?)(?: B/W)?"), "traffic", Quantity("bandwidth", "GB/s")),
+    (re.compile(r"Benchmark Time Summary::(?!Optimization phase$)(.*)"), "kernel", Quantity("elapsed", "s")),
+)
 
 
 def read(output: ToolOutput) -> None:
-    """The rates and times of each run."""
+    """Read the rates and times of each run."""
     runs = sections(output.lines, lambda text: _BEGIN.fullmatch(text.strip()))
     for run in runs or [list(output.lines)]:
         with output.item(run[0].number):
@@ -40,38 +38,23 @@ def read(output: ToolOutput) -> None:
 def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     values = _values(output, run)
     if _VALID not in values:
-        invalid = next((key for key in values if key.startswith("Final Summary::HPCG result is")), "")
-        outcome = quoted(invalid.removeprefix("Final Summary::"), 60) if invalid else "no final summary"
-        raise FormatError(f"found {outcome}; only results that are VALID are taken")
-    about = About(output.machine, "hpcg", values.get("version", (0, ""))[1])
-    conditions: dict[str, Scalar] = {}
-    for size in ("nx", "ny", "nz"):
-        if (count := _count(values, f"Local Domain Dimensions::{size}")) is not None:
-            conditions[size] = count
-    ranks = _count(values, "Machine Summary::Distributed Processes")
-    threads = _count(values, "Machine Summary::Threads per processes")
-    if ranks is not None:
-        conditions |= {"ranks": ranks, "threads": ranks * (threads or 1)}
+        outcome = next((key for key in values if key.startswith(_RESULT)), "no final summary")
+        raise FormatError(f"found '{outcome[:70]}'; only results that are VALID are taken")
+    output.stated(values.get("version", (0, ""))[1])
+    conditions: dict[str, Scalar] = {n: _count(values, f"Local Domain Dimensions::{n}") for n in ("nx", "ny", "nz")}
+    if ranks := _count(values, "Machine Summary::Distributed Processes"):
+        threads = _count(values, "Machine Summary::Threads per processes") or 1
+        conditions |= {"ranks": ranks, "threads": ranks * threads}
     for key, (line, value) in values.items():
-        group, _, name = key.partition("::")
-        with output.item(line):
-            if key == _VALID:
-                rate = [1e9 * number(value, "rating", above_zero=True)]
-                output.add(theirs(about, "flop_rate", "flop/s", "higher", rate, kernel="rating", **conditions))
-            elif group == "GFLOP/s Summary" and name.startswith("Raw "):
-                rate = [1e9 * number(value, name)]
-                output.add(theirs(about, "flop_rate", "flop/s", "higher", rate, kernel=_kernel(name), **conditions))
-            elif group == "GB/s Summary" and name.startswith("Raw "):
-                rate = [1e9 * number(value, name)]
-                traffic = slug(name.removeprefix("Raw ").removesuffix(" B/W"))
-                output.add(theirs(about, "bandwidth", "B/s", "higher", rate, traffic=traffic, **conditions))
-            elif group == "Benchmark Time Summary" and name != "Optimization phase":
-                time = [number(value, name)]
-                output.add(theirs(about, "elapsed", "s", "lower", time, kernel=_kernel(name), **conditions))
+        for pattern, condition, quantity in _QUANTITIES:
+            if match := pattern.fullmatch(key):
+                with output.item(line):
+                    part = {condition: "rating" if key == _VALID else slug(match[1])}
+                    output.take(quantity, value, key, **part, **conditions)
 
 
 def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str]]:
-    """The line and the value of each key, such as `GFLOP/s Summary::Raw MG`; those of YAML are named alike."""
+    """Return line and value of each key, such as `GFLOP/s Summary::Raw MG`; those of YAML are named alike."""
     values: dict[str, tuple[int, str]] = {}
     begin = _BEGIN.fullmatch(run[0].text.strip())
     if begin and begin[1]:
@@ -90,13 +73,9 @@ def _values(output: ToolOutput, run: Sequence[Line]) -> dict[str, tuple[int, str
     return values
 
 
-def _kernel(name: str) -> str:
-    return slug(name.removeprefix("Raw "))
-
-
 def _count(values: dict[str, tuple[int, str]], key: str) -> int | None:
     text = values.get(key, (0, ""))[1]
     return int(text) if re.fullmatch(r"\d{1,12}", text) else None
 
 
-READERS: Final = [Reader("hpcg", "HPCG, result file", recognises, read)]
+READERS: Final = [Reader("hpcg", "HPCG, result file", has(rf"^[ \t]*(?:{_BEGIN.pattern}[ \t]*$|{_RESULT} )"), read)]

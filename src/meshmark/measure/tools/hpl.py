@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours, theirs
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, matched
 from meshmark.measure.tools.output import Line, ToolOutput, sections
+from meshmark.measure.tools.quantities import value
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"HPLinpack (\d[\w.]*)")
@@ -21,6 +22,7 @@ _ROW: Final = re.compile(
     r"(?P<variant>W[RC]\w{1,20})\s+(?P<n>\d{1,12})\s+(?P<block>\d{1,9})\s+(?P<p>\d{1,7})\s+(?P<q>\d{1,7})"
     r"\s+(?P<time>\S+)\s+(?P<rate>\S+)(?:\s+\(\s*\S+\))?"
 )
+_IS_ROW: Final = re.compile(r"W[RC]\w+\s+\d")
 _CHECK: Final = re.compile(r"\|\|A.*\.{3,}\s*(PASSED|FAILED)")
 
 
@@ -29,42 +31,40 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Rate and time of each problem of each run."""
-    titled = any(_TITLE.match(line.text) for line in output.lines)
-    for run in sections(output.lines, _TITLE.match if titled else _HEAD.match):
+    """Read rate and time of each problem of each run."""
+    is_titled = any(_TITLE.match(line.text) for line in output.lines)
+    for run in sections(output.lines, _TITLE.match if is_titled else _HEAD.match):
         title = _TITLE.match(run[0].text)
-        about = About(output.machine, "hpl", title[1] if title else "")
-        unchecked = re.search(r"[1-9]\d* tests completed without checking", "\n".join(line.text for line in run))
+        output.stated(title[1] if title else "")
+        is_unchecked = any(re.search(r"[1-9]\d* tests completed without checking", line.text) for line in run)
         has_head = False
-        for at, line in enumerate(run):
+        for index, line in enumerate(run):
             text = line.text.strip()
             if head := _HEAD.fullmatch(text):
+                has_head = True
                 if head[1] != "Gflops":
                     raise UnknownMeaning(
                         f"line {line.number}: found rates in '{quoted(head[1], 20)}', Gflops are required"
                     )
-                has_head = True
-            elif re.match(r"W[RC]\w+\s+\d", text):
+            elif _IS_ROW.match(text):
                 with output.item(line.number):
                     if not has_head:
                         raise FormatError("a line 'T/V N NB P Q Time Gflops' is required above")
-                    _row(output, about, text, "" if unchecked else _outcome(run[at + 1 :]))
+                    _row(output, text, "" if is_unchecked else _problem(run[index + 1 :]))
 
 
-def _outcome(below: Sequence[Line]) -> str:
-    """The reason why a result is not valid; "" if its residual passed."""
+def _problem(below: Sequence[Line]) -> str:
+    """Return the reason why a result is not valid; "" if its residual passed."""
     for line in below:
         if check := _CHECK.match(line.text.strip()):
             return "" if check[1] == "PASSED" else "the residual FAILED its check"
-        if re.match(r"W[RC]\w+\s+\d", line.text.strip()):
+        if _IS_ROW.match(line.text.strip()):
             break
     return "no residual with PASSED below"
 
 
-def _row(output: ToolOutput, about: About, text: str, problem: str) -> None:
-    row = _ROW.fullmatch(text)
-    if row is None:
-        raise FormatError(f"found '{quoted(text, 60)}', a variant, N, NB, P, Q, a time and a rate are required")
+def _row(output: ToolOutput, text: str, problem: str) -> None:
+    row = matched(_ROW, text, "a variant, N, NB, P, Q, a time and a rate")
     if problem:
         raise FormatError(f"{problem}; only results that validate are taken")
     conditions: dict[str, Scalar] = {
@@ -74,10 +74,8 @@ def _row(output: ToolOutput, about: About, text: str, problem: str) -> None:
         "ranks": int(row["p"]) * int(row["q"]),
         "variant": row["variant"],
     }
-    rate = [1e9 * number(row["rate"], "Gflops", above_zero=True)]
-    time = [number(row["time"], "time", above_zero=True)]
-    output.add(ours(about, "linpack", "flop_rate", rate, **conditions))
-    output.add(theirs(about, "elapsed", "s", "lower", time, **conditions))
+    output.ours("linpack.flop_rate", value(row["rate"], "Gflop/s", "Gflops", above_zero=True), **conditions)
+    output.theirs("elapsed", "s", value(row["time"], "s", "time", above_zero=True), **conditions)
 
 
 READERS: Final = [Reader("hpl", "HPL, text", recognises, read)]

@@ -1,4 +1,4 @@
-"""The Intel MPI Benchmarks' text: IMB-MPI1, IMB-NBC, IMB-RMA, IMB-EXT and IMB-P2P, one run or several in a file.
+"""The Intel MPI Benchmarks' text: IMB-MPI1, -NBC, -RMA, -EXT, -P2P and -MT, one run or several in a file.
 
 IMB prints means over the repetitions, so `statistic` says `mean`; the condition `over_ranks` says whether a time is
 that of the slowest rank (t_max), the fastest (t_min) or their mean (t_avg). Mbytes are 10^6 bytes since the version of
@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours, theirs
-from meshmark.measure.tools.output import Line, ToolOutput, sections, unexpected
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, ctime, has, matched, number
+from meshmark.measure.tools.documents import row_of
+from meshmark.measure.tools.output import Line, ToolOutput, sections
+from meshmark.measure.tools.quantities import Quantity
+from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(
-    r"^#[ \t]*Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(?P<version>[\d.]+\w*(?:\.\w+)*)[^,\n]*, (?P<part>[\w-]+) part",
+    r"^#[ \t]*Intel ?\(R\) MPI Benchmark(?:s| Suite) V?(?P<version>[\d.]+\w*(?:\.\w+)*)[^,\n]*, (?P<part>[\w-]+) part"
+    r"(?P<gpu> \(GPU\))?",
     re.MULTILINE,
 )
 _DATE: Final = re.compile(r"^# Date +: (\w{3} \w{3} +\d+ [\d:]{8} \d{4})", re.MULTILINE)
@@ -28,65 +30,73 @@ _COMMAND: Final = re.compile(
     r"^# Calling sequence was:[ \t]*\n[ \t]*(?:#?[ \t]*\n){0,3}# (?P<command>\S.*)$", re.MULTILINE
 )
 _BENCHMARK: Final = re.compile(r"# Benchmarking (Multi-)?(\S+)")
-_RANKS: Final = re.compile(r"# #processes = (\d{1,9})\b")
-_GROUPS: Final = re.compile(r"# \( *(\d{1,9}) groups of (\d{1,9}) processes")
+_RANKS: Final = re.compile(
+    r"# (?:#processes =|\( *(?P<groups>\d{1,9}) groups of) (?P<ranks>\d{1,9})\b(?: +\(threads: (?P<threads>\d{1,9})\))?"
+)
 _FAILED: Final = re.compile(r"(?:\d+\s+){1,2}(time-out|out-of-mem|int-overflow)\.?;(.*)")
 _COUNTS: Final = {"Group", "#bytes", "#repetitions"}
-_OVER: Final = {"t_min[usec]": "minimum", "t_max[usec]": "maximum", "t_avg[usec]": "mean"}
-_TIMES: Final = {"t[usec]": "operation_time", **dict.fromkeys(_OVER, "operation_time")} | {
-    "t_pure[usec]": "pure_time",
-    "t_ovrl[usec]": "overlapped_time",
-    "t_CPU[usec]": "compute_time",
+_COLUMNS: Final = {
+    "t[usec]": Quantity("operation_time", "us"),
+    "t_min[usec]": Quantity("operation_time", "us", {"over_ranks": "minimum"}),
+    "t_max[usec]": Quantity("operation_time", "us", {"over_ranks": "maximum"}),
+    "t_avg[usec]": Quantity("operation_time", "us", {"over_ranks": "mean"}),
+    "t_pure[usec]": Quantity("pure_time", "us"),
+    "t_ovrl[usec]": Quantity("overlapped_time", "us"),
+    "t_CPU[usec]": Quantity("compute_time", "us"),
+    "Mbytes/sec": Quantity("bandwidth", "MB/s"),
+    "Msg/sec": Quantity("message_rate", "op/s"),
+    "overlap[%]": Quantity("overlap", "%", better="higher"),
 }
-_KNOWN: Final = {*_COUNTS, *_TIMES, "Mbytes/sec", "Msg/sec", "overlap[%]", "defects"}
-_COLLECTIVES: Final = {"Allreduce": "allreduce", "Alltoall": "alltoall", "Barrier": "barrier", "Bcast": "bcast"} | {
-    "Reduce": "reduce",
-    "Exchange": "exchange",
+# Metrics of ours by benchmark of MPI-1 and metric of IMB. An exchange counts each message four times, as ours does.
+_COLLECTIVES: Final = ("Allreduce", "Alltoall", "Barrier", "Bcast", "Reduce", "Exchange")
+_OURS: Final = {
+    ("PingPong", "operation_time"): "pingpong.message_latency",
+    ("PingPong", "bandwidth"): "pingpong.bandwidth_net",
+    ("Exchange", "bandwidth"): "exchange.bandwidth_net",
+    **{(name, "operation_time"): f"{name.lower()}.collective_time" for name in _COLLECTIVES},
 }
 
 
 @dataclass(slots=True)
 class _Section:
-    """A benchmark with a number of ranks; `setting` says what else IMB prints below its name, such as a mode."""
+    """A benchmark with a number of ranks; `stated` are its conditions.
 
-    about: About
+    `setting` says what else IMB prints below its name, such as a mode.
+    """
+
     part: str
-    megabyte: float
+    megabyte: str
     name: str
-    ranks: int = 0
-    groups: int = 0
+    stated: dict[str, Scalar]
     setting: str = ""
-    more: dict[str, Scalar] = field(default_factory=dict)
     columns: list[str] = field(default_factory=list)
     rows: int = 0
 
 
-def recognises(start: str) -> bool:
-    return _TITLE.search(start) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """Every row of every benchmark."""
+    """Read every row of every benchmark."""
     for run in sections(output.lines, _TITLE.match):
         _run(output, run)
 
 
 def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     text = "\n".join(line.text for line in run)
-    title = _TITLE.match(text)
+    title, command, date = (pattern.search(text) for pattern in (_TITLE, _COMMAND, _DATE))
     if title is None:
         raise FormatError("no version")
-    command = _COMMAND.search(text)
-    about = About(output.machine, "imb", title["version"], command["command"] if command else "", _start(text))
-    decimal = re.match(r"20(\d\d)", title["version"])
-    megabyte = 1e6 if decimal and int(decimal[1]) >= 18 else 2.0**20
-    more: dict[str, Scalar] = {"off_cache": True} if "-off_cache" in about.command else {}
+    output.stated(title["version"], command["command"] if command else "", ctime(date[1]) if date else "")
+    is_recent = title["version"][:2] == "20" and int(title["version"][2:4] or 0) >= 18
+    part = re.sub(r"^(?:MPI|IMB)-(?=[A-Z])", "", title["part"])
+    common: dict[str, Scalar] = {
+        "off_cache": True if "-off_cache" in output.about.command else None,
+        "device": "gpu" if title["gpu"] else None,
+    }
     section: _Section | None = None
     seen: set[str] = set()
     for line in run:
         if benchmark := _BENCHMARK.match(line.text):
             _check_rows(output, section, line.number)
-            section = _Section(about, title["part"], megabyte, benchmark[2], more=more)
+            section = _Section(part, "MB/s" if is_recent else "MiB/s", benchmark[2], {**common})
             seen.add(benchmark[2].lower())
         elif line.text.startswith("# All processes entering MPI_Finalize"):
             _check_rows(output, section, line.number)
@@ -104,16 +114,8 @@ def _check_rows(output: ToolOutput, section: _Section | None, line: int) -> None
         output.leave_out(line, f"found no rows of {quoted(section.name, 40)} above")
 
 
-def _start(text: str) -> str:
-    date = _DATE.search(text)
-    try:
-        return datetime.strptime(date[1], "%a %b %d %H:%M:%S %Y").isoformat() if date else ""
-    except ValueError:
-        return ""
-
-
 def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
-    """The benchmarks that the run says it runs, with the lines that name them."""
+    """Return the benchmarks that the run says it runs, with the lines that name them."""
     names: list[tuple[str, int]] = []
     within = False
     for line in run:
@@ -129,13 +131,11 @@ def _listed(run: Sequence[Line]) -> list[tuple[str, int]]:
 def _line(output: ToolOutput, section: _Section, line: Line) -> None:
     text = line.text
     if ranks := _RANKS.match(text):
-        section.ranks = int(ranks[1])
-    elif groups := _GROUPS.match(text):
-        section.groups, section.ranks = int(groups[1]), int(groups[2])
+        section.stated |= {key: int(count) for key, count in ranks.groupdict().items() if count}
     elif "#repetitions" in text:
         section.columns = text.split()
-        if unknown := [c for c in section.columns if c not in _KNOWN]:
-            raise UnknownMeaning(f"line {line.number}: the column '{quoted(unknown[0], 40)}' is not known")
+        if unknown := {*section.columns} - {*_COUNTS, *_COLUMNS, "defects"}:
+            raise UnknownMeaning(f"line {line.number}: the column '{quoted(min(unknown), 40)}' is not known")
     elif text.startswith("#"):
         if mode := re.search(r"(MODE: \S+)", text):
             section.setting = mode[1]
@@ -152,64 +152,40 @@ def _line(output: ToolOutput, section: _Section, line: Line) -> None:
 def _row(output: ToolOutput, section: _Section, text: str) -> None:
     if failed := _FAILED.match(text.strip()):
         raise FormatError(f"{section.name}: {failed[1]}; not measured")
-    if not section.columns or not section.ranks:
+    if not section.columns or "ranks" not in section.stated:
         raise FormatError(f"column names and the number of processes of {quoted(section.name, 40)} are required above")
-    cells = text.split()
-    if len(cells) != len(section.columns):
-        raise FormatError(f"found {len(cells)} cells, {len(section.columns)} are required")
-    row = dict(zip(section.columns, cells, strict=True))
-    for column in _COUNTS & row.keys():
-        if re.fullmatch(r"\d{1,15}", row[column]) is None:
-            raise FormatError(f"{column}: {unexpected(row[column], 'a count')}")
-    if float(row.get("defects", "0") or 0) > 0:
-        raise FormatError(f"defects: found {quoted(row['defects'], 20)}; only results without defects are taken")
+    row = row_of(section.columns, text.split())
+    counts = {column: count(row.pop(column), column) for column in _COUNTS & row.keys()}
+    if number(row.pop("defects", "0"), "defects") > 0:
+        raise FormatError("defects: found some; only results without defects are taken")
     stated: dict[str, Scalar] = {
         "statistic": "mean",
-        "message_bytes": int(row.get("#bytes", "0")),
-        "ranks": section.ranks,
+        "message_bytes": counts.get("#bytes", 0),
         "setting": section.setting or None,
-        "groups": section.groups or None,
-        "group": int(row["Group"]) if "Group" in row else None,
-        **section.more,
+        "group": counts.get("Group"),
+        **section.stated,
     }
-    for column in [c for c in section.columns if c not in _COUNTS and c != "defects"]:
-        if re.fullmatch(r"\d+" if column == "Msg/sec" else r"\d+\.\d\d", row[column]) is None:
-            raise FormatError(f"{column}: {unexpected(row[column], 'a number with two decimals')}")
-        output.add(*_cell(section, column, number(row[column], column), stated))
+    for column, cell in row.items():
+        matched(r"\d+" if column == "Msg/sec" else r"\d+\.\d\d", cell, "a number with two decimals", column)
+        if column != "Mbytes/sec" or stated["message_bytes"]:
+            quantity, conditions = _meaning(section, column)
+            output.take(quantity, cell, column, **stated, **conditions)
 
 
-def _cell(section: _Section, column: str, value: float, stated: dict[str, Scalar]) -> list[Record]:
-    about, name = section.about, section.name
-    is_mpi1 = section.part.upper() == "MPI-1"
-    pair: dict[str, Scalar] = {"protocol": "send"}
-    if not section.groups:
-        pair |= {"from_rank": 0, "to_rank": 1}
-    of_tool: dict[str, Scalar] = {"benchmark": name, **({} if is_mpi1 else {"part": section.part})}
+def _meaning(section: _Section, column: str) -> tuple[Quantity, dict[str, Scalar]]:
+    """Return the quantity of a column, and the conditions that it needs."""
+    quantity, name = _COLUMNS[column], section.name
     if column == "Mbytes/sec":
-        if stated["message_bytes"] == 0:
-            return []
-        rate = [section.megabyte * value]
-        if name == "PingPong" and is_mpi1:
-            return [ours(about, "pingpong", "bandwidth_net", rate, **stated, **pair)]
-        if name == "Exchange" and is_mpi1:  # counts each message four times, as ours does
-            operation: dict[str, Scalar] = {"operation": "exchange", "algorithm": "library"}
-            return [ours(about, "exchange", "bandwidth_net", rate, **stated, **operation)]
-        return [theirs(about, "bandwidth", "B/s", "higher", rate, **of_tool, **stated)]
-    if column == "Msg/sec":
-        return [theirs(about, "message_rate", "op/s", "higher", [value], **of_tool, **stated)]
-    if column == "overlap[%]":
-        return [theirs(about, "overlap", "1", "higher", [1e-2 * value], **of_tool, **stated)]
-    over = {"over_ranks": _OVER[column]} if column in _OVER else {}
-    time = [1e-6 * value]
-    if name == "PingPong" and is_mpi1:
-        return [ours(about, "pingpong", "message_latency", time, **stated, **pair, **over)]
-    collective = _COLLECTIVES.get(name) if is_mpi1 else None
-    if collective is not None and column in {"t[usec]", *_OVER}:
-        operation = {"operation": collective, "algorithm": "library"}
-        return [ours(about, collective, "collective_time", time, **stated, **operation, **over)]
-    return [theirs(about, _TIMES[column], "s", "lower", time, **of_tool, **stated, **over)]
+        quantity = replace(quantity, unit=section.megabyte)
+    metric = _OURS.get((name, quantity.metric)) if section.part == "MPI-1" else None
+    if metric is None:
+        return quantity, {"benchmark": name, "part": section.part if section.part != "MPI-1" else None}
+    quantity = replace(quantity, metric=metric)
+    if name != "PingPong":
+        return quantity, {"operation": name.lower(), "algorithm": "library"}
+    return quantity, {"protocol": "send"} | ({} if "groups" in section.stated else {"from_rank": 0, "to_rank": 1})
 
 
 READERS: Final = [
-    Reader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P), text", recognises, read, version=2),
+    Reader("imb", "Intel MPI Benchmarks (MPI1, NBC, RMA, EXT, P2P, MT), text", has(_TITLE), read, version=3),
 ]

@@ -8,16 +8,16 @@ may hold several tables; the name of a table is the condition `table` if there a
 
 from __future__ import annotations
 
-import csv
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
+from meshmark.measure.tools.base import FormatError, Reader, number
+from meshmark.measure.tools.documents import csv_cells
 from meshmark.measure.tools.output import Line, ToolOutput
-from meshmark.measure.tools.quantities import measured, named, scalar, scaled, unit_of
+from meshmark.measure.tools.quantities import Unit, measured, named, scalar, scaled, unit_of, value
 from meshmark.store.record import Scalar
 
 _COLUMN: Final = re.compile(r"([A-Za-z_][\w.+-]*)(?:\[([^\[\]\s][^\[\]]{0,30})\])?")
@@ -33,17 +33,17 @@ _SEARCHED: Final = 40  # lines that may precede the first table
 def _cells(line: str, mark: str) -> list[str]:
     if mark == "|":
         return [cell.strip() for cell in line.strip().strip("|").split("|")]
-    return [cell.strip() for cell in next(csv.reader([line], delimiter=mark), [])]
+    return csv_cells(line, mark)
 
 
 def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
-    """The mark between the cells, and names and units of the columns; none if the line is no header of a table."""
+    """Return the mark between the cells, and names and units of the columns; "" and [] if the line is not a header."""
     if "[" not in line or len(line) > _LONGEST:
         return "", []
     for mark in "|" if "|" in line else _MARKS:
         try:
             matches = [_COLUMN.fullmatch(cell) for cell in _cells(line, mark)]
-        except csv.Error:
+        except FormatError:
             continue
         columns = [(m[1], m[2] or "") for m in matches if m is not None]
         if len(columns) != len(matches) or len(columns) < 2 or not any(unit for _, unit in columns):
@@ -54,7 +54,7 @@ def _columns(line: str) -> tuple[str, list[tuple[str, str]]]:
 
 
 def recognises(start: str) -> bool:
-    """The header is the first line or follows a title; of a pretty table, it is before `|---|`."""
+    """Return whether a header is the first line or follows a title; in a pretty table, it is before `|---|`."""
     lines = [line for line in start.splitlines()[:_SEARCHED] if line.strip()]
     for at, line in enumerate(lines):
         mark, columns = _columns(line)
@@ -64,7 +64,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The values of each row."""
+    """Read the values of each row."""
     tables: list[tuple[str, str, list[tuple[str, str]], list[Line]]] = []
     title = ""
     for line in output.lines:
@@ -93,37 +93,33 @@ def read(output: ToolOutput) -> None:
 def _row(
     output: ToolOutput, line: Line, mark: str, columns: Sequence[tuple[str, str]], conditions: dict[str, Scalar]
 ) -> None:
-    try:
-        cells = _cells(line.text, mark)
-    except csv.Error as error:
-        raise FormatError(f"not CSV: {quoted(error, 60)}") from None
+    cells = _cells(line.text, mark)
     if len(cells) != len(columns):
         raise FormatError(f"found {len(cells)} cells, {len(columns)} are required by the header")
-    about = About(output.machine, "jube")
+    values: list[tuple[str, Unit, str]] = []
     for (name, text), cell in zip(columns, cells, strict=True):
         unit = unit_of(text)
         if not text and not name.startswith("jube_"):
             conditions[name] = scalar(cell)
-        elif text and unit.si == "B" and cell:
+        elif unit.si == "B" and cell:
             key = name if name.endswith("_bytes") else f"{name}_bytes"
-            conditions[key] = measured(scaled(number(cell, quoted(name, 40)), unit.factor, name), "B", quoted(name, 40))
-    is_cut = output.is_cut(line) and not line.text.endswith("|")
-    for at, ((name, text), cell) in enumerate(zip(columns, cells, strict=True), 1):
-        unit = unit_of(text)
-        if not text or not cell or unit.si == "B":  # an empty cell is a pattern that was not found
-            continue
+            conditions[key] = measured(value(cell, text, quoted(name, 40)), "B", quoted(name, 40))
+        elif text and cell:  # an empty cell is a pattern that was not found
+            values.append((name, unit, cell))
+    is_cut = output.is_cut(line) and not line.text.endswith("|") and columns[-1][1]
+    for name, unit, cell in values:
         with output.item(line.number):
-            if is_cut and at == len(columns):
+            if is_cut and name == columns[-1][0]:
                 raise FormatError(f"{quoted(name, 40)}: found no end of the line; it is cut off")
-            value = scaled(number(cell, quoted(name, 40)), unit.factor, quoted(name, 40))
+            figure = scaled(number(cell, quoted(name, 40)), unit.factor, quoted(name, 40))
             metric, _, suffix = name.rpartition("_")
             if metric and suffix in _NO_VALUES:
-                output.add(theirs(about, name, unit.si, "none", [value], **named(conditions)))
+                output.theirs(name, unit.si, figure, "none", **named(conditions))
                 continue
             statistic = _STATISTICS.get(suffix) if metric else None
-            stated = {**conditions, "statistic": statistic} if statistic else conditions
-            value = measured(value, unit.si, quoted(name, 40))
-            output.add(theirs(about, metric if statistic else name, unit.si, unit.better, [value], **named(stated)))
+            stated = named({**conditions, **({"statistic": statistic} if statistic else {})})
+            figure = measured(figure, unit.si, quoted(name, 40))
+            output.theirs(metric if statistic else name, unit.si, figure, unit.better, **stated)
 
 
 READERS: Final = [Reader("jube", "JUBE result table, csv or pretty", recognises, read, version=2)]

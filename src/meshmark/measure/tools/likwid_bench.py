@@ -10,25 +10,30 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
+from meshmark.measure.tools.base import FormatError, Reader, has, number
 from meshmark.measure.tools.output import Line, ToolOutput, sections
+from meshmark.measure.tools.quantities import Quantity, facts
 from meshmark.store.record import Scalar
 
 _BEGINS: Final = "LIKWID MICRO BENCHMARK"
 _KERNELS: Final = {"load": "read", "store": "write", "stream": "triad", "triad": "vector_triad", "ddot": "dot"}
 _INSTRUCTIONS: Final = {"sse": "sse2", "avx512": "avx512", "neon": "neon", "sve": "sve"}
 _SIZE: Final = ("Size (Byte)", "Size")
+_QUANTITIES: Final = {
+    "MByte/s": Quantity("bandwidth.bandwidth_net", "MB/s"),
+    "MFlops/s": Quantity("flop_rate", "Mflop/s"),
+    "Cycles per update": Quantity("cycles_per_update", "1", better="lower"),
+    "CPU Clock": Quantity("cpu_clock", "Hz"),
+    "Time": Quantity("elapsed", "s"),
+}
+_MORE: Final = (*_QUANTITIES, "Iterations")
 _PAIR: Final = re.compile(r"([A-Z][\w /().-]*?):\s+(\S.*?)(?: sec)?")
 _GROUP: Final = re.compile(r"Group: \d+ Thread \d+ Global Thread \d+ running on .+")
 _WORKGROUPS: Final = re.compile(r"Using (\d{1,6}) work groups?")
 
 
-def recognises(start: str) -> bool:
-    return re.search(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S", start, re.MULTILINE) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """The net rate, the rate of floating-point operations and the cycles per update of each run."""
+    """Read the net rate, the rate of floating-point operations and the cycles per update of each run."""
     for run in sections(output.lines, lambda text: text.startswith(_BEGINS)):
         with output.item(run[0].number):
             _run(output, run)
@@ -49,39 +54,26 @@ def _run(output: ToolOutput, run: Sequence[Line]) -> None:
     if missing := [key for key in required if key not in values]:
         raise FormatError(f"the run has no '{missing[0]}:'; it is not complete")
     text = "\n".join(line.text for line in run)
-    threads = re.search(r"^Using (\d{1,6}) threads?\s*$", text, re.MULTILINE)
+    stated = facts(text, {"threads": r"^Using (\d{1,6}) threads?\s*$", "work_groups": r"Using (\d{1,6}) work groups?"})
     running = sum(_GROUP.fullmatch(line.text.strip()) is not None for line in run)
-    if threads is None or (running and running != int(threads[1])):
+    if "threads" not in stated or running not in {0, stated["threads"]}:
         raise FormatError(f"found {running} lines 'Group: 0 Thread 0 …', one for each of 'Using N threads' is required")
-    names = [*required[1:], "MFlops/s", "Cycles per update", "CPU Clock", "Iterations"]
-    numbers = {name: number(values[name], name) for name in names if name in values}
+    numbers = {key: number(values[key], key) for key in (*required[1:], *_MORE) if key in values}
     volume, elapsed, rate = numbers["Data volume (Byte)"], numbers["Time"], 1e6 * numbers["MByte/s"]
     if elapsed <= 0 or (volume and not 0.99 < rate * elapsed / volume < 1.01):
         raise FormatError("'Data volume (Byte)' and 'Time' do not give the rate; a number is damaged")
-    same: dict[str, Scalar] = {
-        **_kernel(values["Test"]),
-        "threads": int(threads[1]),
-        "footprint_bytes": round(numbers[size]),
-        "test": values["Test"],
-    }
+    if stated.get("work_groups") == 1:
+        del stated["work_groups"]
     if "Iterations" in numbers:
-        same["iterations"] = round(numbers["Iterations"])
-    if (groups := _WORKGROUPS.search(text)) and int(groups[1]) != 1:
-        same["work_groups"] = int(groups[1])
-    about = About(output.machine, "likwid_bench")
-    if rate:
-        output.add(ours(about, "bandwidth", "bandwidth_net", [rate], **same))
-    if "MFlops/s" in numbers:
-        output.add(theirs(about, "flop_rate", "flop/s", "higher", [1e6 * numbers["MFlops/s"]], **same))
-    if "Cycles per update" in numbers:
-        output.add(theirs(about, "cycles_per_update", "1", "lower", [numbers["Cycles per update"]], **same))
-    if "CPU Clock" in numbers:
-        output.add(theirs(about, "cpu_clock", "Hz", "none", [numbers["CPU Clock"]], **same))
-    output.add(theirs(about, "elapsed", "s", "lower", [elapsed], **same))
+        stated["iterations"] = round(numbers["Iterations"])
+    stated |= {**_kernel(values["Test"]), "footprint_bytes": round(numbers[size]), "test": values["Test"]}
+    for key in filter(numbers.__contains__, _QUANTITIES):
+        if key != "MByte/s" or rate:
+            output.take(_QUANTITIES[key], values[key], key, **stated)
 
 
 def _kernel(test: str) -> dict[str, Scalar]:
-    """The conditions that the name of a test such as `stream_mem_avx512` states."""
+    """Return the conditions that the name of a test such as `stream_mem_avx512` states."""
     base, *variants = test.split("_")
     kernel: dict[str, Scalar] = {"kernel": _KERNELS.get(base, base)}
     if "mem" in variants:
@@ -93,4 +85,6 @@ def _kernel(test: str) -> dict[str, Scalar]:
     return kernel
 
 
-READERS: Final = [Reader("likwid_bench", "likwid-bench, text", recognises, read, version=2)]
+READERS: Final = [
+    Reader("likwid_bench", "likwid-bench, text", has(rf"^{_BEGINS}[ \t]*\n(?:-+\n)?Test: \S"), read, version=2)
+]

@@ -12,26 +12,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, theirs
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, matched, number
 from meshmark.measure.tools.output import Line, ToolOutput
-from meshmark.measure.tools.quantities import scaled, slug, unit_of
-from meshmark.store.record import Better, Scalar
+from meshmark.measure.tools.quantities import Unit, scaled, slug, unit_of
+from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(
     r"TABLE,(?:Region (?P<region>[^,]+),)?Group (?P<number>\d{1,6}) (?P<kind>Raw|Metric)(?P<stat> STAT)?,"
+    r"(?P<group>[^,\x00-\x1f]*),(?P<length>\d{1,6})"
 )
 _GROUP: Final = re.compile(r"(?:Region (.+), )?Group (\d{1,6}): (\S.*)")
 _COLUMN: Final = re.compile(r"(HWThread|Core|GPU) (\d{1,6})")
 _REGION_LINES: Final = ("Region Info", "RDTSC Runtime [s]", "call count")
 _MISSING: Final = {"-", "nan", "-nan", "inf", "-inf"}
-_UNITS: Final[dict[str, tuple[str, float, Better]]] = {
-    "MUOPS/s": ("op/s", 1e6, "higher"),
-    "J": ("J", 1.0, "lower"),
-    "W": ("W", 1.0, "none"),
-    "%": ("1", 1e-2, "none"),
-    "C": ("1", 1.0, "none"),
-    "FLOP/Byte": ("flop/B", 1.0, "none"),
-    "Byte/FLOP": ("B/flop", 1.0, "none"),
+_UNITS: Final = {
+    "MUOPS/s": Unit("op/s", 1e6, "higher"),
+    "J": Unit("J", 1.0, "lower"),
+    "W": Unit("W", 1.0, "none"),
+    "%": Unit("1", 1e-2, "none"),
+    "C": Unit("1", 1.0, "none"),
+    "FLOP/Byte": Unit("flop/B", 1.0, "none"),
+    "Byte/FLOP": Unit("B/flop", 1.0, "none"),
 }
 _KNOWN: Final = {"s", "B", "B/s", "flop/s", "op/s", "Hz"}
 _COUNTS: Final = re.compile(
@@ -61,8 +62,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The counters and metrics of each hardware thread, by group and region."""
-    about = About(output.machine, "likwid_perfctr")
+    """Read the counters and metrics of each hardware thread, by group and region."""
     table: _Table | None = None
     boxes: dict[str, Scalar] = {}  # conditions of the tables that are drawn with lines
     begun = False
@@ -72,7 +72,7 @@ def read(output: ToolOutput) -> None:
             boxes = {"group": quoted(group[3], 60), "group_number": int(group[2])}
             boxes |= {"region": quoted(group[1], 100)} if group[1] else {}
         elif text.startswith("|"):
-            table = _boxed(output, about, table, boxes, line)
+            table = _boxed(output, table, boxes, line)
         elif text.startswith(("TABLE,", "STRUCT,")):
             _close(output, table)
             table, begun = None, True
@@ -83,15 +83,13 @@ def read(output: ToolOutput) -> None:
         elif table is not None and text and table.rows < table.length:
             table.rows += 1
             with output.item(line.number):
-                _row(output, about, table, line)
+                _row(output, table, line)
         elif text.strip() and begun and not text.startswith("+-") and not text.startswith("CPU "):
             output.other_lines += 1
     _close(output, table)
 
 
-def _boxed(
-    output: ToolOutput, about: About, table: _Table | None, stated: dict[str, Scalar], line: Line
-) -> _Table | None:
+def _boxed(output: ToolOutput, table: _Table | None, stated: dict[str, Scalar], line: Line) -> _Table | None:
     """Read a line of a table that is drawn with lines; return the table of the lines below it."""
     cells = [cell.strip() for cell in line.text.strip().strip("|").split("|")]
     row = Line(line.number, ",".join(cells))
@@ -104,7 +102,7 @@ def _boxed(
         with output.item(line.number):
             if not stated or not line.text.endswith("|"):
                 raise FormatError("a line such as 'Group 1: MEM' above and whole cells are required")
-            _row(output, about, table, row)
+            _row(output, table, row)
     return table
 
 
@@ -114,23 +112,16 @@ def _close(output: ToolOutput, table: _Table | None) -> None:
 
 
 def _opened(line: Line) -> _Table | None:
-    """The table that begins on a line; None for a table of statistics or a structure.
-
-    Raises:
-        FormatError: The title is damaged.
-    """
+    """Return the table that begins on a line; None for a table of statistics or a structure."""
     if line.text.startswith("STRUCT,"):
         return None
-    title = _TITLE.match(line.text)
-    rest = line.text[title.end() :].rstrip(",").split(",") if title else []
-    if title is None or len(rest) != 2 or re.fullmatch(r"\d{1,6}", rest[1]) is None or not rest[0].isprintable():
-        raise FormatError(f"found '{quoted(line.text, 60)}'; TABLE, a group, its name and length are required")
+    title = matched(_TITLE, line.text.rstrip(","), "TABLE, a group, its name and its length")
     if title["stat"]:
         return None
-    stated: dict[str, Scalar] = {"group": rest[0], "group_number": int(title["number"])}
+    stated: dict[str, Scalar] = {"group": title["group"], "group_number": int(title["number"])}
     if title["region"]:
         stated["region"] = quoted(title["region"], 100)
-    return _Table(line.number, title["kind"] == "Metric", int(rest[1]), stated)
+    return _Table(line.number, title["kind"] == "Metric", int(title["length"]), stated)
 
 
 def _columns(table: _Table, line: Line) -> None:
@@ -151,38 +142,31 @@ def _columns(table: _Table, line: Line) -> None:
     table.width = len(header)
 
 
-def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
+def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     cells = [cell.strip() for cell in line.text.split(",")]
     if len(cells) != table.width or (output.is_cut(line) and max(table.cpus) == table.width - 1):
         raise FormatError(f"found {len(cells)} whole cells, {table.width} are required")
     if not cells[0] or not cells[0].isprintable() or not (table.metric or cells[1]):
         raise FormatError("found no name of a metric or counter")
-    name, unit, factor, better = _metric(cells[0])
+    name, unit = _metric(cells[0])
     counter = {} if table.metric else {"counter": quoted(cells[1], 60)}
     for column, cpu in table.cpus.items():
         if cells[column] not in _MISSING:
-            value = scaled(number(cells[column], quoted(cells[0], 40)), factor, quoted(cells[0], 40))
-            output.add(theirs(about, name, unit, better, [value], **table.stated, **cpu, **counter))
+            value = scaled(number(cells[column], quoted(cells[0], 40)), unit.factor, quoted(cells[0], 40))
+            output.theirs(name, unit.si, value, unit.better, **table.stated, **cpu, **counter)
 
 
-def _metric(name: str) -> tuple[str, str, float, Better]:
-    """Name, SI unit, its factor and direction of a metric or an event.
-
-    Raises:
-        FormatError: The unit is not known.
-    """
-    match = re.fullmatch(r"(.+?)\s*\[(.+)\]", name)
+def _metric(text: str) -> tuple[str, Unit]:
+    """Return the name and the unit of a metric such as `DP [MFLOP/s]` or of an event."""
+    match = re.fullmatch(r"(.+?)\s*\[(.+)\]", text)
     if match is None:
-        return name, "1", 1.0, "lower" if name == "CPI" else "none"
-    slugged = slug(match[1]) or match[1]
-    if match[2] in _UNITS:
-        return slugged, *_UNITS[match[2]]
-    unit = unit_of(match[2])
-    if unit.si in _KNOWN:
-        return slugged, unit.si, unit.factor, unit.better
-    if _COUNTS.fullmatch(match[2]):
-        return slugged, match[2], 1.0, "none"
-    raise FormatError(f"{quoted(match[1], 40)}: the unit '{quoted(match[2], 20)}' is not known")
+        return text, Unit("1", 1.0, "lower" if text == "CPI" else "none")
+    unit = _UNITS.get(match[2], unit_of(match[2]))
+    if _COUNTS.fullmatch(match[2]) and unit.si not in _KNOWN:
+        unit = Unit(match[2], 1.0, "none")
+    elif match[2] not in _UNITS and unit.si not in _KNOWN:
+        raise FormatError(f"{quoted(match[1], 40)}: the unit '{quoted(match[2], 20)}' is not known")
+    return slug(match[1]) or match[1], unit
 
 
 READERS: Final = [Reader("likwid_perfctr", "likwid-perfctr, text or CSV (-O)", recognises, read, version=2)]

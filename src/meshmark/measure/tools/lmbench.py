@@ -11,15 +11,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
-from meshmark.measure.tools.output import Line, ToolOutput, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, matched
+from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.quantities import Quantity, value
 from meshmark.store.record import Scalar
 
 _STRIDE: Final = re.compile(r'"stride=(\d{1,9})')
 _LATENCY: Final = re.compile(r"(\d{1,12}\.\d{5}) (\d{1,12}\.\d{3})")
 _POINT: Final = re.compile(r"\d{1,12}\.\d+ \S+")
 _OTHER: Final = re.compile(r"([A-Za-z][\w ,/()<>&.*+-]*?): (\d+\.?\d*) (microseconds|nanoseconds|MB/sec)")
-_OTHER_UNITS: Final = {"microseconds": 1e-6, "nanoseconds": 1e-9, "MB/sec": 1e6}
+_OTHERS: Final = {
+    "microseconds": Quantity("operation_time", "us"),
+    "nanoseconds": Quantity("operation_time", "ns"),
+    "MB/sec": Quantity("operation_bandwidth", "MB/s"),
+}
 _RATE: Final = re.compile(r"(0\.\d{6}|[1-9]\d{0,12}\.\d{2}) (0\.\d{6}|[1-9]\d{0,12}\.\d{2})")
 _LOADS: Final = {"Memory load latency": "stride", "Random load latency": "random"}
 _RATES: Final = {
@@ -54,9 +59,9 @@ def _is_bw_mem(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The curves of latency and rate, and the other times and rates of a results file."""
+    """Read the curves of latency and rate, and the other times and rates of a results file."""
     version = re.search(r"^\[lmbench([\d.]+)", output.text, re.MULTILINE)
-    about = About(output.machine, "lmbench", version[1] if version else "")
+    output.stated(version[1] if version else "")
     pattern: str | None = None
     stride: int | None = None
     operation: str | None = None
@@ -76,17 +81,13 @@ def read(output: ToolOutput) -> None:
         elif other := _OTHER.fullmatch(text):
             stride, has_rates = None, False
             with output.item(line.number):
-                value = [_OTHER_UNITS[other[3]] * number(other[2], other[1])]
-                if other[3] == "MB/sec":
-                    output.add(theirs(about, "operation_bandwidth", "B/s", "higher", value, operation=other[1]))
-                else:
-                    output.add(theirs(about, "operation_time", "s", "lower", value, operation=other[1]))
+                output.take(_OTHERS[other[3]], other[2], other[1], operation=other[1])
         elif _POINT.fullmatch(text) or (text[0].isdigit() and (stride or has_rates)):
             with output.item(line.number):
                 if stride:
-                    _latency(output, about, line, stride, pattern)
+                    _latency(output, text, stride, pattern)
                 elif has_rates:
-                    _rate(output, about, line, operation)
+                    _rate(output, text, operation)
                 else:
                     raise FormatError("the title of its section is required above")
         elif text.startswith('"'):
@@ -95,33 +96,24 @@ def read(output: ToolOutput) -> None:
             output.other_lines += 1
 
 
-def _latency(output: ToolOutput, about: About, line: Line, stride: int, pattern: str | None) -> None:
-    point = _LATENCY.fullmatch(line.text.strip())
-    if point is None:
-        raise unexpected(line.text, "a footprint in MiB with five decimals and a time in ns with three")
-    footprint = number(point[1], "footprint", above_zero=True) * 2**20
+def _latency(output: ToolOutput, text: str, stride: int, pattern: str | None) -> None:
+    point = matched(_LATENCY, text, "a footprint in MiB with five decimals and a time in ns with three")
+    footprint = value(point[1], "MiB", "footprint", above_zero=True)
     exact = _STEP * round(footprint / _STEP)
-    conditions: dict[str, Scalar] = {
-        "footprint_bytes": exact if abs(exact - footprint) < 6 else round(footprint),  # five decimals: 5 bytes
-        "stride_bytes": stride,
-    }
-    if pattern:
-        conditions["pattern"] = pattern
-    output.add(ours(about, "latency", "load_latency", [1e-9 * number(point[2], "time")], **conditions))
+    footprint_bytes = exact if abs(exact - footprint) < 6 else round(footprint)  # five decimals: 5 bytes
+    same: dict[str, Scalar] = {"footprint_bytes": footprint_bytes, "stride_bytes": stride, "pattern": pattern}
+    output.ours("latency.load_latency", value(point[2], "ns", "time"), **same)
 
 
-def _rate(output: ToolOutput, about: About, line: Line, operation: str | None) -> None:
-    """Add a size and its rate; `operation` is None without a title."""
-    point = _RATE.fullmatch(line.text.strip())
-    if point is None:
-        raise unexpected(line.text, "a size and a rate in MB")
-    size = round(1e6 * number(point[1], "size", above_zero=True))
-    rate = [1e6 * number(point[2], "rate", above_zero=True)]
-    if operation in ("read", "write"):
-        output.add(ours(about, "bandwidth", "bandwidth_net", rate, kernel=operation, footprint_bytes=size))
-        return
-    same: dict[str, Scalar] = {"size_bytes": size, **({"operation": operation} if operation else {})}
-    output.add(theirs(about, "operation_bandwidth", "B/s", "higher", rate, **same))
+def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
+    """Read a size and its rate; `operation` is None without a title."""
+    point = matched(_RATE, text, "a size and a rate in MB")
+    size = round(value(point[1], "MB", "size", above_zero=True))
+    rate = value(point[2], "MB/s", "rate", above_zero=True)
+    if operation in {"read", "write"}:
+        output.ours("bandwidth.bandwidth_net", rate, kernel=operation, footprint_bytes=size)
+    else:
+        output.theirs("operation_bandwidth", "B/s", rate, size_bytes=size, operation=operation)
 
 
 READERS: Final = [Reader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=2)]

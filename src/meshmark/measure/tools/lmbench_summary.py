@@ -10,16 +10,21 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, number, theirs
-from meshmark.measure.tools.output import Line, ToolOutput, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, has, matched, unexpected
+from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.quantities import Quantity
 from meshmark.store.record import Scalar
 
 _SUMMARY: Final = re.compile(r"L M B E N C H +(\d) ?\. ?(\d) +S U M M A R Y")
 _TITLE: Final = re.compile(r"(\S.*?) (?:- times )?in (microseconds|nanoseconds|MB/s)\b.*better")
 _RULE: Final = re.compile(r"-+(?: +-+){2,}")
 _CELL: Final = re.compile(r"(\d*\.?\d+\.?)([KM]?)")
-_UNITS: Final = {"microseconds": 1e-6, "nanoseconds": 1e-9, "MB/s": 1e6}
-_SUFFIXES: Final = {"": 1.0, "K": 1e3, "M": 1e6}
+_QUANTITIES: Final = {
+    "microseconds": Quantity("operation_time", "us"),
+    "nanoseconds": Quantity("operation_time", "ns"),
+    "MB/s": Quantity("operation_bandwidth", "MB/s"),
+}
+_SUFFIXES: Final = {"": "", "K": "e3", "M": "e6"}
 _NOT_MEASURED: Final = {"Guesses", "Mhz"}
 
 
@@ -32,19 +37,14 @@ class _Table:
     columns: list[tuple[int, int, str]]
 
 
-def recognises(start: str) -> bool:
-    return _SUMMARY.search(start) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """The cells of all tables whose title has a unit."""
-    about = About(output.machine, "lmbench")
+    """Read the cells of all tables whose title has a unit."""
     table: _Table | None = None
     head: list[str] = []
     for line in output.lines:
         text = line.text
         if summary := _SUMMARY.search(text):
-            about = About(output.machine, "lmbench", f"{summary[1]}.{summary[2]}")
+            output.stated(f"{summary[1]}.{summary[2]}")
         elif title := _TITLE.fullmatch(text.strip()):
             table, head = _Table(title[1].strip("*, "), title[2], []), []
         elif not text.strip():
@@ -58,11 +58,11 @@ def read(output: ToolOutput) -> None:
             head = head if re.fullmatch(r"-+", text.strip()) or "WARNING" in text else [*head, text]
         else:
             with output.item(line.number):
-                _row(output, about, table, line)
+                _row(output, table, line)
 
 
 def _columns(rule: str, head: list[str]) -> list[tuple[int, int, str]]:
-    """The columns above which a rule of dashes stands, with the words of the head that are nearest to each."""
+    """Return the columns above which a rule of dashes stands, with the words of the head that are nearest to each."""
     spans = [(m.start(), m.end()) for m in re.finditer(r"-+", rule)]
     words: list[list[str]] = [[] for _ in spans]
     for text in head:
@@ -72,11 +72,11 @@ def _columns(rule: str, head: list[str]) -> list[tuple[int, int, str]]:
 
 
 def _nearest(spans: list[tuple[int, int]], begin: int, end: int) -> int:
-    """The index of the span with which an interval shares most, or that is nearest to it."""
+    """Return the index of the span with which an interval shares most, or that is nearest to it."""
     return max(range(len(spans)), key=lambda i: min(end, spans[i][1]) - max(begin, spans[i][0]))
 
 
-def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
+def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     if len(table.columns) < 3 or len(line.text) <= table.columns[1][1]:
         raise unexpected(line.text, "a host, its system and the cells of the columns")
     host = line.text[: table.columns[0][1]].split()
@@ -102,14 +102,10 @@ def _row(output: ToolOutput, about: About, table: _Table, line: Line) -> None:
         name = data[index][2]
         if cell == "-" or name in _NOT_MEASURED:
             continue
-        match = _CELL.fullmatch(cell)
-        if match is None or not name:
-            raise FormatError(f"{name}: {unexpected(cell, 'a number')}")
-        value = [_UNITS[table.unit] * _SUFFIXES[match[2]] * number(match[1], name)]
-        if table.unit == "MB/s":
-            output.add(theirs(about, "operation_bandwidth", "B/s", "higher", value, operation=name, **stated))
-        else:
-            output.add(theirs(about, "operation_time", "s", "lower", value, operation=name, **stated))
+        match = matched(_CELL, cell, "a number", name)
+        if not name:
+            raise FormatError("a value without a column")
+        output.take(_QUANTITIES[table.unit], match[1] + _SUFFIXES[match[2]], name, operation=name, **stated)
 
 
-READERS: Final = [Reader("lmbench_summary", "lmbench, summary", recognises, read)]
+READERS: Final = [Reader("lmbench_summary", "lmbench, summary", has(_SUMMARY), read, tool="lmbench")]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours, theirs
-from meshmark.measure.tools.documents import csv_rows
+from meshmark.measure.tools.base import Reader, UnknownMeaning, matched, number, unexpected
+from meshmark.measure.tools.documents import csv_cells, csv_table
 from meshmark.measure.tools.output import ToolOutput
-from meshmark.measure.tools.quantities import measured, named, scalar, scaled
+from meshmark.measure.tools.quantities import Quantity, measured, named, scalar, value
 from meshmark.store.record import Scalar
 
+_CURVE_RATE: Final = Quantity("loaded.bandwidth_net", "MB/s", above_zero=True)
+_CURVE_CYCLES: Final = Quantity("load_cycles", "1", better="lower", above_zero=True)
 _SHARES: Final = ("read_pct_rounded", "rd_percentage", "rw_ratio")  # percent of reads
 _KNOWN: Final = {
     *(*_SHARES, "pause", "rd_percentage_actual_mean", "rd_percentage_actual_std"),
@@ -37,38 +38,28 @@ def _is_header(line: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """Latency and bandwidth of each point; the points of bandwidth 0, which the plotter adds, are passed over."""
-    about = About(output.machine, "mess")
-    begin = next((at for at, line in enumerate(output.lines) if _is_header(line.text)), 0)
-    output.other_lines += begin
-    names = [name.strip() for name in output.lines[begin].text.split(",")]
+    """Read latency and bandwidth of each point; those of bandwidth 0, which the plotter adds, are passed over."""
+    begin, header = next(((line.number, line.text) for line in output.lines if _is_header(line.text)), (1, ""))
+    names = csv_cells(header)
     if len(set(names)) != len(names):
-        raise UnknownMeaning(f"line {begin + 1}: found two columns of one name")
+        raise UnknownMeaning(f"line {begin}: found two columns of one name")
     bandwidth, latency = ("bandwidth_mean", "latency_mean") if "bandwidth_mean" in names else ("bandwidth", "latency")
-    for name in (bandwidth, latency):
-        if name not in names:
-            raise UnknownMeaning(f"line {begin + 1}: found no column {name}")
+    if missing := {bandwidth, latency} - {*names}:
+        raise UnknownMeaning(f"line {begin}: found no column {min(missing)}")
     share = next(name for name in _SHARES if name in names)
-    for at, row in csv_rows(output, output.lines[begin:]):
-        if list(row.values()) == names:
-            continue  # of a further file
-        with output.item(at):
-            rate, time = number(row[bandwidth], bandwidth), number(row[latency], latency)
+    for line, row in csv_table(output, _is_header, {bandwidth, latency, share}):
+        with output.item(line):
+            rate, time = value(row[bandwidth], "GB/s", bandwidth), value(row[latency], "ns", latency)
             reads = number(row[share], share)
             if not 0 <= reads <= 100:
-                raise FormatError(f"{share}: found {reads}, a percentage is required")
-            if output.is_cut(output.lines[at - 1]) and names[-1] in {bandwidth, latency, share}:
-                raise FormatError(f"{names[-1]}: found no end of the line; it is cut off")
+                raise unexpected(row[share], "a percentage", share)
             stated: dict[str, Scalar] = {"mode": "paced", "read_share": reads / 100, "statistic": "mean"}
             if "pause" in row:
                 stated["injected_pause"] = round(number(row["pause"], "pause"))
             stated |= named({name: scalar(cell) for name, cell in row.items() if name not in _KNOWN})
             if rate != 0:
-                rate, time = scaled(rate, 1e9, bandwidth), scaled(time, 1e-9, latency)
-                output.add(
-                    ours(about, "loaded", "bandwidth_net", [measured(rate, "B/s", bandwidth)], **stated),
-                    ours(about, "loaded", "load_latency", [measured(time, "s", latency)], **stated),
-                )
+                output.ours("loaded.bandwidth_net", measured(rate, "B/s", bandwidth), **stated)
+                output.ours("loaded.load_latency", measured(time, "s", latency), **stated)
 
 
 def recognises_bwlat(start: str) -> bool:
@@ -81,23 +72,18 @@ def recognises_bwlat(start: str) -> bool:
 
 
 def read_bwlat(output: ToolOutput) -> None:
-    """Bandwidth and cycles of each point of a curve, in the file's order."""
-    about = About(output.machine, "mess_bwlat")
+    """Read bandwidth and cycles of each point of a curve, in the file's order."""
     for line in output.lines:
         if not line.text.strip():
             continue
         with output.item(line.number):
-            if _POINT.fullmatch(line.text.strip()) is None:
-                raise FormatError(f"found '{quoted(line.text, 40)}', a bandwidth and a latency are required")
-            if output.is_cut(line) and _EXACT.fullmatch(line.text.strip()) is None:
-                raise FormatError("found no end of the line; it is cut off")
+            matched(
+                _EXACT if output.is_cut(line) else _POINT, line.text.strip(), "a whole bandwidth and a whole latency"
+            )
             rate, cycles = line.text.split()
             stated: dict[str, Scalar] = {"mode": "paced", "point": line.number, "statistic": "smoothed"}
-            value = measured(scaled(number(rate, "bandwidth"), 1e6, "bandwidth"), "B/s", "bandwidth")
-            output.add(
-                ours(about, "loaded", "bandwidth_net", [value], **stated),
-                theirs(about, "load_cycles", "1", "lower", [number(cycles, "latency", above_zero=True)], **stated),
-            )
+            output.take(_CURVE_RATE, rate, "bandwidth", **stated)
+            output.take(_CURVE_CYCLES, cycles, "latency", **stated)
 
 
 READERS: Final = [

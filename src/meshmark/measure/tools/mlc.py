@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours
-from meshmark.measure.tools.output import Line, ToolOutput, unexpected
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, has, matched, unexpected
+from meshmark.measure.tools.output import ToolOutput, matrix_row
+from meshmark.measure.tools.quantities import Quantity
 from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"^[ \t]*Intel\(R\) Memory Latency Checker - v(\d+\.\d+\w*)", re.MULTILINE)
@@ -31,107 +32,118 @@ _SECTIONS: Final = (
 )
 _BUFFER: Final = re.compile(r"Using buffer size of (\d{1,12}\.\d+)Mi?B(/thread)?")
 _HEAD: Final = re.compile(r"(?:Numa node|Writer Numa Node|Writer Socket|Socket)((?:\s+\d{1,6})+)", re.IGNORECASE)
-_LOCAL: Final = re.compile(r"Local Socket (L\d|LLC)->(?:L\d|LLC) (HITM?)\s+latency\s+(\S*)")
+_LOCAL: Final = re.compile(r"Local Socket (L\d|LLC)->(?:L\d|LLC) (HITM?)\s+latency\s+(\d+\.\d)")
 _REMOTE: Final = re.compile(r"Remote Socket (L\d|LLC)->(?:L\d|LLC) HITM latency \(data address homed in (\w+) socket\)")
 _ITERATION: Final = re.compile(r"Each iteration took .*\(\s*(\S+)\s+(\w+)\s*\)")
 # Rows of numbers, and rates with a name; a table whose title is damaged has them, too.
-_ROW: Final = re.compile(r"\d+\s+[\d.-]|ALL Reads|\d+:\d+ Read|Stream-triad|All NT|Local Socket")
+_ROW: Final = re.compile(
+    r"\d+\s+[\d.-]|ALL Reads|\d+:\d+ Read|Stream-triad|All NT|Local Socket|Each iteration took .*\("
+)
 _POINT: Final = re.compile(r"(\d{1,9})\s+(\d{1,12}\.\d\d)\s+(\d{1,12}\.\d)")
 _COMMAND: Final = {"c": "cpu", "j": "memory_node", "i": "initializing_cpu", "l": "stride_bytes"}
+_LATENCY: Final = Quantity("latency.load_latency", "ns")
+_TRANSFER: Final = Quantity("lines.line_latency", "ns", {"trip": "round"})
+_RATES: Final = {net: Quantity(f"bandwidth.bandwidth_{net}", "MB/s") for net in ("net", "gross")}
+_MIXES: Final[dict[str, dict[str, Scalar]]] = {
+    "all reads": {"kernel": "read", "read_share": 1.0},
+    "stream-triad like": {"kernel": "triad"},
+    "all nt writes": {"kernel": "write", "read_share": 0.0, "store": "streaming"},
+}
 
 
 @dataclass(slots=True)
 class _Section:
-    """A test. `stated` are its conditions; `columns` those of the current matrix; `rows` what was read of it."""
+    """A test. `stated` are its conditions; `columns` those of the current matrix; `rows` what was read of it.
+
+    `traffic` is the pattern of the loads of idle latencies, and `reads` if a table of rates is of reads only.
+    """
 
     kind: str
-    title: str
-    stated: dict[str, Scalar] = field(default_factory=dict)
-    reads_only: bool = False
+    stated: dict[str, Scalar]
+    traffic: str = ""
     columns: list[int] = field(default_factory=list)
     rows: set[str] = field(default_factory=set)
     home: str = ""
+
+    def matrix_row(self, text: str) -> tuple[int, dict[int, str]]:
+        """The number of a row of the current matrix and its cells by column, without those printed as `-`."""
+        row, cells = matrix_row(text, self.columns)
+        if str(row) in self.rows or row not in self.columns:
+            raise FormatError(f"found node {row}, another one of the columns is required")
+        for cell in cells.values():
+            matched(r"-|\d{1,12}\.\d", cell, "a number with one decimal")
+        self.rows.add(str(row))
+        return row, {column: cell for column, cell in cells.items() if cell != "-"}
 
 
 @dataclass(slots=True)
 class _Run:
     """The facts that the lines above a section state."""
 
-    about: About
     stated: dict[str, Scalar] = field(default_factory=dict)
+    pattern: str | None = None
     buffer: int | None = None  # bytes, of the latency thread
     buffer_each: int | None = None  # bytes, of each thread that reads
 
 
-def recognises(start: str) -> bool:
-    return _TITLE.search(start) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """The cells of all sections: idle and loaded latencies, peak rates, rates between nodes, transfers of lines."""
-    run = _Run(About(output.machine, "mlc"))
+    """Read the cells of all sections."""
+    run = _Run()
     section: _Section | None = None
     begun = False
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(line.text):
-            run, section, begun = _Run(About(output.machine, "mlc", title[1])), None, True
+            output.stated(title[1])
+            run, section, begun = _Run(), None, True
         elif not begun or not text:
             continue
         elif kind := next((kind for pattern, kind in _SECTIONS if pattern.match(text)), ""):
-            section = _Section(kind, text)
-            _check_unit(section, line)
-        elif not _header(run, section, text):
+            unit = re.search(r"\(in (\w+)\)", text)
+            if unit is not None and unit[1] != "ns":
+                raise UnknownMeaning(f"line {line.number}: found times in '{quoted(unit[1], 20)}', ns is required")
+            pattern = re.search(r"(random|sequential) access", text)
+            section = _Section(kind, {}, pattern[1] if pattern else "")
+        elif not _header(output, run, section, text):
             with output.item(line.number):
-                section = _row(output, run, section, line)
+                _row(output, run, section, text)
 
 
-def _check_unit(section: _Section, line: Line) -> None:
-    unit = re.search(r"\(in (\w+)\)", section.title)
-    if unit is not None and unit[1] != "ns":
-        raise UnknownMeaning(f"line {line.number}: found times in '{quoted(unit[1], 20)}', ns is required")
-
-
-def _header(run: _Run, section: _Section | None, text: str) -> bool:
-    """Take a line that states something about the run or the section; False if it is not one."""
+def _header(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> bool:
+    """Take a line that states something about the run or the section, or nothing; False if it has a number."""
     if command := re.match(r"Command line parameters:\s*(.*)", text):
-        run.about = About(run.about.machine, "mlc", run.about.version, f"mlc {command[1]}".strip())
+        output.stated(output.about.version, f"mlc {command[1]}".strip())
         run.stated = _options(command[1])
+        run.pattern = "random" if "-r" in command[1].split() else None
+    elif "enabling random access" in text:  # MLC cannot switch the prefetchers off
+        run.pattern = "random"
     elif size := _BUFFER.match(text):
         value = round(float(size[1]) * 2**20)
         run.buffer, run.buffer_each = (run.buffer, value) if size[2] else (value, run.buffer_each)
     elif text.startswith("Using small pages"):
-        (run.stated if section is None else section.stated)["pages"] = "small"
-    elif text.startswith("Bandwidths are in"):
-        if "MB/sec" not in text:
-            raise UnknownMeaning(f"'{quoted(text, 60)}': MB/sec are required")
+        (section or run).stated["pages"] = "small"
+    elif text.startswith(("Bandwidths are in", "Delay")):
+        if "MB/sec" not in text or (text.startswith("Delay") and "(ns)" not in text):
+            raise UnknownMeaning(f"'{quoted(text, 60)}': MB/sec are required, and (ns) of a delay")
     elif section is None:
-        return not (_ROW.match(text) or _ITERATION.match(text))
+        return not _ROW.match(text)
     elif text.startswith("Using only one thread"):
         section.stated["core_threads"] = "one"
     elif "Read-only traffic" in text:
-        section.reads_only = True
-    elif text.startswith("Delay"):
-        if "(ns)" not in text or "MB/sec" not in text:
-            raise UnknownMeaning(f"'{quoted(text, 60)}': (ns) and MB/sec are required")
+        section.traffic = "reads"
     elif head := _HEAD.fullmatch(text):
-        section.columns = [int(c) for c in head[1].split()]
+        section.columns = [int(column) for column in head[1].split()]
         if section.rows and section.kind != "transfers":
             section.columns = []  # a second matrix, whose title is damaged
         section.rows.clear()
     else:
-        return not (
-            re.match(r"\d", text)
-            or _ROW.match(text)
-            or _REMOTE.match(text)
-            or _ITERATION.match(text)
-            or (":" in text and section.kind in {"peak", "maximum"} and _RATE.fullmatch(text))
-        )
+        is_rate = section.kind in {"peak", "maximum"} and ":" in text and _RATE.fullmatch(text)
+        return not (re.match(r"\d", text) or _ROW.match(text) or _REMOTE.match(text) or is_rate)
     return True
 
 
 def _options(command: str) -> dict[str, Scalar]:
-    """The conditions that the options of the command state."""
+    """Return the conditions that the options of the command state."""
     stated: dict[str, Scalar] = {}
     others: list[str] = []
     for word in command.split():
@@ -144,150 +156,104 @@ def _options(command: str) -> dict[str, Scalar]:
     return stated
 
 
-def _row(output: ToolOutput, run: _Run, section: _Section | None, line: Line) -> _Section | None:
-    text = line.text.strip()
-    if took := _ITERATION.match(text):
-        if took[2] != "ns":
-            raise FormatError(f"idle latency: {unexpected(took[2], 'ns')}")
-        pattern = "random" if re.search(r"(?:^| )-r\b", run.about.command) else None
-        value = 1e-9 * number(took[1], "idle latency")
-        stated = _known(**run.stated, footprint_bytes=run.buffer, pattern=pattern)
-        output.add(ours(run.about, "latency", "load_latency", [value], **stated))
+def _row(output: ToolOutput, run: _Run, section: _Section | None, text: str) -> None:
+    if iteration := _ITERATION.match(text):
+        if iteration[2] != "ns":
+            raise unexpected(iteration[2], "ns", "idle latency")
+        stated = {**run.stated, "footprint_bytes": run.buffer, "pattern": run.pattern}
+        output.take(_LATENCY, iteration[1], "idle latency", **stated)
     elif section is None or (section.kind in {"idle", "between"} and not section.columns):
         raise FormatError("the title of a section is required above")
-    elif section.kind in {"peak", "maximum"}:
-        _peak(output, run, section, text)
-    elif section.kind == "loaded":
-        _loaded(output, run, section, text)
-    elif section.kind == "transfers":
-        _transfer(output, run, section, text)
     else:
-        _node(output, run, section, text)
-    return section
-
-
-def _known(**conditions: Scalar) -> dict[str, Scalar]:
-    return {k: v for k, v in conditions.items() if v is not None}
+        _ROWS[section.kind](output, run, section, text)
 
 
 def _peak(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
-    rate = _RATE.fullmatch(text)
-    if rate is None or not re.fullmatch(r"\d{1,12}\.\d" if section.kind == "peak" else r"\d{1,12}\.\d\d", rate[2]):
-        raise unexpected(text, "a mix of reads and writes with its rate in MB/s")
-    name = rate[1]
+    required = "a mix of reads and writes with its rate in MB/s"
+    name, cell = matched(_RATE, text, required).groups()
+    matched(r"\d{1,12}\.\d" if section.kind == "peak" else r"\d{1,12}\.\d\d", cell, required)
+    conditions = dict(_MIXES.get(name.lower(), {}))
     mix = _MIX.fullmatch(name)
-    share: float | None = None
-    metric, store = "bandwidth_net", None
-    if name == "ALL Reads":
-        kernel, share = "read", 1.0
-    elif name == "Stream-triad like":
-        kernel = "triad"
-    elif name.lower() == "all nt writes":
-        kernel, share, store = "write", 0.0, "streaming"
-    elif mix is not None:
-        kernel, share = "mix", int(mix[1]) / (int(mix[1]) + int(mix[2]))
-        metric, store = ("bandwidth_net", "streaming") if mix[3] else ("bandwidth_gross", None)
-    else:
+    if mix is not None:
+        share = int(mix[1]) / (int(mix[1]) + int(mix[2]))
+        conditions = {"kernel": "mix", "read_share": share, "store": "streaming" if mix[3] else None}
+    elif not conditions:
         raise unexpected(name, "a known mix of reads and writes")
     if name in section.rows:
         raise FormatError(f"{name}: a second rate in one section")
     section.rows.add(name)
-    stated = _known(
-        **run.stated,
-        **section.stated,
-        kernel=kernel,
-        read_share=share,
-        store=store,
-        test=section.kind,
-        statistic="best" if section.kind == "maximum" else None,  # of several injection rates
-        thread_buffer_bytes=run.buffer_each,
-    )
-    output.add(ours(run.about, "bandwidth", metric, [1e6 * number(rate[2], name)], **stated))
+    if section.kind == "maximum":
+        conditions["statistic"] = "best"  # of several injection rates
+    same = {**run.stated, **section.stated, "test": section.kind, "thread_buffer_bytes": run.buffer_each}
+    output.take(_RATES["gross" if mix and not mix[3] else "net"], cell, name, **same, **conditions)
 
 
-def _traffic(run: _Run, section: _Section) -> tuple[str, dict[str, Scalar]]:
-    """The metric and the conditions of the kind of traffic: reads, or that of the option -W, which MLC does not
-    print."""
-    if section.reads_only:
-        return "bandwidth_net", {"read_share": 1.0}
-    option = re.search(r"-W(\d{1,2})\b", run.about.command)
+def _traffic(output: ToolOutput, run: _Run, section: _Section) -> tuple[str, dict[str, Scalar]]:
+    """Return `net` or `gross`, and the conditions of the kind of traffic: reads, or what the option -W chose, which MLC
+    does not print."""
+    same = {**run.stated, **section.stated, "thread_buffer_bytes": run.buffer_each}
+    if section.traffic == "reads":
+        return "net", {**same, "read_share": 1.0}
+    option = re.search(r"-W(\d{1,2})\b", output.about.command)
     if option is None:
         raise FormatError("'Using Read-only traffic type' above the numbers, or -W in the command, is required")
-    return "bandwidth_gross", _known(traffic=f"W{option[1]}", read_share=_OPTIONS.get(option[1]))
+    return "gross", {**same, "traffic": f"W{option[1]}", "read_share": _OPTIONS.get(option[1]), "kernel": "mix"}
 
 
-def _cells(section: _Section, text: str) -> tuple[int, list[tuple[int, float]]]:
-    """The row of a matrix: its number, and each column with its value, without those printed as `-`."""
-    row, *cells = text.split()
-    if not re.fullmatch(r"\d{1,6}", row) or len(cells) != len(section.columns):
-        raise FormatError(f"found '{quoted(text, 40)}', a node and {len(section.columns)} numbers are required")
-    if row in section.rows or int(row) not in section.columns:
-        raise FormatError(f"found node {row}, another one of the columns is required")
-    values = []
-    for column, cell in zip(section.columns, cells, strict=True):
-        if cell == "-":
-            continue
-        if not re.fullmatch(r"\d{1,12}\.\d", cell):
-            raise FormatError(f"nodes {row} and {column}: {unexpected(cell, 'a number with one decimal')}")
-        values.append((column, float(cell)))
-    section.rows.add(row)
-    return int(row), values
+def _idle(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    pattern = {"random": "random", "sequential": "stride"}.get(section.traffic, run.pattern)
+    stated = {**run.stated, **section.stated, "pattern": pattern, "footprint_bytes": run.buffer}
+    row, cells = section.matrix_row(text)
+    for column, cell in cells.items():
+        output.take(_LATENCY, cell, "latency", **{**stated, "cpu_node": row, "memory_node": column})
 
 
-def _node(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
-    row, values = _cells(section, text)
-    same = {**run.stated, **section.stated, "cpu_node": row}
-    if section.kind == "idle":
-        title = section.title
-        pattern = "random" if "random access" in title else "stride" if "sequential access" in title else None
-        for column, value in values:
-            stated = _known(**{**same, "memory_node": column}, pattern=pattern, footprint_bytes=run.buffer)
-            output.add(ours(run.about, "latency", "load_latency", [1e-9 * value], **stated))
-        return
-    metric, kind = _traffic(run, section)
-    kernel = "mix" if "traffic" in kind else "read"
-    for column, value in values:
-        conditions = {**same, "memory_node": column, **kind}
-        stated = _known(**conditions, kernel=kernel, thread_buffer_bytes=run.buffer_each)
-        output.add(ours(run.about, "bandwidth", metric, [1e6 * value], **stated))
+def _between(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    row, cells = section.matrix_row(text)
+    net, stated = _traffic(output, run, section)
+    for column, cell in cells.items():
+        output.take(_RATES[net], cell, "rate", **{"kernel": "read", **stated, "cpu_node": row, "memory_node": column})
 
 
 def _loaded(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
-    metric, kind = _traffic(run, section)
-    point = _POINT.fullmatch(text)
-    if point is None or point[1] in section.rows:
-        raise unexpected(text, "another delay, its latency in ns and its rate in MB/s")
-    section.rows.add(point[1])
-    conditions = {**run.stated, **section.stated, **kind, "mode": "paced", "inject_delay": int(point[1])}
-    same = _known(**conditions, thread_buffer_bytes=run.buffer_each)
-    output.add(ours(run.about, "loaded", "load_latency", [1e-9 * number(point[2], "latency")], **same))
-    instrument = "loaded" if metric == "bandwidth_net" else "bandwidth"
-    kernel = {} if metric == "bandwidth_net" else {"kernel": "mix"}
-    output.add(ours(run.about, instrument, metric, [1e6 * number(point[3], "rate")], **same, **kernel))
+    net, stated = _traffic(output, run, section)
+    delay, time, rate = matched(_POINT, text, "a delay, its latency in ns and its rate in MB/s").groups()
+    if delay in section.rows:
+        raise unexpected(text, "another delay")
+    section.rows.add(delay)
+    stated |= {"mode": "paced", "inject_delay": int(delay)}
+    output.take(Quantity("loaded.load_latency", "ns"), time, "latency", **{**stated, "kernel": None})
+    output.take(Quantity("loaded.bandwidth_net", "MB/s") if net == "net" else _RATES[net], rate, "rate", **stated)
 
 
 def _transfer(output: ToolOutput, run: _Run, section: _Section, text: str) -> None:
+    same = {**run.stated, **section.stated}
     if remote := _REMOTE.match(text):
         section.home, section.columns = remote[2], []
         section.rows.clear()
-        return
-    conditions: dict[str, Scalar] = {**run.stated, **section.stated, "trip": "round"}
-    if text.startswith("Local Socket"):
-        local = _LOCAL.fullmatch(text)
-        if local is None or not re.fullmatch(r"\d+\.\d", local[3]):
-            raise unexpected(text, "'Local Socket L2->L2 HIT latency' with a time in ns")
-        state = "clean" if local[2] == "HIT" else "dirty"
-        level = {} if local[1] == "L2" else {"cache": local[1]}
-        stated = {**conditions, **level, "state": state, "same_socket": True}
-        output.add(ours(run.about, "lines", "line_latency", [1e-9 * float(local[3])], **stated))
-        return
-    if not section.home or not section.columns:
+    elif text.startswith("Local Socket"):
+        level, kind, cell = matched(_LOCAL, text, "'Local Socket L2->L2 HIT latency' with a time in ns").groups()
+        same |= {"cache": level if level != "L2" else None, "state": "clean" if kind == "HIT" else "dirty"}
+        output.take(_TRANSFER, cell, "latency", **same, same_socket=True)
+    elif not section.home or not section.columns:
         raise FormatError("the line that says where the data are, and the nodes, are required above")
-    writer, values = _cells(section, text)
-    for reader, value in values:
-        home = writer if section.home == "writer" else reader
-        stated = {**conditions, "state": "dirty", "from_node": writer, "to_node": reader, "home_node": home}
-        output.add(ours(run.about, "lines", "line_latency", [1e-9 * value], **stated))
+    else:
+        writer, cells = section.matrix_row(text)
+        for reader, cell in cells.items():
+            nodes = {
+                "from_node": writer,
+                "to_node": reader,
+                "home_node": writer if section.home == "writer" else reader,
+            }
+            output.take(_TRANSFER, cell, "latency", **same, state="dirty", **nodes)
 
 
-READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", recognises, read, version=2)]
+_ROWS: Final = {
+    "idle": _idle,
+    "peak": _peak,
+    "maximum": _peak,
+    "between": _between,
+    "loaded": _loaded,
+    "transfers": _transfer,
+}
+READERS: Final = [Reader("mlc", "Intel Memory Latency Checker, text", has(_TITLE), read, version=3)]

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from meshmark.measure.tools.base import About, FormatError, Reader, number, ours, theirs
-from meshmark.measure.tools.output import Cursor, Line, ToolOutput, unexpected
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import FormatError, Reader, count, matched, unexpected
+from meshmark.measure.tools.documents import csv_cells, row_of
+from meshmark.measure.tools.output import Cursor, Line, ToolOutput, matrix_row
+from meshmark.measure.tools.quantities import Quantity, value
+from meshmark.store.record import Scalar
 
 _TIME: Final = r"(?:\d{3,15}\.\d|\d{1,2}\.\d{3})"  # three decimals below 100 ns
 _STAMP: Final = r"(?:\d{9,}\.\d{6} )?"  # with -T
@@ -22,25 +25,12 @@ _SAMPLE: Final = re.compile(rf"{_STAMP}((?:[ \t]+{_TIME})+)  avg=({_TIME})")
 _SAMPLES: Final = "samples (one column per thread, one row per sample):"
 _PINGPONG: Final = "avg latency to communicate a modified line from one core to another"
 _HEAD: Final = (
-    "Samples",
-    "Byte/thd",
-    "ChaseThds",
-    "ChaseNS",
-    "ChaseMibs",
-    "ChDeviate",
-    "LoadThds",
-    "LdMaxMibs",
-    "LdAvgMibs",
-    "LdDeviate",
-    "ChaseArg",
-    "MemLdArg",
+    *("Samples", "Byte/thd", "ChaseThds", "ChaseNS", "ChaseMibs", "ChDeviate"),
+    *("LoadThds", "LdMaxMibs", "LdAvgMibs", "LdDeviate", "ChaseArg", "MemLdArg"),
 )
 _LOADS: Final = {"stream-copy": "copy", "stream-sum": "read", "stream-triad": "triad"}
 _NONE: Final = "--------"
-
-
-def _cells(line: str) -> tuple[str, ...]:
-    return tuple(c.strip() for c in line.split(","))
+_LATENCY: Final = Quantity("latency.load_latency", "ns", above_zero=True)
 
 
 def recognises(start: str) -> bool:
@@ -49,142 +39,103 @@ def recognises(start: str) -> bool:
         (0 < len(lines) < 2000 and all(_SINGLE.fullmatch(line) for line in lines))
         or f"\n{_SAMPLES}\n" in start
         or f"{_PINGPONG}\ntimes are in ns\n" in start
-        or any(_cells(line) == _HEAD for line in lines)
+        or any(map(_is_head, lines))
     )
 
 
+def _is_head(line: str) -> bool:
+    return line.startswith(_HEAD[0]) and (*csv_cells(line),) == _HEAD
+
+
 def read(output: ToolOutput) -> None:
-    """The latencies, and multiload's rates."""
-    about = About(output.machine, "multichase")
-    if all(_SINGLE.fullmatch(line.text) for line in output.lines if line.text.strip()):
-        for line in output.lines:
-            if single := _SINGLE.fullmatch(line.text):
-                with output.item(line.number):
-                    time = 1e-9 * number(single[1], "time", above_zero=True)
-                    output.add(ours(about, "latency", "load_latency", [time], pattern="random"))
+    """Read the latencies, and multiload's rates."""
+    filled = [line for line in output.lines if line.text.strip()]
+    if all(_SINGLE.fullmatch(line.text) for line in filled):
+        for line in filled:
+            with output.item(line.number):
+                time = matched(_SINGLE, line.text, "a time")[1]
+                output.take(_LATENCY, time, "time", pattern="random")
         return
     before = 0
-    for at, line in enumerate(output.lines):
+    for index, line in enumerate(output.lines, 1):
         if line.text == _SAMPLES:
-            _read_samples(output, about, output.lines[before:at], output.lines[at + 1 :])
-            before = at + 1
+            above = output.lines[before : index - 1]
+            with output.item(above[-1].number if above else 1):
+                _read_samples(output, above, output.lines[index:])
+            before = index
         elif line.text.strip() == _PINGPONG:
-            _read_pingpong(output, about, output.lines[at + 1 :])
-        elif _cells(line.text) == _HEAD:
-            _read_multiload(output, about, line, output.lines[at + 1 : at + 2])
+            _read_pingpong(output, output.lines[index:])
+        elif _is_head(line.text):
+            below = output.lines[index : index + 1]
+            with output.item(below[0].number if below else line.number):
+                if not below or output.is_cut(below[0]):
+                    raise FormatError("a whole line of results is required below the head")
+                _read_multiload(output, row_of(_HEAD, csv_cells(below[0].text)))
 
 
-def _read_samples(output: ToolOutput, about: About, above: Sequence[Line], below: Sequence[Line]) -> None:
-    """The samples of `multichase -v`, each the mean of its threads."""
-    with output.item(above[-1].number if above else 1):
-        stated = dict(re.findall(r"^(\w+) = (\S+)", "\n".join(line.text for line in above), re.MULTILINE))
-        counts = {}
-        for key in ("nr_threads", "total_memory", "stride", "tlb_locality"):
-            if not re.fullmatch(r"\d{1,18}", stated.get(key, "")):
-                raise FormatError(f"{key}: {unexpected(stated.get(key, ''), 'a count')}")
-            counts[key] = int(stated[key])
-        if "chase" not in stated:
-            raise FormatError("'chase = simple' is required above the samples")
-        samples: list[float] = []
-        final: float | None = None
-        for line in below:
-            if line.text.startswith("timed out: ") or not line.text.strip():
-                continue
-            if single := _SINGLE.fullmatch(line.text):
-                final = 1e-9 * float(single[1])
-                break
-            sample = _SAMPLE.fullmatch(line.text)
-            if sample is None or len(sample[1].split()) != counts["nr_threads"]:
-                if not re.match(r"[ \t]*[\d.]", line.text):
-                    break
-                output.leave_out(line.number, str(unexpected(line.text, f"{counts['nr_threads']} times and 'avg='")))
-                continue
-            samples.append(1e-9 * number(sample[2], f"line {line.number}: avg", above_zero=True))
-        if not samples:
-            raise FormatError("no samples; the run is not complete")
-        if final is not None and not 0.999 * min(samples) <= final <= 1.001 * max(samples):
-            raise FormatError(f"the result {1e9 * final:g} is outside of its samples; a number is damaged")
-        output.add(_chase(about, stated, counts, samples))
-
-
-def _chase(about: About, stated: dict[str, str], counts: dict[str, int], samples: list[float]) -> Record:
+def _read_samples(output: ToolOutput, above: Sequence[Line], below: Sequence[Line]) -> None:
+    """Read the samples of `multichase -v`, each the mean of its threads."""
+    stated = dict(re.findall(r"^(\w+) = (\S+)", "\n".join(line.text for line in above), re.MULTILINE))
+    if "chase" not in stated:
+        raise FormatError("'chase = simple' is required above the samples")
+    threads = count(stated.get("nr_threads", ""), "nr_threads")
     conditions: dict[str, Scalar] = {
-        "footprint_bytes": counts["total_memory"],
-        "stride_bytes": counts["stride"],
-        "locality_bytes": counts["tlb_locality"],
-        "processes": counts["nr_threads"],
+        "footprint_bytes": count(stated.get("total_memory", ""), "total_memory"),
+        "stride_bytes": count(stated.get("stride", ""), "stride"),
+        "locality_bytes": count(stated.get("tlb_locality", ""), "tlb_locality"),
+        "processes": threads,
         "pattern": "random",
         "chase": stated["chase"],
     }
     if re.fullmatch(r"\d{1,12}", stated.get("page_size", "")):
         conditions["page_bytes"] = int(stated["page_size"])
-    if stated["chase"] != "simple":  # several loads at once, or work between them
-        return theirs(about, "chase_time", "s", "lower", samples, **conditions)
-    return ours(about, "latency", "load_latency", samples, **conditions)
+    samples: list[float] = []
+    for line in below:
+        if line.text.startswith("timed out: ") or not line.text.strip():
+            continue
+        if single := _SINGLE.fullmatch(line.text):
+            final = 1e-9 * float(single[1])
+            if samples and not 0.999 * min(samples) <= final <= 1.001 * max(samples):
+                raise FormatError(f"the result {single[1]} is outside of its samples; a number is damaged")
+            break
+        sample = _SAMPLE.fullmatch(line.text)
+        if sample is not None and len(sample[1].split()) == threads:
+            samples.append(value(sample[2], "ns", f"line {line.number}: avg", above_zero=True))
+        elif re.match(r"[ \t]*[\d.]", line.text):
+            output.leave_out(line.number, str(unexpected(line.text, f"{threads} times and 'avg='")))
+        else:
+            break
+    if not samples:
+        raise FormatError("no samples; the run is not complete")
+    if stated["chase"] == "simple":
+        output.ours("latency.load_latency", samples, **conditions)
+    else:  # several loads at once, or work between them
+        output.theirs("chase_time", "s", samples, **conditions)
 
 
-def _read_multiload(output: ToolOutput, about: About, head: Line, below: Sequence[Line]) -> None:
-    """The line of results below the names of the columns."""
-    with output.item(below[0].number if below else head.number):
-        cells = _cells(below[0].text) if below else ()
-        if len(cells) != len(_HEAD) or not all(0 < len(c) <= 60 for c in cells) or output.is_cut(below[0]):
-            raise FormatError(f"found {len(cells)} whole columns, {len(_HEAD)} are required")
-        values = dict(zip(_HEAD, cells, strict=True))
-        counts = {}
-        for key in ("Samples", "Byte/thd", "ChaseThds", "LoadThds"):
-            if not re.fullmatch(r"\d{1,18}", values[key]):
-                raise FormatError(f"{key}: {unexpected(values[key], 'a count')}")
-            counts[key] = int(values[key])
-        output.add(*_multiload(about, values, counts))
-
-
-def _multiload(about: About, values: dict[str, str], counts: dict[str, int]) -> list[Record]:
-    made: list[Record] = []
-    loaded = counts["LoadThds"] > 0
-    chased = counts["ChaseThds"] > 0
-    if loaded == (values["MemLdArg"] == _NONE) or chased == (values["ChaseArg"] == _NONE):
+def _read_multiload(output: ToolOutput, row: dict[str, str]) -> None:
+    """Read the line of results: a latency, rates of a load, or both at the same time."""
+    repetitions, size, chases, loads = (count(row[c], c) for c in ("Samples", "Byte/thd", "ChaseThds", "LoadThds"))
+    if bool(loads) == (row["MemLdArg"] == _NONE) or bool(chases) == (row["ChaseArg"] == _NONE):
         raise FormatError("found threads that ChaseArg and MemLdArg do not give; a cell is damaged")
-    same: dict[str, Scalar] = {"chase": values["ChaseArg"], "repetitions": counts["Samples"]}
-    if loaded:
-        same |= {"load": values["MemLdArg"], "threads": counts["LoadThds"]}
-    if chased:
-        time = 1e-9 * number(values["ChaseNS"], "ChaseNS", above_zero=True)
-        instrument = "loaded" if loaded else "latency"
-        made.append(ours(about, instrument, "load_latency", [time], footprint_bytes=counts["Byte/thd"], **same))
-    if loaded:
-        rates = (("mean", "LdAvgMibs"), ("best", "LdMaxMibs"))
-        for statistic, key in rates:
-            rate = 2**20 * number(values[key], key, above_zero=True)
-            if chased:
-                made.append(
-                    ours(
-                        about,
-                        "loaded",
-                        "bandwidth_net",
-                        [rate],
-                        footprint_bytes=counts["Byte/thd"],
-                        **same,
-                        statistic=statistic,
-                    )
-                )
-                continue
-            kernel = _LOADS.get(values["MemLdArg"], values["MemLdArg"])
-            total = counts["Byte/thd"] * counts["LoadThds"]
-            conditions: dict[str, Scalar] = {
-                "kernel": kernel,
-                "threads": counts["LoadThds"],
-                "footprint_bytes": total,
-                "repetitions": counts["Samples"],
-                "statistic": statistic,
-            }
-            made.append(ours(about, "bandwidth", "bandwidth_net", [rate], **conditions))
-    return made
+    same: dict[str, Scalar] = {"footprint_bytes": size, "repetitions": repetitions}
+    if chases:
+        same["chase"] = row["ChaseArg"]
+        same |= {"load": row["MemLdArg"], "threads": loads} if loads else {}
+        latency = replace(_LATENCY, metric="loaded.load_latency") if loads else _LATENCY
+        output.take(latency, row["ChaseNS"], "ChaseNS", **same)
+    else:
+        kernel = _LOADS.get(row["MemLdArg"], row["MemLdArg"])
+        same |= {"kernel": kernel, "threads": loads, "footprint_bytes": size * loads}
+    rate = Quantity("loaded.bandwidth_net" if chases else "bandwidth.bandwidth_net", "MiB/s", above_zero=True)
+    for statistic, column in (("mean", "LdAvgMibs"), ("best", "LdMaxMibs")):
+        if loads:
+            output.take(rate, row[column], column, **same, statistic=statistic)
 
 
-def _read_pingpong(output: ToolOutput, about: About, below: Sequence[Line]) -> None:
+def _read_pingpong(output: ToolOutput, below: Sequence[Line]) -> None:
     lines = Cursor(below)
-    lines.skip(lambda text: not text.strip() or text.strip() == "times are in ns")
-    head = lines.take()
+    head = lines.next(lambda text: text.strip() not in {"", "times are in ns"})
     if head is None or not re.fullmatch(r"(?:\s+\d{1,9})+", head.text):
         output.leave_out(below[0].number if below else 1, "the numbers of the CPUs are required above the times")
         return
@@ -192,17 +143,15 @@ def _read_pingpong(output: ToolOutput, about: About, below: Sequence[Line]) -> N
     rows = 0
     for line in lines.skip(lambda text: re.match(r"\s*\d", text)):
         with output.item(line.number):
-            name, _, rest = line.text.partition(":")
-            cpu = name.strip()
-            later = [column for column in columns if cpu.isdecimal() and column > int(cpu)]
-            times = rest.split()
-            if not later or len(times) != len(later):
-                raise unexpected(line.text, f"a CPU and {len(later)} times")
-            for to_cpu, cell in zip(later, times, strict=True):
-                if not re.fullmatch(r"\d{1,15}\.\d", cell):
-                    raise FormatError(f"CPU {to_cpu}: {unexpected(cell, 'a time with one decimal')}")
-                time = [1e-9 * number(cell, f"CPU {to_cpu}", above_zero=True)]
-                output.add(ours(about, "lines", "line_latency", time, from_cpu=int(cpu), to_cpu=to_cpu, trip="one_way"))
+            cpu = count(line.text.partition(":")[0].strip(), "CPU")
+            later = [column for column in columns if column > cpu]
+            if not later:
+                raise unexpected(line.text, "a CPU and the times to later ones")
+            for to_cpu, cell in matrix_row(line.text.replace(":", " ", 1), later)[1].items():
+                time = value(
+                    matched(r"\d{1,15}\.\d", cell, "a time with one decimal")[0], "ns", "time", above_zero=True
+                )
+                output.ours("lines.line_latency", time, from_cpu=cpu, to_cpu=to_cpu, trip="one_way")
             rows += 1
     if rows < len(columns):
         output.leave_out(head.number, f"the matrix has {rows} of {len(columns)} whole rows")

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, theirs
-from meshmark.measure.tools.output import Line, ToolOutput, unexpected
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, unexpected
+from meshmark.measure.tools.documents import row_of
+from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.quantities import Quantity
+from meshmark.store.record import Scalar
 
 _HEAD: Final = re.compile(r"#\s+size\s+count\s.*\balgbw\b.*\bbusbw\b")
 _VERSION: Final = re.compile(r"# (?:n|r)ccl-tests version (\S{1,40})")
@@ -24,14 +26,18 @@ _COLLECTIVE: Final = re.compile(
 _RUN: Final = re.compile(r"# nThread (\d{1,6}) nGpus (\d{1,6}) ")
 _AVERAGE: Final = re.compile(r"# Avg bus bandwidth\s*:\s*(\S+)")
 _TEXTS: Final = {"type": "datatype", "redop": "reduction", "root": "root"}
-_NAMES: Final = {"size", "count", "time", "algbw", "busbw", "#wrong", "error", *_TEXTS}
+_QUANTITIES: Final = {
+    "time": Quantity("operation_time", "us"),
+    "algbw": Quantity("algorithm_bandwidth", "GB/s"),
+    "busbw": Quantity("bus_bandwidth", "GB/s"),
+}
+_NAMES: Final = {"size", "count", "#wrong", "error", *_TEXTS, *_QUANTITIES}
 
 
 @dataclass(slots=True)
 class _Run:
     """The facts that the lines above the rows state."""
 
-    about: About
     collective: str = ""
     stated: dict[str, Scalar] = field(default_factory=dict)
     ranks: int = 0
@@ -44,19 +50,16 @@ class _Run:
         return {**collective, **self.stated, **({"ranks": self.ranks} if self.ranks else {})}
 
 
-def recognises(start: str) -> bool:
-    return re.search(rf"^[ \t]*{_HEAD.pattern}", start, re.MULTILINE) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """Time and rates of each size, out of place and in place."""
-    run = _Run(About(output.machine, "nccl_tests"))
+    """Read time and rates of each size, out of place and in place."""
+    run = _Run()
     for line in output.lines:
         text = line.text.strip()
         if version := _VERSION.match(text):
-            run = _Run(About(output.machine, "nccl_tests", version[1]))
+            run = _Run()
+            output.stated(version[1])
         elif begin := _RUN.match(text):
-            run = _Run(run.about, run.collective, _options(text, int(begin[1]), int(begin[2])))
+            run = _Run(run.collective, _options(text, int(begin[1]), int(begin[2])))
         elif (collective := _COLLECTIVE.search(text)) and not text.startswith("#  Rank"):
             run.collective = collective[1]
         elif re.match(r"#\s+Rank\s+\d+ ", text):
@@ -72,10 +75,9 @@ def read(output: ToolOutput) -> None:
             run.has_units = True
         elif average := _AVERAGE.match(text):
             with output.item(line.number):
-                value = [1e9 * number(average[1], "average bus bandwidth")]
                 if output.is_cut(line):
                     raise FormatError("the text ends within the line")
-                output.add(theirs(run.about, "mean_bus_bandwidth", "B/s", "higher", value, **run.conditions))
+                output.take(Quantity("mean_bus_bandwidth", "GB/s"), average[1], "average", **run.conditions)
         elif run.columns and re.match(r"\d", text):
             with output.item(line.number):
                 _row(output, run, line)
@@ -84,7 +86,7 @@ def read(output: ToolOutput) -> None:
 
 
 def _options(text: str, threads: int, gpus: int) -> dict[str, Scalar]:
-    """The options that change what is measured, without those that have their default."""
+    """Return the options that change what is measured, without those that have their default."""
     options = dict(re.findall(r"(agg iters|graph|unalign|blocking): (\d{1,9})", text))
     stated: dict[str, Scalar] = {"host_threads": threads, "gpus_per_thread": gpus}
     if int(options.get("agg iters", "1")) != 1:
@@ -100,28 +102,18 @@ def _row(output: ToolOutput, run: _Run, line: Line) -> None:
         raise FormatError("the line with the units (us) and (GB/s) is required above")
     first = run.columns.index("time")
     width = (len(run.columns) - first) // (2 if run.columns.count("time") == 2 else 1)
-    fixed = dict(zip(run.columns[:first], cells[:first], strict=True))
-    if not re.fullmatch(r"\d{1,18}", fixed.get("size", "")):
-        raise FormatError(f"size: {unexpected(fixed.get('size', ''), 'a number of bytes')}")
-    stated: dict[str, Scalar] = {**run.conditions, "message_bytes": int(fixed["size"]), "statistic": "mean"}
+    fixed = row_of(run.columns[:first], cells[:first])
+    stated: dict[str, Scalar] = {**run.conditions, "message_bytes": count(fixed.get("size", ""), "size")}
     for column, name in _TEXTS.items():
-        if column in fixed and fixed[column] not in {"-1", "none"}:
+        if fixed.get(column, "none") not in {"-1", "none"}:
             stated[name] = int(fixed[column]) if column == "root" and fixed[column].isdecimal() else fixed[column]
     for place, begin in (("out", first), ("in", first + width)):
-        names, values = run.columns[begin : begin + width], cells[begin : begin + width]
-        if names:
-            output.add(*_records(run.about, dict(zip(names, values, strict=True)), {**stated, "place": place}))
+        row = row_of(run.columns[begin : begin + width], cells[begin : begin + width])
+        if row.get("#wrong", "0") not in {"0", "N/A"}:
+            raise unexpected(row["#wrong"], "0", "#wrong")
+        for column, quantity in _QUANTITIES.items():
+            if column in row and row.get("time", "N/A") != "N/A":
+                output.take(quantity, row[column], column, **stated, statistic="mean", place=place)
 
 
-def _records(about: About, cells: dict[str, str], stated: dict[str, Scalar]) -> list[Record]:
-    if cells.get("#wrong", "0") not in {"0", "N/A"}:
-        raise FormatError(f"#wrong: found {quoted(cells['#wrong'], 20)}; only results without errors are taken")
-    if cells["time"] == "N/A":
-        return []
-    records = [theirs(about, "operation_time", "s", "lower", [1e-6 * number(cells["time"], "time")], **stated)]
-    for column, metric in (("algbw", "algorithm_bandwidth"), ("busbw", "bus_bandwidth")):
-        records.append(theirs(about, metric, "B/s", "higher", [1e9 * number(cells[column], column)], **stated))
-    return records
-
-
-READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", recognises, read)]
+READERS: Final = [Reader("nccl_tests", "nccl-tests and rccl-tests, text", has(rf"^[ \t]*{_HEAD.pattern}"), read)]

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, UnknownMeaning, number, ours, theirs
-from meshmark.measure.tools.output import Line, ToolOutput, unexpected
-from meshmark.measure.tools.quantities import Unit, slug, unit_of
-from meshmark.store.record import Record, Scalar
+from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, count, has, matched, number
+from meshmark.measure.tools.documents import row_of
+from meshmark.measure.tools.output import Line, ToolOutput
+from meshmark.measure.tools.quantities import Quantity, slug, unit_of
+from meshmark.store.record import Scalar
 
 _TITLE: Final = re.compile(r"[# ]{1,3}OSU (?P<title>\S.*?)(?: Test)?(?: v(?P<version>\d[\w.]*))?\s*$")
 _BEGINS: Final = re.compile(r"^[# ]{1,3}OSU (?:MPI|OpenSHMEM|UPC|NCCL|XCCL|RCCL).*(?: Test| v\d)", re.MULTILINE)
@@ -42,7 +43,6 @@ class _Table:
     """A program's output. `title` is "" if the line with it is missing; `columns` are those after the size."""
 
     title: str
-    about: About
     columns: list[str] = field(default_factory=list)
     sized: bool = True
     stated: dict[str, Scalar] = field(default_factory=dict)
@@ -50,17 +50,14 @@ class _Table:
     is_closed: bool = False  # an empty line was below its rows; other rows below it may be of another program
 
 
-def recognises(start: str) -> bool:
-    return _BEGINS.search(start) is not None
-
-
 def read(output: ToolOutput) -> None:
-    """Every row of every program."""
+    """Read every row of every program."""
     table: _Table | None = None
     for line in output.lines:
         text = line.text.strip()
         if title := _TITLE.match(text):
-            table = _Table(title["title"], About(output.machine, "osu", title["version"] or ""))
+            table = _Table(title["title"])
+            output.stated(title["version"] or "")
         elif text.startswith("#") and table is not None:
             table = _header(table, text)
         elif table is not None and text:
@@ -70,12 +67,12 @@ def read(output: ToolOutput) -> None:
 
 
 def _header(table: _Table, text: str) -> _Table:
-    """The table that a line of a header belongs to: a new one without a title if there are column names already."""
+    """Return the table that a line of a header belongs to: a new one without a title below further column names."""
     names = _COLUMNS.findall(text[1:].strip())
     sized = names[:1] == ["Size"]
     if sized or (names and names[0].endswith("(us)") and ":" not in text):
         if table.columns:
-            table = _Table("", table.about)
+            table = _Table("")
         table.columns, table.sized = names[sized:], sized
         return table
     stated = dict(_BRACKETS.findall(text))
@@ -101,72 +98,50 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     with output.item(line.number):
         if not table.columns or not table.title:
             raise FormatError("a title and column names are required above")
-        size = 0
-        if table.sized:
-            if re.fullmatch(r"\d{1,15}", cells[0]) is None:
-                raise FormatError(f"size: found '{quoted(cells[0], 40)}', a number of bytes is required")
-            size = int(cells.pop(0))
-        if len(cells) != len(table.columns):
-            raise FormatError(f"found {len(cells)} cells, {len(table.columns)} are required")
-        for name, cell in zip(table.columns, cells, strict=True):
-            if name == "Validation":
-                if cell != "Pass":
-                    raise FormatError(f"validation: found '{quoted(cell, 20)}'; only results that pass are taken")
-            elif name == "Iterations":
-                number(cell, "iterations", above_zero=True)
-            elif cell == "nan" or (_NUMBER.fullmatch(cell) is None and "%" not in name):
-                raise unexpected(cell, "a number with two decimals") if cell != "nan" else FormatError(f"{name}: nan")
-            else:
-                output.add(_record(table, name, number(cell, quoted(name, 40)), size))
+        size = count(cells.pop(0), "size") if table.sized else 0
+        row = row_of(table.columns, cells)
+        if row.pop("Validation", "Pass") != "Pass":
+            raise FormatError("validation: only results that pass are taken")
+        number(row.pop("Iterations", "1"), "iterations", above_zero=True)
+        for name, cell in row.items():
+            matched(r"[^n].*" if "%" in name else _NUMBER, cell, "a number with two decimals")
+            quantity, conditions = _meaning(table, name)
+            output.take(quantity, cell, name, **{"message_bytes": size, **table.stated, **conditions})
         table.rows += 1
 
 
-def _unit(column: str) -> tuple[str, Unit]:
-    """Name and unit of a column such as `Avg Latency(us)` or `MB/s`.
+def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
+    """Return the quantity of a column such as `Avg Latency(us)` or `MB/s`, and the conditions that it states.
 
     Raises:
         UnknownMeaning: The unit is not known.
     """
     name, bracket, unit = column.partition("(")
     unit = unit.rstrip(")").strip() if bracket else column.strip()
-    known = unit_of(unit)
-    if known.si not in {"s", "B/s", "op/s", "1"} or not unit:
+    name = name.strip().lower() if bracket else ""
+    si = unit_of(unit).si
+    if si not in {"s", "B/s", "op/s", "1"} or not unit:
         raise UnknownMeaning(f"column '{quoted(column, 40)}': the unit is not known")
-    return name.strip().lower() if bracket else "", known
-
-
-def _record(table: _Table, column: str, value: float, size: int) -> Record:
-    """A cell: a time, a rate of bytes or messages, or an overlap in percent."""
-    stated: dict[str, Scalar] = {"statistic": "mean", "message_bytes": size, **table.stated}
-    name, unit = _unit(column)
-    samples = [unit.factor * value]
     library, _, program = table.title.partition(" ")
+    stated: dict[str, Scalar] = {"statistic": "mean"}
     if library.startswith("MPI-"):
         stated["device"] = library.removeprefix("MPI-").lower()
-    if unit.si == "B/s":
-        return theirs(table.about, "bandwidth", "B/s", "higher", samples, program=table.title, **stated)
-    if unit.si == "op/s":
-        return theirs(table.about, "message_rate", "op/s", "higher", samples, program=table.title, **stated)
-    if unit.si == "1":
-        return theirs(table.about, slug(name) or "share", "1", "higher", samples, program=table.title, **stated)
+    theirs = {**stated, "program": table.title}
+    if si != "s":
+        metric = {"B/s": "bandwidth", "op/s": "message_rate"}.get(si, slug(name) or "share")
+        return Quantity(metric, unit, better="higher"), theirs
     is_mpi = library in {"MPI", "MPI-CUDA", "MPI-ROCM", "MPI-OPENACC"}
     if is_mpi and program == "Latency" and name in {"latency", "avg latency"}:
         ranks: dict[str, Scalar] = {"protocol": "send", "from_rank": 0, "to_rank": 1, "ranks": 2}
-        return ours(table.about, "pingpong", "message_latency", samples, **stated, **ranks)
+        return Quantity("pingpong.message_latency", unit), {**stated, **ranks}
     if is_mpi and program in _OURS and name in _OVER:
-        operation: dict[str, Scalar] = {
-            "operation": _OURS[program],
-            "algorithm": "library",
-            "over_ranks": _OVER[name],
-        }
-        return ours(table.about, _OURS[program], "collective_time", samples, **stated, **operation)
+        stated |= {"operation": _OURS[program], "algorithm": "library", "over_ranks": _OVER[name]}
+        return Quantity(f"{_OURS[program]}.collective_time", unit), stated
     if tail := re.fullmatch(r"p(\d+) tail lat", name):
-        stated |= {"statistic": "percentile", "percentile": int(tail[1])}
-        name = "latency"
-    elif name in _OVER:
-        stated["over_ranks"] = _OVER[name]
-        name = "latency"
-    return theirs(table.about, slug(name) or "time", "s", "lower", samples, program=table.title, **stated)
+        return Quantity("latency", unit), {**theirs, "statistic": "percentile", "percentile": int(tail[1])}
+    if name in _OVER:
+        return Quantity("latency", unit), {**theirs, "over_ranks": _OVER[name]}
+    return Quantity(slug(name) or "time", unit), theirs
 
 
-READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", recognises, read, version=2)]
+READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=2)]

@@ -3,10 +3,11 @@
 The rule of all readers: take every row that is certainly right; count what is left out, with its line and the reason;
 refuse the file only if nothing is certain, or if the unit or the meaning of a column is unknown.
 
-A reader is a function of one `ToolOutput`. It walks `output.lines` (or takes JSON from `documents.json_document` and
-CSV from `documents.csv_rows`), and reads each row, test or document within `with output.item(line.number):`, where it
-calls `output.add(ours(…))`. If anything in the block raises `FormatError` or `RecordError` (`number`, `field`, `ours`
-and so on do), the records that the block added are dropped, and the row is left out with that message; messages in the
+A reader is a function of one `ToolOutput`. It walks `output.lines` (or takes JSON from `documents.json_objects` and
+CSV from `documents.csv_table`), and reads each row, test or document within `with output.item(line.number):`, where it
+calls `output.take(…)` for a cell whose meaning a table of `Quantity` states, or `output.ours(…)` and `output.theirs(…)`
+for numbers in SI units. If anything in the block raises `FormatError` or `RecordError` (`number`, `field`, `take` and
+so on do), the records that the block added are dropped, and the row is left out with that message; messages in the
 block therefore need not name the line. `output.leave_out(where, reason)` does the same without an exception, and
 `output.other_lines += 1` counts a line of another program. `UnknownMeaning` passes through `item` and refuses the file,
 as does any `FormatError` outside of one. A reader need not check that it has read anything: `formats.read_text` refuses
@@ -23,20 +24,23 @@ import codecs
 import re
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
-from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, UnknownMeaning
-from meshmark.store.record import Record, RecordError
+from meshmark.describe import descriptions
+from meshmark.measure.tools.base import About, FormatError, UnknownMeaning, unexpected
+from meshmark.measure.tools.quantities import Quantity, unit_of, value
+from meshmark.store.record import Better, Metric, Record, RecordError, Scalar
 
+REPORTED: Final = "reported"  # provenance `origin` of a number that another tool measured
 MAX_EXPANDED: Final = 64 << 20  # bytes of a compressed file
 MAX_LISTED: Final = 1000  # items left out of which the reason is retained
 _TERMINAL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_BETTER: Final[dict[str, Better]] = {"s": "lower", "B/s": "higher", "flop/s": "higher", "op/s": "higher"}
 # Labels that launchers put before each line: srun --label, mpirun --tag-output, mpiexec -l of Hydra and Intel MPI.
 _LABELS: Final = (
     re.compile(r"\s{0,9}(?P<task>\d{1,7}): ?"),
@@ -71,6 +75,7 @@ class ToolOutput:
 
     Attributes:
         machine: Name of the machine that the tool ran on.
+        about: The source of the next records; see `stated`.
         lines: All lines, without labels of ranks.
         records: The records so far.
         left_out: The first items that were left out; `left_out_count` is the number of all of them.
@@ -79,6 +84,7 @@ class ToolOutput:
 
     def __init__(self, text: str, machine: str, lines: Sequence[Line] | None = None) -> None:
         self.machine = machine
+        self.about = About("")
         self.lines: Sequence[Line] = _lines(text) if lines is None else lines
         self.records: list[Record] = []
         self.left_out: list[LeftOut] = []
@@ -112,9 +118,73 @@ class ToolOutput:
         """Return whether the text ends within this line, so that a last number may lack digits."""
         return line.number == self._open_line
 
-    def add(self, *records: Record) -> None:
-        """Take records."""
-        self.records += records
+    def stated(self, version: str = "", command: str = "", start: str = "") -> None:
+        """Set what the following records are from, as far as the output states it."""
+        self.about = About(self.about.tool, version, command, start)
+
+    def ours(self, metric: str, samples: float | Sequence[float], /, **conditions: Scalar) -> None:
+        """Add a record of a metric that an instrument of ours describes, so that results compare with ours.
+
+        Args:
+            metric: The instrument and its metric, as in `latency.load_latency`.
+            samples: One or several, in the metric's unit (SI).
+            conditions: As the instrument names them; None for one that the output does not state.
+        """
+        instrument, _, name = metric.partition(".")
+        self._add(instrument, descriptions()[instrument].metric(name), samples, conditions)
+
+    def theirs(
+        self,
+        metric: str,
+        unit: str,
+        samples: float | Sequence[float],
+        better: Better | None = None,
+        /,
+        **conditions: Scalar,
+    ) -> None:
+        """Add a record of a metric that only the tool has; the instrument is the tool.
+
+        Args:
+            unit: SI: s, B/s, B, flop/s, op/s, Hz, or 1 for shares, ratios and counts.
+            samples: One or several, in `unit`.
+            better: None if the unit tells it: a time is better lower and a rate higher.
+        """
+        direction = better or _BETTER.get(unit, "none")
+        self._add(self.about.tool, Metric(metric, unit, direction, ""), samples, conditions)
+
+    def take(self, quantity: Quantity, text: str, where: str, /, **more: Scalar) -> None:
+        """Add a record of a quantity whose number is `text`.
+
+        Args:
+            where: The name of its column or key, for messages.
+            more: Conditions beside those of the quantity.
+
+        Raises:
+            FormatError: It is not a finite number, or not above 0 although it must be.
+        """
+        number = value(text, quantity.unit, where, above_zero=quantity.above_zero)
+        if "." in quantity.metric:
+            self.ours(quantity.metric, number, **{**quantity.conditions, **more})
+        else:
+            self.theirs(
+                quantity.metric, unit_of(quantity.unit).si, number, quantity.better, **{**quantity.conditions, **more}
+            )
+
+    def _add(
+        self, instrument: str, metric: Metric, samples: float | Sequence[float], conditions: Mapping[str, Scalar]
+    ) -> None:
+        about = self.about
+        known = {"tool": about.tool, "tool_version": about.version, "command": about.command, "start": about.start}
+        record = Record.of(
+            metric,
+            [samples] if isinstance(samples, int | float) else samples,
+            source="tool",
+            machine=self.machine,
+            instrument=instrument,
+            conditions={name: condition for name, condition in conditions.items() if condition is not None},
+            provenance={"origin": REPORTED, **{key: fact for key, fact in known.items() if fact}},
+        )
+        self.records.append(record)
 
     def leave_out(self, where: int | str, reason: str) -> None:
         """Count an item that is not taken.
@@ -148,28 +218,36 @@ class Cursor:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.lines = lines
-        self.at = 0
+        self.position = 0
 
-    def peek(self) -> Line | None:
-        """The next line; None at the end."""
-        return self.lines[self.at] if self.at < len(self.lines) else None
-
-    def take(self) -> Line | None:
-        """The next line, which is passed; None at the end."""
-        line = self.peek()
-        self.at += line is not None
-        return line
-
-    def skip(self, passes: Callable[[str], object]) -> list[Line]:
+    def skip(self, passes: Callable[[str], object]) -> Sequence[Line]:
         """Pass the lines for whose text `passes` is true, and return them."""
-        begin = self.at
-        while self.at < len(self.lines) and passes(self.lines[self.at].text):
-            self.at += 1
-        return list(self.lines[begin : self.at])
+        begin = self.position
+        while self.position < len(self.lines) and passes(self.lines[self.position].text):
+            self.position += 1
+        return self.lines[begin : self.position]
 
-    def skip_blank(self) -> None:
-        """Pass empty lines."""
-        self.skip(lambda text: not text.strip())
+    def next(self, begins: Callable[[str], object] = str.strip) -> Line | None:
+        """Pass the lines up to the first one for whose text `begins` is true, and return it; None at the end."""
+        self.skip(lambda text: not begins(text))
+        if self.position == len(self.lines):
+            return None
+        self.position += 1
+        return self.lines[self.position - 1]
+
+
+def matrix_row(text: str, columns: Sequence[int]) -> tuple[int, dict[int, str]]:
+    """Return the number that begins a row of a matrix, and the cells of the row by the numbers of their columns.
+
+    Raises:
+        FormatError: The row has no number, or another number of cells than there are columns, or two columns are alike.
+    """
+    row, *cells = text.split()
+    if len({*columns}) != len(columns):
+        raise FormatError("found two columns of one number")
+    if re.fullmatch(r"\d{1,9}", row) is None or len(cells) != len(columns):
+        raise unexpected(text, f"a row with a number and {len(columns)} cells")
+    return int(row), dict(zip(columns, cells, strict=True))
 
 
 def sections(lines: Iterable[Line], begins: Callable[[str], object]) -> list[list[Line]]:
@@ -265,8 +343,3 @@ def _most(label: re.Pattern[str], lines: Sequence[Line]) -> bool:
     """Return whether most lines begin with a label."""
     labelled = sum(label.match(line.text) is not None for line in lines)
     return labelled >= 3 and labelled > 0.5 * len(lines)
-
-
-def unexpected(value: object, required: str) -> FormatError:
-    """The error for a value of a file: what was found, and what is required."""
-    return FormatError(f"found '{quoted(value, 40)}', {required} is required")

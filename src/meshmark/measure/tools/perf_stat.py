@@ -12,13 +12,12 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, theirs
+from meshmark.measure.tools.base import FormatError, Reader, ctime, matched, unexpected
 from meshmark.measure.tools.output import ToolOutput
-from meshmark.measure.tools.quantities import named, scaled, unit_of
+from meshmark.measure.tools.quantities import named, scaled, slug, unit_of
 from meshmark.store.record import Scalar
 
 _STARTED: Final = re.compile(r"# started on (\w{3} \w{3} +\d+ [\d:]{8} \d{4})")
@@ -71,10 +70,6 @@ _COMMAS: Final = re.compile(
 )
 
 
-# Samples by metric, unit and conditions.
-_Series: TypeAlias = dict[tuple[str, str, str], tuple[dict[str, Scalar], list[float]]]
-
-
 @dataclass(slots=True)
 class _Row:
     """A line of a counter, of derived metrics, or of both; `metrics` are values and units. `group` is the name of the
@@ -95,17 +90,13 @@ class _Row:
 class _Run:
     """The samples of one run of perf, and the counter or group of metrics of the last line."""
 
-    about: About
-    series: _Series = field(default_factory=dict)
+    # Conditions and samples by metric, unit and conditions.
+    series: dict[tuple[str, str, str], tuple[dict[str, Scalar], list[float]]] = field(default_factory=dict)
     event: str = ""
     group: str = ""
 
     def take(self, row: _Row) -> None:
-        """Add the samples of a line.
-
-        Raises:
-            FormatError: The line is damaged, or its counter was not counted.
-        """
+        """Add the samples of a line."""
         if row.event or row.group:
             self.event, self.group = row.event, row.group
         common = {**row.place, **({"statistic": "mean"} if row.repeated else {})}
@@ -113,28 +104,26 @@ class _Run:
             common["per"] = "interval"
         if row.share:  # whether the counter ran for the whole time, or for a part of it, from which perf extrapolates
             common["counted"] = "all" if _figure(row.share, "share of the time") >= 100 else "part"
-        samples: list[tuple[str, str, dict[str, Scalar], float]] = []
+        samples: list[tuple[str, str, float, dict[str, Scalar]]] = []
         if row.event:
             if row.value in _MISSING:
                 raise FormatError(f"{quoted(row.event, 60)}: {row.value}")
             unit, factor = _unit(row.unit)
-            samples.append((row.event, unit, common, scaled(_figure(row.value, row.event), factor, row.event)))
+            samples.append((row.event, unit, scaled(_figure(row.value, row.event), factor, row.event), common))
         for text, unit in row.metrics:
-            if (metric := _metric(unit, text)) is None:
-                continue
-            conditions = dict(common)
-            if row.event or (unit == "stalled cycles per insn" and "instructions" in self.event):
-                conditions["event"] = row.event or self.event
-            elif self.group:
-                conditions["metric_group"] = self.group
-            samples.append((metric[0], metric[1], conditions, metric[2]))
-        for name, unit, conditions, value in samples:
+            event = row.event or (self.event if unit == "stalled cycles per insn" else "")
+            if not row.event and "instructions" not in event:
+                event = ""
+            group = {} if event or not self.group else {"metric_group": self.group}
+            if (metric := _metric(unit, text)) is not None:
+                samples.append((*metric, {**common, **({"event": event} if event else group)}))
+        for name, unit, value, conditions in samples:
             self.series.setdefault((name, unit, str(conditions)), (conditions, []))[1].append(value)
 
     def add_to(self, output: ToolOutput) -> None:
         """Add a record of each counter and metric."""
         for (name, unit, _), (conditions, samples) in self.series.items():
-            output.add(theirs(self.about, name, unit, "none", samples, **named(conditions)))
+            output.theirs(name, unit, samples, "none", **named(conditions))
 
 
 def recognises(start: str) -> bool:
@@ -148,16 +137,17 @@ def _is_json(text: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The counters and their derived metrics."""
+    """Read the counters and their derived metrics."""
     is_json = _is_json(output.text)
     shape = None if is_json else _CSV.search(output.text)
     if not is_json and shape is None:
         raise FormatError("perf stat: found no line of a counter")
-    run = _Run(About(output.machine, "perf_stat"))
+    run = _Run()
     for line in output.lines:
         if (started := _STARTED.match(line.text)) is not None:
             run.add_to(output)
-            run = _Run(About(output.machine, "perf_stat", start=_start(started[1])))
+            run = _Run()
+            output.stated(start=ctime(started[1]))
         elif line.text.startswith("#") or not line.text.strip():
             continue
         elif is_json and not line.text.lstrip().startswith("{"):
@@ -171,32 +161,24 @@ def read(output: ToolOutput) -> None:
     run.add_to(output)
 
 
-def _start(text: str) -> str:
-    try:
-        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").isoformat()
-    except ValueError:
-        return ""
-
-
 def _figure(text: str, what: str) -> float:
-    """A number of at least 0, with a decimal point or, by the locale, a comma."""
-    if re.fullmatch(r"\d{1,30}(?:[.,]\d{1,30})?", text.strip()) is None:
-        raise FormatError(f"{quoted(what, 60)}: found '{quoted(text, 40)}', a number of at least 0 is required")
-    return float(text.strip().replace(",", "."))
+    """Return a number of at least 0, with a decimal point or, by the locale, a comma."""
+    form = r"\d{1,30}(?:[.,]\d{1,30})?"
+    return float(matched(form, text.strip(), "a number of at least 0", quoted(what, 60))[0].replace(",", "."))
 
 
 def _unit(text: str) -> tuple[str, float]:
-    """The SI unit of a counter or metric and its factor."""
+    """Return the SI unit of a counter or metric and its factor."""
     if text in _UNITS:
         return _UNITS[text]
     if not text.isprintable():
-        raise FormatError(f"unit: found '{quoted(text, 40)}', a unit is required")
+        raise unexpected(text, "a unit", "unit")
     unit = unit_of(text)
     return unit.si, unit.factor
 
 
 def _metric(text: str, value: str) -> tuple[str, str, float] | None:
-    """Name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
+    """Return name, unit and value of a derived metric; None if it was not measured or is a rate over time."""
     value, text = value.strip(), text.strip()
     if not text or not text.isprintable() or value.lstrip("-+") in {"", "nan", "inf", "none"}:
         return None
@@ -207,7 +189,7 @@ def _metric(text: str, value: str) -> tuple[str, str, float] | None:
         return None
     if not match and _PERCENT.fullmatch(name):
         factor = 0.01
-    metric = "clock" if text == "GHz" else re.sub(r"\W+", "_", name).strip("_").lower() or "metric"
+    metric = "clock" if text == "GHz" else slug(name) or "metric"
     return metric, unit, scaled(_figure(value.rstrip("%"), name), factor, name)
 
 
@@ -219,24 +201,23 @@ def _json_row(text: str) -> _Row:
         text = re.sub(r",\s*\}$", "}", text)  # Linux 6.5 ends lines without a metric with a comma
         values = json.loads(_UNQUOTED.sub(r'\1"\2"', text), parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
-        raise FormatError(f"found '{quoted(text, 40)}', an object of JSON is required") from None
+        raise unexpected(text, "an object of JSON") from None
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
-        raise FormatError(f"found '{quoted(text, 40)}', an object of strings and numbers is required")
+        raise unexpected(text, "an object of strings and numbers")
     row = _Row(interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", ""))
     only_metrics = not {"counter-value", "metric-value", "metricgroup"} & values.keys()
     for key, value in values.items():
         if key in _KEYS:
             continue
         if not value.isprintable():
-            raise FormatError(f"{quoted(key, 40)}: found '{quoted(value, 40)}', a name is required")
+            raise unexpected(value, "a name", quoted(key, 40))
         if only_metrics and key not in _KINDS:
             row.metrics.append((value, key))
         else:
             row.place[key] = int(value[:18]) if value.isdecimal() else value
     if "counter-value" in values:
-        for key in ("event", "unit", "event-runtime", "pcnt-running"):
-            if key not in values:
-                raise FormatError(f"found no {key}, which is required")
+        if missing := {"event", "unit", "event-runtime", "pcnt-running"} - values.keys():
+            raise FormatError(f"found no {min(missing)}, which is required")
         row.event, row.unit = _event(values["event"]), values["unit"]
         row.value = values["counter-value"].strip()
     elif only_metrics and not row.metrics:
@@ -249,7 +230,7 @@ def _json_row(text: str) -> _Row:
 
 def _event(name: str) -> str:
     if not name.strip() or not name.isprintable() or '"' in name:
-        raise FormatError(f"event: found '{quoted(name, 40)}', a name is required")
+        raise unexpected(name, "a name", "event")
     return name
 
 
@@ -257,7 +238,7 @@ def _event(name: str) -> str:
 
 
 def _cells(text: str, mark: str) -> list[str]:
-    """The cells of a line. A separator within the slashes of an event, as `cpu/event=1,umask=2/`, separates none."""
+    """Return the cells of a line. Separators within slashes, as in the event `cpu/event=1,umask=2/`, do not count."""
     cells: list[str] = []
     if mark == "," and (match := _COMMAS.fullmatch(text)) is not None:
         noise = [match["noise"] + "%"] if match["noise"] else []
@@ -291,7 +272,7 @@ def _csv_row(cells: Sequence[str]) -> _Row:
 
 
 def _counter(cells: Sequence[str]) -> _Row | None:
-    """A counter from its value on; None if the cells are not those of one."""
+    """Return a counter from its value on; None if the cells are not a counter."""
     value, unit, event, *rest = [*cells, "", "", ""]
     value = value.strip()
     if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:
@@ -321,9 +302,7 @@ def _place(row: _Row, cells: Sequence[str]) -> None:
         else:
             match = next(((kind, m) for kind, form in _PLACES if (m := form.fullmatch(cell))), None)
             if match is None:
-                raise FormatError(
-                    f"found '{quoted(cell, 40)}', the name of a CPU, core, socket, node or thread is required"
-                )
+                raise unexpected(cell, "the name of a CPU, core, socket, node or thread")
             kind, name = match
             row.place[kind] = int(name[1]) if kind == "cpu" else cell
 

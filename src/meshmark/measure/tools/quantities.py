@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, field, number
+from meshmark.measure.tools.base import FormatError, number, place_of, unexpected
+from meshmark.measure.tools.base import field as field_of
 from meshmark.store.record import Better, Scalar, is_unicode
 
 
@@ -29,6 +31,25 @@ class Unit:
     si: str
     factor: float
     better: Better
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """The meaning of a column or key of another tool.
+
+    Attributes:
+        metric: An instrument of ours and its metric, as in `latency.load_latency`, or a metric that only the tool has.
+        unit: Unit of the tool's numbers, such as `ns` or `MB/s`.
+        conditions: Those that the column states.
+        better: None if the unit tells it.
+        above_zero: Whether a number of 0 or below cannot have been measured.
+    """
+
+    metric: str
+    unit: str
+    conditions: Mapping[str, Scalar] = field(default_factory=dict)
+    better: Better | None = None
+    above_zero: bool = False
 
 
 _TIMES: Final = {
@@ -55,6 +76,7 @@ _COUNTED: Final = re.compile(
 )
 
 
+@lru_cache(1000)
 def unit_of(text: str) -> Unit:
     """The unit that a tool states; prefixes k, M, G are decimal and Ki, Mi, Gi binary.
 
@@ -125,61 +147,56 @@ def measured(value: float, unit: str, where: str) -> float:
     return value
 
 
-def held(values: Any, key: Any, kind: type | tuple[type, ...], where: str) -> Any:
-    """A field as `field` gives it, whose key is a word of the file, so it may hold anything.
+def value(text: str, unit: str, where: str, *, above_zero: bool = False) -> float:
+    """Return a number of a file in SI units.
+
+    Args:
+        unit: The tool's unit, such as `ns` or `MB/s`.
 
     Raises:
-        FormatError: It is missing or of another type.
+        FormatError: It is not a finite number, or not above 0 although it must be.
     """
-    name = quoted(key, 60)
-    return field({name: values.get(key)} if isinstance(values, dict) else None, name, kind, where)
+    return scaled(number(text, where, above_zero=above_zero), unit_of(unit).factor, where)
 
 
-def finite(values: Any, key: Any, where: str, factor: float = 1.0) -> float:
-    """A number of an object times `factor`.
+def finite(values: Any, key: Any, where: str = "", factor: float = 1.0) -> float:
+    """Return a number of an object times `factor`.
 
     Raises:
         FormatError: It is missing, not a number or not finite.
     """
-    found = held(values, key, (int, float), where)
-    at = _at(where, quoted(key, 60))
-    return scaled(number(quoted(found, 400), at), factor, at)
+    text = quoted(field_of(values, key, (int, float), where), 400)
+    return scaled(number(text, place_of(where, key)), factor, place_of(where, key))
 
 
-def numbers(values: Any, key: Any, where: str, factor: float = 1.0) -> list[float]:
-    """A list of at least one number of an object, each times `factor`.
+def numbers(values: Any, key: Any, where: str = "") -> list[float]:
+    """Return a list of at least one number of an object.
 
     Raises:
         FormatError: It is missing, empty or holds something else.
     """
-    found = field(values, key, list, where)
-    if not found:
-        raise FormatError(f"{_at(where, key)}: found none, at least 1 number is required")
-    return [finite({key: one}, key, _at(where, f"value {at}"), factor) for at, one in enumerate(found, 1)]
+    items = field_of(values, key, list, where)
+    if not items:
+        raise FormatError(f"{place_of(where, key)}: found none, at least 1 number is required")
+    return [finite({key: item}, key, place_of(where, f"value {index}")) for index, item in enumerate(items, 1)]
 
 
-def _at(where: str, key: str) -> str:
-    return f"{where}: {key}" if where else key
-
-
-def string(values: Any, key: str, where: str) -> str:
-    """A string of an object that is not empty.
+def string(values: Any, key: str, where: str = "") -> str:
+    """Return a string of an object that is not empty.
 
     Raises:
         FormatError: It is missing, empty or not Unicode.
     """
-    found = field(values, key, str, where)
-    if not found or not is_unicode(found):
-        raise FormatError(
-            f"{_at(where, key)}: found '{quoted(found.encode('ascii', 'replace').decode(), 40)}', a name is required"
-        )
-    return str(found)
+    text = str(field_of(values, key, str, where))
+    if not text or not is_unicode(text):
+        raise unexpected(text.encode("ascii", "replace").decode(), "a name", place_of(where, key))
+    return text
 
 
 def optional(values: Any, key: str) -> str:
     """A string of an object; "" if it is missing or something else."""
-    found = values.get(key) if isinstance(values, dict) else None
-    return found if isinstance(found, str) and is_unicode(found) else ""
+    text = values.get(key) if isinstance(values, dict) else None
+    return text if isinstance(text, str) and is_unicode(text) else ""
 
 
 _TAKEN: Final = {"about", "instrument", "metric", "unit", "better", "samples"}
@@ -212,3 +229,14 @@ def scalar(text: str) -> Scalar:
     if re.fullmatch(r"[+-]?\d{1,15}\.\d{0,20}(?:[eE][+-]?\d{1,2})?|[+-]?\d{1,15}[eE][+-]?\d{1,2}", text):
         return float(text)
     return text
+
+
+def facts(text: str, patterns: Mapping[str, str]) -> dict[str, Scalar]:
+    """Return the facts that lines of a text state, by name.
+
+    Args:
+        patterns: The pattern of each name; its first group is the fact. Case does not matter; `^` and `$` are the ends
+            of a line. What no line states is absent.
+    """
+    matches = {name: re.search(pattern, text, re.MULTILINE | re.IGNORECASE) for name, pattern in patterns.items()}
+    return {name: scalar(match[1]) for name, match in matches.items() if match}

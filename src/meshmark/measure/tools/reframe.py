@@ -8,20 +8,19 @@ configure the cells of logs: prefixes such as `jobid=` are removed, and columns 
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import About, FormatError, Reader, field, number, theirs
-from meshmark.measure.tools.documents import json_documents
+from meshmark.measure.tools.base import FormatError, Reader, field, number, unexpected
+from meshmark.measure.tools.documents import csv_cells, json_documents, row_of
 from meshmark.measure.tools.output import ToolOutput
 from meshmark.measure.tools.quantities import finite, measured, named, optional, scalar, scaled, string, unit_of
 from meshmark.store.record import Scalar
 
-_TOOL: Final = "ReFrame"
 _OLD: Final = re.compile(r"[^|]{4,60}\|reframe \d[^|]*\|[^|]+\|(?:[^|]*\|)*?[^|=]+=[^|]*\|ref=")
 _TEST: Final = re.compile(
     r"(?P<test>.+?)(?: /(?P<hash>[0-9a-f]{6,}))?(?: on | @)(?P<system>[^:+ ]+)(?::(?P<partition>[^:+ ]+))?"
@@ -30,6 +29,7 @@ _TEST: Final = re.compile(
 _RESULTS: Final = ("pass", "fail", "xfail", "xpass", "success", "failure")
 _FAILED: Final = {"fail", "failure"}
 _NOTHING: Final = {"", "null", "None", "{}", "[]", "false", "False"}
+_NO_UNIT: Final = {"null", "None"}  # of a variable whose test does not state one; an empty unit is one that it states
 _NAMES: Final = ("name", "display_name", "info", "unique_name", "short_name")
 _STATED: Final = {  # conditions by columns of a log and fields of a report
     "num_tasks": "ranks",
@@ -63,7 +63,7 @@ def recognises(start: str) -> bool:
 
 
 def read(output: ToolOutput) -> None:
-    """The performance variables of all tests."""
+    """Read the performance variables of all tests."""
     if '"session_info"' in output.text:
         _reports(output)
         return
@@ -79,7 +79,8 @@ def read(output: ToolOutput) -> None:
                     output.leave_out(line.number, f"{quoted(metric, 40)}: found no column {metric}_unit")
         elif columns:
             with output.item(line.number):
-                _row(output, line.number, columns, _cells(line.text, mark), is_cut=output.is_cut(line))
+                cells = [cell.strip() for cell in line.text.split("|")] if mark == "|" else csv_cells(line.text)
+                _row(output, line.number, columns, cells, is_cut=output.is_cut(line))
         elif "|reframe " in line.text:
             with output.item(line.number):
                 _old_row(output, line.text.split("|"), is_cut=output.is_cut(line))
@@ -95,13 +96,13 @@ def _metrics(columns: Sequence[str]) -> list[str]:
 
 
 def _columns(line: str, mark: str) -> list[str]:
-    """Names of the columns. A format with prefixes, as `jobid=%(check_jobid)s`, has them in the header, too."""
+    """Return the names of the columns. Prefixes of a format, as `jobid=%(check_jobid)s`, are in the header, too."""
     cells = [cell.strip().removeprefix("reframe ") for cell in line.split(mark)]
     return [cell.partition("=")[2].partition(" ")[0] if "=" in cell else cell for cell in cells]
 
 
 def _delimiter(line: str) -> str:
-    """The delimiter of a header; "" if the line is not one."""
+    """Return the delimiter of a header; "" if the line is not one."""
     if "_value" not in line:
         return ""
     for mark in "|,":
@@ -112,57 +113,34 @@ def _delimiter(line: str) -> str:
     return ""
 
 
-def _cells(line: str, mark: str) -> list[str]:
-    try:
-        cells = next(csv.reader([line]), []) if mark == "," else line.split(mark)
-    except csv.Error as error:
-        raise FormatError(f"not CSV: {quoted(error, 60)}") from None
-    return [cell.strip() for cell in cells]
-
-
 def _row(output: ToolOutput, line: int, columns: Sequence[str], cells: Sequence[str], *, is_cut: bool) -> None:
-    if len(cells) != len(columns):
-        raise FormatError(f"found {len(cells)} cells, {len(columns)} are required by the header")
     metrics = _metrics(columns)
     kinds = tuple(f"{metric}_" for metric in metrics)
-    row: dict[str, str] = {}
+    row = row_of(columns, cells)
     labels: dict[str, str] = {}  # prefixes that the cells have, such as `jobid=`
-    for column, cell in zip(columns, cells, strict=True):
+    for column, cell in row.items():
         label, equals, rest = cell.partition("=")
         is_label = equals and re.fullmatch(r"[A-Za-z_][\w.:-]*", label)
         if is_label and (label == column or column.startswith(kinds)):
             labels[column], row[column] = label, rest
-        else:
-            row[column] = cell
     result = _result(row)
-    about = About(
-        output.machine,
-        "reframe",
-        row.get("version", "").removeprefix("reframe "),
-        start=row.get("job_completion_time", ""),
-    )
+    output.stated(row.get("version", "").removeprefix("reframe "), start=row.get("job_completion_time", ""))
     stated = {name: cell for name, cell in row.items() if not name.startswith(kinds)}
-    for metric in metrics:
-        if f"{metric}_unit" not in row:
-            continue
+    for metric in (metric for metric in metrics if f"{metric}_unit" in row):
+        value, unit = row[f"{metric}_value"], row[f"{metric}_unit"]
+        name = metric
+        if metric == "perf":  # one line a variable, whose name is in a cell
+            name = row.get("perf_var") or labels.get("perf_value", metric)
+        is_failed = (result or row.get(f"{metric}_result")) in _FAILED
         with output.item(line):
-            if row[f"{metric}_value"] in _NOTHING:
-                raise FormatError(f"{_why(result)}{quoted(metric, 40)}: found no value")
-            unit = row[f"{metric}_unit"]
-            if is_cut and (
-                columns[-1] == f"{metric}_value" or (columns[-1] == f"{metric}_unit" and not _is_whole(unit))
-            ):
+            end = columns[-1].removeprefix(metric)
+            if is_cut and (end == "_value" or (end == "_unit" and not _is_whole(unit))):
                 raise FormatError(f"{quoted(metric, 40)}: found no end of the line; it is cut off")
-            name = metric
-            if metric == "perf":  # one line a variable, whose name is in a cell
-                name = row.get("perf_var") or labels.get("perf_value", metric)
-            value = number(row[f"{metric}_value"], quoted(name, 40))
-            failed = (result or row.get(f"{metric}_result")) in _FAILED
-            _add(output, about, name, value, unit, _conditions(stated, failed=failed))
+            _add(output, name, value, unit, stated, result, is_failed=is_failed)
 
 
 def _result(row: Mapping[str, str]) -> str:
-    """The result of a test; "" if it is not stated.
+    """Return the result of a test; "" if it is not stated.
 
     Raises:
         FormatError: The test was not measured.
@@ -175,22 +153,18 @@ def _result(row: Mapping[str, str]) -> str:
     return result
 
 
-def _why(result: str) -> str:
-    return f"result {result}: " if result else ""
-
-
 def _is_whole(unit: str) -> bool:
-    """Whether a unit at the end of a text that is cut off is whole: it cannot go on after the seconds."""
+    """Return whether a unit at the end of a text that is cut off is whole: it cannot go on after the seconds."""
     return unit.endswith("s") and unit_of(unit).better != "none"
 
 
-def _conditions(row: Mapping[str, str], *, failed: bool) -> dict[str, Scalar]:
-    """The test, its parameters (`stream %threads=4` has one), where and how it ran, and whether it failed."""
-    kind, text = next(((kind, row[kind]) for kind in _NAMES if row.get(kind, "") not in _NOTHING), ("", ""))
-    if not text:
+def _conditions(row: Mapping[str, str]) -> dict[str, Scalar]:
+    """Return the test, its parameters (`stream %threads=4` has one), and where and how it ran."""
+    kind = next((kind for kind in _NAMES if row.get(kind, "") not in _NOTHING), "")
+    if not kind:
         raise FormatError(f"found no name of the test, one of the columns {', '.join(_NAMES)} is required")
-    test = _TEST.fullmatch(text) if kind == "info" else None
-    name, *parameters = (test["test"] if test else text).split(" %")
+    test = _TEST.fullmatch(row[kind]) if kind == "info" else None
+    name, *parameters = (test["test"] if test else row[kind]).split(" %")
     conditions: dict[str, Scalar] = {"test": name}
     if test:
         conditions |= {key: test[key] for key in ("system", "partition", "environ") if test[key]}
@@ -201,85 +175,77 @@ def _conditions(row: Mapping[str, str], *, failed: bool) -> dict[str, Scalar]:
         if key in _OTHERS or cell in _NOTHING or (key.startswith("num_") and re.fullmatch(r"0|-\d+", cell)):
             continue  # a number of tasks of 0 or below asks for all nodes
         conditions.setdefault(_STATED.get(key, key), scalar(cell))
-    if failed:
-        conditions["result"] = "fail"
-    return named(conditions)
+    return conditions
 
 
 def _add(
-    output: ToolOutput, about: About, metric: str, value: float, unit: str, conditions: Mapping[str, Scalar]
+    output: ToolOutput, metric: str, value: Any, unit: Any, row: Mapping[str, str], result: str = "", *, is_failed: bool
 ) -> None:
-    if not metric.strip():
-        raise FormatError("found no name of the variable")
-    what = unit_of("" if unit in _NOTHING else unit)
-    value = measured(scaled(value, what.factor, quoted(metric, 40)), what.si, quoted(metric, 40))
-    output.add(theirs(about, metric, what.si, what.better, [value], **conditions))
+    """Add a variable of a test."""
+    metric = string({"variable": metric}, "variable")
+    what = quoted(metric, 40)
+    if value is None or value in _NOTHING:
+        raise FormatError(f"{f'result {result}: ' if result else ''}{what}: found no value")
+    if unit is None or unit in _NO_UNIT:
+        raise FormatError(f"{what}: found no unit, which is required")
+    si, factor, better = astuple(unit_of(field({"unit": unit}, "unit", str, what)))
+    figure = number(value, what) if isinstance(value, str) else finite({metric: value}, metric)
+    conditions = {**_conditions(row), **({"result": "fail"} if is_failed else {})}
+    output.theirs(metric, si, measured(scaled(figure, factor, what), si, what), better, **named(conditions))
 
 
 # ------------------------------------------------------------------ logs of version 3
 
 
 def _old_row(output: ToolOutput, cells: Sequence[str], *, is_cut: bool) -> None:
-    at = next((at for at, cell in enumerate(cells) if cell.startswith("ref=")), 0)
-    if at < 4 or not cells[1].startswith("reframe "):
-        raise FormatError(
-            f"found '{quoted('|'.join(cells), 60)}', cells with a test, jobid=, a value and ref= are required"
-        )
-    metric, _, value = cells[at - 1].partition("=")
-    rest = [cell for cell in cells[at + 1 :] if not re.match(r"(?:l|u|lower|upper)(?:_thres)?=", cell)]
-    if not rest:
-        raise FormatError(f"{quoted(metric, 40)}: found no unit, which is required after ref=")
-    unit = re.sub(r"^units?=", "", rest[0].strip())
-    if is_cut and len(rest) == 1 and not _is_whole(unit):
+    index = next((index for index, cell in enumerate(cells) if cell.startswith("ref=")), 0)
+    if index < 4 or not cells[1].startswith("reframe "):
+        raise unexpected("|".join(cells), "cells with a test, jobid=, a value and ref=")
+    metric, _, value = cells[index - 1].partition("=")
+    rest = [cell for cell in cells[index + 1 :] if not re.match(r"(?:l|u|lower|upper)(?:_thres)?=", cell)]
+    unit = re.sub(r"^units?=", "", rest[0].strip()) if rest else None
+    if is_cut and len(rest) == 1 and not _is_whole(unit or ""):
         raise FormatError(f"{quoted(metric, 40)}: found no end of the line; it is cut off")
-    if value in _NOTHING:
-        raise FormatError(f"{quoted(metric, 40)}: found no value")
-    row = {"info": cells[2]}
-    for cell in (*cells[3 : at - 1], *rest[1:]):
-        key, equals, text = cell.partition("=")
-        if equals:
-            row[key.strip()] = text.strip()
-    about = About(output.machine, "reframe", cells[1].removeprefix("reframe ").strip(), start=cells[0].strip())
-    _add(output, about, metric.strip(), number(value, quoted(metric, 40)), unit, _conditions(row, failed=False))
+    pairs = (cell.partition("=") for cell in (*cells[3 : index - 1], *rest[1:]))
+    row = {"info": cells[2], **{key.strip(): text.strip() for key, equals, text in pairs if equals}}
+    output.stated(cells[1].removeprefix("reframe ").strip(), start=cells[0].strip())
+    _add(output, metric.strip(), value, unit, row, is_failed=False)
 
 
 # ------------------------------------------------------------------ reports
 
 
-def _reports(output: ToolOutput) -> None:
-    def is_session(value: Any) -> bool:
-        return isinstance(value, dict) and isinstance(value.get("session_info"), dict) and "runs" in value
+def _is_session(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("session_info"), dict) and "runs" in value
 
+
+def _reports(output: ToolOutput) -> None:
     documents = json_documents(
-        output, lambda value: is_session(value) or (isinstance(value, list) and any(map(is_session, value)))
+        output, lambda value: _is_session(value) or (isinstance(value, list) and any(map(_is_session, value)))
     )
     for line, document in documents:
         place = f"line {line}: " if len(documents) > 1 else ""
-        for session in document if isinstance(document, list) else [document]:
-            if is_session(session):
-                _session(output, session, place)
+        for session in filter(_is_session, document if isinstance(document, list) else [document]):
+            _session(output, session, place)
 
 
 def _session(output: ToolOutput, document: dict[str, Any], place: str) -> None:
     session = document["session_info"]
-    version, command = optional(session, "version"), optional(session, "cmdline")
-    for at, run in enumerate(field(document, "runs", list, f"{place}{_TOOL}"), 1):
-        where = f"{place}runs {at}"
+    for index, run in enumerate(field(document, "runs", list, f"{place}ReFrame"), 1):
+        where = f"{place}runs {index}"
         with output.item(where):
-            cases = field(run, "testcases", list, "")
+            cases = field(run, "testcases", list)
             expected = run.get("num_cases")
             if isinstance(expected, int) and expected > len(cases):
                 output.leave_out(where, f"found {len(cases)} of {expected} testcases")
-            for of, case in enumerate(cases, 1):
-                with output.item(f"{where}: testcases {of}"):
-                    if not isinstance(case, dict):
-                        raise FormatError(f"found {type(case).__name__}, an object is required")
+            for number_of_case, case in enumerate(cases, 1):
+                with output.item(f"{where}: testcases {number_of_case}"):
                     start = optional(case, "job_completion_time") or optional(session, "time_start")
-                    about = About(output.machine, "reframe", version, command, start)
-                    _case(output, case, about, f"{where}: testcases {of}")
+                    output.stated(optional(session, "version"), optional(session, "cmdline"), start)
+                    _case(output, field({"case": case}, "case", dict), f"{where}: testcases {number_of_case}")
 
 
-def _case(output: ToolOutput, case: dict[str, Any], about: About, where: str) -> None:
+def _case(output: ToolOutput, case: dict[str, Any], where: str) -> None:
     row: dict[str, str] = {key: _cell(case[key]) for key in _FIELDS if key in case}
     if row.get("display_name", "") not in _NOTHING:
         row["name"] = row["display_name"]
@@ -287,33 +253,23 @@ def _case(output: ToolOutput, case: dict[str, Any], about: About, where: str) ->
     variables: list[tuple[str, Any, Any, Any]] = []  # name, value, unit and result
     if isinstance(case.get("perfvalues"), dict):
         for key, cells in case["perfvalues"].items():
-            name = key.split(":")[-1]
             if not isinstance(cells, list) or len(cells) < 5:
                 raise FormatError(f"{quoted(key, 40)}: a value, a reference, 2 thresholds and a unit are required")
-            variables.append((name, cells[0], cells[4], cells[5] if len(cells) > 5 else None))
+            variables.append((key.split(":")[-1], cells[0], cells[4], cells[5] if len(cells) > 5 else None))
     entries = case["perfvars"] if isinstance(case.get("perfvars"), list) else []  # version 3
-    variables += [(string(entry, "name", ""), entry.get("value"), entry.get("unit"), None) for entry in entries]
+    variables += [(string(entry, "name"), entry.get("value"), entry.get("unit"), None) for entry in entries]
     if not variables and result in _FAILED:
-        raise FormatError(f"{_why(result)}found no value")
+        raise FormatError(f"result {result}: found no value")
     for name, value, unit, of_variable in variables:
         with output.item(where):
-            metric = string({"variable": name}, "variable", "")
-            if value is None:
-                raise FormatError(f"{_why(result)}{quoted(metric, 40)}: found no value")
-            if not isinstance(unit, str | None):
-                raise FormatError(f"{quoted(metric, 40)}: unit: found {quoted(repr(unit), 40)}, str is required")
-            failed = (result or of_variable) in _FAILED
-            conditions = _conditions(row, failed=failed)
-            _add(output, about, metric, finite({metric: value}, metric, ""), unit or "", conditions)
+            _add(output, name, value, unit, row, result, is_failed=(result or of_variable) in _FAILED)
 
 
 def _cell(value: Any) -> str:
-    """A field of a report as a log has it."""
-    if isinstance(value, str):
-        return value
+    """Return a field of a report as a log has it."""
     if isinstance(value, list):
-        return ",".join(_cell(one) for one in value)
-    return json.dumps(value)
+        return ",".join(map(_cell, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
-READERS: Final = [Reader("reframe", "ReFrame, performance log or JSON report", recognises, read, version=2)]
+READERS: Final = [Reader("reframe", "ReFrame, performance log or JSON report", recognises, read, version=3)]

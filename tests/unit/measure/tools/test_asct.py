@@ -4,15 +4,13 @@ with the numbers of its documentation."""
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from meshmark.measure.tools.asct import READERS, recognises
-from support.imports import problems_of, results_of, taken_from
+from support.imports import fixture, results_of, taken_from
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "asct.json").read_text(encoding="utf-8")
+TEXT = fixture("asct.json")
 
 
 def test_a_report_has_all_memory_benchmarks() -> None:
@@ -40,7 +38,7 @@ def test_columns_of_a_matrix_are_nodes_of_memory() -> None:
 
 
 def test_a_benchmarks_csv_and_json() -> None:
-    text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
+    text = fixture("asct-loaded.csv")
     records = taken_from(text)
     point = {r.metric: r.value for r in records if r.conditions["injected_nops"] == 20}
     assert point == pytest.approx({"load_latency": 266.5e-9, "bandwidth_net": 918.3e9})
@@ -49,7 +47,7 @@ def test_a_benchmarks_csv_and_json() -> None:
 
 
 def test_rows_of_a_csv_that_are_damaged_are_left_out() -> None:
-    text = (FIXTURES / "asct-loaded.csv").read_text(encoding="utf-8")
+    text = fixture("asct-loaded.csv")
     assert len(taken_from(text.replace("3,180,122.2,175.3,18.0\n", ""))) == 16
     for old, new in (("35.2,", ""), ("35.2,", "-35.2,"), ("35.2,", "0,"), ("35.2,", "1e300,"), ("115.8", "x")):
         results = results_of(text.replace(old, new))
@@ -66,17 +64,3 @@ def test_a_benchmark_that_is_not_known_does_not_lose_the_others() -> None:
         "memory: idle-latency: row Node 1: Node 0",
         "memory: stride-sweep",
     ]
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("114.838327", '"slow"', "latency-sweep: row DRAM: Latency [ns]: found 'slow'"),
-        ('"DRAM": 1073741824', '"RAM": 1073741824', "found other rows than in the first column"),
-        ('"Node 0": {"Node 0": 113.3, "Node 1": 266.5}', '"Node 0": {"Node 0": 113.3}', "idle-latency"),
-        ("[ns]", "[cycle]", "no column 'Latency [ns]'"),
-    ],
-)
-def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
-    assert old in TEXT
-    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

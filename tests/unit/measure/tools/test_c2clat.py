@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "c2clat.txt").read_text(encoding="utf-8")
+TEXT = fixture("c2clat.txt")
 
 
 def test_each_pair_has_one_time() -> None:

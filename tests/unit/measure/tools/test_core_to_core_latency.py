@@ -6,16 +6,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.formats import recognised
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "core_to_core_latency.csv").read_text(encoding="utf-8")
+TEXT = fixture("core_to_core_latency.csv")
 
 
 def test_each_pair_of_cores_has_a_one_way_time() -> None:
@@ -29,7 +26,7 @@ def test_each_pair_of_cores_has_a_one_way_time() -> None:
 
 def test_two_cores_are_the_smallest_file() -> None:
     assert recognised("\n25.25\n") == recognised("a,b\n1,2\n") == []
-    (only,) = records_of((FIXTURES / "core_to_core_latency-two.csv").read_text(encoding="utf-8"))
+    (only,) = records_of(fixture("core_to_core_latency-two.csv"))
     assert only.value == pytest.approx(110.14e-9)
 
 
@@ -77,3 +74,5 @@ def test_the_table_for_terminals_states_the_cpus() -> None:
         for r in records_of(text.replace("\x1b[1m", "").replace("\x1b[0m", ""))
     }
     assert times == pytest.approx({(0, 4): 52e-9, (0, 8): 38e-9, (4, 8): 39e-9})
+    damaged = results_of(text.replace("      4   \x1b[1m52±0\x1b[0m", "      1e999   52±0"))
+    assert [str(item) for item in damaged.left_out] == ["line 6: CPU: found '1e999', a count is required"]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from meshmark.measure.tools.fio import READERS, recognises
 from meshmark.store.record import Record
-from support.imports import results_of
+from support.imports import fixture, formats_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "fio.json").read_text(encoding="utf-8")
+TEXT = fixture("fio.json")
 
 
 def records_of(text: str, **conditions: object) -> list[Record]:
@@ -39,7 +36,7 @@ def report(options: dict[str, str], **parts: Any) -> dict[str, Any]:
 
 
 def test_bandwidth_and_latency_are_those_stored() -> None:
-    assert recognises(TEXT) and [r.name for r in READERS] == ["fio"]
+    assert formats_of(TEXT) == ["fio"]
     records = [r for r in records_of(TEXT, job="read128") if "percentile" not in r.conditions]
     assert {r.metric: r.value for r in records} == pytest.approx(
         {"bandwidth_net": 1222946235.0, "operation_latency": 103230.420901e-9, "operation_rate": 9330.339321}
@@ -70,7 +67,7 @@ def test_processes_of_a_job_are_summed_and_their_latencies_are_samples() -> None
 
 
 def test_a_group_is_a_record() -> None:
-    records = records_of((FIXTURES / "fio-grouped.json").read_text(encoding="utf-8"), job="rand4")
+    records = records_of(fixture("fio-grouped.json"), job="rand4")
     rate = next(r for r in records if r.metric == "bandwidth_net")
     assert rate.conditions["jobs"] == 2 and rate.value > 0
 

@@ -6,16 +6,13 @@ machine; `hpcc-four.txt` is the same with the numbers of messages written by han
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-ONE = (FIXTURES / "hpcc-one.txt").read_text(encoding="utf-8")
-FOUR = (FIXTURES / "hpcc-four.txt").read_text(encoding="utf-8")
+ONE = fixture("hpcc-one.txt")
+FOUR = fixture("hpcc-four.txt")
 
 
 def test_the_results_of_one_process_are_read_and_its_messages_were_not_run() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "hpcg.txt").read_text(encoding="utf-8")
+TEXT = fixture("hpcg.txt")
 
 
 def test_rates_and_times_are_read_with_ranks_and_all_threads() -> None:
@@ -32,7 +30,9 @@ def test_invalid_runs_and_damaged_values_are_left_out() -> None:
         results_of(invalid)
     assert results_of(TEXT + invalid).left_out_count == 1
     damaged = results_of(TEXT.replace("Raw SpMV=1.18", "Raw SpMV=1.x8"))
-    assert [str(item) for item in damaged.left_out] == ["line 23: Raw SpMV: found '1.x8', a number is required"]
+    assert [str(item) for item in damaged.left_out] == [
+        "line 23: GFLOP/s Summary::Raw SpMV: found '1.x8', a number is required"
+    ]
 
 
 def test_the_yaml_of_former_versions_is_read_alike() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "hpl.txt").read_text(encoding="utf-8")
+TEXT = fixture("hpl.txt")
 
 
 def test_rate_and_time_of_each_problem_are_read() -> None:
@@ -21,18 +19,9 @@ def test_rate_and_time_of_each_problem_are_read() -> None:
     assert [r.value for r in records if r.metric == "elapsed"] == [0.21, 1.42]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("4.02316250e-03 ...... PASSED", "4.02316250e+13 ...... FAILED", "the residual FAILED its check"),
-        ("3.0053e+01", "3.0o53e+01", "Gflops: found '3.0o53e+01', a number is required"),
-        ("3.0053e+01", "-3.0053e+01", "a number above 0 is required"),
-        (TEXT[TEXT.index("||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.02") :], "", "no residual with PASSED"),
-    ],
-)
-def test_a_damaged_or_failed_problem_is_left_out(old: str, new: str, reason: str) -> None:
-    results = results_of(TEXT.replace(old, new))
-    assert len(results.records) == 2 and reason in str(results.left_out[0])
+def test_a_problem_whose_residual_is_missing_is_left_out() -> None:
+    results = results_of(TEXT[: TEXT.index("||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   4.02")])
+    assert len(results.records) == 2 and "no residual with PASSED" in str(results.left_out[0])
 
 
 def test_appended_runs_and_rates_per_gpu_are_read_and_other_units_refused() -> None:

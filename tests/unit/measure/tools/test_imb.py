@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "imb.txt").read_text(encoding="utf-8")
+TEXT = fixture("imb.txt")
 
 
 def test_messages_are_those_printed() -> None:
@@ -41,41 +38,13 @@ def test_collectives_and_exchange_are_those_printed() -> None:
 
 
 def test_sections_with_waiting_ranks_are_told_apart() -> None:
-    records = records_of((FIXTURES / "imb-waiting.txt").read_text(encoding="utf-8"))
+    records = records_of(fixture("imb-waiting.txt"))
     slowest = {
         r.conditions["ranks"]: r.value
         for r in records
         if r.instrument == "bcast" and r.conditions["message_bytes"] == 32 and r.conditions["over_ranks"] == "maximum"
     }
     assert slowest == pytest.approx({2: 5.65e-6, 4: 0.34e-6})
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("441.04", "441..4", "line 43: Mbytes/sec: found '441..4'"),
-        (
-            "# Benchmarking Barrier",
-            "# Benchmarking PingPong",
-            "Barrier is in the list of benchmarks, but has no results",
-        ),
-        (
-            "           32           50         0.16       203.78",
-            "           32           50         0.16",
-            "found 3 cells, 4 are required",
-        ),
-        (
-            "           32           50         0.16       203.78",
-            '           32 time-out.; Time limit (secs_per_sample * msg_sizes_list_len) is over; use "-time X"',
-            "PingPong: time-out; not measured",
-        ),
-    ],
-)
-def test_a_damaged_or_failed_row_is_left_out(old: str, new: str, reason: str) -> None:
-    assert old in TEXT
-    results = results_of(TEXT.replace(old, new))
-    assert results.left_out_count == 1 and reason in str(results.left_out[0])
-    assert len(results.records) >= len(records_of(TEXT)) - 3
 
 
 def run(body: str, part: str = "MPI-1", version: str = "2021.3", command: str = "IMB-MPI1") -> str:
@@ -128,13 +97,65 @@ def test_other_parts_have_their_columns() -> None:
     )
     times = {r.conditions["setting"]: r.value for r in records_of(rma) if r.metric == "operation_time"}
     assert times == pytest.approx({"MODE: AGGREGATE": 2e-6, "MODE: NON-AGGREGATE": 3e-6})
-    p2p = run(
-        "# Benchmarking Unirandom\n# #processes = 2\n       #bytes #repetitions   Mbytes/sec      Msg/sec\n"
-        "         1024          100       512.00       500000\n",
-        "P2P",
+
+
+def test_the_part_of_point_to_point_benchmarks_prints_a_time_and_two_rates() -> None:
+    text = (
+        "#------------\n#    Intel(R) MPI Benchmarks 2021.11, IMB-P2P part\n#------------\n#\n"
+        "# Calling sequence was:\n#\n# IMB-P2P -msglen sizes stencil2d\n#\n# List of Benchmarks to run:\n#\n"
+        "# PingPong\n# Stencil2D\n#\n# Minimum message length in bytes:   0\n#\n\n#------------\n"
+        "# Benchmarking Stencil2D (2 x 2)\n# #processes = 4\n#------------\n"
+        "       #bytes #repetitions      t[usec]   Mbytes/sec      Msg/sec\n"
+        "            0       100000         2.45         0.00       816270\n"
+        "         1024       100000         4.95       413.70       404040\n\n"
+        "# !! Benchmark PingPong is invalid for 3 processes !!\n\n\n# All processes entering MPI_Finalize\n\n"
     )
-    rate = next(r for r in records_of(p2p) if r.metric == "message_rate")
-    assert rate.value == 500000 and rate.conditions["part"] == "P2P"
+    results = results_of(text)
+    values = {(r.metric, r.conditions["message_bytes"]): r.value for r in results.records}
+    assert values == pytest.approx(
+        {
+            ("operation_time", 0): 2.45e-6,
+            ("message_rate", 0): 816270,
+            ("operation_time", 1024): 4.95e-6,
+            ("bandwidth", 1024): 413.7e6,
+            ("message_rate", 1024): 404040,
+        }
+    )
+    assert {(r.conditions["part"], r.conditions["benchmark"]) for r in results.records} == {("P2P", "Stencil2D")}
+    assert results.records[0].provenance["command"] == "IMB-P2P -msglen sizes stencil2d"
+    assert [str(item) for item in results.left_out] == [
+        "line 11: PingPong is in the list of benchmarks, but has no results"
+    ]
+
+
+def test_threads_of_ranks_and_buffers_on_gpus_are_told_apart() -> None:
+    body = "# Benchmarking PingPongMT\n# #processes = 2 (threads: {})\n# window_size = 64\n       #bytes #repetitions"
+    body += (
+        "  t_max[usec]  t_avg[usec]   Mbytes/sec\n         1024          100         2.00         1.50       512.00\n"
+    )
+    records = records_of(run(body.format(1), "MT") + run(body.format(4), "MT"))
+    assert [r.conditions["threads"] for r in records] == [1] * 3 + [4] * 3
+    assert {r.conditions["setting"] for r in records} == {"window_size = 64"}
+    devices = [r.conditions.get("device") for r in records_of(run(PAIR) + run(PAIR, "MPI-1"))]
+    gpu = records_of(run(PAIR).replace("MPI-1 part", "MPI-1 part (GPU)"))
+    assert {*devices} == {None} and {r.conditions["device"] for r in gpu} == {"gpu"}
+
+
+def test_versions_before_3_and_those_of_vendors_are_read() -> None:
+    for title in ("Intel (R) MPI Benchmark Suite V2.3", "Intel (R) MPI Benchmark Suite V3.0v modified by a vendor"):
+        text = run(PAIR.replace("= 2\n", "= 2\n# ( 58 additional processes waiting in MPI_Barrier)\n"))
+        text = text.replace("Intel(R) MPI Benchmarks 2021.3", title).replace(
+            "# Calling", "# Minimum message\n# Calling"
+        )
+        assert [r.value for r in records_of(text)] == pytest.approx([2e-6, 512 * 2**20])
+
+
+def test_a_damaged_count_of_defects_is_left_out() -> None:
+    text = PAIR.replace("Mbytes/sec", "Mbytes/sec  defects").replace("512.00", "512.00  {}")
+    assert len(records_of(run(text.format("0.00")))) == 2
+    for defects, reason in (("x", "defects: found 'x', a number is required"), ("1.00", "defects: found some")):
+        with pytest.raises(FormatError, match=reason):
+            results_of(run(text.format(defects)))
 
 
 def test_appended_runs_and_the_megabytes_of_former_versions() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "likwid_bench.txt").read_text(encoding="utf-8")
+TEXT = fixture("likwid_bench.txt")
 
 
 def test_rate_and_cycles_are_those_printed() -> None:

@@ -3,15 +3,12 @@ of no machine."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "likwid_perfctr.csv").read_text(encoding="utf-8")
+TEXT = fixture("likwid_perfctr.csv")
 
 
 def test_counters_and_metrics_are_those_printed() -> None:
@@ -27,32 +24,10 @@ def test_counters_and_metrics_are_those_printed() -> None:
 
 
 def test_regions_of_the_marker_api() -> None:
-    records = records_of((FIXTURES / "likwid_perfctr-region.csv").read_text(encoding="utf-8"))
+    records = records_of(fixture("likwid_perfctr-region.csv"))
     rate = next(r for r in records if r.unit == "flop/s")
     assert rate.value == pytest.approx(864.2489e6) and rate.conditions["region"] == "triad"
     assert len(records) == 8
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("6458.3733", "64..3", "Memory read bandwidth [MBytes/s]: found '64..3', a number is required"),
-        ("6458.3733", "1e305", "Memory read bandwidth [MBytes/s]: found 1e+305, a number below 1e300 is required"),
-        ("6458.3733", "-6458.3733", "at least 0 is required"),
-        ("Clock [MHz]", "Clock [Mhz]", "Clock: the unit 'Mhz' is not known"),
-        ("Memory bandwidth [MBytes/s],9687.6359,0,,,\n", "", "line 21: the table has 8 of 9 rows"),
-        (
-            "Memory bandwidth [MBytes/s],9687.6359,0,,,\n",
-            "Memory bandwidth [MBytes/s],9687.6\n",
-            "2 whole cells, 6 are",
-        ),
-    ],
-)
-def test_a_damaged_row_is_left_out(old: str, new: str, reason: str) -> None:
-    assert old in TEXT
-    results = results_of(TEXT.replace(old, new, 1))
-    assert results.left_out_count >= 1 and reason in " ".join(map(str, results.left_out))
-    assert len(records_of(TEXT)) - 2 <= len(results.records) < len(records_of(TEXT))
 
 
 def test_metrics_of_all_groups_have_their_units() -> None:

@@ -6,16 +6,13 @@ lat_mem_rd, three calls of bw_mem, and the sections of memory of a results file.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-CURVES = (FIXTURES / "lmbench.txt").read_text(encoding="utf-8")
-RATES = (FIXTURES / "lmbench-bw_mem.txt").read_text(encoding="utf-8")
-RESULTS = (FIXTURES / "lmbench-results.txt").read_text(encoding="utf-8")
+CURVES = fixture("lmbench.txt")
+RATES = fixture("lmbench-bw_mem.txt")
+RESULTS = fixture("lmbench-results.txt")
 
 
 def test_footprints_are_exact_and_strides_apart() -> None:
@@ -46,19 +43,6 @@ def test_titles_of_a_results_file_tell_the_operation() -> None:
 def test_other_times_of_a_results_file_are_read() -> None:
     (syscall,) = [r for r in records_of(RESULTS) if r.metric == "operation_time"]
     assert syscall.value == pytest.approx(0.0912e-6) and syscall.conditions["operation"] == "Simple syscall"
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "new", "reason"),
-    [
-        (CURVES, "2.00000 18.233", "2.00000 18.2x3", "line 19: found '2.00000 18.2x3', a footprint in MiB"),
-        (CURVES, '"stride=128', '"stride', "line 27: the title of its section is required above"),
-        (RATES, "33.55 1", "33.55 x1", "line 3: found '33.55 x12904.18', a size and a rate in MB"),
-    ],
-)
-def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
-    results = results_of(text.replace(old, new))
-    assert reason in str(results.left_out[0]) and results.records
 
 
 def test_a_curve_ends_with_the_text_and_several_calls_follow_each_other() -> None:

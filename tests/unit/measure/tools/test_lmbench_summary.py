@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "lmbench_summary.txt").read_text(encoding="utf-8")
+TEXT = fixture("lmbench_summary.txt")
 
 
 def test_cells_are_named_by_the_words_above_them() -> None:

@@ -3,16 +3,13 @@ points of the published curve of Graviton 3 with 64 % reads."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.mess import READERS, recognises, recognises_bwlat
-from support.imports import problems_of, results_of, taken_from
+from support.imports import fixture, problems_of, results_of, taken_from
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "mess.csv").read_text(encoding="utf-8")
-CURVE = (FIXTURES / "mess_bwlat.txt").read_text(encoding="utf-8")
+TEXT = fixture("mess.csv")
+CURVE = fixture("mess_bwlat.txt")
 
 
 def test_points_are_those_stored_without_the_points_of_no_bandwidth() -> None:
@@ -36,7 +33,7 @@ def test_a_curve_of_the_simulator_has_cycles() -> None:
 def test_impossible_points_are_left_out() -> None:
     negative = CURVE.replace("257479.70631953792 ", "-1219.3302019606165 ")
     assert len(taken_from(negative)) == len(taken_from(CURVE)) - 2
-    assert problems_of(negative) == ["line 2: bandwidth: found -1219330201.9606166, a number above 0 is required"]
+    assert problems_of(negative) == ["line 2: bandwidth: found -1219.3302019606165, a number above 0 is required"]
     for old, new in (("121.337,", "-121.337,"), (",112.05,", ",-112.05,"), (",112.05,", ",0.0,"), ("121.337", "1e305")):
         results = results_of(TEXT.replace(old, new, 1))
         assert len(results.records) == 18 and [item.where for item in results.left_out] == ["line 5"]
@@ -54,28 +51,3 @@ def test_text_around_and_a_second_header_are_passed_over() -> None:
 
 def test_other_text_of_two_columns_is_no_curve() -> None:
     assert not recognises_bwlat("0.00049 1.439\n0.00098 1.439\n0.00195 1.439\n0.00293 1.439\n0.00391 1.439\n")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("379.60015198793", "-379.6", "line 4: latency: found -379.6"),
-        ("98.2547212300698\n", "98.25", "found no end of the line"),
-    ],
-)
-def test_a_damaged_point_of_a_curve_is_left_out(old: str, new: str, says: str) -> None:
-    assert any(says in reason for reason in problems_of(CURVE.replace(old, new))), problems_of(CURVE.replace(old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        (",112.05,", ",x,", "line 5: latency_mean: found 'x'"),
-        ("121.337,", "", "line 5: found 7 cells, 9 are required"),
-        ("latency_mean", "latency_median", "found no column latency_mean"),
-        ("\n100,20,", "\n400,20,", "a percentage is required"),
-    ],
-)
-def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
-    assert old in TEXT
-    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

@@ -6,19 +6,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.store.record import Record
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-SNC = (FIXTURES / "mlc-snc.txt").read_text(encoding="utf-8")
-ONE = (FIXTURES / "mlc-one.txt").read_text(encoding="utf-8")
-PAIR = (FIXTURES / "mlc-pair.txt").read_text(encoding="utf-8")
-CXL = (FIXTURES / "mlc-cxl.txt").read_text(encoding="utf-8")
+SNC = fixture("mlc-snc.txt")
+ONE = fixture("mlc-one.txt")
+PAIR = fixture("mlc-pair.txt")
+CXL = fixture("mlc-cxl.txt")
 
 
 def among(records: list[Record], metric: str, **conditions: object) -> list[Record]:
@@ -88,25 +85,6 @@ def test_best_rates_and_mixes_between_nodes_are_apart() -> None:
     assert mixed.conditions["traffic"] == "W5" and mixed.conditions["read_share"] == 0.5
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "reason"),
-    [
-        ("  77.3\t", "", "a node and 4 numbers are required"),
-        (" 129.8\t", " 12x9.8\t", "found '12x9.8', a number with one decimal is required"),
-        ("Measuring Loaded", "Measured Loaded", "a node and 4 numbers are required"),
-        ("Using Read-only traffic type\n", "", "'Using Read-only traffic type' above the numbers, or -W"),
-        ("HITM latency\t45.1", "HITM latency", "'Local Socket L2->L2 HIT latency' with a time in ns is required"),
-    ],
-)
-def test_a_damaged_row_is_left_out(old: str, new: str, reason: str) -> None:
-    assert old in SNC
-    damaged, complete = results_of(SNC.replace(old, new, 1)), records_of(SNC)
-    values = {(r.metric, str(r.conditions), r.value) for r in complete}
-    assert all((r.metric, str(r.conditions), r.value) in values for r in damaged.records)
-    assert reason in " ".join(map(str, damaged.left_out))
-    assert len(complete) - 60 < len(damaged.records) < len(complete)
-
-
 def test_a_matrix_whose_title_is_damaged_is_not_taken_for_the_one_above() -> None:
     start = SNC.index("Measuring Memory Bandwidths between nodes")
     damaged = results_of(SNC[:start].rstrip("\n") + "\nMeasured\n" + SNC[start:].partition("\n")[2])
@@ -163,6 +141,27 @@ def test_units_that_are_not_known_are_refused() -> None:
         results_of(SNC.replace("(in ns)", "(in furlongs)", 1))
     with pytest.raises(FormatError, match="MB/sec are required"):
         results_of(MIXES.replace("in MB/sec (1 MB/sec = 1,000,000 Bytes/sec)", "in bushels"))
+
+
+@pytest.mark.parametrize(
+    ("command", "title", "note", "pattern"),
+    [
+        ("--latency_matrix -r", "", "", "random"),
+        ("--latency_matrix", "", "", None),
+        ("--latency_matrix", "", "*** So, enabling random access for latency measurements\n", "random"),
+        ("--latency_matrix", " for sequential access", "", "stride"),
+        ("--latency_matrix", " for random access", "", "random"),
+    ],
+)
+def test_the_order_of_idle_latencies_is_told(command: str, title: str, note: str, pattern: str | None) -> None:
+    text = (
+        f"Intel(R) Memory Latency Checker - v3.9a\nCommand line parameters: {command} \n\n"
+        f"Using buffer size of 2000.000MiB\n{note}Measuring idle latencies{title} (in ns)...\n"
+        "\t\tNuma node\nNuma node\t     0\t     1\t     2\n       0\t 117.4\t 184.3\t 561.7\n"
+    )
+    records = records_of(text)
+    assert {r.conditions.get("pattern") for r in records} == {pattern} and len(records) == 3
+    assert {r.conditions["footprint_bytes"] for r in records} == {2000 * 2**20}
 
 
 def test_single_latencies_have_the_cpu_and_the_node_of_the_command() -> None:

@@ -6,19 +6,16 @@ machine whose CPUs were busy, hence the odd times; `multichase-pingpong.txt` is 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
 from meshmark.measure.tools.formats import recognised
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-SINGLE = (FIXTURES / "multichase.txt").read_text(encoding="utf-8")
-SAMPLES = (FIXTURES / "multichase-samples.txt").read_text(encoding="utf-8")
-MULTILOAD = (FIXTURES / "multichase-multiload.txt").read_text(encoding="utf-8")
-PINGPONG = (FIXTURES / "multichase-pingpong.txt").read_text(encoding="utf-8")
+SINGLE = fixture("multichase.txt")
+SAMPLES = fixture("multichase-samples.txt")
+MULTILOAD = fixture("multichase-multiload.txt")
+PINGPONG = fixture("multichase-pingpong.txt")
 
 
 def test_a_single_number_has_its_own_format() -> None:
@@ -66,23 +63,6 @@ def test_the_cpus_of_pingpong_are_not_taken_for_labels_of_tasks() -> None:
     text = PINGPONG.partition("\n\n")[0] + f"\n\n     {head}\n{rows.replace('     0.', '    10.')}\n"
     records = records_of(text * 3)
     assert len(records) == 3 * cpus * (cpus - 1) // 2 and "task" not in records[0].conditions
-
-
-@pytest.mark.parametrize(
-    ("text", "old", "new", "reason"),
-    [
-        (SAMPLES, "avg=5475.6", "avg=54x5.6", "line 11: found ' 5475.6  avg=54x5.6', 1 times and 'avg='"),
-        (MULTILOAD, "22107.249", "2210x", "line 2: ChaseNS: found '2210x', a number is required"),
-        (MULTILOAD, "22107.249", "1e309", "line 2: ChaseNS: found '1e309', a number is required"),
-        (MULTILOAD, "chaseload\t, ", "", "line 2: found 11 whole columns, 12 are required"),
-        (PINGPONG, "    98.0", "", "line 6: found ' 1:            98.7', a CPU and 2 times"),
-        (PINGPONG, "22.9", " inf", "line 7: CPU 3: found 'inf', a time with one decimal is required"),
-    ],
-)
-def test_a_damaged_row_is_left_out(text: str, old: str, new: str, reason: str) -> None:
-    assert old in text
-    results = results_of(text.replace(old, new))
-    assert reason in str(results.left_out[0]) and results.records
 
 
 @pytest.mark.parametrize(

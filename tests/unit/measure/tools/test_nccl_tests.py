@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import records_of, results_of
+from support.imports import fixture, records_of, results_of
 
-TEXT = (Path(__file__).parent / "fixtures" / "nccl_tests.txt").read_text(encoding="utf-8")
+TEXT = fixture("nccl_tests.txt")
 
 
 def test_times_and_rates_are_read_out_of_place_and_in_place() -> None:
@@ -41,7 +39,7 @@ def test_runs_without_a_reduction_and_of_other_collectives_are_told_apart() -> N
 
 def test_wrong_results_and_cut_rows_are_left_out_and_other_units_refused() -> None:
     wrong = results_of(TEXT.replace("181.18      0 ", "181.18      3 "))
-    assert len(wrong.records) == 7 and "#wrong: found 3" in str(wrong.left_out[0])
+    assert len(wrong.records) == 7 and "#wrong: found '3', 0 is required" in str(wrong.left_out[0])
     cut = results_of(TEXT[: TEXT.index("181.47  181.47") + 10])
     assert len(cut.records) == 6 and cut.left_out_count == 1
     with pytest.raises(FormatError, match=r"\(us\) and \(GB/s\) are required"):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import reasons_of, records_of, results_of
+from support.imports import fixture, reasons_of, records_of, results_of
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "osu.txt").read_text(encoding="utf-8")
+TEXT = fixture("osu.txt")
 
 
 def test_times_and_rates_are_those_printed() -> None:
@@ -33,7 +30,7 @@ def test_a_collective_has_the_mean_the_fastest_and_the_slowest_rank() -> None:
 
 
 def test_other_programs_and_columns() -> None:
-    records = records_of((FIXTURES / "osu-variants.txt").read_text(encoding="utf-8"))
+    records = records_of(fixture("osu-variants.txt"))
     barrier = next(r for r in records if r.instrument == "barrier")
     assert barrier.value == pytest.approx(88065.18e-6) and barrier.conditions["message_bytes"] == 0
     tail = [r for r in records if r.conditions.get("percentile") == 99 and r.conditions["message_bytes"] == 64]
@@ -42,27 +39,6 @@ def test_other_programs_and_columns() -> None:
     assert overlap == pytest.approx([0.6273, 0.1577, 0.0])
     assert [r.value for r in records if r.metric == "message_rate"][1] == pytest.approx(3964149.23)
     assert next(r for r in records if r.instrument == "alltoall").conditions["operation"] == "alltoall"
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "reason", "rows"),
-    [
-        ("424.37", "424..37", "line 29: found '424..37', a number with two decimals is required", 1),
-        (
-            "             0.53                0.52                0.53         100",
-            "             0.53",
-            "found 1 cells, 4 are required",
-            1,
-        ),
-        ("# OSU MPI Bandwidth Test v7.4\n", "", "a title and column names are required above", 17),
-        ("                3.18         100\n", "                3.1", "found 3 cells, 4 are required", 1),
-    ],
-)
-def test_a_damaged_row_is_left_out(old: str, new: str, reason: str, rows: int) -> None:
-    assert old in TEXT
-    results = results_of(TEXT.replace(old, new))
-    assert results.left_out_count == rows and reason in str(results.left_out[0])
-    assert len(results.records) > 30
 
 
 def test_pairs_window_and_other_header_lines_are_conditions() -> None:

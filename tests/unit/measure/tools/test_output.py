@@ -8,7 +8,8 @@ import json
 import pytest
 
 from meshmark.measure.tools.base import FormatError, UnknownMeaning, number
-from meshmark.measure.tools.documents import csv_rows, json_document, json_documents
+from meshmark.measure.tools.documents import csv_table, json_documents, json_objects
+from meshmark.measure.tools.formats import Results
 from meshmark.measure.tools.output import MAX_LISTED, ToolOutput, by_task, decoded
 from support.imports import reasons_of, taken_from
 
@@ -80,34 +81,67 @@ def test_an_item_is_taken_as_a_whole_or_left_out_with_its_line() -> None:
 def test_json_is_found_among_other_text() -> None:
     document = {"fio version": "3.1", "jobs": [{"a": 1}, {"b": [2, 3]}]}
     text = "note\n[info] starting {\n" + json.dumps(document, indent=1) + "\ntrailing }\n" + json.dumps([1]) + "\n"
-    assert json_document(ToolOutput(text, "n1"), lambda v: isinstance(v, dict)) == document
+    assert list(json_objects(ToolOutput(text, "n1"), "jobs", list)) == [("", document)]
+    assert [place for place, _ in json_objects(ToolOutput(text + text, "n1"), "jobs")] == ["line 3: ", "line 21: "]
     assert [line for line, _ in json_documents(ToolOutput(text, "n1"), lambda v: True)] == [
         3,
         4 + json.dumps(document, indent=1).count("\n") + 1,
     ]
 
 
+@pytest.mark.parametrize(
+    "note", ["[1 of 2] begins\n", "[1 of 2] begins\n" * 3, 'x\n  {"a" is set\n\n', '[1, 2}\n["x" y]\n']
+)
+def test_text_that_begins_like_json_is_passed_over(note: str) -> None:
+    output = ToolOutput(note + '{"jobs": [1, 2]}\n' + note, "n1")
+    assert json_documents(output, lambda v: "jobs" in v) == [(note.count("\n") + 1, {"jobs": [1, 2]})]
+    assert output.left_out_count == 0
+
+
+def test_numbers_that_c_prints_are_read_as_such() -> None:
+    output = ToolOutput('{"a": -nan, "b": [inf, 1], "c": "nan"}', "n1")
+    [(_, document)] = json_documents(output, lambda v: True)
+    assert document["a"] != document["a"] and document["b"][1] == 1 and document["c"] == "nan"
+
+
 def test_a_document_that_is_cut_off_gives_its_whole_elements() -> None:
     text = json.dumps({"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}, {"a": 3}], "z": 1}, indent=1)
     output = ToolOutput(text[: text.index('"a": 3')], "n1")
-    assert json_document(output, lambda v: "jobs" in v) == {"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}]}
+    assert list(json_objects(output, "jobs")) == [("", {"jobs": [{"a": 1, "x": [1, 2]}, {"a": 2, "x": [1, 2]}]})]
     assert output.left_out_count == 1 and "the rest of the document is not taken" in str(output.left_out[0])
     with pytest.raises(FormatError, match="line 2: not JSON"):
-        json_document(ToolOutput('{"jobs":\n [{"a": 1, "aaaaaaaaaaaaaaaaaaaaaa', "n1"), lambda v: True)
+        json_documents(ToolOutput('{"jobs":\n [{"a": 1, "aaaaaaaaaaaaaaaaaaaaaa', "n1"), lambda v: True)
 
 
 def test_nested_and_repeated_brackets_take_linear_time() -> None:
     for text in ("{\n" * 100_000, "[" * 1_000_000, '{"a":\n' * 100_000, "[1,\n" * 200_000):
         with pytest.raises(FormatError):
-            json_document(ToolOutput(text, "n1"), lambda v: True)
+            json_documents(ToolOutput(text, "n1"), lambda v: True)
 
 
 def test_rows_of_csv_have_their_line_and_odd_ones_are_left_out() -> None:
-    output = ToolOutput('a,b\n1,"2,5"\n\n3\n4,5\n', "n1")
-    assert list(csv_rows(output, output.lines)) == [(2, {"a": "1", "b": "2,5"}), (5, {"a": "4", "b": "5"})]
-    assert [str(item) for item in output.left_out] == ["line 4: found 1 cells, 2 are required"]
+    output = ToolOutput('note\na,b\n1,"2,5"\n\n3\na,b\n4,5\n6,7', "n1")
+    table = csv_table(output, lambda text: text == "a,b")
+    assert list(table) == [(3, {"a": "1", "b": "2,5"}), (7, {"a": "4", "b": "5"})] and output.other_lines == 1
+    assert [str(item) for item in output.left_out] == [
+        "line 5: found 1 cells, 2 are required",
+        "line 8: b: found no end of the line; it is cut off",
+    ]
+    whole = csv_table(ToolOutput("a,b\n6,7", "n1"), lambda text: "a" in text, last={"a"})
+    assert list(whole) == [(2, {"a": "6", "b": "7"})], "nobody reads the number that may lack digits"
 
 
 def test_a_value_of_a_line_is_left_out_although_another_one_is_taken() -> None:
     assert reasons_of("n,a[s],b[s]\n1,-2,3\n") == ["line 2: a: found -2.0, a number above 0 is required"]
     assert [r.metric for r in taken_from("n,a[s],b[s]\n1,-2,3\n")] == ["b"]
+
+
+def test_what_the_tasks_of_a_launcher_left_out_is_added_up() -> None:
+    results = Results()
+    for task in range(2):
+        output = ToolOutput("x\n", "n1")
+        output.leave_out(task + 1, "odd")
+        output.other_lines = 3
+        results.leave_out([output])
+    assert results.left_out_count == 2 and [item.where for item in results.left_out] == ["line 1", "line 2"]
+    assert results.other_lines == 6

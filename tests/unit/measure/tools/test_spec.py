@@ -4,22 +4,18 @@ estimate that a parser's documentation quotes and others made up.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from meshmark.measure.tools.spec import recognises, recognises_raw
-from support.imports import problems_of, results_of, taken_from
+from support.imports import fixture, formats_of, problems_of, results_of, taken_from
 
-FIXTURES = Path(__file__).parent / "fixtures"
-TEXT = (FIXTURES / "spec.csv").read_text(encoding="utf-8")
+TEXT = fixture("spec.csv")
 
 
-RAW = (FIXTURES / "spec_raw.txt").read_text(encoding="utf-8")
+RAW = fixture("spec_raw.txt")
 
 
 def test_all_runs_of_a_program_are_samples() -> None:
-    assert recognises(TEXT) and not recognises_raw(TEXT)
+    assert formats_of(TEXT) == ["spec"]
     records = taken_from(TEXT)
     of = {(r.conditions.get("benchmark"), r.conditions["tune"], r.metric): r for r in records}
     waves = of["503.bwaves_r", "base", "elapsed"]
@@ -75,49 +71,8 @@ def test_workloads_that_are_not_of_a_score_are_told_apart() -> None:
 
 
 def test_a_raw_file() -> None:
-    assert recognises_raw(RAW) and not recognises(RAW)
+    assert formats_of(RAW) == ["spec_raw"]
     of = {(r.conditions.get("benchmark"), r.metric): r for r in taken_from(RAW)}
     assert of["519.lbm_r", "elapsed"].samples == pytest.approx([612.88711, 613.604624])
     assert of["505.mcf_r", "ratio"].samples == pytest.approx([15.726, 15.770707])
     assert of["505.mcf_r", "ratio"].conditions["copies"] == 8 and of[None, "score"].value == pytest.approx(14.7)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        ("reported_time: 819.773002", "reported_time: 8l9", "505_mcf_r: base: 001: reported_time: found '8l9'"),
-        ("base.001.valid: S", "base.001.state: S", "base: 001: found no valid"),
-        ("505_mcf_r.base.001", "505_mcf_r.base.000", "found 1 of 2 runs of a program"),
-        ("reported_time: 819.773002", "reported_time 819.773002", "spec.….results.….KEY: VALUE is required"),
-    ],
-)
-def test_what_is_damaged_in_a_raw_file_is_left_out(old: str, new: str, says: str) -> None:
-    assert old in RAW
-    assert any(says in reason for reason in problems_of(RAW.replace(old, new))), problems_of(RAW.replace(old, new))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "says"),
-    [
-        (
-            "774.54528,103.575608,1,S,,,,,NR,\n",
-            "7s,103.575608,1,S,,,,,NR,\n",
-            "line 9: base: run time: found '7s', a number is required",
-        ),
-        (
-            '507.cactuBSSN_r,8,529.532167,19.12632,1,S,,,,,NR,"S',
-            '507.x_r,8,529.532167,19.12632,1,S,,,,,NR,"S',
-            "in one of the tables, both are required",
-        ),
-        ('"Selected Results Table"', '"Results Table"', '"Selected Results Table": found none'),
-        (
-            "SPECrate2017_fp_base,30.082246",
-            "SPECrate2017_fp_base,31.0",
-            "score: found 31.0 and 30.082246, one is required",
-        ),
-        ("519.lbm_r,8,612.88711,", "519.lbm_r,8,", "line 12: found 11 cells, 12 are required"),
-    ],
-)
-def test_what_is_damaged_is_left_out(old: str, new: str, says: str) -> None:
-    assert old in TEXT
-    assert any(says in reason for reason in problems_of(TEXT.replace(old, new))), problems_of(TEXT.replace(old, new))

@@ -1,0 +1,31 @@
+"""Findings are on one line each, the worst first."""
+
+from __future__ import annotations
+
+from meshmark.doctor.finding import Finding, in_order
+
+
+def test_the_worst_come_first_and_among_equals_those_with_a_command() -> None:
+    judged = ("ok", "hidden", "wrong", "unknown", "spoils-measurements")
+    findings = [Finding(f"{one}{command}", "x", one, "y", command) for one in judged for command in ("", "c")]
+    names = [finding.name for finding in in_order(findings)]
+    worst = ("wrong", "spoils-measurements", "hidden", "unknown", "ok")
+    assert names == [f"{one}{command}" for one in worst for command in ("c", "")]
+
+
+def test_a_finding_has_no_line_breaks_or_control_characters() -> None:
+    (finding,) = in_order([Finding("a", " two\n\x1b[1m lines\0 ", "ok", "y", "run\n  this")])
+    assert (finding.found, finding.command, finding.judged) == ("two [1m lines", "run this", "ok")
+    (long,) = in_order([Finding("a", "x" * 500, "wrong", "y")])
+    assert long.found == "x" * 400
+
+
+def test_a_finding_without_anything_readable_is_unknown() -> None:
+    (finding,) = in_order([Finding("a", "\0\n", "wrong", "y", "command")])
+    assert finding.to_json() == {
+        "name": "a",
+        "found": "nothing readable",
+        "judged": "unknown",
+        "why": "y",
+        "command": "",
+    }
