@@ -43,7 +43,7 @@ from meshmark.fleet.workers import signals_deferred
 from meshmark.measure.repetitions import point_key
 from meshmark.process import die_with
 from meshmark.store.columns import row_of, row_of_absence
-from meshmark.store.files import ASIDE, NoLocksError, lock, open_regular, unlink
+from meshmark.store.files import ASIDE, NoLocksError, lock, make_folder, open_regular, unlink
 from meshmark.store.parquet import write_parquet
 from meshmark.store.record import Record
 from meshmark.values.inputs import fields_of
@@ -210,7 +210,7 @@ def _new_claim(folder: Path) -> tuple[Path, int | None]:
     while True:
         own = folder / secrets.token_hex(6)
         try:
-            own.mkdir(parents=True)
+            make_folder(own)
             (own / ".lock").touch()
         except FileNotFoundError:  # another ingestion took it for an abandoned one, and removed it
             continue
@@ -416,7 +416,7 @@ def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
     """Move a file that cannot be taken out of the way, where a person can look at it."""
     folder = fleet.campaign(campaign) / "refused"
     with contextlib.suppress(OSError):
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         path.rename(folder / f"{path.name}.{secrets.token_hex(4)}")
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from meshmark.fleet.campaign import new_campaign
+from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.folder import Fleet
 from meshmark.fleet.ingest import Ingested, ingest
 from meshmark.fleet.results import ResultError, read_result
+from meshmark.store.files import make_folder
 from support.made_application import lines_with, plan_of, run_line
 from support.made_fleet import lines_of, write_result
 
@@ -212,6 +215,17 @@ def test_what_is_no_file_is_set_aside(tmp_path: Path) -> None:
     assert all(reason.isprintable() for reason in ingested.skipped.values())
     assert len(list((fleet.campaign(name) / "refused").iterdir())) == 6
     assert ingest(fleet, name, "hawk") == Ingested()
+
+
+def test_what_an_ingestion_and_a_job_create_is_for_their_owner_only(tmp_path: Path) -> None:
+    fleet, name = Fleet(tmp_path / "fleet"), new_campaign("check")
+    folder = fleet.campaign(name)
+    make_folder(folder / "inbox")
+    (folder / "inbox" / "empty.jsonl.gz").write_bytes(b"")
+    ingest(fleet, name, "hawk")
+    Processes().start("job", ["true"], folder / "job.log")
+    modes = {path: stat.S_IMODE((folder / path).stat().st_mode) for path in ("taken", "refused", "job.log")}
+    assert modes == {"taken": 0o700, "refused": 0o700, "job.log": 0o600}
 
 
 def test_what_is_no_claim_is_named_and_left(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.fleet.engines.engine import EngineError, Job
+from meshmark.store.files import open_private
 
 MARK: Final = "MESHMARK_JOB"
 
@@ -32,7 +33,7 @@ class Processes:
             EngineError: It cannot be started.
         """
         try:
-            with log.open("ab") as out:
+            with open_private(log, "ab") as out:
                 process = subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
