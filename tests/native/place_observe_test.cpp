@@ -375,7 +375,7 @@ TEST_F(PlaceProof, SleepersOnOnePartAreNotDoubled) {
 TEST_F(PlaceProof, SleepersThatWaitForOtherProgramsAreNotDoubled) {
   const Program others([&] {
     pin_to({cpus[1]});
-    for (int i = 0; i < 8; ++i)
+    for (int i = 0; i < 4; ++i)
       if (fork() == 0) {
         spin(10);
         _exit(0);
@@ -387,7 +387,7 @@ TEST_F(PlaceProof, SleepersThatWaitForOtherProgramsAreNotDoubled) {
     for (int rank = 0; rank < 2; ++rank)
       if (fork() == 0) {
         pin_to({cpus[1]});
-        for (;;) spin(0.002), usleep(5000);
+        for (;;) spin(0.0005), usleep(20000);
       }
     pause();
   });

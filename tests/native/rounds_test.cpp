@@ -133,6 +133,7 @@ TEST_F(RoundsOf, APointOfManyWideSamplesEndsWithoutAFlag) {
 }
 
 TEST_F(RoundsOf, OnlyTheFirstMetricNeedsANarrowInterval) {
+  std::vector<std::size_t> samples;
   for (const bool first_only : {true, false}) {
     lines.clear();
     within("5s");
@@ -146,9 +147,10 @@ TEST_F(RoundsOf, OnlyTheFirstMetricNeedsANarrowInterval) {
     const auto outcomes = measure({p});
     ASSERT_EQ(outcomes.size(), 2U);
     EXPECT_EQ(outcomes[1].metric, "b");
-    EXPECT_EQ(outcomes[1].samples.size() == 400, !first_only);
+    samples.push_back(outcomes[1].samples.size());
     EXPECT_EQ(all("result")[1].at("unit"), "1");
   }
+  EXPECT_LT(samples[0], samples[1]);  // 400, or what a busy machine takes in the whole budget
 }
 
 TEST_F(RoundsOf, LinesOfAPoint) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kWindowS =
     0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
-constexpr double kBusy = 0.25;  // share of a window in which a thread ran, or waited while others of its part did
+constexpr double kBusy = 0.25;  // share of the time that other programs left, in which a thread or its neighbours ran
 constexpr double kIdle = 0.05;  // maximum share of a window in which an empty part's units ran
 
 }  // namespace
@@ -70,8 +70,10 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
     }
   std::map<pid_t, Unit> processes, threads;
   for (const Share& share : shares) {
-    // A thread cannot have waited longer for its neighbours than they ran. The rest it waited for other programs.
-    if (share.ran + std::min(share.waited, used[share.room] - share.ran) < kBusy) continue;
+    // A thread cannot have waited longer for its neighbours than they ran; the rest it waited for other programs.
+    const double for_neighbours = std::min(share.waited, used[share.room] - share.ran);
+    const double for_others = std::min(share.waited - for_neighbours, 0.99);
+    if ((share.ran + for_neighbours) / (1 - for_others) < kBusy) continue;
     for (Unit* unit : {&processes[share.process], &threads[share.id]}) {
       unit->threads.push_back(share.thread);
       unit->on.insert(share.room);
