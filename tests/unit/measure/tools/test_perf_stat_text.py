@@ -66,7 +66,8 @@ def test_repeated_runs_are_means() -> None:
 def test_intervals_are_samples_and_places_are_conditions() -> None:
     text = (
         "#           time socket cpus             counts unit events\n"
-        "     1.001085024 S0        4          9,615      cycles\n     1.001085024 S1        4          9,614      cycles\n"
+        "     1.001085024 S0        4          9,615      cycles\n"
+        "     1.001085024 S1        4          9,614      cycles\n"
         "42 solutions found\n     2.001085024 S0        4          9,617      cycles\n"
     )
     samples = {record.conditions["socket"]: list(record.samples) for record in records_of(text)}
@@ -87,7 +88,10 @@ def test_metrics_without_an_event_belong_to_their_group() -> None:
 
 
 def test_what_is_not_certain_is_left_out() -> None:
-    rows = "   1,234      cycles\n   12.34      instructions\n   1,234 msec task-clock\n   12 context switches\n   1,2.3  branches\n"
+    rows = (
+        "   1,234      cycles\n   12.34      instructions\n   1,234 msec task-clock\n"
+        "   12 context switches\n   1,2.3  branches\n"
+    )
     assert values_of(TITLE + rows) == {"cycles": 1234}
     assert [reason.partition(":")[0] for reason in reasons_of(TITLE + rows)] == [f"line {n}" for n in (4, 5, 6, 7)]
     with pytest.raises(FormatError, match="line 3"):
