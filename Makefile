@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-faults test-machines test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-unit-first test-unit-second test-faults test-machines test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -32,12 +32,19 @@ test-native:
 
 # All at once, since they mostly wait for processes. Browsers last: they keep an event loop.
 test-python:
-	$(MAKE) --no-print-directory -j 3 --output-sync=target test-machines test-unit test-faults
+	$(MAKE) --no-print-directory -j 4 --output-sync=target test-machines test-unit-first test-unit-second test-faults
 
 MARKED ?= not slow
+# The unit tests in two halves that take about as long, so that both processors are busy to the end.
+first_half := $(addprefix tests/unit/,cli compare doctor fleet interface load)
 
-test-unit:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/unit tests/bench tests/terminal $(PYTEST_ARGS)
+test-unit: test-unit-first test-unit-second
+
+test-unit-first:
+	$(BIN)/python -m pytest -q -m "$(MARKED)" $(first_half) $(PYTEST_ARGS)
+
+test-unit-second:
+	$(BIN)/python -m pytest -q -m "$(MARKED)" $(filter-out $(first_half),$(wildcard tests/unit/[a-z]*)) tests/bench tests/terminal $(PYTEST_ARGS)
 
 test-faults:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)

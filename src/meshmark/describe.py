@@ -193,6 +193,16 @@ class StreamKernel:
         """Operands that the kernel names, as STREAM counts them."""
         return self.reads + self.writes
 
+    @property
+    def arrays(self) -> int:
+        """Arrays of the kernel; one that is written in place counts once."""
+        return self.reads + self.allocates
+
+    @property
+    def only_read(self) -> int:
+        """Arrays that are read and not written."""
+        return self.reads - (self.writes - self.allocates)
+
     def gross(self, store: str) -> int:
         """Operands transferred with `ordinary` or `streaming` stores."""
         return self.net + (self.allocates if store == "ordinary" else 0)

@@ -1,10 +1,14 @@
 /// Kinds of cores: P and E cores, big.LITTLE. Sources, as the Linux kernel has them: PMUs of hybrid Intel processors,
-/// `cpu_capacity` of Arm and RISC-V, the model of each CPU in /proc/cpuinfo (Arm), and the highest clocks.
+/// `cpu_capacity` of Arm and RISC-V, the model of each CPU in /proc/cpuinfo or its register (Arm), and the highest
+/// clocks.
 #include <algorithm>
+#include <charconv>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "kinds.hpp"
 #include "options.hpp"
@@ -19,6 +23,11 @@ namespace {
 /// 3.0) reach a few percent more than others.
 constexpr double kSameClock = 0.2;
 
+/// The same of capacities, which include the clock: cores of one model with 997, 1017 and 1024 are one kind.
+constexpr double kSameCapacity = 0.1;
+
+constexpr std::int64_t kImpossibleKilohertz = 1 << 30, kMaxCpus = 65536;
+
 #if defined(__x86_64__)
 constexpr bool kCpuinfoInterruptsCpus = true;  // for their clocks, and it names no model of each CPU
 #else
@@ -29,20 +38,22 @@ void read_pmus(const std::string& root, TraitsByCpu& traits) {
   constexpr const char* kPmus[] = {"cpu_core", "cpu_atom", "cpu_lowpower"};
   for (int rank = 0; rank < 3; ++rank) {
     const std::string name = kPmus[rank];
-    for (const int cpu :
-         ids_in(root + "/sys/devices/" + name + "/", {{"cpus", "cpumask"}}).value_or(std::vector<int>{}))
+    auto cpus = ids_in(root + "/sys/devices/" + name + "/", {{"cpus", "cpumask"}});
+    if (!cpus) cpus = ids_in(root + "/sys/bus/event_source/devices/" + name + "/", {{"cpus", "cpumask"}});
+    for (const int cpu : cpus.value_or(std::vector<int>{}))
       if (const auto at = traits.find(cpu); at != traits.end()) at->second.pmu = name, at->second.rank = rank;
   }
 }
 
-/// Implementer and part of each CPU on Arm, which /proc/cpuinfo has for each; on other architectures one processor
-/// model describes all.
-void read_models(const std::string& root, TraitsByCpu& traits) {
+/// Implementer and part of each CPU of an Arm processor in /proc/cpuinfo. Linux before 3.8 states them once, after all
+/// CPUs, and LXCFS lists some CPUs under other numbers: then the model of each CPU is unknown.
+void read_models_of_cpuinfo(const std::string& root, TraitsByCpu& traits) {
   const std::string all = read_text(root + "/proc/cpuinfo");
   std::string_view text = all;
   if (all.find("CPU part") == std::string::npos) return;
   std::int64_t cpu = -1;
   std::string implementer;
+  std::map<int, std::string> models;
   while (!text.empty()) {
     const std::string_view line = next_line(text);
     const std::size_t colon = line.find(':');
@@ -52,8 +63,54 @@ void read_models(const std::string& root, TraitsByCpu& traits) {
     if (line.starts_with("processor")) cpu = whole_number(value);
     if (line.starts_with("CPU implementer")) implementer = value;
     if (!line.starts_with("CPU part") || cpu < 0) continue;
-    if (const auto at = traits.find(static_cast<int>(cpu)); at != traits.end())
-      at->second.model = implementer + ":" + std::string(value);
+    models[static_cast<int>(cpu)] = implementer + ":" + std::string(value);
+  }
+  const bool every_cpu_is_stated =
+      std::all_of(traits.begin(), traits.end(), [&](const auto& entry) { return models.contains(entry.first); });
+  if (every_cpu_is_stated)
+    for (auto& [number, about] : traits) about.model = models.at(number);
+}
+
+/// Implementer and part from the main identification register of an Arm core, in the form of /proc/cpuinfo; "" if the
+/// text is not such a number.
+std::string model_in_register(const std::string& text) {
+  std::uint64_t value = 0;
+  if (!text.starts_with("0x")) return "";
+  const char* const end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data() + 2, end, value, 16);
+  if (parsed.ec != std::errc() || parsed.ptr != end) return "";
+  char model[16];
+  std::snprintf(model, sizeof model, "0x%02x:0x%03x", static_cast<unsigned>(value >> 24 & 0xff),
+                static_cast<unsigned>(value >> 4 & 0xfff));
+  return model;
+}
+
+/// The processor model of each CPU on Arm; on other architectures one model describes all.
+void read_models(const std::string& root, TraitsByCpu& traits) {
+  read_models_of_cpuinfo(root, traits);
+  std::map<int, std::string> models;
+  for (const auto& [cpu, about] : traits) {
+    if (!about.model.empty()) return;
+    models[cpu] = model_in_register(
+        first_line(root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/regs/identification/midr_el1"));
+    if (models[cpu].empty()) return;
+  }
+  for (auto& [cpu, about] : traits) about.model = models[cpu];
+}
+
+/// Sets the clocks of CPUs that have none from the folders of cpufreq policies: recorded trees may lack the links from
+/// CPUs to them.
+void read_clocks_of_policies(const std::string& root, TraitsByCpu& traits) {
+  const std::string folder = root + "/sys/devices/system/cpu/cpufreq/";
+  for (const int policy : numbered_names(folder, "policy", kMaxCpus)) {
+    const std::string at = folder + "policy" + std::to_string(policy) + "/";
+    const std::int64_t khz = number_in(at + "cpuinfo_max_freq", -1);
+    if (khz <= 0 || khz >= kImpossibleKilohertz) continue;
+    const std::string cpus = first_line(at + "affected_cpus");
+    std::string_view words = cpus;
+    for (std::string_view word = next_word(words); !word.empty(); word = next_word(words))
+      if (const auto entry = traits.find(static_cast<int>(whole_number(word))); entry != traits.end())
+        if (entry->second.max_hz <= 0) entry->second.max_hz = khz * 1000;
   }
 }
 
@@ -61,22 +118,41 @@ void read_speeds(const std::string& root, TraitsByCpu& traits) {
   for (auto& [cpu, about] : traits) {
     const std::string folder = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/";
     about.capacity = number_in(folder + "cpu_capacity", -1);
-    if (const std::int64_t khz = number_in(folder + "cpufreq/cpuinfo_max_freq", -1); khz > 0 && khz < 1 << 30)
+    if (const std::int64_t khz = number_in(folder + "cpufreq/cpuinfo_max_freq", -1);
+        khz > 0 && khz < kImpossibleKilohertz)
       about.max_hz = khz * 1000;
   }
+  const bool some_have_none =
+      std::any_of(traits.begin(), traits.end(), [](const auto& t) { return t.second.max_hz <= 0; });
+  if (some_have_none) read_clocks_of_policies(root, traits);
 }
 
-/// Replaces clocks by the highest one of their group, so that nearly equal clocks are one.
-std::map<std::int64_t, std::int64_t> grouped_clocks(const TraitsByCpu& traits) {
+using Similar = std::map<std::int64_t, std::int64_t>;
+
+/// The highest value of each one's group: a group has values that are lower by less than `share`.
+Similar highest_of_similar(const std::set<std::int64_t>& values, double share) {
+  Similar highest_of;
+  std::int64_t highest = -1;
+  for (auto at = values.rbegin(); at != values.rend(); ++at) {
+    if (highest < 0 || static_cast<double>(*at) < (1 - share) * static_cast<double>(highest)) highest = *at;
+    highest_of[*at] = highest;
+  }
+  return highest_of;
+}
+
+Similar similar_clocks(const TraitsByCpu& traits) {
   std::set<std::int64_t> clocks;
   for (const auto& [cpu, about] : traits) clocks.insert(about.max_hz);
-  std::map<std::int64_t, std::int64_t> group;
-  std::int64_t highest = -1;
-  for (auto at = clocks.rbegin(); at != clocks.rend(); ++at) {
-    if (highest < 0 || static_cast<double>(*at) < (1 - kSameClock) * static_cast<double>(highest)) highest = *at;
-    group[*at] = highest;
-  }
-  return group;
+  return highest_of_similar(clocks, kSameClock);
+}
+
+/// By PMU and model, since cores of two models differ even if their capacities are similar.
+std::map<std::pair<std::string, std::string>, Similar> similar_capacities(const TraitsByCpu& traits) {
+  std::map<std::pair<std::string, std::string>, std::set<std::int64_t>> capacities;
+  for (const auto& [cpu, about] : traits) capacities[{about.pmu, about.model}].insert(about.capacity);
+  std::map<std::pair<std::string, std::string>, Similar> similar;
+  for (const auto& [cores, values] : capacities) similar[cores] = highest_of_similar(values, kSameCapacity);
+  return similar;
 }
 
 /// Names by rank; kinds that nothing ranks are named by their model.
@@ -108,13 +184,14 @@ std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits) {
       std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.max_hz > 0; });
   const bool all_have_capacity =
       std::all_of(traits.begin(), traits.end(), [](const auto& entry) { return entry.second.capacity > 0; });
-  const auto clocks = grouped_clocks(traits);
+  const auto clocks = similar_clocks(traits);
+  const auto capacities = similar_capacities(traits);
 
   // The scheduler's capacity includes the clock; without it, clocks tell.
   using Key = std::tuple<int, std::int64_t, std::int64_t, std::string>;
   std::map<Key, CoreKind> groups;
   for (const auto& [cpu, about] : traits) {
-    const std::int64_t capacity = all_have_capacity ? about.capacity : -1;
+    const std::int64_t capacity = all_have_capacity ? capacities.at({about.pmu, about.model}).at(about.capacity) : -1;
     const std::int64_t clock =
         all_have_clocks && !all_have_capacity && about.pmu.empty() ? clocks.at(about.max_hz) : -1;
     CoreKind& kind = groups[{about.rank, -capacity, -clock, about.model}];

@@ -20,7 +20,8 @@ struct Traits {
 using TraitsByCpu = std::map<int, Traits>;
 
 /// The kinds, the fastest first; empty if all CPUs are alike. Clocks count only if neither capacities nor PMUs are
-/// stated, and if they differ by more than 20 %.
+/// stated, and if they differ by more than 20 %; capacities of cores of one model count if they differ by more than
+/// 10 %.
 std::vector<CoreKind> kinds_by_traits(const TraitsByCpu& traits);
 
 }  // namespace mm

@@ -179,7 +179,9 @@ Located Locations::select(const std::string& location, Indexes indexes) {
                indexes == Indexes::logical ? ": " + counted
                                            : ": no object of the level " + quote(step.level.name) +
                                                  " has the physical number " + std::to_string(index),
-               indexes == Indexes::logical ? (most > 0 ? "0-" + std::to_string(most - 1) : "levels with objects there")
+               indexes == Indexes::logical ? (most > 1    ? "0-" + std::to_string(most - 1)
+                                              : most == 1 ? "0"
+                                                          : "levels with objects there")
                                            : "physical numbers that exist, each or as X-Y");
     if (objects.empty()) refuse(location, ", which selects no object: " + counted, kIndexes);
     parents = std::move(objects);

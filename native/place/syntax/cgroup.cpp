@@ -60,7 +60,33 @@ Parsed parse_cpuset(const Reader& read, CommandLine& line) {
     if (!command.empty()) command.erase(command.begin());
     line.set_command(command);
   }
+  if (line.program() == "docker" || line.program() == "podman") {  // docker run [OPTION…] IMAGE [COMMAND…]
+    Words command = line.command();
+    if (!command.empty()) {
+      parsed.left_out.push_back("the image or container " + command.front());
+      command.erase(command.begin());
+    }
+    line.set_command(command);
+  }
   return parsed;
+}
+
+/// Options of the programs that set control groups. Docker's are listed so that the image is known, which is the
+/// first word that is neither an option nor its value.
+std::vector<KnownOption> options_of_programs() {
+  std::vector<KnownOption> options = {{"-c", 1}, {"-r", 1}, {"-p --property --publish", 1}};
+  for (const char* with_value :
+       {"--cpuset-cpus",  "--cpuset-mems", "--name",          "-v --volume",  "-e --env",    "-E --setenv",
+        "-m --memory",    "--memory-swap", "--network --net", "-w --workdir", "-u --unit",   "-h --hostname",
+        "-l --label",     "--cap-add",     "--cap-drop",      "--cpus",       "--cpu-quota", "--cpu-period",
+        "--cpu-shares",   "--device",      "--entrypoint",    "--env-file",   "--gpus",      "--ipc",
+        "--mount",        "--pid",         "--pids-limit",    "--platform",   "--restart",   "--runtime",
+        "--security-opt", "--shm-size",    "--slice",         "--tmpfs",      "--ulimit",    "--userns"})
+    options.push_back({with_value, 1});
+  for (const char* without : {"--rm", "-i --interactive", "-t --tty --pty", "-d --detach", "--init", "--privileged",
+                              "--read-only", "--scope"})
+    options.push_back({without, 0});
+  return options;
 }
 
 }  // namespace
@@ -75,9 +101,9 @@ std::vector<Syntax> cgroup() {
        false,
        emit_cpuset,
        {{"sh", "cgset", "docker", "podman", "systemd-run"},
-        {{"-c", 1}, {"-r", 1}, {"-p --property", 1}, {"--cpuset-cpus", 1}, {"--cpuset-mems", 1}, {"--name", 1}},
+        options_of_programs(),
         false,
-        {"run", "create"}},
+        {"container", "run", "create", "update"}},
        parse_cpuset},
   };
 }

@@ -354,10 +354,10 @@ def close(
     from meshmark.fleet.cases import close_cases
     from meshmark.fleet.nodesets import expand
 
-    fleet, site = opened(folder)
     names = expand(nodes, "SET")
     if not names:
         raise UsageError(f"SET: found '{quoted(nodes)}', a set without nodes; allowed: a set such as n[3,7]")
+    fleet, site = opened(folder)
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {counted(len(names), 'case')}")
 

@@ -81,7 +81,7 @@ def _show_publication(of: Publication, as_json: bool) -> None:
             print(f"  {entry.path}: {entry.text}")
             continue
         numbers = ", ".join(f"{v:g}" for v in entry.printed)
-        notes = [n for n in (entry.qualifier, "computed, not printed" if entry.computed else "") if n]
+        notes = [n for n in (entry.comparison, entry.qualifier, "computed, not printed" if entry.computed else "") if n]
         print(f"  {entry.path} = {numbers}" + (f"  ({'; '.join(notes)})" if notes else ""))
     if discrepancies := of.data.get("discrepancy", []):
         print("\nmisprints and contradictions:")
@@ -102,6 +102,7 @@ def _entry_json(entry: Entry | Text) -> Mapping[str, Any]:
         "place": entry.place,
         "qualifier": entry.qualifier,
         "computed": entry.computed,
+        **entry.compares,
     }
 
 

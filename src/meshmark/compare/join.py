@@ -277,7 +277,8 @@ def _part(record: Record, maxima: Mapping[str, Mapping[tuple[str, str], float]],
         maxima: By condition and metric.
         known: Conditions that both sides record for this metric.
     """
-    point: dict[str, Any] = {k: v for k, v in identity(record).items() if k in known and k not in CHOICES}
+    # A model with another clock, say, is another machine: keys of its file count though the other side has none.
+    point: dict[str, Any] = {k: v for k, v in identity(record).items() if (k in known or "." in k) and k not in CHOICES}
     for name, of in maxima.items():
         if not isinstance(value := point.get(name), int | float) or value <= 1:
             continue

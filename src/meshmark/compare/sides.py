@@ -16,6 +16,7 @@ from meshmark.measure.importing import read_output
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
 from meshmark.measure.survey import last_run, load_run
 from meshmark.model.machine import MachineFile, find_machine, machine_names
+from meshmark.model.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
 from meshmark.store.newest import first_start, newest
 from meshmark.store.record import MODE, Record
@@ -126,8 +127,9 @@ class Sides:
         return find_machine(name)
 
     def _has(self, machine: str) -> bool:
-        """Whether the store has results of a machine."""
-        return bool(self._store.select("SELECT 1 FROM {rows} LIMIT 1", machine=machine))
+        """Whether the store has results of a machine itself; a sweep simulates variants of it."""
+        query = f"SELECT 1 FROM {{rows}} AND run NOT LIKE '{SWEEP}%' LIMIT 1"
+        return bool(self._store.select(query, machine=machine))
 
     def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> Side:
         what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from meshmark.doctor.finding import Finding
 from meshmark.machine.absence import is_absent
 from meshmark.machine.facts import host_facts
-from meshmark.machine.tree import MachineError, Tree, parse_list
+from meshmark.machine.tree import Tree, allowed_in_status
 
 # Capability numbers of <linux/capability.h>.
 _DAC_OVERRIDE, _DAC_READ_SEARCH, IPC_LOCK, _SYS_RAWIO, _SYS_ADMIN, SYS_NICE, _PERFMON = 1, 2, 14, 17, 21, 23, 38
@@ -63,23 +63,15 @@ class Host:
             or re.search(r"/(docker|kubepods|lxc|libpod|containerd|buildkit)\b", groups) is not None
         )
         self.listed = self.tree.cpus(f"{CPU}/online") or self._switched_on()
-        self.affinity = self._status_list("Cpus_allowed_list")
+        self.affinity = allowed_in_status(status, "Cpus")
         self.unlisted = self._unlisted()
         self.cpus = tuple(sorted({*self.listed, *self.unlisted}))
         self.nodes = self.tree.cpus("sys/devices/system/node/online") or tuple(
             self.tree.numbered("sys/devices/system/node", "node")
         )
-        self.allowed_nodes = self._status_list("Mems_allowed_list")
+        self.allowed_nodes = allowed_in_status(status, "Mems")
         self.guest = self.fact("virtual", "guest") is True
         self.x86 = re.search(r"^flags\s*:", self.tree.text("proc/cpuinfo") or "", re.M) is not None
-
-    def _status_list(self, field: str) -> tuple[int, ...] | None:
-        """CPUs or nodes that this process may use, which may include numbers that do not exist; None if unknown."""
-        match = re.search(rf"^{field}:\s*(\S+)", self.tree.text("proc/self/status") or "", re.M)
-        try:
-            return parse_list(match[1]) if match else None
-        except MachineError:
-            return None
 
     def _switched_on(self) -> tuple[int, ...]:
         """CPUs with a folder that are not offline."""

@@ -267,6 +267,8 @@ def _groups(host: Host) -> Iterator[Finding]:
     def widen(docker: str, file: str, value: str) -> str:
         if host.container:
             return f"on the host: docker update {docker} CONTAINER"
+        if host.tree.text("proc/self/cgroup") is None:  # a recorded tree may lack the name of the group
+            return ""
         name, unlimited = _limit_of_group(host, file)
         return host.write(unlimited or value, shlex.quote(name))  # the name is arbitrary, and users copy the command
 

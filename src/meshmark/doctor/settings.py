@@ -61,8 +61,10 @@ def _distances(tree: Tree, topology: Topology) -> Finding:
     table, nodes = topology.distances, topology.nodes
     if len(nodes) < 2:
         return Finding(name, "one node: no distances", "ok", means)
-    if table is None and not any(tree.text(f"{NODE}/node{n.os_index}/distance") for n in nodes):
-        return Finding(name, "no node reports distances", "unknown", means)
+    silent = [n.os_index for n in nodes if not tree.text(f"{NODE}/node{n.os_index}/distance")]
+    if table is None and silent:
+        which = "no node reports" if len(silent) == len(nodes) else f"node {format_list(silent)} does not report"
+        return Finding(name, f"{which} distances", "unknown", means)
     if table is None:
         return Finding(name, "the nodes have no matrix of distances", "wrong", means, remedy)
     pairs = [(i, j) for i in range(len(table)) for j in range(len(table)) if i != j]

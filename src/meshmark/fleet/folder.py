@@ -93,7 +93,8 @@ class Fleet:
         """Check that the folder is that of a fleet.
 
         Args:
-            may_be_new: Whether the folder may be missing or empty.
+            may_be_new: Whether the folder may be missing or empty, or hold nothing but TOML and JSON files, such as the
+                steps or applications of a first campaign.
 
         Raises:
             UsageError: It is another folder, or not a folder.
@@ -106,13 +107,15 @@ class Fleet:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UsageError(f"FOLDER: found {quoted(self.root)}: {reason}; allowed: the folder of a fleet") from error
+        if may_be_new and all(name.endswith((".toml", ".json")) for name in entries):
+            return
         if entries and entries.isdisjoint(_ENTRIES):
             raise UsageError(
                 f"FOLDER: found {quoted(self.root)}, which is not the folder of a fleet: it has no fleet.toml and no "
                 "campaigns",
                 "meshmark fleet check makes one of a new or empty folder",
             )
-        if not entries and not may_be_new:
+        if not entries:
             raise AbsentError(f"{quoted(self.root)}: has no campaign", f"meshmark fleet check {self.root}")
 
     def campaign(self, name: str) -> Path:

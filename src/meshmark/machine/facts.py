@@ -62,7 +62,7 @@ from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, chosen, parse_integer, parse_list
+from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, allowed_in_status, chosen, parse_integer
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -502,15 +502,13 @@ def _cgroup(tree: Files) -> dict[str, object]:
             quotas.append(quota / period)
     effective = ("cpuset.cpus.effective", "cpuset.mems.effective") if unified else ("cpuset.cpus", "cpuset.mems")
     status = tree.text("proc/self/status") or ""
-    for key, name, field in (
-        ("cpus", effective[0], "Cpus_allowed_list"),
-        ("nodes", effective[1], "Mems_allowed_list"),
+    for key, name, in_status in (
+        ("cpus", effective[0], allowed_in_status(status, "Cpus")),
+        ("nodes", effective[1], allowed_in_status(status, "Mems")),
     ):
-        found = next((c for at in chain("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
-        match = re.search(rf"^{field}:\s*(\S+)", status, re.M)
-        if found is None and match:
-            found = parse_list(match[1])
-        facts[key] = list(found) if found else absent("reported neither by the group nor by /proc/self/status")
+        of_group = next((c for at in chain("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
+        usable = of_group or in_status
+        facts[key] = list(usable) if usable else absent("reported neither by the group nor by /proc/self/status")
     facts["memory_limit_bytes"] = min(limits, default=None) or no_limit
     facts["cpu_quota"] = min(quotas, default=None) or no_limit
     return facts

@@ -70,6 +70,7 @@ class Entry:
     (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known unit
     (counts, cycles, `_kb`, bits); `values` are then as printed. `half_digits` are the halves of the last printed
     digits, in the unit of the key: a number was rounded by at most as much. Counts and computed numbers are exact.
+    `compares` has the metric, subject and baseline of a number that compares two machines; otherwise it is empty.
     """
 
     path: str
@@ -80,6 +81,14 @@ class Entry:
     place: str
     qualifier: str
     computed: bool
+    compares: Mapping[str, str]
+
+    @property
+    def comparison(self) -> str:
+        """What the number compares: "STREAM Triad bandwidth: GS1280 against GS320"; "" if it compares nothing."""
+        if not self.compares:
+            return ""
+        return f"{self.compares['metric']}: {self.compares['subject']} against {self.compares['baseline']}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,7 @@ class Publication:
                 yield from _content(key, value, {})
 
 
+_COMPARES: Final = ("metric", "subject", "baseline")  # keys of a table that compares two machines
 _ABOUT: Final = frozenset({"source", "origin"})  # keys about the numbers of a table, which entries have as fields
 
 
@@ -121,6 +131,7 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
     if isinstance(value, dict):
         inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
         inner["qualifiers"] = {k: v for k, v in value.items() if k.endswith("qualifier")}
+        inner["compares"] = {k: str(value[k]) for k in _COMPARES} if all(k in value for k in _COMPARES) else {}
         for name, part in value.items():
             if name not in _ABOUT and not _qualifies(name, value):
                 yield from _content(f"{path}.{name}", part, inner)
@@ -146,8 +157,9 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
             values=tuple(v * factor for v in numbers),
             unit=unit,
             place=place,
-            qualifier=str(mine or qualifiers.get("qualifier") or ""),
+            qualifier=str(mine or (unit and qualifiers.get("qualifier")) or ""),  # a count of CPUs is exact
             computed=computed,
+            compares=around.get("compares", {}) if unit else {},
         )
 
 

@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from meshmark.errors import MeshmarkError
 
@@ -172,6 +173,22 @@ def parse_list(text: str) -> tuple[int, ...]:
             raise MachineError(f"list '{text[:60]}': found '{part}'; allowed: ascending ranges below {MAX_CPUS}")
         found.update(range(first, last + 1))
     return tuple(sorted(found))
+
+
+def allowed_in_status(status: str, what: Literal["Cpus", "Mems"]) -> tuple[int, ...] | None:
+    """The CPUs or nodes that a process may use, in the text of its /proc/PID/status: its list, or else its mask. They
+    may include numbers that do not exist. None if the text has neither."""
+    words = dict(re.findall(rf"^({what}_allowed(?:_list)?):\s*(\S+)", status, re.M))
+    try:
+        if (ids := words.get(f"{what}_allowed_list")) is not None:
+            return parse_list(ids)
+    except MachineError:
+        pass
+    mask = words.get(f"{what}_allowed", "")
+    if not re.fullmatch(r"[0-9a-fA-F]{1,8}(,[0-9a-fA-F]{8}){0,2047}", mask, re.ASCII):
+        return None
+    bits = int(mask.replace(",", ""), 16)
+    return tuple(n for n in range(bits.bit_length()) if bits >> n & 1)
 
 
 def format_list(numbers: tuple[int, ...] | list[int]) -> str:

@@ -54,6 +54,8 @@ def _point(record: Record) -> list[Any]:
     keys = known.identity if known else [k for k in record.conditions if k not in OBSERVED]
     requested = {k: record.conditions.get(k) for k in keys}
     derived = {k: record.conditions.get(k) for k in ("level", "kind", *PLATEAU) if k in record.conditions}
+    if record.source == "model":  # a sweep over machines has the keys of the machine file that it varied
+        derived |= {k: v for k, v in record.conditions.items() if "." in k}
     return [record.instrument, requested, derived]
 
 

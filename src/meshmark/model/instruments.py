@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.describe import description, stream_kernels
+from meshmark.describe import StreamKernel, description, stream_kernels
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
@@ -313,36 +313,76 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
                         "cpus": ",".join(map(str, order[:threads])),
                         "memory_node": options["memory_node"],
                     }
-                    net, gross = kernels[kernel].net, kernels[kernel].gross(store)
-                    level = _level_of(machine, footprint // threads, threads)
-                    if level is not None:
-                        points.append(_cached_bandwidth(level, threads, net, gross, conditions))
-                        continue
-                    run = stream_trial([stream_actor(machine, order[:threads], kernel, store, homes)])
-                    points.append(Point(run, conditions, _rates(net, gross)))
-    return points
+                    points.append(
+                        _bandwidth_point(
+                            machine, order[:threads], kernels[kernel], kernel, store, footprint, homes, conditions
+                        )
+                    )
+    if all(point is None for point in points):
+        raise AbsentError(
+            f"bandwidth: {machine.path.name}: the caches that hold these footprints have neither copy_gb_per_s nor "
+            "bandwidth_gb_per_s",
+            "use a --footprint in memory, or add one of them to [[cache]]",
+        )
+    return [point for point in points if point is not None]
 
 
-def _cached_bandwidth(
-    level: Mapping[str, Any], threads: int, net: int, gross: int, conditions: Mapping[str, Any]
-) -> Point:
-    rate = level.get("bandwidth_gb_per_s")
+def _bandwidth_point(
+    machine: MachineFile,
+    cpus: Sequence[int],
+    operands: StreamKernel,
+    kernel: str,
+    store: str,
+    footprint: int,
+    homes: Any,
+    conditions: Mapping[str, Any],
+) -> Point | None:
+    """Return one point of `bandwidth`, by the level that holds the arrays; None if the level has no rate.
+
+    Streaming stores leave no line in a cache. So the arrays that are only read have the caches to themselves, and the
+    stores reach the memory whatever the footprint is.
+    """
+    writes_memory = store == "streaming" and operands.writes > 0
+    in_caches = operands.only_read if writes_memory else operands.arrays
+    share = footprint * in_caches // operands.arrays // len(cpus)
+    level = _level_of(machine, share, len(cpus)) if in_caches else None
+    if level is None:
+        actor = stream_actor(machine, cpus, kernel, store, homes)
+        return Point(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
+    rate = _level_rate(machine, level)
     if rate is None:
-        return Point(None, conditions, lambda _: {})
-    total = float(rate) * 1e9 * threads
-    return Point(
-        None,
-        conditions,
-        lambda _: {"bandwidth_net": [total * net / gross], "bandwidth_gross": [total]},
-    )
+        return None
+    if writes_memory:
+        read_ns = machine.number("memory.line_bytes") / rate * 1e9
+        actor = stream_actor(machine, cpus, kernel, store, homes, cached_read_ns=read_ns)
+        return Point(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
+    gross = rate * len(cpus)
+    net = gross if level is _levels(machine)[0] else gross * operands.net / operands.gross(store)
+    return Point(None, conditions, lambda _: {"bandwidth_net": [net], "bandwidth_gross": [gross]})
 
 
-def _rates(net: int, gross: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
-    """Read net and gross bandwidth from the simulated gross traffic."""
+def _level_rate(machine: MachineFile, level: Mapping[str, Any]) -> float | None:
+    """Return the rate of a cache to one core in B/s, with the lines that ordinary stores read first.
+
+    Within the first level, stores read no line first (as on a host).
+    """
+    if level.get("copy_gb_per_s") is None:
+        gross = level.get("bandwidth_gb_per_s")
+        return None if gross is None else float(gross) * 1e9
+    copy = stream_kernels()["copy"]
+    more = 1.0 if level is _levels(machine)[0] else copy.gross("ordinary") / copy.net
+    return float(level["copy_gb_per_s"]) * 1e9 * more
+
+
+def _rates(operands: StreamKernel, store: str, simulated: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
+    """Read net and gross bandwidth from a simulation of `simulated` lines per line of each operand."""
 
     def read(answer: Answer) -> Mapping[str, Sequence[float]]:
-        moved = answer["groups"][0]["bytes_per_s"]
-        return {"bandwidth_net": [b * net / gross for b in moved], "bandwidth_gross": moved}
+        lines = [b / simulated for b in answer["groups"][0]["bytes_per_s"]]
+        return {
+            "bandwidth_net": [x * operands.net for x in lines],
+            "bandwidth_gross": [x * operands.gross(store) for x in lines],
+        }
 
     return read
 

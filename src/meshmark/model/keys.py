@@ -160,7 +160,10 @@ class Cache(Input):
     name: Annotated[Other, "L1, L2 …"] = None
     size_kib: Annotated[Above0, "(KiB)"] = None
     latency_ns: Annotated[Number, "load to use (ns)"] = None
-    bandwidth_gb_per_s: Annotated[Number, "copy, gross, of one core (GB/s)"] = None
+    bandwidth_gb_per_s: Annotated[Number, "of one core, with the lines that ordinary stores read first (GB/s)"] = None
+    copy_gb_per_s: Annotated[
+        Number, "copy of one core with ordinary stores, as STREAM counts it; instead of bandwidth_gb_per_s (GB/s)"
+    ] = None
     shared_by: Annotated[Whole, "cores that share one"] = None
 
 

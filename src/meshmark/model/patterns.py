@@ -50,6 +50,9 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 MAX_ACCESSES: Final = 5_000_000
 MAX_MESSAGE_ACCESSES: Final = 32_000_000  # about 30 s; larger messages reach the same bandwidth
+STAGGER_NS: Final = 100.0  # between the first and the last start of CPUs that exchange messages
+STAGGER_PER_LINE_NS: Final = 0.1  # limits it, so that it takes no measurable part of a short message
+GOLDEN: Final = 0.6180339887498949  # its multiples are spread evenly over the unit interval
 _REPEATED: Final = 4_000_000  # accesses up to which messages are repeated
 _MAX_TRACE_LINE: Final = 1000
 BURST: Final = 256  # accesses per memory phase of a program: much longer than a latency, much shorter than a run
@@ -298,8 +301,10 @@ Partners = Mapping[int, Sequence[int]]  # of each active CPU, the CPUs that it r
 def message_point(machine: MachineFile, partners: Partners, block: int, more: Mapping[str, Any]) -> Point:
     """Return a point in which each CPU repeatedly reads `block` bytes from the node of each of its partners.
 
-    All CPUs do so at once and share the ports of their node. The time of a message is the transfer of its lines, plus
-    the software overhead of the machine file, if any. The bandwidth counts the bytes that arrive at all CPUs.
+    All CPUs do so at once and share the ports of their node. They start within `STAGGER_NS` of each other, since
+    partners that start at exactly the same time can keep in step for ever, which no real machine does. The time of a
+    message is the transfer of its lines, plus the software overhead of the machine file, if any. The bandwidth counts
+    the bytes that arrive at all CPUs.
     """
     line = int(machine.number("memory.line_bytes"))
     _, node_of = nodes_and_cpus(machine)
@@ -310,10 +315,12 @@ def message_point(machine: MachineFile, partners: Partners, block: int, more: Ma
         allowed = MAX_MESSAGE_ACCESSES // messages * line >> 10
         raise UsageError(f"--block: found {block} B; allowed: at most {allowed}KiB with this workload and machine")
     rounds = max(1, min(8, 4096 // lines, _REPEATED // (lines * messages)))
+    stagger_ns = min(STAGGER_NS, lines * STAGGER_PER_LINE_NS)
     actors = [
         {
             "cpus": [cpu],
             "chains": chains,
+            "start_ns": stagger_ns * (cpu * GOLDEN % 1.0),
             "accesses": lines * len(others) * rounds,
             "streams": [{"op": "read", "homes": [node_of[o]]} for o in others],
         }

@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile
 from meshmark.store.record import Record
 from meshmark.values.numbers import decimal, whole
+
+SWEEP: Final = "sweep-"  # begins the names of runs
 
 Progress = Callable[[int, int], None]
 MAX_POINTS = 100_000
@@ -137,4 +139,4 @@ def _run_name(machine: MachineFile, vary: Sequence[str], instrument: str, option
     import hashlib
 
     content = json.dumps([machine.label, machine.resolved(), list(vary), instrument, dict(options)], sort_keys=True)
-    return f"sweep-{machine.name}-{instrument}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"
+    return f"{SWEEP}{machine.name}-{instrument}-{hashlib.sha256(content.encode()).hexdigest()[:10]}"

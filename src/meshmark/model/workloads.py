@@ -68,24 +68,39 @@ def _work(machine: MachineFile, key: str, default: float) -> float:
 
 
 def stream_actor(
-    machine: MachineFile, cpus: Sequence[int] | str, kernel: str, store: str, homes: Homes, **more: Any
+    machine: MachineFile,
+    cpus: Sequence[int] | str,
+    kernel: str,
+    store: str,
+    homes: Homes,
+    *,
+    cached_read_ns: float | None = None,
+    **more: Any,
 ) -> Run:
     """Return an actor that runs a STREAM kernel.
 
     Ordinary stores own a line and write it back; streaming (non-temporal) stores only write. Each line that is read,
     owned or stored non-temporally costs core time; a write-back from a cache costs none.
+
+    Args:
+        cached_read_ns: Core time per line of the arrays that are only read, if a cache holds them; None: they are in
+            memory. For kernels with streaming stores, which write to memory even if their operands are in a cache.
     """
     work = _work(machine, "line_work", 0.0)
     k = stream_kernels()[kernel]
     read = {"op": "read", "homes": homes, "work_ns": work}
     # An array written in place is also read. An ordinary store then takes ownership with that read.
     owned = k.writes - k.allocates if store == "ordinary" else 0
-    streams: list[dict[str, Any]] = [dict(read) for _ in range(k.reads - owned)]
+    cached = k.only_read if cached_read_ns is not None else 0
+    streams: list[dict[str, Any]] = [dict(read) for _ in range(k.reads - owned - cached)]
+    line_ns = (cached_read_ns or 0.0) / max(1, k.writes)  # of one operand, per store
     for _ in range(k.writes):
         if store == "ordinary":
             streams += [{**read, "op": "own"}, {"op": "write", "homes": homes}]
         else:
-            streams.append({"op": "write", "homes": homes, "work_ns": _work(machine, "streaming_store", work)})
+            # The rate of the cache limits the core, whatever part of it the reads take.
+            work_ns = max(_work(machine, "streaming_store", work) + cached * line_ns, k.net * line_ns)
+            streams.append({"op": "write", "homes": homes, "work_ns": work_ns})
     chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
     actor: Run = {"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams, **more}
     return actor

@@ -2,9 +2,18 @@
 
 For every class (CPUs, memory controllers, links, I/O), a component is hot at a tick if its use exceeds a minimum, the
 median of the class by both a quarter of the capacity and four robust deviations, and its fair share of the class's
-total. It is a hot spot if it was hot in most of the last ticks. A class of one or two components is judged by use
-alone. Consequences of another hot spot are listed as evidence, not as hot spots: the links of a saturated memory, and
-the memory of a node that only the node's own busy CPU uses.
+total. A class of one or two components is judged by use alone. A component is a hot spot if it was hot in most of the
+last ticks, and for so long that turns do not explain it. Consequences of another hot spot are listed as evidence, not
+as hot spots: the links of a saturated memory, and the memory of a node that only the node's own busy CPU uses.
+
+A balanced load has no hot spot, but its components take turns: at any moment some are in a memory phase, and the others
+are idle. If the times for which components stay hot were drawn from an exponential distribution with mean b, a turn
+would last L ticks or more with probability exp(-L / b), and N exp(-L / b) of N turns are expected to last that long. N
+and b, with its standard error, come from the turns that other components ended in the meantime, so N grows with the
+number of components that are compared. A component is a hot spot only if it has been hot for so long that fewer than
+`CHANCE` such turns are expected. If no other component became hot after it, there is nothing to compare with, and the
+component is a hot spot. If others did but no turn has ended yet, the first turns decide, for which the detector waits
+up to `WAIT` ticks.
 
 After the rules of Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links) and the uses of Xmesh in
 the GS1280's publication, section 5, which distinguish CPU, memory, link and I/O bound.
@@ -12,6 +21,7 @@ the GS1280's publication, section 5, which distinguish CPU, memory, link and I/O
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -30,6 +40,11 @@ NEAR: Final = 0.1  # use of a node's links below which its memory serves only it
 SHARE: Final = 1.5  # minimum use relative to the mean of the class
 KEPT: Final = 5  # number of recent ticks considered
 HELD: Final = 4  # minimum number of them in which a hot spot is hot
+CHANCE: Final = 1e-3  # expected number of turns as long as a hot spot, at most
+REACH: Final = 6  # times as long as it has been hot: how far back the turns of others count
+GOES_ON: Final = 0.75  # minimum use in a run, as a share of the use at its first tick
+WAIT: Final = 20  # ticks to see whether components that became hot one after another take turns
+MAX_TURNS: Final = 4096  # per class; older ones are dropped
 
 ADVICE: Final = {
     "memory": "interleave its pages over more nodes, or move the threads that use them to this node",
@@ -116,6 +131,51 @@ def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
     return {i for i, v in enumerate(values) if v is not None and v >= bound and v * len(known) >= SHARE * total}
 
 
+@dataclass(slots=True)
+class Run:
+    """The time for which a component has been hot, with gaps of at most one tick.
+
+    Attributes:
+        start: number of its first tick.
+        last: number of the last tick at which it was hot.
+        since_s: time of the first tick.
+        use: use at the first tick.
+        stands_out: whether it was found to last longer than the turns of others, which remains so until it ends.
+    """
+
+    start: int
+    last: int
+    since_s: float
+    use: float
+    stands_out: bool = False
+
+    @property
+    def ticks(self) -> int:
+        return self.last - self.start + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A run that has ended."""
+
+    end: int  # number of the first tick after it
+    ticks: int
+    place: tuple[str, int]  # the node of memory controllers, or the component itself
+
+
+def lasts_longer(ticks: int, turns: Sequence[int]) -> bool:
+    """Whether a component that has been hot for some ticks outlasts what the turns of others explain.
+
+    Args:
+        turns: Lengths of the turns of other components in ticks.
+    """
+    if not turns:
+        return True
+    count = len(turns)
+    mean = sum(turns) / count * (1 + 1 / math.sqrt(count))  # one standard error more: few turns say little of the mean
+    return count * math.exp(-ticks / mean) < CHANCE
+
+
 class Detector:
     """Detects hot spots in a stream of frames.
 
@@ -130,34 +190,69 @@ class Detector:
         self._estimated = {k for k, name in self._use.items() for m in header.metrics if m.name == name and m.estimated}
         self._past: deque[Frame] = deque(maxlen=KEPT)
         self._hot: dict[str, deque[set[int]]] = {c: deque(maxlen=KEPT) for c in CLASSES}
-        self._since: dict[tuple[str, int], float] = {}
+        self._runs: dict[str, dict[int, Run]] = {c: {} for c in CLASSES}
+        self._turns: dict[str, deque[Turn]] = {c: deque(maxlen=MAX_TURNS) for c in CLASSES}
+        self._tick = 0
 
     def add(self, frame: Frame) -> list[HotSpot]:
         """Adds a frame and returns the current hot spots, likely causes first."""
         self._past.append(frame)
+        self._tick += 1
         held: dict[str, set[int]] = {}
         for kind in CLASSES:
             now = hot_now(frame.values.get(self._use[kind], ()), MIN_USE[kind])
             ticks = self._hot[kind]
             ticks.append(now)
-            for i in now:
-                self._since.setdefault((kind, i), frame.t_s)
-            for known in [k for k in self._since if k[0] == kind and not any(k[1] in t for t in ticks)]:
-                del self._since[known]
+            self._follow(kind, now, frame)
             held[kind] = {i for t in ticks for i in t if sum(i in u for u in ticks) >= HELD}
         return self._explain(held)
 
+    def _follow(self, kind: str, now: set[int], frame: Frame) -> None:
+        """Continue and begin the runs of the components that are hot, and end runs after two ticks without.
+
+        A run also continues while others become as busy, since the component then does not stand out but is not idle.
+        """
+        runs, metric = self._runs[kind], self._use[kind]
+        for i in now:
+            if i not in runs:
+                runs[i] = Run(self._tick, self._tick, frame.t_s, frame.value(metric, i) or 0.0)
+        for i, run in list(runs.items()):
+            if i in now or (frame.value(metric, i) or 0.0) >= GOES_ON * run.use:
+                run.last = self._tick
+            elif self._tick - run.last > 1:
+                del runs[i]
+                self._turns[kind].append(Turn(run.last + 1, run.ticks, self._place(kind, i)))
+
+    def _stands_out(self, kind: str, number: int) -> bool:
+        """Whether a component has been hot for longer than the turns of other places explain."""
+        run = self._runs[kind].get(number)
+        if run is None:
+            return False
+        if not run.stands_out:
+            begin, here = self._tick - REACH * run.ticks, self._place(kind, number)
+            ended = [t.ticks for t in self._turns[kind] if t.end > begin and t.place != here]
+            later = [i for i, r in self._runs[kind].items() if r.start > run.start and self._place(kind, i) != here]
+            run.stands_out = lasts_longer(run.ticks, ended) and (bool(ended) or not later or run.ticks >= WAIT)
+        return run.stands_out
+
+    def _place(self, kind: str, number: int) -> tuple[str, int]:
+        """Return what takes a turn together: the controllers of a node, or else one component."""
+        node = self.header.components[kind][number].get("node")
+        return ("node", int(node)) if kind == "memory" and node is not None else ("component", number)
+
     def _explain(self, held: Mapping[str, set[int]]) -> list[HotSpot]:
+        """Return the hot spots among the components that were hot in most of the recent ticks."""
+        steady = {kind: {i for i in held[kind] if self._stands_out(kind, i)} for kind in CLASSES}
         found: list[HotSpot] = []
         explained: set[tuple[str, int]] = set()
         local: dict[int, tuple[str, ...]] = {}  # memory used only by its own node
-        for node, mine in self._by_node("memory", held["memory"]).items():
+        for node, mine in self._by_node("memory", steady["memory"]).items():
             # There is no remote traffic and a CPU of the node is hot, so this CPU causes the memory traffic.
-            if node is not None and self._busiest_link(node) < NEAR and self._cpus_of(node) & held["cpu"]:
+            if node is not None and self._busiest_link(node) < NEAR and self._cpus_of(node) & steady["cpu"]:
                 local[node] = tuple(self._name("memory", i) for i in mine)
                 explained |= {("memory", i) for i in mine}
         for kind in ("memory", "io", "link", "cpu"):
-            left = {i for i in held[kind] if (kind, i) not in explained}
+            left = {i for i in steady[kind] if (kind, i) not in explained}
             if kind == "cpu" and any(s.component_class in {"memory", "link"} for s in found):
                 continue  # the CPU is likely stalled on memory or links
             for node, mine in self._by_node(kind, left).items():
@@ -219,7 +314,7 @@ class Detector:
             tuple(mine),
             tuple(self._name(kind, i) for i in mine),
             node if node is None or node >= 0 else None,
-            min(self._since.get((kind, i), self._past[-1].t_s) for i in mine),
+            min(self._runs[kind][i].since_s for i in mine),
             sum(means[i] for i in mine) / len(mine),
             statistics.median(means),
             sum(means[i] for i in mine) / total,

@@ -11,7 +11,9 @@ from meshmark.compare.join import compare
 from meshmark.compare.models import memory_peak, simulated
 from meshmark.compare.sides import Sides
 from meshmark.errors import UsageError
+from meshmark.measure.repetitions import point_key
 from meshmark.model.machine import find_machine, read_machine
+from meshmark.model.sweep import run_sweep
 from meshmark.report.comparison import charts, comparison_page, hops_texts
 from meshmark.store.store import Store
 from support.made_run import bandwidth
@@ -78,6 +80,21 @@ def test_stored_results_of_a_model_come_before_a_simulation(sides: Sides, tmp_pa
     Store(tmp_path / "store").add("run-1", "latency", stored)
     assert sides.find("e325").what == "newest result of each point, of 1 run"
     assert sides.find("es45").what.startswith("model, simulated")
+
+
+def test_the_points_of_a_sweep_are_other_machines(sides: Sides, tmp_path: Path) -> None:
+    """Seven clocks were one result with two modes, and its ratio to the published one was of no clock."""
+    options = {"threads": "2", "store": "streaming"}
+    vary, store = ["cpu.clock_ghz=1.4,2.2"], tmp_path / "store"
+    swept = run_sweep(find_machine("e325"), vary, "bandwidth", options, store, False, None, print)
+    assert len({point_key(r) for r in swept if r.metric == "bandwidth_net"}) == 2
+    (run,) = {str(row["run"]) for row in Store(tmp_path / "store").runs()}
+    published, stored = sides.find_all(["paper:e325", run], "bandwidth")
+    assert len([r for r in stored.points if r.metric == "bandwidth_net"]) == 2
+    assert not any(r.conditions.get("run_modes") for r in stored.points)
+    with pytest.raises(UsageError, match="no result in common"):
+        compare(published, stored)
+    assert sides.find("e325").what.startswith("model, simulated"), "no variant of the machine stands for it"
 
 
 def test_a_machine_file_is_a_model(sides: Sides, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
     ("node distances", {f"{NODE}/node{n}/distance": None for n in range(2)}, "unknown", "no node reports", ""),
+    ("node distances", {f"{NODE}/node1/distance": None}, "unknown", "node 1 does not report", ""),
     (
         "NUMA description",
         {f"{NODE}/node{n}/cpulist": None for n in range(2)},

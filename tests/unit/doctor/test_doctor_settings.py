@@ -463,6 +463,19 @@ def test_a_limit_is_changed_in_the_group_and_in_the_file_that_have_it(
     assert of(looked(made(tmp_path, **changes)), name).command == command
 
 
+def test_masks_alone_state_what_the_process_may_use(tmp_path: Path) -> None:
+    status = "Name:\tpython3\nCpus_allowed:\t00000000,00000003\nMems_allowed:\t00000000,00000001\n"
+    findings = looked(made(tmp_path, **{"proc/self/status": status}))
+    assert of(findings, "CPUs of this process").found == "2 of 4: 0-1"
+    assert of(findings, "nodes of this process").found == "1 of 2: 0"
+
+
+def test_no_command_names_a_group_that_the_recording_lacks(tmp_path: Path) -> None:
+    findings = looked(made(tmp_path, **{"proc/self/cgroup": None, "proc/self/status": STATUS_2}))
+    finding = of(findings, "CPUs of this process")
+    assert (finding.judged, finding.command) == ("hidden", "")
+
+
 # ------------------------------------------------------------------ containers
 
 

@@ -71,7 +71,7 @@ def test_programs_of_the_image_run_in_an_empty_volume(tmp_path: Path) -> None:
 
 def test_programs_in_folders_of_the_head_are_refused(tmp_path: Path) -> None:
     spec = write_sum(tmp_path)
-    done = manifests(tmp_path, "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
+    done = manifests(tmp_path / "fleet", "--claim", "fleet", "--nodes", "n1", "--spec", str(spec))
     assert (
         done.returncode == 2
         and "sum: application: found {source}; allowed on Kubernetes: programs of the" in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,26 @@ def texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
             yield from texts(part, key)
     elif isinstance(value, str) and key != "origin":
         yield key, value
+
+
+def test_a_comparison_says_what_it_compares_and_what_its_qualifier_is_about() -> None:
+    entries = {e.path: e for e in publication("alphaserver_gs1280_2003").entries()}
+    triad = entries["comparison[5].advantage_ratio"]
+    assert triad.compares == {"metric": "STREAM Triad bandwidth", "subject": "GS1280", "baseline": "GS320"}
+    assert triad.comparison == "STREAM Triad bandwidth: GS1280 against GS320"
+    advantages = [e for e in entries.values() if e.path.startswith("comparison[") and e.unit]
+    assert len(advantages) >= 37 and all(e.comparison for e in advantages)
+    nearly = entries["comparison[3].advantage_ratio"], entries["comparison[3].cpus"]
+    assert [e.qualifier for e in nearly] == ["closer to", ""]  # of the ratio; there were 32 CPUs exactly
+    assert not entries["system.gs1280.clock_ghz"].comparison
+
+
+def test_a_comparison_is_readable_in_one_line_and_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    show_published("paper:alphaserver_gs1280_2003", False)
+    lines = capsys.readouterr().out.splitlines()
+    assert "  comparison[5].advantage_ratio = 7  (STREAM Triad bandwidth: GS1280 against GS320)" in lines
+    show_published("paper:alphaserver_gs1280_2003", True)
+    rows = {r["path"]: r for r in map(json.loads, capsys.readouterr().out.splitlines())}
+    row = rows["comparison[5].advantage_ratio"]
+    assert (row["metric"], row["subject"], row["baseline"]) == ("STREAM Triad bandwidth", "GS1280", "GS320")
+    assert "subject" not in rows["comparison[0].cpus"]

@@ -257,6 +257,62 @@ def test_the_affinity_adds_no_offline_cpu(tmp_path: Path) -> None:
             },
             {"model 0x41:0xd40": (0, 1), "model 0x41:0xd4f": (2, 3)},
         ),
+        (  # two models, whose cores reach slightly different clocks
+            {
+                f"sys/devices/system/cpu/cpu{n}/{name}": text
+                for n, part, capacity in ((0, "d87", 718), (1, "d85", 997), (2, "d87", 731), (3, "d85", 1024))
+                for name, text in (
+                    ("cpu_capacity", f"{capacity}\n"),
+                    ("regs/identification/midr_el1", f"0x00000000410f{part}1\n"),
+                )
+            },
+            {"performance": (1, 3), "efficiency": (0, 2)},
+        ),
+        (  # PMUs, and capacities in which favoured cores have more
+            {"sys/devices/cpu_core/cpus": "0-1\n", "sys/devices/cpu_atom/cpus": "2-3\n"}
+            | {f"sys/devices/system/cpu/cpu{n}/cpu_capacity": f"{c}\n" for n, c in enumerate((1024, 986, 623, 623))},
+            {"performance": (0, 1), "efficiency": (2, 3)},
+        ),
+        (  # two models of similar capacity
+            {
+                f"sys/devices/system/cpu/cpu{n}/{name}": text
+                for n, part, capacity in ((0, "d4d", 950), (1, "d4d", 950), (2, "d4e", 1024), (3, "d4e", 1024))
+                for name, text in (
+                    ("cpu_capacity", f"{capacity}\n"),
+                    ("regs/identification/midr_el1", f"0x00000000410f{part}1\n"),
+                )
+            },
+            {"performance": (2, 3), "efficiency": (0, 1)},
+        ),
+        (  # a recording without the links from CPUs to the policies of their clocks
+            {
+                f"sys/devices/system/cpu/cpufreq/policy{n}/{name}": text
+                for n, cpus, khz in ((0, "0 1", "1512000"), (2, "2 3", "2016000"))
+                for name, text in (("affected_cpus", f"{cpus}\n"), ("cpuinfo_max_freq", f"{khz}\n"))
+            },
+            {"performance": (2, 3), "efficiency": (0, 1)},
+        ),
+        (
+            {
+                f"sys/devices/system/cpu/cpu{n}/regs/identification/midr_el1": f"0x00000000410f{part}1\n"
+                for n, part in enumerate(("d03", "d03", "d08", "d08"))
+            },
+            {"model 0x41:0xd03": (0, 1), "model 0x41:0xd08": (2, 3)},
+        ),
+        (  # Linux before 3.8 states one model after all CPUs
+            {
+                "proc/cpuinfo": "".join(f"processor\t: {n}\nBogoMIPS\t: 38.40\n\n" for n in range(4))
+                + "CPU implementer\t: 0x41\nCPU part\t: 0xc0f\n"
+            },
+            {},
+        ),
+        (
+            {
+                "sys/bus/event_source/devices/cpu_core/cpus": "0\n",
+                "sys/bus/event_source/devices/cpu_atom/cpus": "1-3\n",
+            },
+            {"performance": (0,), "efficiency": (1, 2, 3)},
+        ),
         ({f"sys/devices/system/cpu/cpu{n}/cpu_capacity": "1024\n" for n in range(4)}, {}),
     ],
 )

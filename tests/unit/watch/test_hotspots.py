@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from meshmark.model.frames import frame_lines, header_line
+from meshmark.model.frames import busiest, frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.workloads import random_reads, stream_actor, trial
 from meshmark.watch.frames import Frame, Header, Metric, frame_of, header_of
-from meshmark.watch.hotspots import Detector, HotSpot, hot_now
+from meshmark.watch.hotspots import Detector, HotSpot, hot_now, lasts_longer
 from support.made_frames import frame, header
 
 
@@ -77,6 +77,60 @@ def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
     assert right + missed == 64 and quiet == 40
     assert right / (right + wrong) >= 0.95  # precision
     assert right / (right + missed) >= 0.95  # recall
+
+
+@pytest.mark.parametrize("name", ["gs1280-8", "gs1280-16", "gs1280-64", "altix3700"])
+def test_a_balanced_load_has_no_hot_spot_though_its_components_take_turns(name: str) -> None:
+    """Every CPU demands as much of its own memory; at any moment some are in a memory phase and the others are not."""
+    m = find_machine(name)
+    h = header_of(header_line(m, 500e-9))
+    detector = Detector(h)
+    frames = [frame_of(line, h) for line in frame_lines(m, busiest(m, "throughput"), 500.0, 100)]
+    assert any(hot_now(f.values["cpu.busy"], 0.5) for f in frames), "no turn, hence nothing to tell apart"
+    assert [str(s) for f in frames for s in detector.add(f)] == []
+
+
+def test_a_hot_spot_stays_one_beside_components_that_take_turns() -> None:
+    rng = Random(5)
+    until = [0] * 16  # end of each component's turn, or of its rest
+    hot = [False] * 16
+    detector = Detector(header(16))
+    named: dict[int, set[int]] = {}
+    for n in range(1, 301):
+        for i in range(16):
+            if n >= until[i]:
+                hot[i] = not hot[i] and n > 1
+                until[i] = n + max(1, round(rng.expovariate(1 / (4 if hot[i] else 16))))
+        use = [0.9 if on else 0.05 for on in hot]
+        if n > 150:
+            use[5] = 0.9
+        named[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert {c for n in range(1, 150) for c in named[n]} == set()
+    assert all(5 in named[n] for n in range(220, 301)), "hot for 70 ticks, where turns last four"
+    assert {c for n in range(150, 301) for c in named[n]} == {5}
+
+
+def test_a_turn_is_no_hot_spot_until_it_outlasts_all_others_by_far() -> None:
+    assert lasts_longer(4, [])  # nobody else was hot
+    assert not lasts_longer(4, [4, 4, 4])
+    assert not lasts_longer(45, [4] * 20) and lasts_longer(50, [4] * 20)  # 20 exp(-45 / 4.9) > 0.001
+    assert not lasts_longer(50, [4] * 200)  # of more turns, more are long by chance
+    assert not lasts_longer(50, [4])  # one turn says little of their mean
+
+
+def test_components_that_become_hot_one_after_another_are_told_from_turns() -> None:
+    detector = Detector(header(16))
+    named: dict[int, set[int]] = {}
+    for n in range(1, 41):
+        use = [0.9 if i in {2, 5, 11} and n > i else 0.05 for i in range(16)]  # three programs that stay
+        named[n] = {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert named[40] == {2, 5, 11}
+    detector = Detector(header(16))
+    seen: set[int] = set()
+    for n in range(1, 41):  # each for 12 ticks
+        use = [0.9 if 3 * i < n <= 3 * i + 12 else 0.05 for i in range(16)]
+        seen |= {c for s in detector.add(frame(n, *use)) for c in s.components}
+    assert seen == set()
 
 
 def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:

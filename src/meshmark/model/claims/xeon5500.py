@@ -21,7 +21,7 @@ from meshmark.model.claims.base import (
     within_percent,
 )
 from meshmark.model.engine import ask, median_of
-from meshmark.model.instruments import fill_order
+from meshmark.model.instruments import fill_order, measure
 from meshmark.model.workloads import stream_actor, trial
 
 
@@ -134,7 +134,8 @@ def copy_of_sixteen_smt_processes() -> Finding:
 
 @check("G07")
 def one_core_against_eight() -> Finding:
-    return within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
+    found = within_percent(copy_rate("xeon5500", [4]) / copy_rate("xeon5400", range(8)), 1.0, 5)
+    return replace(found, why="both rates were fitted, to G03 and G05")
 
 
 @check("G08")
@@ -220,28 +221,44 @@ def plateau_ends(name: str) -> list[int]:
     return [sizes[i] // 1024 for i in range(len(sizes) - 1) if values[i + 1] > 1.2 * values[i]]
 
 
+def copy_by_footprint(name: str, store: str, footprints: Sequence[int]) -> list[float]:
+    """Return the copy rate of one process as the instrument reports it, net, for each footprint in bytes, GB/s."""
+    options = {"kernel": "copy", "store": store, "threads": "1", "footprint": ",".join(map(str, footprints))}
+    records = measure("bandwidth", machine(name), options)
+    return [r.value / 1e9 for r in records if r.metric == "bandwidth_net"]
+
+
+def streaming_plateau_ends(name: str) -> list[int]:
+    """Return the footprints at which the rate of copy with streaming stores leaves a plateau, KiB."""
+    sizes = [2**k for k in range(14, 27)]
+    rates = copy_by_footprint(name, "streaming", sizes)
+    return [sizes[i] // 1024 for i in range(len(sizes) - 1) if rates[i + 1] < 0.98 * rates[i]]
+
+
 @check("G12")
 def ends_of_plateaus() -> Finding:
     new, old = plateau_ends("xeon5500"), plateau_ends("xeon5400")
+    streaming, streaming_old = streaming_plateau_ends("xeon5500"), streaming_plateau_ends("xeon5400")
+    doubled = streaming == [2 * end for end in new] and set(streaming_old) <= {2 * end for end in old}
     return Finding(
-        f"{new} and {old} KiB",
-        new == [32, 256, 8192] and old == [32, 4096],
-        "the sizes of the caches are put in, 4 instead of 6 MiB among them",
+        f"{new} and {old} KiB; with streaming stores {streaming} and {streaming_old} KiB",
+        new == [32, 256, 8192] and old == [32, 4096] and doubled,
+        "the sizes of the caches are put in, 4 instead of 6 MiB among them; that streaming stores leave them to the "
+        "array that is read is a rule of the model, and one bus hides the first end on the 5400",
         numbers=(*new, *old),
     )
 
 
 @check("G13")
 def l2_copy_bandwidth() -> Finding:
-    ours = [
-        float(level["bandwidth_gb_per_s"])
-        for n in ("xeon5500", "xeon5400")
-        for level in machine(n).data["cache"]
-        if level["name"] == "L2"
-    ]
+    footprint = 128 << 10
+    names = ("xeon5500", "xeon5400")
+    ours = [copy_by_footprint(name, "ordinary", [footprint])[0] for name in names]
+    streaming = [copy_by_footprint(name, "streaming", [footprint])[0] for name in names]
     return relation(
-        all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, (40, 28), strict=True)),
-        f"{ours[0]:g} and {ours[1]:g} GB/s",
+        all(abs(o / p - 1) <= 0.1 for o, p in zip(ours, (40, 28), strict=True))
+        and all(s < o for s, o in zip(streaming, ours, strict=True)),
+        f"{ours[0]:g} and {ours[1]:g} GB/s (streaming stores {streaming[0]:.1f} and {streaming[1]:.1f})",
         numbers=ours,
     )
 
