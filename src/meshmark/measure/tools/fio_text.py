@@ -122,6 +122,11 @@ def _add(
         with output.item(f"{place} '{quoted(name, 40)}'"):
             if len(members) > 1 and any(job["count"] > 1 for job in members):
                 raise FormatError("found several groups of processes with one name and one group")
+            for job in members:
+                if "iodepth_level" not in job and not job["error"]:
+                    output.leave_out(
+                        job["line"], "the report of the job ends before 'IO depths'; more of it is missing"
+                    )
             processes = sum(job["count"] for job in members)
             stated = options.get((name, group))
             fields: dict[str, Any] = {"job options": {**stated, "numjobs": str(processes)}} if stated else {}

@@ -152,7 +152,7 @@ def _text_counter(name: str, text: str) -> float:
     if prefix and not prefix.endswith("i") and name != "items_per_second":
         raise FormatError(f"{quoted(name, 40)}: found {quoted(text, 40)}; the prefix may be decimal or binary")
     power = "kMGT".index(prefix[0]) + 1 if prefix else 0
-    return number(match["number"], name) * (1024 if prefix.endswith("i") else 1000) ** power
+    return number(match["number"], name) * (1024.0 if prefix.endswith("i") else 1000.0) ** power
 
 
 def _figure(cell: str) -> float | str:

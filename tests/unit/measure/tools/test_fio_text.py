@@ -17,6 +17,7 @@ def job(rate: str = "1000MiB/s", *, processes: int = 1, pid: int = 42, error: in
         f"seq: (groupid=0, jobs={processes}): err= {error}: pid={pid}: Wed May 12 11:01:45 2021\n"
         f"  read: IOPS={operations}, BW={rate} (1049MB/s)(97.7GiB/100000msec)\n"
         "     lat (usec): min=17, max=12159, avg=145.05, stdev=161.23\n"
+        "  IO depths    : 1=100.0%, 2=0.0%, 4=0.0%, 8=0.0%, 16=0.0%, 32=0.0%, >=64=0.0%\n"
     )
 
 
@@ -71,6 +72,7 @@ def test_rates_of_fio_2_are_read() -> None:
         "w: (g=0): rw=write, bs=4K-4K/4K-4K/4K-4K, ioengine=libaio, iodepth=8\nfio-2.2.10\n"
         "w: (groupid=0, jobs=1): err= 0: pid=4242: Sun Dec 13 09:46:40 2015\n"
         "  write: io=409600KB, bw=4000.0KB/s, iops=1000, runtime=102400msec\n"
+        "  IO depths    : 1=0.1%, 2=0.1%, 4=0.1%, 8=99.9%, 16=0.0%, 32=0.0%, >=64=0.0%\n"
     )
     assert [r.value for r in records] == [4000 * 1024, 1000]
     assert records[0].conditions["block_bytes"] == 4096 and records[0].conditions["queue_depth"] == 8
@@ -82,6 +84,12 @@ def test_a_failed_job_and_a_damaged_rate_are_left_out() -> None:
     damaged = job(operations="nan") + other
     assert {r.conditions["job"] for r in taken_from(damaged)} == {"other"}
     assert reasons_of(damaged)[0].startswith("line 2: found 'read: IOPS=nan")
+
+
+def test_a_report_that_is_cut_off_is_taken_as_far_as_it_goes() -> None:
+    text = OPTIONS + job().partition("  IO depths")[0]
+    assert len(taken_from(text)) == 3
+    assert reasons_of(text) == ["line 2: the report of the job ends before 'IO depths'; more of it is missing"]
 
 
 def test_json_of_the_same_run_is_read_instead() -> None:
