@@ -21,6 +21,7 @@ from meshmark.store.record import Scalar, median
 _HEADER: Final = re.compile(r"^command,mean,stddev,(?:median,)?user,system,min,max\b", re.MULTILINE)
 _MARKDOWN: Final = re.compile(r"^\| Command \| Mean \[(?P<unit>[mun\u00b5\u03bc]?s)\] \| Min \[", re.MULTILINE)
 _TEXT: Final = re.compile(r"^(?:Benchmark #?\d{1,6}: (?P<command>\S.*)|\s+Time \((?:mean|abs) .*)$", re.MULTILINE)
+_TEXT_TIME: Final = re.compile(r"^[ \t]{1,8}Time \((?:mean|abs) ", re.MULTILINE)
 _TIME: Final = r"([\d.]+) ([mun\u00b5\u03bc]?s|min|h)"
 _TEXT_MEAN: Final = re.compile(
     rf"\s+Time \((?:mean \u00b1 \u03c3|abs \u2261)\):\s+{_TIME}(?:\s+\u00b1\s+{_TIME})?"
@@ -34,7 +35,7 @@ _KEYS: Final = ("command", "mean", "user", "system")
 def recognises(start: str) -> bool:
     if _HEADER.search(start) or _MARKDOWN.search(start):
         return True
-    if _TEXT_MEAN.search(start) and re.search(r"^Benchmark #?\d{1,6}: ", start, re.MULTILINE):
+    if _TEXT_TIME.search(start) and re.search(r"^Benchmark #?\d{1,6}: ", start, re.MULTILINE):
         return True
     if re.search(r'"results"\s*:\s*\[', start) is None:
         return False
@@ -49,7 +50,7 @@ def read(output: ToolOutput) -> None:
     if _MARKDOWN.search(output.text):
         _read_markdown(output)
         return
-    if _TEXT_MEAN.search(output.text):
+    if _TEXT_TIME.search(output.text):
         _read_text(output)
         return
     for place, document in json_objects(output, "results", list):

@@ -55,6 +55,7 @@ def recognises(start: str) -> bool:
     return (
         re.search(r'^"stride=\d{1,9}\n\d+\.\d{5} \d+\.\d{3}$', start, re.MULTILINE) is not None
         or re.search(r"^\[lmbench[\d.]+ results", start, re.MULTILINE) is not None
+        or re.search(rf"^{_SWITCHES.pattern}\n{_SWITCH.pattern}$", start, re.MULTILINE) is not None
         or _is_bw_mem(start)
         or any(re.search(rf'^"?{re.escape(t)}\n{_RATE.pattern}$', start, re.MULTILINE) for t in _RATES)
     )

@@ -75,3 +75,11 @@ def test_context_switches_sockets_and_files_are_read() -> None:
         }
     )
     assert {r.conditions.get("process_bytes") for r in records} == {None, 16384}
+
+
+def test_context_switches_alone_are_recognised() -> None:
+    records = records_of('\n"size=0k ovr=0.86\n2 1.35\n8 1.80\n')
+    assert [(r.conditions["processes"], r.value) for r in records] == [
+        (2, pytest.approx(1.35e-6)),
+        (8, pytest.approx(1.80e-6)),
+    ]
