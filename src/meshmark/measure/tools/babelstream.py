@@ -32,6 +32,7 @@ _HEAD: Final = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _TABLE: Final = re.compile(r"Function\s+([MGT]i?)B(?:ytes)?/s(?:ec)?\s+Min \(sec\)\s+Max\s+Average\s*")
+_TRIAD: Final = re.compile(r"Bandwidth \(([MGT]i?)B/s\):\s+(\S+)")  # of all triads together, with --triad-only
 _FAILED: Final = re.compile(r"^.*(?:Validation failed|FAILED validation).*$", re.MULTILINE)
 _FACTS: Final = {
     "repetitions": r"^Running .*?(\d{1,9}) times",
@@ -89,6 +90,14 @@ def _read_text(output: ToolOutput, run: Sequence[Line], text: str) -> None:
             if head is None:
                 raise UnknownMeaning(f"line {line.number}: found the columns '{quoted(line.text, 60)}'")
             scale = _rate_unit(head[1])
+        elif (triad := _TRIAD.fullmatch(line.text)) and not scale:
+            with output.item(line.number):
+                if output.is_cut(line):
+                    raise FormatError("the text ends within the line")
+                seen.add("Triad")
+                rate = _rate_unit(triad[1]) * number(triad[2], "Bandwidth", above_zero=True)
+                same = {"kernel": "triad", "footprint_bytes": 3 * array_bytes, "element_bytes": width, **conditions}
+                output.ours("bandwidth.bandwidth_net", rate, **same, statistic="mean")
         elif scale and len(cells) > 1 and re.match(r"[\d.]", cells[1]):
             with output.item(line.number):
                 if cells[0] not in _KERNELS or cells[0] in seen or len(cells) != 5 or output.is_cut(line):

@@ -146,7 +146,7 @@ def _run(output: ToolOutput, document: dict[str, Any], place: str) -> None:
             groups.setdefault(identity, []).append((where, job))
     for (host, name, *_), members in groups.items():
         with output.item(f"{members[0][0]} '{quoted(name, 40)}'"):
-            _job(output, name, members, _common(document.get("global options", {}), host), host)
+            read_job(output, name, members, _common(document.get("global options", {}), host), host)
 
 
 def _start(moment: Any) -> str:
@@ -164,15 +164,28 @@ def _common(options: Any, host: str) -> dict[str, str]:
     return _options(options)
 
 
-def _job(output: ToolOutput, name: str, members: list[tuple[str, Any]], common: dict[str, str], host: str) -> None:
-    """Read a job, whose processes are `members`, each with its place."""
+def read_job(
+    output: ToolOutput,
+    name: str,
+    members: list[tuple[str, Any]],
+    common: dict[str, str],
+    host: str = "",
+    processes: int | None = None,
+) -> None:
+    """Read a job, whose processes are `members`, each with its place.
+
+    Args:
+        common: The options of all jobs.
+        host: The server that ran the job, if there are several.
+        processes: Their number, if it is stated although the options are not.
+    """
     for where, job in members:
         if (error := field(job, "error", int, "" if len(members) == 1 else where)) != 0:
             raise FormatError(f"error: found {quoted(error, 20)}, 0 is required; the job failed")
     place, first = members[0]
     options = {**common, **_options(first.get("job options", {}))}
     stated: dict[str, Scalar] = {"job": name, "client": host or None, "statistic": "mean", "options": "not stated"}
-    stated["jobs"] = len(members) if len(members) > 1 else None
+    stated["jobs"] = len(members) if len(members) > 1 else processes
     pattern = ""
     if "job options" in first:
         stated = {**stated, **_stated(options, members), "options": None}

@@ -96,8 +96,9 @@ def read_text(text: str, machine: str) -> Results | None:
     digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:16]
     results: Results | None = None
     outputs = _tasks(ToolOutput(text, machine))
-    for task, whole_output in outputs:
+    for task, labelled_output in outputs:
         read: list[ToolOutput] = []
+        whole_output = labelled_output.without_messages()
         for reader in recognised(whole_output.text):
             output = whole_output.again()
             output.about = About(reader.tool or reader.name)
@@ -111,6 +112,7 @@ def read_text(text: str, machine: str) -> Results | None:
             read.append(output)
         if results is not None and read:
             results.leave_out(read)
+            results.other_lines += whole_output.other_lines
     if results is not None and not results.records:
         raise FormatError(str(results.left_out[0]) if results.left_out else "no result in this output")
     return results

@@ -1,8 +1,11 @@
-"""Google Benchmark's JSON and CSV output (`--benchmark_format` or `--benchmark_out`), all versions from 1.0.
+"""Google Benchmark's JSON and CSV output (`--benchmark_format` or `--benchmark_out`), all versions from 1.0, and the
+text that it prints, from version 1.5.
 
 The samples of a record are the repetitions. If the file has aggregates only, mean, median and the author's own
 statistics are records with the condition `statistic`. What a benchmark does is known to its author only, so its rates
-are no records of ours. Fits of complexity (BigO, RMS) and deviations are not read.
+are no records of ours. Fits of complexity (BigO, RMS) and deviations are not read. In the text, a counter such as
+`1.5M` is left out unless its name or a suffix such as `Mi` tells whether M is 10^6 or 2^20: versions before 1.8 write
+both alike.
 """
 
 from __future__ import annotations
@@ -13,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meshmark.errors import quoted
-from meshmark.measure.tools.base import FormatError, Reader, field
+from meshmark.measure.tools.base import FormatError, Reader, field, matched, number
 from meshmark.measure.tools.documents import csv_table, json_objects
-from meshmark.measure.tools.output import ToolOutput
+from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Unit, facts, finite, measured, named, optional, scalar, string, unit_of
 from meshmark.store.record import Scalar
 
@@ -35,6 +38,14 @@ _NO_COUNTERS: Final = {
     *("family_index", "per_family_instance_index", "repetitions", "repetition_index", "threads", "iterations")
 }
 _HEADER: Final = re.compile(r"^name,iterations,real_time,cpu_time,time_unit\b", re.MULTILINE)
+_TEXT: Final = re.compile(r"^Benchmark +Time +CPU +Iterations\b(?P<counters>.*)$", re.MULTILINE)
+_TEXT_ROW: Final = re.compile(
+    r"(?P<name>\S.*?)\s+(?P<real_time>[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf|-[\d.]+) (?P<unit>[mun]?s)\s+"
+    r"(?P<cpu_time>\S+) (?P=unit)\s+(?P<iterations>\d{1,18})(?:\s+(?P<rest>.*))?"
+)
+_TEXT_FAILED: Final = re.compile(r"(?P<name>\S.*?)\s+(?:ERROR OCCURRED|SKIPPED): '(?P<message>.*)'")
+_TEXT_FIT: Final = re.compile(r"\S.*_(?:BigO\s.*|RMS\s+\d+ %\s+\d+ %\s*)")
+_TEXT_NUMBER: Final = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?)(?P<prefix>[kMGT]i?)?(?P<rate>/s)?")
 _CONTEXT: Final = {  # what else the context has, the user added
     *("date", "host_name", "executable", "num_cpus", "mhz_per_cpu", "cpu_scaling_enabled", "aslr_enabled", "caches"),
     *("load_avg", "library_version", "library_build_type", "json_schema_version", "build_type"),
@@ -44,7 +55,7 @@ _CONTEXT: Final = {  # what else the context has, the user added
 def recognises(start: str) -> bool:
     """Return whether the keys of JSON or the header of CSV are there; the context may be at either end of a file."""
     if '"benchmarks"' not in start:
-        return _HEADER.search(start) is not None
+        return _HEADER.search(start) is not None or _TEXT.search(start) is not None
     context = all(f'"{key}"' in start for key in ("context", "num_cpus", "mhz_per_cpu"))
     return context or all(f'"{key}"' in start for key in ("iterations", "real_time", "cpu_time", "time_unit"))
 
@@ -53,6 +64,10 @@ def read(output: ToolOutput) -> None:
     """Read times, rates and counters of each benchmark that did not fail."""
     if _HEADER.search(output.text):
         _benchmarks(output, _csv_entries(output), {}, "")
+        return
+    if _TEXT.search(output.text):
+        for index, run in enumerate(sections(output.lines, _TEXT.match), 1):
+            _benchmarks(output, _text_entries(output, run), {}, f"run {index}: " if index > 1 else "")
         return
     for place, document in json_objects(output, "benchmarks"):
         context = document["context"] if isinstance(document.get("context"), dict) else {}
@@ -79,8 +94,8 @@ def _benchmarks(output: ToolOutput, entries: Sequence[Any], added: dict[str, Sca
 def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
     """Return the rows of CSV as entries of JSON; empty cells are absent. Complexity has no time unit."""
     entries: list[dict[str, Any]] = []
-    for number, row in csv_table(output, _HEADER.match):
-        with output.item(number):
+    for line_number, row in csv_table(output, _HEADER.match):
+        with output.item(line_number):
             if not row["real_time"] or row["name"].endswith(("_BigO", "_RMS")):
                 if row.get("error_message"):
                     raise FormatError(f"{quoted(row['name'], 60)}: {quoted(row['error_message'], 80)}")
@@ -90,6 +105,54 @@ def _csv_entries(output: ToolOutput) -> list[dict[str, Any]]:
             if error["error_occurred"] in {"true", "1"}:
                 entries[-1] |= error
     return entries
+
+
+def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any]]:
+    """Return the rows below a header of the text as entries of JSON."""
+    header = _TEXT.match(run[0].text)
+    columns = [] if header is None or "UserCounters..." in header["counters"] else header["counters"].split()
+    entries: list[dict[str, Any]] = []
+    for line in run[1:]:
+        if not line.text.strip("- ") or _TEXT_FIT.fullmatch(line.text):
+            continue
+        with output.item(line.number):
+            if failed := _TEXT_FAILED.fullmatch(line.text):
+                raise FormatError(f"{quoted(failed['name'], 60)}: {quoted(failed['message'], 80)}")
+            row = _TEXT_ROW.fullmatch(line.text)
+            if row is None:
+                output.other_lines += 1
+                continue
+            entry: dict[str, Any] = {
+                "name": row["name"],
+                "time_unit": row["unit"],
+                "iterations": int(row["iterations"]),
+            }
+            entry |= {key: number(row[key], key) for key in _TIMES}
+            cells = (row["rest"] or "").split()
+            if columns and len(cells) == len(columns):
+                cells = [f"{name}={cell}" for name, cell in zip(columns, cells, strict=True)]
+            for cell in cells:
+                name, equals, text = cell.rpartition("=")
+                if equals:
+                    with output.item(line.number):
+                        entry[name] = _text_counter(name, text)
+            label = " ".join(cell for cell in cells if "=" not in cell)
+            entries.append({**entry, **({"label": label} if label else {})})
+    return entries
+
+
+def _text_counter(name: str, text: str) -> float:
+    """Return a counter that the text states with a prefix, as in `items_per_second=1.5M/s`.
+
+    Raises:
+        FormatError: The text is not a number, or its prefix may be decimal or binary.
+    """
+    match = matched(_TEXT_NUMBER, text, "a number", quoted(name, 40))
+    prefix = match["prefix"] or ""
+    if prefix and not prefix.endswith("i") and name != "items_per_second":
+        raise FormatError(f"{quoted(name, 40)}: found {quoted(text, 40)}; the prefix may be decimal or binary")
+    power = "kMGT".index(prefix[0]) + 1 if prefix else 0
+    return number(match["number"], name) * (1024.0 if prefix.endswith("i") else 1000.0) ** power
 
 
 def _figure(cell: str) -> float | str:
@@ -161,4 +224,4 @@ def _records(output: ToolOutput, run: str, entries: list[dict[str, Any]], added:
             output.theirs(name, quantity.si, samples, quantity.better, **conditions)
 
 
-READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON or CSV", recognises, read, version=2)]
+READERS: Final = [Reader("google_benchmark", "Google Benchmark, JSON, CSV or text", recognises, read, version=2)]

@@ -1,5 +1,5 @@
-"""hyperfine's exports of elapsed times of commands: JSON (`--export-json`), all versions and all runs of each command,
-and CSV (`--export-csv`), which has summaries only.
+"""hyperfine's elapsed times of commands: JSON (`--export-json`), all versions and all runs of each command, and CSV
+(`--export-csv`), Markdown (`--export-markdown`) and the text that it prints, which have summaries only.
 
 Versions before 1.6 have no median. A time of 0 s, which hyperfine states where a command took less time than the start
 of its shell, was not measured.
@@ -19,12 +19,23 @@ from meshmark.measure.tools.quantities import finite, measured, named, numbers, 
 from meshmark.store.record import Scalar, median
 
 _HEADER: Final = re.compile(r"^command,mean,stddev,(?:median,)?user,system,min,max\b", re.MULTILINE)
+_MARKDOWN: Final = re.compile(r"^\| Command \| Mean \[(?P<unit>[mun\u00b5\u03bc]?s)\] \| Min \[", re.MULTILINE)
+_TEXT: Final = re.compile(r"^(?:Benchmark #?\d{1,6}: (?P<command>\S.*)|\s+Time \((?:mean|abs) .*)$", re.MULTILINE)
+_TEXT_TIME: Final = re.compile(r"^[ \t]{1,8}Time \((?:mean|abs) ", re.MULTILINE)
+_TIME: Final = r"([\d.]+) ([mun\u00b5\u03bc]?s|min|h)"
+_TEXT_MEAN: Final = re.compile(
+    rf"\s+Time \((?:mean \u00b1 \u03c3|abs \u2261)\):\s+{_TIME}(?:\s+\u00b1\s+{_TIME})?"
+    rf"\s+\[User: {_TIME}, System: {_TIME}\]"
+)
+_TEXT_RANGE: Final = re.compile(rf"\s+Range \(min \u2026 max\):\s+{_TIME} \u2026\s+{_TIME}\s+\d+ runs")
 _STATISTICS: Final = {"mean": "mean", "median": "median", "min": "minimum", "max": "maximum"}
 _KEYS: Final = ("command", "mean", "user", "system")
 
 
 def recognises(start: str) -> bool:
-    if _HEADER.search(start):
+    if _HEADER.search(start) or _MARKDOWN.search(start):
+        return True
+    if _TEXT_TIME.search(start) and re.search(r"^Benchmark #?\d{1,6}: ", start, re.MULTILINE):
         return True
     if re.search(r'"results"\s*:\s*\[', start) is None:
         return False
@@ -35,6 +46,12 @@ def read(output: ToolOutput) -> None:
     """Read elapsed times, mean user and system times and memory of each command."""
     if _HEADER.search(output.text):
         _read_csv(output)
+        return
+    if _MARKDOWN.search(output.text):
+        _read_markdown(output)
+        return
+    if _TEXT_TIME.search(output.text):
+        _read_text(output)
         return
     for place, document in json_objects(output, "results", list):
         for index, result in enumerate(document["results"], 1):
@@ -54,6 +71,52 @@ def _read_csv(output: ToolOutput) -> None:
                     output.theirs("elapsed", "s", time, **{**conditions, "statistic": statistic})
             for key in ("user", "system"):
                 output.theirs(f"{key}_time", "s", value(row[key], "s", key), **{**conditions, "statistic": "mean"})
+
+
+def _read_markdown(output: ToolOutput) -> None:
+    """Read the tables, whose times have one unit each."""
+    unit = ""
+    for line in output.lines:
+        if head := _MARKDOWN.match(line.text):
+            unit = head["unit"]
+        elif not line.text.startswith("|"):
+            unit = ""
+        elif unit and not line.text.startswith("|:--"):
+            with output.item(line.number):
+                cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.text)[1:-1]]
+                if len(cells) not in {4, 5} or output.is_cut(line):
+                    raise FormatError(f"found {len(cells)} whole cells, 4 or 5 are required")
+                command = cells[0].strip("`").replace("\\|", "|")
+                output.stated(command=command)
+                for cell, statistic in zip(cells[1:4], ("mean", "minimum", "maximum"), strict=True):
+                    _summary(output, command, cell.partition(" \u00b1 ")[0], unit, statistic)
+
+
+def _read_text(output: ToolOutput) -> None:
+    command = ""
+    for line in output.lines:
+        if title := re.fullmatch(_TEXT.pattern, line.text):
+            command = title["command"] or command
+            output.stated(command=command)
+        if not command:
+            continue
+        with output.item(line.number):
+            if mean := _TEXT_MEAN.fullmatch(line.text):
+                is_mean = mean[3] is not None
+                _summary(output, command, mean[1], mean[2], "mean" if is_mean else None)
+                for key, text, unit in (("user", mean[5], mean[6]), ("system", mean[7], mean[8])):
+                    time = value(text, unit, key)
+                    output.theirs(f"{key}_time", "s", time, **named({"benchmark": command, "statistic": "mean"}))
+            elif extremes := _TEXT_RANGE.fullmatch(line.text):
+                _summary(output, command, extremes[1], extremes[2], "minimum")
+                _summary(output, command, extremes[3], extremes[4], "maximum")
+            elif re.match(r"\s+(?:Time|Range) \(", line.text):
+                raise unexpected(line.text.strip(), "a mean or a range of times")
+
+
+def _summary(output: ToolOutput, command: str, text: str, unit: str, statistic: str | None) -> None:
+    time = measured(value(text, unit, statistic or "time"), "s", statistic or "time")
+    output.theirs("elapsed", "s", time, **named({"benchmark": command, "statistic": statistic}))
 
 
 def _command(output: ToolOutput, result: Any, where: str) -> None:
@@ -112,4 +175,4 @@ def _failures(result: dict[str, Any], runs: int) -> int:
     return sum(code != 0 for code in codes)
 
 
-READERS: Final = [Reader("hyperfine", "hyperfine, JSON or CSV", recognises, read, version=2)]
+READERS: Final = [Reader("hyperfine", "hyperfine, JSON, CSV, Markdown or text", recognises, read, version=2)]

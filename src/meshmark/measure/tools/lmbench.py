@@ -19,13 +19,18 @@ from meshmark.store.record import Scalar
 _STRIDE: Final = re.compile(r'"stride=(\d{1,9})')
 _LATENCY: Final = re.compile(r"(\d{1,12}\.\d{5}) (\d{1,12}\.\d{3})")
 _POINT: Final = re.compile(r"\d{1,12}\.\d+ \S+")
-_OTHER: Final = re.compile(r"([A-Za-z][\w ,/()<>&.*+-]*?): (\d+\.?\d*) (microseconds|nanoseconds|MB/sec)")
+_NUMBER: Final = r"(?:0\.\d{6}|[1-9]\d{0,12}\.\d{2}(?:\d{4})?)"
+_OTHER: Final = re.compile(r"([A-Za-z][\w ,/()<>&.*+-]*?): (\d+\.?\d*) (microseconds|nanoseconds|[KM]B/sec)")
 _OTHERS: Final = {
     "microseconds": Quantity("operation_time", "us"),
     "nanoseconds": Quantity("operation_time", "ns"),
     "MB/sec": Quantity("operation_bandwidth", "MB/s"),
+    "KB/sec": Quantity("operation_bandwidth", "kB/s"),
 }
-_RATE: Final = re.compile(r"(0\.\d{6}|[1-9]\d{0,12}\.\d{2}) (0\.\d{6}|[1-9]\d{0,12}\.\d{2})")
+_SWITCHES: Final = re.compile(r'"size=(\d{1,9})k ovr=\d+\.\d+')  # context switches among processes of this size
+_SWITCH: Final = re.compile(r"(\d{1,6}) (\d{1,12}\.\d{2})")
+_SOCKET: Final = re.compile(rf"(?P<point>{_NUMBER} {_NUMBER}) MB/sec")
+_RATE: Final = re.compile(rf"({_NUMBER}) ({_NUMBER})")
 _LOADS: Final = {"Memory load latency": "stride", "Random load latency": "random"}
 _RATES: Final = {
     "Memory read bandwidth": "read",
@@ -34,6 +39,10 @@ _RATES: Final = {
     "Memory partial write bandwidth": "partial_write",
     "Memory partial read/write bandwidth": "partial_update",
     "Memory bzero bandwidth": "bzero",
+    "read bandwidth": "file_read",
+    "read open2close bandwidth": "file_read_open_to_close",
+    "Mmap read bandwidth": "file_map_read",
+    "Mmap read open2close bandwidth": "file_map_read_open_to_close",
     "libc bcopy unaligned": "bcopy_unaligned",
     "libc bcopy aligned": "bcopy_aligned",
     "unrolled bcopy unaligned": "unrolled_bcopy",
@@ -46,6 +55,7 @@ def recognises(start: str) -> bool:
     return (
         re.search(r'^"stride=\d{1,9}\n\d+\.\d{5} \d+\.\d{3}$', start, re.MULTILINE) is not None
         or re.search(r"^\[lmbench[\d.]+ results", start, re.MULTILINE) is not None
+        or re.search(rf"^{_SWITCHES.pattern}\n{_SWITCH.pattern}$", start, re.MULTILINE) is not None
         or _is_bw_mem(start)
         or any(re.search(rf'^"?{re.escape(t)}\n{_RATE.pattern}$', start, re.MULTILINE) for t in _RATES)
     )
@@ -65,12 +75,13 @@ def read(output: ToolOutput) -> None:
     pattern: str | None = None
     stride: int | None = None
     operation: str | None = None
+    switch_bytes: int | None = None
     has_rates = _RATE.match(output.text.lstrip("\n")) is not None  # of bw_mem alone
     for line in output.lines:
         text = line.text.strip()
         title = text.lstrip('"')
         if not text:
-            stride = None
+            stride = switch_bytes = None
             has_rates = has_rates and operation is None
         elif title in _LOADS:
             pattern, stride, has_rates = _LOADS[title], None, False
@@ -78,6 +89,15 @@ def read(output: ToolOutput) -> None:
             stride, has_rates = int(begin[1]), False
         elif title in _RATES:
             stride, operation, has_rates = None, _RATES[title], True
+        elif switches := _SWITCHES.fullmatch(text):
+            stride, has_rates, switch_bytes = None, False, int(switches[1]) << 10
+        elif switch_bytes is not None and (switch := _SWITCH.fullmatch(text)):
+            with output.item(line.number):
+                same: dict[str, Scalar] = {"operation": "context switch", "processes": int(switch[1])}
+                output.take(_OTHERS["microseconds"], switch[2], "time", **same, process_bytes=switch_bytes)
+        elif socket := _SOCKET.fullmatch(text):
+            with output.item(line.number):
+                _rate(output, socket["point"], "socket")
         elif other := _OTHER.fullmatch(text):
             stride, has_rates = None, False
             with output.item(line.number):
@@ -116,4 +136,4 @@ def _rate(output: ToolOutput, text: str, operation: str | None) -> None:
         output.theirs("operation_bandwidth", "B/s", rate, size_bytes=size, operation=operation)
 
 
-READERS: Final = [Reader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=2)]
+READERS: Final = [Reader("lmbench", "lmbench: lat_mem_rd, bw_mem and results files", recognises, read, version=3)]

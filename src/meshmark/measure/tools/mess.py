@@ -73,15 +73,17 @@ def recognises_bwlat(start: str) -> bool:
 
 def read_bwlat(output: ToolOutput) -> None:
     """Read bandwidth and cycles of each point of a curve, in the file's order."""
+    point = 0
     for line in output.lines:
         if not line.text.strip():
             continue
+        point += re.match(r"\s*[-+.\d]", line.text) is not None
         with output.item(line.number):
             matched(
                 _EXACT if output.is_cut(line) else _POINT, line.text.strip(), "a whole bandwidth and a whole latency"
             )
             rate, cycles = line.text.split()
-            stated: dict[str, Scalar] = {"mode": "paced", "point": line.number, "statistic": "smoothed"}
+            stated: dict[str, Scalar] = {"mode": "paced", "point": point, "statistic": "smoothed"}
             output.take(_CURVE_RATE, rate, "bandwidth", **stated)
             output.take(_CURVE_CYCLES, cycles, "latency", **stated)
 

@@ -14,7 +14,7 @@ from meshmark.errors import quoted
 from meshmark.measure.tools.base import FormatError, Reader, UnknownMeaning, field, has, matched, unexpected
 from meshmark.measure.tools.documents import json_objects
 from meshmark.measure.tools.output import Line, ToolOutput, matrix_row, sections
-from meshmark.measure.tools.quantities import Quantity, optional
+from meshmark.measure.tools.quantities import Quantity, finite, optional
 from meshmark.store.record import Scalar
 
 _TEXT: Final = re.compile(r"^nvbandwidth Version: v?(\S{1,20})", re.MULTILINE)
@@ -77,7 +77,7 @@ def _test(output: ToolOutput, name: str, test: Any) -> None:
                 same = {"testcase": name, **stated, "row_index": row, "column_index": column}
                 output.take(quantity, number, "bandwidth_matrix", **same)
                 total += float(number)
-    expected = field(test, "sum", (int, float))
+    expected = finite(test, "sum")
     if not abs(total - expected) <= 1e-3 * max(total, 1e-9):
         raise FormatError(f"sum: found {expected!r:.40}, the cells give {total:.6g}; a number is damaged")
 

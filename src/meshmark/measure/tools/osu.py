@@ -25,6 +25,9 @@ _NUMBER: Final = re.compile(r"\d+\.\d{2}")
 _COLUMNS: Final = re.compile(r"(\S+(?: (?!\s)\S+)*)")
 _STATED: Final = re.compile(r"(?:# )?([A-Z][\w -]{1,40}?)\s*:\s*(\S.*?)\.?$")
 _BRACKETS: Final = re.compile(r"\[\s*([\w ]{1,40}?)\s*:\s*(\w+)\s*\]")
+_STARTUP: Final = re.compile(r"nprocs: (\d{1,9}), min: (\d+) ms, max: (\d+) ms, avg: (\d+) ms")
+_OPERATION: Final = re.compile(r"# Operation\s{2,}(?P<columns>\S.*)")
+_PROFILES: Final = {"Uni-directional Bandwidth (MB/sec)": "MB/s", "Message Rate Profile": "Messages/s"}
 _BUFFERS: Final = re.compile(r"Send Buffer on \w+ \((\w)\) and Receive Buffer on \w+ \((\w)\)")
 _NAMES: Final = {"window_size": "window_messages"}
 _DEFAULTS: Final = {"datatype": "MPI_CHAR"}
@@ -47,6 +50,9 @@ class _Table:
     sized: bool = True
     stated: dict[str, Scalar] = field(default_factory=dict)
     rows: int = 0
+    has_operations: bool = False  # the first cell of a row is the name of an operation
+    windows: list[int] = field(default_factory=list)  # of the columns, if each is of another window size
+    profile: str = ""  # unit of these columns
     is_closed: bool = False  # an empty line was below its rows; other rows below it may be of another program
 
 
@@ -58,17 +64,53 @@ def read(output: ToolOutput) -> None:
         if title := _TITLE.match(text):
             table = _Table(title["title"])
             output.stated(title["version"] or "")
-        elif text.startswith("#") and table is not None:
+        elif table is not None and (text.startswith("#") or _is_column_line(table, text)):
             table = _header(table, text)
+        elif table is not None and (startup := _STARTUP.fullmatch(text)):
+            with output.item(line.number):
+                _startup(output, table, startup)
         elif table is not None and text:
             _row(output, table, line)
         elif table is not None:
             table.is_closed = table.rows > 0
 
 
+def _is_column_line(table: _Table, text: str) -> bool:
+    """Return whether a line without `#` names columns of times, as the non-blocking barrier prints it."""
+    return not table.columns and re.fullmatch(r"(?:[A-Z][\w .]{0,30}\([u%]s?\)\s*)+", text) is not None
+
+
+def _startup(output: ToolOutput, table: _Table, startup: re.Match[str]) -> None:
+    for over, milliseconds in zip(("minimum", "maximum", "mean"), startup.groups()[1:], strict=True):
+        stated: dict[str, Scalar] = {"program": table.title, "ranks": int(startup[1]), "over_ranks": over}
+        output.take(Quantity("startup_time", "ms"), milliseconds, over, **stated)
+    table.rows += 1
+
+
+def _profile(table: _Table, text: str) -> _Table | None:
+    """Return the table of the rates at several window sizes that a line is a header of; None if it is not one."""
+    name = text.lstrip("# ").strip()
+    if name in _PROFILES:
+        if table.rows:
+            table = _Table(table.title, stated=table.stated)
+        table.profile = _PROFILES[name]
+        return table
+    if table.profile and re.fullmatch(r"#(?:\s+\d{1,9})+", text):
+        table.windows = [int(size) for size in text[1:].split()]
+        table.columns = [f"window {size}" for size in table.windows]
+        return table
+    return None
+
+
 def _header(table: _Table, text: str) -> _Table:
     """Return the table that a line of a header belongs to: a new one without a title below further column names."""
-    names = _COLUMNS.findall(text[1:].strip())
+    if (profile := _profile(table, text)) is not None:
+        return profile
+    if operations := _OPERATION.match(text):
+        table.columns, table.sized = re.split(r"\s{2,}", operations["columns"].strip()), False
+        table.has_operations = True
+        return table
+    names = _COLUMNS.findall(text.lstrip("#").strip())
     sized = names[:1] == ["Size"]
     if sized or (names and names[0].endswith("(us)") and ":" not in text):
         if table.columns:
@@ -89,6 +131,10 @@ def _header(table: _Table, text: str) -> _Table:
 
 def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     cells = line.text.split()
+    if table.has_operations and len(cells) != 1 + len(table.columns):
+        output.other_lines += 1
+        return
+    operation = cells.pop(0) if table.has_operations else None
     is_row = re.fullmatch(r"\d[\d.]*" if table.sized else r"[\d.]+|nan|-[\d.]+", cells[0])
     values = cells[table.sized :]
     fits = len(values) == len(table.columns) and any(map(_NUMBER.fullmatch, values))
@@ -98,14 +144,18 @@ def _row(output: ToolOutput, table: _Table, line: Line) -> None:
     with output.item(line.number):
         if not table.columns or not table.title:
             raise FormatError("a title and column names are required above")
-        size = count(cells.pop(0), "size") if table.sized else 0
+        size = count(cells.pop(0), "size") if table.sized else None if table.has_operations else 0
         row = row_of(table.columns, cells)
         if row.pop("Validation", "Pass") != "Pass":
             raise FormatError("validation: only results that pass are taken")
         number(row.pop("Iterations", "1"), "iterations", above_zero=True)
         for name, cell in row.items():
             matched(r"[^n].*" if "%" in name else _NUMBER, cell, "a number with two decimals")
-            quantity, conditions = _meaning(table, name)
+            quantity, conditions = _meaning(table, table.profile if table.windows else name)
+            if operation is not None:
+                conditions["operation"] = operation
+            elif table.windows:
+                conditions["window_messages"] = int(name.rpartition(" ")[2])
             output.take(quantity, cell, name, **{"message_bytes": size, **table.stated, **conditions})
         table.rows += 1
 
@@ -144,4 +194,4 @@ def _meaning(table: _Table, column: str) -> tuple[Quantity, dict[str, Scalar]]:
     return Quantity(slug(name) or "time", unit), theirs
 
 
-READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=2)]
+READERS: Final = [Reader("osu", "OSU micro-benchmarks, text", has(_BEGINS), read, version=3)]

@@ -47,8 +47,17 @@ _LABELS: Final = (
     re.compile(r"\[(?:[\w.-]{1,80}@)?\d{1,9},(?P<task>\d{1,7})\](?:\[[^\]]{0,80}\])?<std(?:out|err|diag)>: ?"),
     re.compile(r"\[(?P<task>\d{1,7})\] ?"),
 )
-# Time stamps of `ts`, of logs of containers and of build services.
-_STAMP: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?(?:[ \t]|$)")
+# Time stamps of `ts`, of logs of containers and of build services, with and without brackets.
+_STAMP: Final = re.compile(
+    r"(?P<bracket>\[)?(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|(?:[A-Z][a-z]{2} [ \d]\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?(bracket)\])(?:[ \t]|$)"
+)
+# Messages that launchers and communication libraries print between the lines of a program.
+_MESSAGE: Final = re.compile(
+    r"\s{0,8}(?:\[(?=[\w.-]{0,80}[A-Za-z])[\w.-]{1,80}:\d{1,9}\]\s|\[(?:mpiexec|proxy)[@:][^\]\n]{1,120}\]\s"
+    r"|(?:srun|slurmstepd|mpirun|mpiexec|prterun|orterun|libibverbs|libfabric(?::\d{1,9}){1,3}):\s"
+    r"|[\w.-]{1,80}:\d{1,9}:\d{1,9} \[\d{1,9}\] NCCL (?:INFO|WARN)\s)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +101,15 @@ class ToolOutput:
         self.other_lines = 0
         self.taken: set[int] = set()  # numbers of the lines whose items were taken
         self._open_line = text.count("\n") + 1 if text and not text.endswith("\n") else 0
+
+    def without_messages(self) -> ToolOutput:
+        """The same lines without those of launchers and communication libraries, which `other_lines` counts."""
+        lines = [line for line in self.lines if _MESSAGE.match(line.text) is None]
+        if len(lines) == len(self.lines):
+            return self
+        output = self.again(lines)
+        output.other_lines = len(self.lines) - len(lines)
+        return output
 
     def again(self, lines: Sequence[Line] | None = None) -> ToolOutput:
         """The same lines, or the lines as they are without labels, for another reader."""
@@ -302,10 +320,19 @@ def encoding_of(start: bytes) -> str:
 
 
 def _lines(text: str) -> list[Line]:
+    """The lines of a text without the indentation and the marks `>` of a quotation, as far as all lines have them."""
     texts = text.split("\n")
     if not texts[-1]:
         texts.pop()
+    texts = _without_indentation(texts)
+    while all(line.startswith(">") for line in texts if line.strip()) and any(map(str.strip, texts)):
+        texts = _without_indentation([line[1:] for line in texts])
     return [Line(number, line.rstrip()) for number, line in enumerate(texts, 1)]
+
+
+def _without_indentation(texts: list[str]) -> list[str]:
+    indent = min((len(line) - len(line.lstrip(" \t")) for line in texts if line.strip()), default=0)
+    return [line[indent:] for line in texts] if indent else texts
 
 
 def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:

@@ -39,7 +39,7 @@ _KEYS: Final = {  # of JSON that tell no results apart
     *("metric-unit", "aggregate-number", "counters", "metric-threshold", "metricgroup"),
 }
 # The shares that perf prints in percent without saying so (stat-shadow.c).
-_PERCENT: Final = re.compile(
+PERCENT: Final = re.compile(
     r".*\bof all .*|(?:frontend|backend) cycles idle|(?:frontend|backend|memory|core) bound(?:/bad spec)?|retiring"
     r"|bad speculation|(?:heavy|light) operations|branch mispredict|machine clears|fetch (?:latency|bandwidth)"
     r"|(?:transactional|aborted) cycles|.*%",
@@ -71,7 +71,7 @@ _COMMAS: Final = re.compile(
 
 
 @dataclass(slots=True)
-class _Row:
+class Row:
     """A line of a counter, of derived metrics, or of both; `metrics` are values and units. `group` is the name of the
     metrics that follow."""
 
@@ -87,7 +87,7 @@ class _Row:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
     """The samples of one run of perf, and the counter or group of metrics of the last line."""
 
     # Conditions and samples by metric, unit and conditions.
@@ -95,7 +95,7 @@ class _Run:
     event: str = ""
     group: str = ""
 
-    def take(self, row: _Row) -> None:
+    def take(self, row: Row) -> None:
         """Add the samples of a line."""
         if row.event or row.group:
             self.event, self.group = row.event, row.group
@@ -142,11 +142,11 @@ def read(output: ToolOutput) -> None:
     shape = None if is_json else _CSV.search(output.text)
     if not is_json and shape is None:
         raise FormatError("perf stat: found no line of a counter")
-    run = _Run()
+    run = Run()
     for line in output.lines:
         if (started := _STARTED.match(line.text)) is not None:
             run.add_to(output)
-            run = _Run()
+            run = Run()
             output.stated(start=ctime(started[1]))
         elif line.text.startswith("#") or not line.text.strip():
             continue
@@ -156,7 +156,7 @@ def read(output: ToolOutput) -> None:
             with output.item(line.number):
                 row = _json_row(line.text) if shape is None else _csv_row(_cells(line.text, shape["mark"]))
                 if output.is_cut(line) and not line.text.endswith("}"):
-                    row.metrics = [(v, u) for v, u in row.metrics if _KNOWN.fullmatch(u) or _PERCENT.fullmatch(u)]
+                    row.metrics = [(v, u) for v, u in row.metrics if _KNOWN.fullmatch(u) or PERCENT.fullmatch(u)]
                 run.take(row)
     run.add_to(output)
 
@@ -187,7 +187,7 @@ def _metric(text: str, value: str) -> tuple[str, str, float] | None:
     unit, factor = _unit(unit_text)
     if (unit_text or text).endswith("/sec") and unit != "B/s":
         return None
-    if not match and _PERCENT.fullmatch(name):
+    if not match and PERCENT.fullmatch(name):
         factor = 0.01
     metric = "clock" if text == "GHz" else slug(name) or "metric"
     return metric, unit, scaled(_figure(value.rstrip("%"), name), factor, name)
@@ -196,7 +196,7 @@ def _metric(text: str, value: str) -> tuple[str, str, float] | None:
 # ------------------------------------------------------------------ JSON
 
 
-def _json_row(text: str) -> _Row:
+def _json_row(text: str) -> Row:
     try:
         text = re.sub(r",\s*\}$", "}", text)  # Linux 6.5 ends lines without a metric with a comma
         values = json.loads(_UNQUOTED.sub(r'\1"\2"', text), parse_int=str, parse_float=str, parse_constant=str)
@@ -204,7 +204,7 @@ def _json_row(text: str) -> _Row:
         raise unexpected(text, "an object of JSON") from None
     if not isinstance(values, dict) or not all(isinstance(v, str) for v in values.values()):
         raise unexpected(text, "an object of strings and numbers")
-    row = _Row(interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", ""))
+    row = Row(interval="interval" in values, repeated="variance" in values, share=values.get("pcnt-running", ""))
     only_metrics = not {"counter-value", "metric-value", "metricgroup"} & values.keys()
     for key, value in values.items():
         if key in _KEYS:
@@ -252,7 +252,7 @@ def _cells(text: str, mark: str) -> list[str]:
     return cells
 
 
-def _csv_row(cells: Sequence[str]) -> _Row:
+def _csv_row(cells: Sequence[str]) -> Row:
     for begin in range(min(5, len(cells))):
         if (row := _counter(cells[begin:])) is not None:
             _place(row, cells[:begin])
@@ -260,7 +260,7 @@ def _csv_row(cells: Sequence[str]) -> _Row:
     filled = [at for at, cell in enumerate(cells) if cell.strip()]
     begin = next((at for at, cell in enumerate(cells) if not cell.strip()), len(cells))
     rest = [cells[at].strip() for at in filled if at >= begin]
-    row = _Row()
+    row = Row()
     if len(rest) == 2 and filled[-2:] == [len(cells) - 2, len(cells) - 1]:
         row.metrics = [(rest[0], rest[1])]
     elif len(rest) in {3, 4} and rest[-3].isdecimal() and re.fullmatch(r"\d{1,3}[.,]\d\d", rest[-2]):
@@ -271,13 +271,13 @@ def _csv_row(cells: Sequence[str]) -> _Row:
     return row
 
 
-def _counter(cells: Sequence[str]) -> _Row | None:
+def _counter(cells: Sequence[str]) -> Row | None:
     """Return a counter from its value on; None if the cells are not a counter."""
     value, unit, event, *rest = [*cells, "", "", ""]
     value = value.strip()
     if value not in _MISSING and re.fullmatch(r"\d+(?:[.,]\d+)?", value) is None:
         return None
-    row = _Row(value=value, unit=unit.strip())
+    row = Row(value=value, unit=unit.strip())
     if re.fullmatch(r"[^\d\W]*(?:/[a-z]+)?|%", row.unit) is None or not event.strip() or event[:1].isspace():
         return None
     if rest and not rest[0].endswith("%") and not rest[0].isdecimal():  # with --cgroup
@@ -291,7 +291,7 @@ def _counter(cells: Sequence[str]) -> _Row | None:
     return row
 
 
-def _place(row: _Row, cells: Sequence[str]) -> None:
+def _place(row: Row, cells: Sequence[str]) -> None:
     """Set the place and the interval of a line from the cells before its counter."""
     for at, text in enumerate(cells):
         cell = text.strip()
@@ -300,11 +300,20 @@ def _place(row: _Row, cells: Sequence[str]) -> None:
         elif cell == "summary" or (cell.isdecimal() and row.place):  # the number of CPUs follows the place
             continue
         else:
-            match = next(((kind, m) for kind, form in _PLACES if (m := form.fullmatch(cell))), None)
-            if match is None:
-                raise unexpected(cell, "the name of a CPU, core, socket, node or thread")
-            kind, name = match
-            row.place[kind] = int(name[1]) if kind == "cpu" else cell
+            kind, name = place_of_counter(cell)
+            row.place[kind] = name
+
+
+def place_of_counter(text: str) -> tuple[str, Scalar]:
+    """Return the kind of place that the name of a CPU, core, socket, node or thread states, and the name.
+
+    Raises:
+        FormatError: The text has another form.
+    """
+    for kind, form in _PLACES:
+        if match := form.fullmatch(text):
+            return kind, int(match[1]) if kind == "cpu" else text
+    raise unexpected(text, "the name of a CPU, core, socket, node or thread")
 
 
 READERS: Final = [Reader("perf_stat", "perf stat -j and perf stat -x, JSON and CSV", recognises, read, version=2)]

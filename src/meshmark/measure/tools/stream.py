@@ -16,7 +16,7 @@ from meshmark.measure.tools.output import Line, ToolOutput, sections
 from meshmark.measure.tools.quantities import Quantity, facts
 from meshmark.store.record import Scalar
 
-_TITLE: Final = re.compile(r"STREAM[ \t]+(?:MPI )?version[ \t]+\$[ ]?Revision: ([\d.]+)", re.IGNORECASE)
+_TITLE: Final = re.compile(r"STREAM(?:_MPI)?[ \t]+(?:MPI )?version[ \t]+\$[ ]?Revision: ([\d.]+)", re.IGNORECASE)
 _ARRAYS: Final = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 _ROW: Final = re.compile(r"[ \t|]*(copy|scale|add|triad)[ \t]*[:|](.*)", re.IGNORECASE)
 _HEAD: Final = re.compile(r"[ \t|]*Function\b")
@@ -111,7 +111,7 @@ def _conditions(text: str, before: str) -> tuple[dict[str, Scalar], int]:
     ranks = stated.get("ranks") or stated.get("processes", 0)
     threads = stated.get("counted") or stated.get("requested") or 1
     width = stated.get("width") or facts(before, {"": r"Assuming\s+(\d{1,2})\s+bytes per"}).get("", 0)
-    if not width and "STREAM Version" in text:  # Fortran: DOUBLE PRECISION
+    if not width and re.search(r"STREAM(?:_MPI)? Version", text):  # Fortran: DOUBLE PRECISION
         width = 8
     elements = stated.get("all_elements") or stated.get("elements", 0)
     conditions: dict[str, Scalar] = {

@@ -60,3 +60,14 @@ def test_a_run_that_was_cut_and_runs_that_were_appended_are_read() -> None:
     assert {r.conditions["kernel"] for r in cut.records} == {"copy", "scale", "add", "triad"}
     assert len(records_of(TEXT + "again\n" + TEXT.replace("1048576", "2097152"))) == 2 * len(records_of(TEXT))
     assert len(records_of(CSV + CSV)) == 2 * len(records_of(CSV))
+
+
+def test_a_run_of_triads_only_has_their_mean_rate() -> None:
+    record = records_of(
+        "BabelStream\nVersion: 4.0\nImplementation: OpenMP\nRunning triad 100 times\nNumber of elements: 33554432\n"
+        "Precision: double\nArray size: 262144.0 KB (=262.1 MB)\nTotal size: 786432.0 KB (=786.4 MB)\n"
+        "--------------------------------\nRuntime (seconds): 0.80112\nBandwidth (GB/s):  100.52\n"
+    )[0]
+    assert record.value == pytest.approx(100.52e9) and record.conditions["kernel"] == "triad"
+    assert record.conditions["statistic"] == "mean" and record.conditions["repetitions"] == 100
+    assert record.conditions["footprint_bytes"] == 3 * 8 * 33554432

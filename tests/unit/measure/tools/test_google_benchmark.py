@@ -7,7 +7,7 @@ import json
 import pytest
 
 from meshmark.measure.tools.google_benchmark import recognises
-from support.imports import fixture, results_of, taken_from
+from support.imports import fixture, reasons_of, records_of, results_of, taken_from
 
 TEXT = fixture("google_benchmark.json")
 
@@ -113,3 +113,36 @@ def test_aggregates_alone_are_mean_and_median() -> None:
 def test_the_version_is_that_of_newer_files() -> None:
     text = TEXT.replace('"library_build_type"', '"library_version": "v1.9.1", "library_build_type"')
     assert {r.provenance["tool_version"] for r in taken_from(text)} == {"v1.9.1"}
+
+
+CONSOLE = """Run on (8 X 4200 MHz CPU s)
+-----------------------------------------------------------------------------
+Benchmark                   Time             CPU   Iterations UserCounters...
+-----------------------------------------------------------------------------
+BM_copy/8                1.05 ns         1.05 ns    663123456 bytes_per_second=7.11G/s
+BM_copy/64/threads:4     12.5 us         50.0 us        13996 bytes_per_second=38Gi/s items_per_second=1.5M/s a label
+BM_broken                ERROR OCCURRED: 'no device'
+BM_sum_BigO              2.50 N          2.50 N
+BM_sum_RMS                  3 %             3 %
+"""
+
+
+def test_the_text_has_times_and_counters_of_certain_prefix() -> None:
+    records = taken_from(CONSOLE)
+    values = {(r.conditions["benchmark"], r.metric): r.value for r in records}
+    assert values["BM_copy/8", "real_time"] == pytest.approx(1.05e-9)
+    assert values["BM_copy/64/threads:4", "cpu_time"] == pytest.approx(50e-6)
+    assert values["BM_copy/64/threads:4", "bytes_per_second"] == 38 * 2**30
+    assert values["BM_copy/64/threads:4", "items_per_second"] == 1.5e6 and len(values) == 6
+    threads = {(r.conditions["threads"], r.conditions.get("label")) for r in records}
+    assert threads == {(1, None), (4, "a label")}
+    assert reasons_of(CONSOLE) == [
+        "line 5: bytes_per_second: found 7.11G/s; the prefix may be decimal or binary",
+        "line 7: BM_broken: no device",
+    ]
+
+
+def test_runs_in_one_text_and_columns_of_counters() -> None:
+    text = "Benchmark      Time    CPU Iterations  items_per_second\nBM_a   1.0 ns   1.0 ns   100  2k/s\n" * 2
+    rates = [r.value for r in records_of(text) if r.metric == "items_per_second"]
+    assert rates == [2000, 2000]

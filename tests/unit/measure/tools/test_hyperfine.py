@@ -7,7 +7,7 @@ import json
 import pytest
 
 from meshmark.measure.tools.hyperfine import recognises
-from support.imports import fixture, results_of, taken_from
+from support.imports import fixture, reasons_of, records_of, results_of, taken_from
 
 TEXT = fixture("hyperfine.json")
 
@@ -72,3 +72,49 @@ def test_keys_may_be_in_any_order_and_runs_may_be_appended() -> None:
     text = json.dumps(json.loads(TEXT), sort_keys=True, indent=1)
     reversed_keys = json.dumps({"results": [dict(reversed(r.items())) for r in json.loads(TEXT)["results"]]})
     assert len(taken_from(f"{text}\n{reversed_keys}\n")) == 2 * len(taken_from(TEXT))
+
+
+def test_markdown_has_mean_and_extremes_in_the_unit_of_its_header() -> None:
+    records = records_of(
+        "# Results\n\n| Command | Mean [ms] | Min [ms] | Max [ms] | Relative |\n|:---|---:|---:|---:|---:|\n"
+        "| `ls \\| wc` | 20.0 ± 0.4 | 19.4 | 22.3 | 7.44 ± 0.78 |\n\n"
+        "| Command | Mean [s] | Min [s] | Max [s] |\n|:---|---:|---:|---:|\n"
+        "| `sleep 1` | 1.001 ± 0.001 | 1.000 | 1.002 |\n"
+    )
+    assert {(r.conditions["benchmark"], r.conditions["statistic"]): pytest.approx(r.value) for r in records} == {
+        ("ls | wc", "mean"): 0.02,
+        ("ls | wc", "minimum"): 0.0194,
+        ("ls | wc", "maximum"): 0.0223,
+        ("sleep 1", "mean"): 1.001,
+        ("sleep 1", "minimum"): 1.0,
+        ("sleep 1", "maximum"): 1.002,
+    }
+
+
+def test_the_text_has_the_times_of_each_command() -> None:
+    records = records_of(
+        "Benchmark #1: sleep 1\n  Time (abs ≡):         1.002 s               [User: 0.8 ms, System: 1.1 ms]\n \n"
+        "Benchmark 2: ls | wc\n  Time (mean ± σ):      12.1 µs ±   0.5 µs    [User: 8.0 µs, System: 1.1 µs]\n"
+        "  Range (min … max):    11.1 µs …  13.5 µs    28 runs\n \nSummary\n  'ls | wc' ran\n"
+    )
+    times = {
+        (r.conditions["benchmark"], r.conditions.get("statistic")): r.value for r in records if r.metric == "elapsed"
+    }
+    assert times == pytest.approx(
+        {
+            ("sleep 1", None): 1.002,
+            ("ls | wc", "mean"): 12.1e-6,
+            ("ls | wc", "minimum"): 11.1e-6,
+            ("ls | wc", "maximum"): 13.5e-6,
+        }
+    )
+    assert [r.value for r in records if r.metric == "user_time"] == pytest.approx([0.0008, 8e-6])
+
+
+def test_damaged_rows_of_text_and_markdown_are_left_out() -> None:
+    head = "| Command | Mean [ms] | Min [ms] | Max [ms] | Relative |\n|:---|---:|---:|---:|---:|\n"
+    text = head + "| `a` | -2.0 ± 0.4 | 1.0 | 2.0 | 1.00 |\n| `b` | 2.0 ± 0.4 | 1.0 | 2.0 | 1.00 |\n"
+    assert [reason.partition(":")[0] for reason in reasons_of(text)] == ["line 3"]
+    text = "Benchmark 1: a\n  Time (mean ± σ):  nan ms ± 0.5 ms  [User: 0.8 ms, System: 1.1 ms]\n"
+    text += "Benchmark 2: b\n  Time (mean ± σ):  1.5 ms ± 0.5 ms  [User: 0.8 ms, System: 1.1 ms]\n"
+    assert [reason.partition(":")[0] for reason in reasons_of(text)] == ["line 2"]

@@ -51,3 +51,35 @@ def test_a_curve_ends_with_the_text_and_several_calls_follow_each_other() -> Non
     assert len(records_of(curve + '\n\n"stride=128\n0.00049 1.187\n"stride=256\n0.00049 1.187\n')) == 4
     cut = results_of(curve[:-1])
     assert len(cut.records) == 1 and cut.left_out_count == 1
+
+
+def test_context_switches_sockets_and_files_are_read() -> None:
+    records = records_of(
+        "[lmbench3.0 results for Linux n042 6.1 #1 SMP x86_64 GNU/Linux]\n"
+        "File /tmp/XXX write bandwidth: 1780350 KB/sec\nSocket bandwidth using localhost\n0.000064 163.02 MB/sec\n"
+        '10.000000 5817.34 MB/sec\n\n"read bandwidth\n0.000512 489.40\n\n'
+        '"size=16k ovr=0.90\n2 1.45\n96 2.51\n\n'
+    )
+    values = {
+        (r.conditions["operation"], *[r.conditions.get(k) for k in ("size_bytes", "processes")]): r.value
+        for r in records
+    }
+    assert values == pytest.approx(
+        {
+            ("File /tmp/XXX write bandwidth", None, None): 1780350e3,
+            ("socket", 64, None): 163.02e6,
+            ("socket", 10000000, None): 5817.34e6,
+            ("file_read", 512, None): 489.40e6,
+            ("context switch", None, 2): 1.45e-6,
+            ("context switch", None, 96): 2.51e-6,
+        }
+    )
+    assert {r.conditions.get("process_bytes") for r in records} == {None, 16384}
+
+
+def test_context_switches_alone_are_recognised() -> None:
+    records = records_of('\n"size=0k ovr=0.86\n2 1.35\n8 1.80\n')
+    assert [(r.conditions["processes"], r.value) for r in records] == [
+        (2, pytest.approx(1.35e-6)),
+        (8, pytest.approx(1.80e-6)),
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshmark.measure.tools.base import FormatError
-from support.imports import fixture, records_of, results_of
+from support.imports import fixture, reasons_of, records_of, results_of
 
 TEXT = fixture("nvbandwidth.json")
 
@@ -75,3 +75,8 @@ memory latency SM CPU(row) <-> GPU(column) (ns)
     assert values["device_to_device_bidirectional_memcpy_read_ce", "read1", 1].value == pytest.approx(276.07e9)
     assert values["device_to_device_bidirectional_memcpy_read_ce", None, 1].value == pytest.approx(551.02e9)
     assert values["host_device_latency_sm", None, 0].value == pytest.approx(772.58e-9)
+
+
+def test_a_sum_of_too_many_digits_is_left_out() -> None:
+    reasons = reasons_of(TEXT.replace('"sum": 110.6583', f'"sum": {"9" * 400}'))
+    assert len(reasons) == 1 and "sum: found '9999" in reasons[0]

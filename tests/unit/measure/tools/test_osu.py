@@ -89,3 +89,43 @@ def test_results_that_fail_validation_are_left_out_and_unknown_units_refused() -
     assert len(results.records) == 1 and "only results that pass" in str(results.left_out[0])
     with pytest.raises(FormatError, match="the unit is not known"):
         results_of(text.replace("(us)", "(lightyears)"))
+
+
+def test_startup_and_rates_of_operations_are_read() -> None:
+    startup = records_of("# OSU MPI Init Test v5.6.3\nnprocs: 4, min: 13 ms, max: 15 ms, avg: 14 ms\n")
+    times = {r.conditions["over_ranks"]: r.value for r in startup}
+    assert times == pytest.approx({"minimum": 0.013, "maximum": 0.015, "mean": 0.014})
+    assert {r.conditions["ranks"] for r in startup} == {4}
+    atomics = records_of(
+        "# OSU OpenSHMEM Atomic Operation Rate Test v5.6.3\n"
+        "# Operation                     Million ops/s     Latency (us)\n"
+        "shmem_int_fadd                           2.10             0.47\n"
+    )
+    assert [(r.metric, r.value, r.conditions["operation"]) for r in atomics] == [
+        ("message_rate", pytest.approx(2.1e6), "shmem_int_fadd"),
+        ("latency", pytest.approx(0.47e-6), "shmem_int_fadd"),
+    ]
+
+
+def test_column_names_without_a_mark_are_those_of_the_nonblocking_barrier() -> None:
+    records = records_of(
+        "# OSU MPI Non-blocking Barrier Latency Test v5.9\n# Overall = Coll. Init + Compute + MPI_Test + MPI_Wait\n\n"
+        "           Overall(us)       Compute(us)    Pure Comm.(us)        Overlap(%)\n"
+        "                 7.56              4.18              3.31             12.00\n"
+    )
+    values = {r.metric: r.value for r in records}
+    assert values == pytest.approx({"overall": 7.56e-6, "compute": 4.18e-6, "pure_comm": 3.31e-6, "overlap": 0.12})
+
+
+def test_each_window_size_of_a_profile_is_a_condition() -> None:
+    records = records_of(
+        "# OSU MPI Multiple Bandwidth / Message Rate Test v5.9\n# [ pairs: 2 ] [ window size: varied ]\n\n"
+        "# Uni-directional Bandwidth (MB/sec)\n#                 8           16\n1              1.97         2.91\n\n\n"
+        "# Message Rate Profile\n#                 8           16\n1        1969711.73   2909711.73\n"
+    )
+    assert [(r.metric, r.value, r.conditions["window_messages"], r.conditions["pairs"]) for r in records] == [
+        ("bandwidth", pytest.approx(1.97e6), 8, 2),
+        ("bandwidth", pytest.approx(2.91e6), 16, 2),
+        ("message_rate", pytest.approx(1969711.73), 8, 2),
+        ("message_rate", pytest.approx(2909711.73), 16, 2),
+    ]

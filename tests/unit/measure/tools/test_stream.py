@@ -87,3 +87,18 @@ def test_a_table_has_best_mean_and_worst_rates() -> None:
 
 def test_a_row_without_a_head_is_left_out() -> None:
     assert "a line 'Function Best Rate MB/s' is required above" in reasons_of(TEXT + TEXT.replace("Function", "Fun"))[0]
+
+
+def test_the_fortran_version_for_mpi_states_its_processors() -> None:
+    text = (
+        " STREAM_MPI Version $Revision: 5.6 $\n Number of processors =           16\n Array size =    2000000\n"
+        "Function     Rate (MB/s)  Avg time   Min time  Max time\n"
+        "Copy:       46234.5678      0.0113      0.0111      0.0115\n"
+        "Scale:      45134.5678      0.0115      0.0113      0.0117\n"
+        "Add:        50234.5678      0.0155      0.0153      0.0158\n"
+        "Triad:      50334.5678      0.0155      0.0153      0.0158\n Solution Validates!\n"
+    )
+    records = records_of(text)
+    assert [r.value for r in records][:2] == pytest.approx([46234.5678e6, 45134.5678e6])
+    assert {(r.conditions["ranks"], r.conditions["threads"]) for r in records} == {(16, 16)}
+    assert records[3].conditions["footprint_bytes"] == 3 * 8 * 2000000
