@@ -43,6 +43,7 @@ _TEXT_ROW: Final = re.compile(
     r"(?P<name>\S.*?)\s+(?P<real_time>[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf|-[\d.]+) (?P<unit>[mun]?s)\s+"
     r"(?P<cpu_time>\S+) (?P=unit)\s+(?P<iterations>\d{1,18})(?:\s+(?P<rest>.*))?"
 )
+_LONGEST: Final = 1000  # characters of a row of the text
 _TEXT_FAILED: Final = re.compile(r"(?P<name>\S.*?)\s+(?:ERROR OCCURRED|SKIPPED): '(?P<message>.*)'")
 _TEXT_FIT: Final = re.compile(r"\S.*_(?:BigO\s.*|RMS\s+\d+ %\s+\d+ %\s*)")
 _TEXT_NUMBER: Final = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?)(?P<prefix>[kMGT]i?)?(?P<rate>/s)?")
@@ -113,9 +114,11 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
     columns = [] if header is None or "UserCounters..." in header["counters"] else header["counters"].split()
     entries: list[dict[str, Any]] = []
     for line in run[1:]:
-        if not line.text.strip("- ") or _TEXT_FIT.fullmatch(line.text):
-            continue
         with output.item(line.number):
+            if len(line.text) > _LONGEST:
+                raise FormatError(f"found a line of {len(line.text)} characters; at most {_LONGEST} are read")
+            if not line.text.strip("- ") or _TEXT_FIT.fullmatch(line.text):
+                continue
             if failed := _TEXT_FAILED.fullmatch(line.text):
                 raise FormatError(f"{quoted(failed['name'], 60)}: {quoted(failed['message'], 80)}")
             row = _TEXT_ROW.fullmatch(line.text)
