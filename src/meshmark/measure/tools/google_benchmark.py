@@ -117,11 +117,12 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
         with output.item(line.number):
             if len(line.text) > _LONGEST:
                 raise FormatError(f"found a line of {len(line.text)} characters; at most {_LONGEST} are read")
-            if not line.text.strip("- ") or _TEXT_FIT.fullmatch(line.text):
+            text = re.sub(r"\s{2,}", "  ", line.text)  # so that no pattern has to try many blanks
+            if not text.strip("- ") or _TEXT_FIT.fullmatch(text):
                 continue
-            if failed := _TEXT_FAILED.fullmatch(line.text):
+            if failed := _TEXT_FAILED.fullmatch(text):
                 raise FormatError(f"{quoted(failed['name'], 60)}: {quoted(failed['message'], 80)}")
-            row = _TEXT_ROW.fullmatch(line.text)
+            row = _TEXT_ROW.fullmatch(text)
             if row is None:
                 output.other_lines += 1
                 continue
@@ -135,10 +136,10 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
             if columns and len(cells) == len(columns):
                 cells = [f"{name}={cell}" for name, cell in zip(columns, cells, strict=True)]
             for cell in cells:
-                name, equals, text = cell.rpartition("=")
+                name, equals, figure = cell.rpartition("=")
                 if equals:
                     with output.item(line.number):
-                        entry[name] = _text_counter(name, text)
+                        entry[name] = _text_counter(name, figure)
             label = " ".join(cell for cell in cells if "=" not in cell)
             entries.append({**entry, **({"label": label} if label else {})})
     return entries
