@@ -43,6 +43,7 @@ _TEXT_ROW: Final = re.compile(
     r"(?P<name>\S.*?)\s+(?P<real_time>[\d.]+(?:e[+-]?\d+)?|-?nan|-?inf|-[\d.]+) (?P<unit>[mun]?s)\s+"
     r"(?P<cpu_time>\S+) (?P=unit)\s+(?P<iterations>\d{1,18})(?:\s+(?P<rest>.*))?"
 )
+_LONGEST: Final = 1000  # characters of a row of the text
 _TEXT_FAILED: Final = re.compile(r"(?P<name>\S.*?)\s+(?:ERROR OCCURRED|SKIPPED): '(?P<message>.*)'")
 _TEXT_FIT: Final = re.compile(r"\S.*_(?:BigO\s.*|RMS\s+\d+ %\s+\d+ %\s*)")
 _TEXT_NUMBER: Final = re.compile(r"(?P<number>-?[\d.]+(?:e[+-]?\d+)?)(?P<prefix>[kMGT]i?)?(?P<rate>/s)?")
@@ -113,12 +114,15 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
     columns = [] if header is None or "UserCounters..." in header["counters"] else header["counters"].split()
     entries: list[dict[str, Any]] = []
     for line in run[1:]:
-        if not line.text.strip("- ") or _TEXT_FIT.fullmatch(line.text):
-            continue
         with output.item(line.number):
-            if failed := _TEXT_FAILED.fullmatch(line.text):
+            if len(line.text) > _LONGEST:
+                raise FormatError(f"found a line of {len(line.text)} characters; at most {_LONGEST} are read")
+            text = re.sub(r"\s{2,}", "  ", line.text)  # so that no pattern has to try many blanks
+            if not text.strip("- ") or _TEXT_FIT.fullmatch(text):
+                continue
+            if failed := _TEXT_FAILED.fullmatch(text):
                 raise FormatError(f"{quoted(failed['name'], 60)}: {quoted(failed['message'], 80)}")
-            row = _TEXT_ROW.fullmatch(line.text)
+            row = _TEXT_ROW.fullmatch(text)
             if row is None:
                 output.other_lines += 1
                 continue
@@ -132,10 +136,10 @@ def _text_entries(output: ToolOutput, run: Sequence[Line]) -> list[dict[str, Any
             if columns and len(cells) == len(columns):
                 cells = [f"{name}={cell}" for name, cell in zip(columns, cells, strict=True)]
             for cell in cells:
-                name, equals, text = cell.rpartition("=")
+                name, equals, figure = cell.rpartition("=")
                 if equals:
                     with output.item(line.number):
-                        entry[name] = _text_counter(name, text)
+                        entry[name] = _text_counter(name, figure)
             label = " ".join(cell for cell in cells if "=" not in cell)
             entries.append({**entry, **({"label": label} if label else {})})
     return entries

@@ -335,7 +335,7 @@ def _without_indentation(texts: list[str]) -> list[str]:
     return [line[indent:] for line in texts] if indent else texts
 
 
-def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
+def by_task(output: ToolOutput, *, has_stamps: bool = True) -> list[tuple[str, ToolOutput]]:
     """The output of each task of a launcher that labels lines, in the order of their first lines.
 
     Lines without a label stay with the task of the line before them. Labels are told from the first column of a table
@@ -345,9 +345,9 @@ def by_task(output: ToolOutput) -> list[tuple[str, ToolOutput]]:
         Label and output of each task; one output with the label "" if most lines have no label.
     """
     filled = [line for line in output.lines if line.text.strip()]
-    if _most(_STAMP, filled):
+    if has_stamps and _most(_STAMP, filled):
         lines = [Line(line.number, _STAMP.sub("", line.text, count=1)) for line in output.lines]
-        return by_task(output.again(lines))
+        return by_task(output.again(lines), has_stamps=False)
     for label in _LABELS:
         if not _most(label, filled):
             continue

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
 
+from meshmark.measure.tools.base import FormatError
+from meshmark.measure.tools.formats import read_text
 from support.imports import fixture, results_of, taken_from
 
 DISTORTIONS: dict[str, Callable[[str], str]] = {
@@ -37,3 +40,14 @@ def test_messages_between_the_rows_are_counted() -> None:
     text = fixture("osu.txt").splitlines()
     text[6:6] = ["[n1:04711] 1 more process has sent help message a.txt / no device", "slurmstepd: error: x"]
     assert results_of("\n".join(text) + "\n").other_lines == results_of(fixture("osu.txt")).other_lines + 2
+
+
+def test_many_times_before_a_line_are_not_followed_without_end() -> None:
+    assert read_text(("2024-01-01 10:00:00 " * 2000 + "\n") * 5, "n042") is None
+
+
+def test_a_row_of_a_hundred_thousand_blanks_takes_no_time() -> None:
+    begin = time.process_time()
+    with pytest.raises(FormatError, match="line 2: found a line of 100008 characters"):
+        read_text("Benchmark Time CPU Iterations\nBM" + " " * 100000 + "1.0 ns\n", "n042")
+    assert time.process_time() - begin < 1
