@@ -156,6 +156,12 @@ def started(words: list[str], **env: str) -> tuple[subprocess.Popen[str], str]:
     return child, child.stdout.readline().strip()
 
 
+def no_runs(folder: Path) -> Path:
+    """An empty store below a folder; commands that only read a store refuse one that does not exist."""
+    (folder / "none").mkdir()
+    return folder / "none"
+
+
 def status_of(address: str, **headers: str) -> int:
     """The status of an answer."""
     parts = urllib.parse.urlsplit(address)

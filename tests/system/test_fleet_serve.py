@@ -21,7 +21,7 @@ from meshmark.web.guard import SECURITY
 from meshmark.web.otlp_receiver import JSON, MAX_BODY, PROTOBUF
 from support.cli import meshmark, start
 from support.made_push import text_of
-from support.made_site import started
+from support.made_site import no_runs, started
 from support.waiting import until
 
 POST = "v1/metrics"
@@ -118,7 +118,7 @@ def test_a_real_sampler_sends_its_summary(server: Server, tmp_path: Path) -> Non
 
 
 def test_nodes_are_asked_and_their_maps_open(tmp_path: Path) -> None:
-    words = ["serve", "--recordings", str(tmp_path), "--store", str(tmp_path / "none"), "--rate", "5"]
+    words = ["serve", "--recordings", str(tmp_path), "--store", str(no_runs(tmp_path)), "--rate", "5"]
     node, address = started(words, MESHMARK_TOKEN="of nodes".replace(" ", "-"))
     token = tmp_path / "token"
     token.write_text("of-nodes\n")

@@ -408,6 +408,7 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
 
 
 def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
     words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"), "--no-token"]
     child = start(*words)
     try:

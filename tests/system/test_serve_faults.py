@@ -24,7 +24,7 @@ from meshmark.web.listener import free_socket
 from meshmark.web.parts import RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.server import NotFound
-from support.made_site import BAD, Site, frame, header, record, recordings, started, status_of
+from support.made_site import BAD, Site, frame, header, no_runs, record, recordings, started, status_of
 
 
 @pytest.fixture
@@ -438,7 +438,7 @@ def test_two_servers_of_one_host_leave_each_other_s_cookie(folder: Path) -> None
 @pytest.mark.parametrize("command", ["serve", "watch", "replay"])
 def test_the_commands_print_a_link_with_a_token(folder: Path, tmp_path: Path, command: str) -> None:
     words = {
-        "serve": ["serve", "--recordings", str(folder), "--store", str(tmp_path / "none")],
+        "serve": ["serve", "--recordings", str(folder), "--store", str(no_runs(tmp_path))],
         "watch": ["watch", "--web", "--on", "gs1280-4", "--frames", "5"],
         "replay": ["replay", str(folder / "night.parquet"), "--web"],
     }[command]

@@ -25,7 +25,7 @@ from meshmark.web.guard import SECURITY
 from meshmark.web.listener import MAX_WAITING_PER_ADDRESS
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
-from support.made_site import BAD, Site, frame, header, record, recordings, started, status_of
+from support.made_site import BAD, Site, frame, header, no_runs, record, recordings, started, status_of
 from support.waiting import until
 
 Wanted = tuple[str, bytes, bytes, list[tuple[bytes, bytes]]]  # method, path, query, headers
@@ -124,7 +124,7 @@ def test_the_connection_that_is_idle_longest_makes_room(folder: Path) -> None:
 def test_a_thousand_half_open_connections_leave_the_page_alone(folder: Path, tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard[1]), hard[1]))
-    child, address = started(["serve", "--recordings", str(folder), "--store", str(tmp_path / "none"), "--no-token"])
+    child, address = started(["serve", "--recordings", str(folder), "--store", str(no_runs(tmp_path)), "--no-token"])
     port = urllib.parse.urlsplit(address).port or 0
     statuses: list[int] = []
     socks: list[socket.socket] = []
