@@ -360,7 +360,7 @@ def test_a_sound_file_needs_no_check_by_rows(tmp_path: Path, monkeypatch: pytest
         (("--until", "2026-10-02"), 2),
         (("--since", "2026-10-10", "--until", "2026-10"), 2),
         (("--machine", "m1", "--metric", "load_latency"), 3),
-        (("--metric", "nothing"), 0),
+        (("--metric", "store_ratio"), 0),
     ],
 )
 def test_an_export_is_chosen_by_machine_time_and_metric(tmp_path: Path, words: tuple[str, ...], runs: int) -> None:
