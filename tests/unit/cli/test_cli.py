@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["measure", "", "--on", "gs1280-4", "--no-store"], 2, "instrument: found ''; allowed: bandwidth"),
+        (["measure", "", "--on", "gs1280-4", "--no-store"], 2, "instrument: found no value, one is required"),
         (["measure", "bogus"], 2, "latency"),
         (["measure", "latency", "--footprint", "-4KiB"], 2, "latency: --footprint: found '-4KiB'"),
         (["measure", "latency", "--footprint", "9999999TiB"], 2, "--footprint"),
