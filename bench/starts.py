@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def ended(words: tuple[str, ...], folder: Path, limit_s: float) -> tuple[int | None, str]:
-    """The exit status of a command and what it said on stderr; None if it was killed at the limit."""
+    """The exit status of a command and what it wrote to stderr; None if it was killed at the limit."""
     env = os.environ | {"XDG_DATA_HOME": str(folder / "data")}
     process = subprocess.Popen(
         [sys.executable, "-m", "meshmark", *words],
@@ -51,12 +51,12 @@ def ended(words: tuple[str, ...], folder: Path, limit_s: float) -> tuple[int | N
         start_new_session=True,
     )
     try:
-        said = process.communicate(timeout=limit_s)[1]
+        error_text = process.communicate(timeout=limit_s)[1]
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         return None, ""
-    return process.returncode, said
+    return process.returncode, error_text
 
 
 def main() -> None:
@@ -78,12 +78,12 @@ def main() -> None:
                     shutil.rmtree(folder / "data", ignore_errors=True)
                     shutil.copytree(folder / "full", folder / "data")
                 start = time.monotonic()
-                status, said = ended(COMMANDS[name], folder, options.limit)
+                status, error_text = ended(COMMANDS[name], folder, options.limit)
                 longest = max(longest, time.monotonic() - start)
                 hung += status is None
                 if status:
                     failed += 1
-                    print(f"{name}: start {number + 1}: status {status}: {said.strip()[-200:]}", flush=True)
+                    print(f"{name}: start {number + 1}: status {status}: {error_text.strip()[-200:]}", flush=True)
                 shutil.rmtree(folder / "out", ignore_errors=True)
                 if (number + 1) % RENEWED == 0 or number + 1 == options.starts:
                     counts = f"{name}: {number + 1} starts, {hung} hung, {failed} failed"

@@ -232,9 +232,10 @@ void set_kinds(Machine& machine, std::vector<CoreKind> kinds) {
 
 std::vector<CoreKind> kinds_of(const Machine& machine, const std::vector<int>& cpus) {
   std::vector<CoreKind> kinds;
+  const std::set<int> chosen(cpus.begin(), cpus.end());
   for (const CoreKind& kind : machine.kinds) {
     CoreKind part = kind;
-    std::erase_if(part.cpus, [&](int cpu) { return std::find(cpus.begin(), cpus.end(), cpu) == cpus.end(); });
+    std::erase_if(part.cpus, [&](int cpu) { return !chosen.contains(cpu); });
     if (!part.cpus.empty()) kinds.push_back(std::move(part));
   }
   return kinds;

@@ -1,7 +1,6 @@
 #include "view.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <tuple>
 
 #include "../policy.hpp"
@@ -13,16 +12,12 @@ namespace mm::place::policy {
 namespace {
 
 std::vector<int> of_kind(const Machine& machine, const std::string& kind, const std::vector<int>& cpus) {
+  for (const CoreKind& part : kinds_of(machine, cpus))
+    if (part.name == kind) return part.cpus;
   std::vector<std::string> names;
-  for (const CoreKind& known : machine.kinds) {
-    names.push_back(known.name);
-    if (known.name != kind) continue;
-    std::vector<int> both;
-    std::set_intersection(cpus.begin(), cpus.end(), known.cpus.begin(), known.cpus.end(), std::back_inserter(both));
-    if (both.empty())
-      throw UsageError("kind", "found " + quote(kind) + ", whose CPUs may not be used here", cpu_list(cpus));
-    return both;
-  }
+  for (const CoreKind& known : machine.kinds) names.push_back(known.name);
+  if (std::find(names.begin(), names.end(), kind) != names.end())
+    throw UsageError("kind", "found " + quote(kind) + ", whose CPUs may not be used here", cpu_list(cpus));
   if (names.empty())
     throw UsageError("kind", "found " + quote(kind) + ", but the cores of this machine are alike", "no kind=");
   throw UsageError("kind", "found " + quote(kind), joined(names));

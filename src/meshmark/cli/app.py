@@ -29,7 +29,7 @@ from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure import register as register_measure
 from meshmark.cli.model import app as model_app
-from meshmark.cli.options import current, in_ascii
+from meshmark.cli.options import current, with_strict_values
 from meshmark.cli.place import register as register_place
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
 from meshmark.cli.serve import register as register_serve
@@ -176,7 +176,7 @@ def _dispatch() -> Any:
         argv, notes = current(sys.argv[1:])
         for note in notes:
             say(f"meshmark: note: {note}")
-        code = in_ascii(typer.main.get_command(app))(argv, standalone_mode=False, prog_name="meshmark")
+        code = with_strict_values(typer.main.get_command(app))(argv, standalone_mode=False, prog_name="meshmark")
         if code == 130:
             raise KeyboardInterrupt  # the parser caught the interrupt
         return code

@@ -45,7 +45,7 @@ def current(argv: list[str]) -> tuple[list[str], list[str]]:
     return argv, notes
 
 
-def in_ascii(command: Any) -> Any:
+def with_strict_values(command: Any) -> Any:
     """Make the options of a command and of its subcommands refuse what Python accepts and users do not mean: digits
     other than ASCII ones, underscores, numbers that are not finite, and empty texts.
 
@@ -58,7 +58,7 @@ def in_ascii(command: Any) -> Any:
     for parameter in command.params:
         parameter.process_value = partial(_processed, parameter, parameter.process_value)
     for subcommand in getattr(command, "commands", {}).values():
-        in_ascii(subcommand)
+        with_strict_values(subcommand)
     return command
 
 
@@ -75,7 +75,7 @@ def _processed(parameter: Any, process: Callable[[Any, Any], Any], context: Any,
 
 
 def _refuse_empty(parameter: Any, context: Any, value: Any) -> None:
-    """Refuse an empty value, such as that of a variable of a shell that is not set: it would mean all, or this folder.
+    """Refuse an empty value. An unset variable of a shell gives one, which would mean all, or this folder.
 
     Words of a command may be empty.
     """
