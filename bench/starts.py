@@ -32,7 +32,7 @@ RENEWED: Final = 100
 COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "survey": ("survey", "--spec", "clock.toml", "--out", "out"),
     "measure": ("measure", "clock", "--budget", "0.1s"),
-    "experiment": ("experiment", "A=1", "A=2", "--budget", "0.2s", "--", "true"),
+    "experiment": ("experiment", "A=1", "A=2", "--max-pairs", "2", "--budget", "60s", "--", "true"),
     "fleet": ("fleet", "check", "out", "--engine", "local", "--beside", "--spec", "clock.toml"),
 }
 

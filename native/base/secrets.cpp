@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 12> kLast = {"token", "key", "pass",   "p
                                                     "auth",  "jwt", "cookie", "sas", "dsn", "webhook"};
 constexpr std::array<std::string_view, 3> kWhole = {"jwt", "pgpass", "sshpass"};
 
-bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
 template <typename Words>
 bool contains(const Words& words, std::string_view word) {
@@ -27,6 +27,7 @@ bool contains(const Words& words, std::string_view word) {
 bool is_secret(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  std::replace(lower.begin(), lower.end(), '-', '_');  // of options such as --api-key
   while (lower.ends_with('_')) lower.pop_back();
   while (lower.starts_with('_')) lower.erase(0, 1);
   for (const std::string_view part : kAnywhere)

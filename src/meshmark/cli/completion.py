@@ -105,7 +105,7 @@ def _policies() -> Mapping[str, str]:
 def _runs() -> Iterable[str]:
     from meshmark.values.paths import data_home
 
-    return ["latest", *sorted(p.parent.name for p in (data_home() / "runs").glob("*/plan.json"))]
+    return ["latest", *sorted(p.parent.name for p in (data_home() / "runs").glob("*/run.json"))]  # surveys
 
 
 def _stored() -> Mapping[str, str]:

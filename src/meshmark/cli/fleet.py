@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from meshmark.fleet.folder import Fleet
     from meshmark.fleet.ingest import Ingested
     from meshmark.fleet.policy import Drained
-    from meshmark.fleet.site import Site
 
 _FAILURES: Final = 10  # of applications that are printed
 fleet_app = typer.Typer(no_args_is_help=True)
@@ -153,10 +152,10 @@ def _measure(
     from meshmark.fleet.campaign import Campaign, begin, new_campaign
     from meshmark.fleet.carry_out import carry_out, nothing_measured
     from meshmark.fleet.plan import node_plan
-    from meshmark.fleet.site import ENGINES, engine_of
+    from meshmark.fleet.site import ENGINES, engine_of, fleet_and_site
     from meshmark.measure.spec import load_spec
 
-    fleet, site = opened(folder, may_be_new=True)
+    fleet, site = fleet_and_site(folder, may_be_new=True)
     if resume:
         name = _campaign(fleet, "latest")
         begun = Campaign.load(fleet, name).begun
@@ -178,16 +177,6 @@ def _measure(
     _report(progress, found, as_json)
     if progress.counts()["done"] == len(found.refusals):
         raise nothing_measured(fleet, name)
-
-
-def opened(folder: Path, *, may_be_new: bool = False) -> tuple[Fleet, Site]:
-    """The fleet of a folder, and its fleet.toml. See `Fleet.check` for the errors."""
-    from meshmark.fleet.folder import Fleet
-    from meshmark.fleet.site import load_site
-
-    fleet = Fleet(folder.absolute())
-    fleet.check(may_be_new)
-    return fleet, load_site(fleet.site)
 
 
 def _again(folder: Path, kind: str) -> str:
@@ -270,9 +259,9 @@ def judge(
     from meshmark.fleet.judgements import decide, look, summary
     from meshmark.fleet.nodesets import fold
     from meshmark.fleet.policy import check_policy, drain_cases, load_policy
-    from meshmark.fleet.site import ENGINES, engine_of
+    from meshmark.fleet.site import ENGINES, engine_of, fleet_and_site
 
-    fleet, site = opened(folder)
+    fleet, site = fleet_and_site(folder)
     policy, drained = load_policy(fleet), None
     seen = look(fleet, site.cluster)
     for one in seen.classes:
@@ -353,11 +342,12 @@ def close(
     """
     from meshmark.fleet.cases import close_cases
     from meshmark.fleet.nodesets import expand
+    from meshmark.fleet.site import fleet_and_site
 
     names = expand(nodes, "SET")
     if not names:
         raise UsageError(f"SET: found '{quoted(nodes)}', a set without nodes; allowed: a set such as n[3,7]")
-    fleet, site = opened(folder)
+    fleet, site = fleet_and_site(folder)
     close_cases(fleet, site.cluster, names)
     say(f"meshmark: closed {counted(len(names), 'case')}")
 
@@ -380,8 +370,9 @@ def report(
     example: meshmark fleet report /shared/fleet --days 365
     """
     from meshmark.fleet.overview import overview
+    from meshmark.fleet.site import fleet_and_site
 
-    fleet, site = opened(folder)
+    fleet, site = fleet_and_site(folder)
     until = "" if campaign == "latest" else _campaign(fleet, campaign)
     found = overview(fleet, site, until, days)
     if as_json:
@@ -413,9 +404,10 @@ def limits(
     """
     from meshmark.fleet.judgements import look
     from meshmark.fleet.limits import with_limits
+    from meshmark.fleet.site import fleet_and_site
     from meshmark.store.files import write_file
 
-    fleet, site = opened(folder)
+    fleet, site = fleet_and_site(folder)
     plan = with_limits(fleet, site.cluster, look(fleet, site.cluster))
     write_file(out, plan.to_bytes())
     say(f"meshmark: {out}: limits for {counted(len(plan.limits), 'kind')} of hardware")
@@ -447,10 +439,11 @@ def manifests(
     from meshmark.fleet.manifests import Listed, Volume, check_programs, daemon, jobs
     from meshmark.fleet.nodesets import expand
     from meshmark.fleet.plan import load_plan, node_plan
+    from meshmark.fleet.site import fleet_and_site
     from meshmark.measure.spec import load_spec
     from meshmark.store.files import write_file
 
-    (fleet, site), at = opened(folder, may_be_new=True), Volume(image, claim, path)
+    (fleet, site), at = fleet_and_site(folder, may_be_new=True), Volume(image, claim, path)
     if health is not None:
         plan = load_plan(health)
         kept = fleet.plans / f"{plan.id}.json"

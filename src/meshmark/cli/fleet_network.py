@@ -18,7 +18,6 @@ from meshmark.cli.fleet import (
     SeedOption,
     WaitOption,
     fleet_app,
-    opened,
     print_named,
     say_ingested,
 )
@@ -71,11 +70,11 @@ def pairs(
     from meshmark.fleet.nodesets import fold
     from meshmark.fleet.pairs import KIND, Messages, begin_pairs, measure_pairs, tree_of
     from meshmark.fleet.rounds import draw_rounds
-    from meshmark.fleet.site import engine_of
+    from meshmark.fleet.site import engine_of, fleet_and_site
     from meshmark.fleet.topology import Places
     from meshmark.values.grammar import sizes as sizes_of
 
-    fleet, site = opened(folder, may_be_new=True)
+    fleet, site = fleet_and_site(folder, may_be_new=True)
     if resume:
         name = _newest(fleet)
         begun = Campaign.load(fleet, name).begun
@@ -168,10 +167,10 @@ def place(
     from meshmark.fleet.choice import choose_nodes
     from meshmark.fleet.nodesets import expand
     from meshmark.fleet.pairs import tree_of
-    from meshmark.fleet.site import engine_of
+    from meshmark.fleet.site import engine_of, fleet_and_site
     from meshmark.values.grammar import size as size_of
 
-    fleet, site = opened(folder, may_be_new=True)
+    fleet, site = fleet_and_site(folder, may_be_new=True)
     if among:
         expand(among, "--among")
     used = engine_of(site, engine, among)

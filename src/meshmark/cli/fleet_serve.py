@@ -68,10 +68,9 @@ def serve(
 
     example: meshmark fleet serve /shared/fleet --host 0.0.0.0 --token-file token
     """
-    from meshmark.fleet.folder import Fleet
     from meshmark.fleet.known import cases_of, nodes_of, racks_of
     from meshmark.fleet.nodesets import in_order
-    from meshmark.fleet.site import load_site
+    from meshmark.fleet.site import fleet_and_site
     from meshmark.web.fleet import FleetParts, make_fleet_site
     from meshmark.web.guard import chosen_token
     from meshmark.web.listener import run
@@ -80,11 +79,9 @@ def serve(
     from meshmark.web.remote import RemoteMaps
 
     access_token = chosen_token(token, token_file, no_token)
-    fleet = Fleet(folder.absolute())
-    fleet.check(may_be_new=True)
+    fleet, site = fleet_and_site(folder, may_be_new=True)
     if not folder.is_dir():
         raise UsageError(f"FOLDER: found no folder {quoted(folder)}", f"mkdir {folder}")
-    site = load_site(fleet.site)
     cases_of(fleet, site)  # refuses a damaged file now
     nodes = pull_targets(pull or ())
     known = nodes_of(fleet, site, lambda reason: say(f"warning: {reason}"))

@@ -112,9 +112,11 @@ class Runs:
 
     def _folder(self, name: str) -> Path | None:
         """The folder of a survey with this name; links that lead elsewhere do not count."""
+        from meshmark.measure.survey import is_survey
+
         folder = self.folders / name
         here = re.fullmatch(r"[^/\0]+", name) and folder.resolve().parent == self.folders.resolve()
-        return folder if here and (folder / "plan.json").is_file() else None
+        return folder if here and is_survey(folder) else None
 
     def rows(self) -> list[RunRow]:
         """The runs to list, newest first.

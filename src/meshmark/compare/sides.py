@@ -14,7 +14,7 @@ from meshmark.machine.facts import wire_bandwidth
 from meshmark.machine.papers import PAPER, paper, papers
 from meshmark.measure.importing import read_output
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
-from meshmark.measure.survey import last_run, load_run
+from meshmark.measure.survey import is_survey, last_run, load_run
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
@@ -25,7 +25,6 @@ from meshmark.store.store import Store
 HOST: Final = "host"
 LATEST: Final = "latest"
 ALL: Final = "all"  # MACHINE@all
-_RUN: Final = "plan.json"  # a folder that has it is a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,14 +100,14 @@ class Sides:
             return self._of_folder(name, last_run(self._runs))
         if name.startswith(PAPER):
             return self._of_paper(name)
-        if "/" in name or Path(name).is_file() or (Path(name) / _RUN).is_file():
+        if "/" in name or Path(name).is_file() or is_survey(Path(name)):
             return self._of_path(name, Path(name))
         machine, _, when = name.partition("@")
         if (side := self._of_machine(name, self._host if machine == HOST else machine, when)) is not None:
             return side
         if rows := self._store.rows(run=name):
             return self._of_run(name, rows)
-        if (self._runs / name / _RUN).is_file():
+        if is_survey(self._runs / name):
             return self._of_folder(name, self._runs / name)
         if machine == HOST:
             raise UsageError(f"compare: found no results of this host, {self._host}", "meshmark survey --quick")
@@ -151,7 +150,7 @@ class Sides:
         raise UsageError(f"compare: found no run '{quoted(name)}'", "meshmark store list")
 
     def _of_path(self, name: str, path: Path) -> Side:
-        if (path / _RUN).is_file():
+        if is_survey(path):
             return self._of_folder(name, path)
         if path.is_dir():
             raise UsageError(f"compare: found no run in {quoted(path)}")

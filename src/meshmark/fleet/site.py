@@ -48,6 +48,7 @@ from meshmark.fleet.engines.pbs import Pbs
 from meshmark.fleet.engines.psij import Psij, PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
+from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import MAX_NODES, expand
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked, shown
@@ -138,6 +139,13 @@ def load_site(path: Path) -> Site:
     if site.topology and not os.path.isfile(path.parent / site.topology):  # noqa: PTH113 (raises for long names)
         raise UsageError(f"{path.name}: topology: found no file {shown(site.topology)}")
     return site
+
+
+def fleet_and_site(folder: Path, *, may_be_new: bool = False) -> tuple[Fleet, Site]:
+    """The fleet of a folder, and its fleet.toml. See `Fleet.check` and `load_site` for the errors."""
+    fleet = Fleet(folder.absolute())
+    fleet.check(may_be_new)
+    return fleet, load_site(fleet.site)
 
 
 def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:

@@ -145,10 +145,12 @@ def _machine(journal: Path) -> str:
 
 def base_runs(runs: Path, machine: str) -> list[BaseRun]:
     """All calibration runs of a machine in a folder of runs, newest first. Skips unreadable runs."""
+    from meshmark.measure.survey import surveys
+
     found = []
-    for folder in runs.glob("*"):
+    for folder in surveys(runs):
         try:
-            run = inspect_run(folder) if (folder / "plan.json").exists() else None
+            run = inspect_run(folder)
         except MeshmarkError:
             continue
         if run is not None and run.machine == machine:

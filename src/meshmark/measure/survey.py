@@ -148,15 +148,25 @@ def _load_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def is_survey(folder: Path) -> bool:
+    """Whether a folder contains a survey; `advise` also writes a plan.json, but no run.json."""
+    return (folder / "plan.json").is_file() and (folder / STATE).is_file()
+
+
+def surveys(runs: Path) -> list[Path]:
+    """The folders of surveys in a folder of runs."""
+    return [folder for folder in runs.glob("*") if is_survey(folder)]
+
+
 def last_run(runs: Path) -> Path:
-    """The newest run in a folder of runs.
+    """The newest survey in a folder of runs.
 
     Raises:
-        UsageError: The folder contains no run.
+        UsageError: The folder contains no survey.
     """
-    found = [p for p in runs.glob("*") if (p / "plan.json").exists()]
+    found = surveys(runs)
     if not found:
-        raise UsageError(f"found no run in {runs}; name a run folder, or start a run: meshmark survey --quick")
+        raise UsageError(f"found no survey in {runs}; name a run folder, or start a survey: meshmark survey --quick")
     return max(found, key=lambda p: (p / "plan.json").stat().st_mtime)
 
 
@@ -169,9 +179,9 @@ def find_run(name: str, runs: Path) -> Path:
     if name == "latest":
         return last_run(runs)
     for folder in (Path(name), runs / Path(name).name):
-        if (folder / "plan.json").exists():
+        if is_survey(folder):
             return folder
-    known = sorted(p.parent.name for p in runs.glob("*/plan.json"))[-5:]
+    known = sorted(folder.name for folder in surveys(runs))[-5:]
     raise UsageError(f"found no run '{quoted(name)}'", "recent runs: " + (", ".join(known) or "none"))
 
 

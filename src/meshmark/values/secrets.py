@@ -19,7 +19,7 @@ from meshmark.native import call_library
 
 HIDDEN: Final = "…"  # in place of a value; further values of the same variable are …2, …3 and so on
 
-_NAME: Final = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*)=(?!=)")
+_NAME: Final = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)=(?!=)")  # a variable or an option
 # The value extends to the next part of a setting or else to the end of the text. A text is one word of a command line,
 # and whatever follows the first space in it may belong to the value.
 _VALUE: Final = re.compile(r".*?(?=\ \+\ |,[A-Z_][A-Z0-9_]*=|\Z)", re.DOTALL)
@@ -33,7 +33,7 @@ _values_by_name: dict[str, list[str]] = {}
 
 @functools.cache
 def is_secret(name: str) -> bool:
-    """Return true if a variable of this name usually holds a secret.
+    """Return true if a variable or an option of this name usually holds a secret.
 
     >>> [name for name in ("HF_TOKEN", "MAX_TOKENS", "DB_PASSWORD", "OMP_NUM_THREADS", "KEY", "PWD") if is_secret(name)]
     ['HF_TOKEN', 'DB_PASSWORD']
@@ -47,6 +47,8 @@ def mask_text(text: str) -> str:
 
     >>> mask_text("HF_TOKEN=hf_abc,OMP_NUM_THREADS=4")
     'HF_TOKEN=…,OMP_NUM_THREADS=4'
+    >>> mask_text("--api-key=sk-abc")
+    '--api-key=…'
     """
     for value in sorted((v for values in _values_by_name.values() for v in values), key=len, reverse=True):
         if len(value) >= _UNMISTAKABLE:
@@ -131,9 +133,10 @@ def reveal_value(name: str, text: str) -> str:
     values = _values_by_name.get(name, [])
     if position <= len(values):
         return values[position - 1]
-    if position == 1 and name in os.environ:
-        return os.environ[name]
-    problem = f"set the environment variable {name}" if position == 1 else "start a new run"
+    variable = name.upper().replace("-", "_") if "-" in name else name  # shells set no variable with a hyphen
+    if position == 1 and variable in os.environ:
+        return os.environ[variable]
+    problem = f"set the environment variable {variable}" if position == 1 else "start a new run"
     raise UsageError(f"--resume: the value of {name} was not recorded, since it looks like a secret", problem)
 
 

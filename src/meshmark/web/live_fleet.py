@@ -15,6 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from meshmark.fleet.nodesets import is_name
+
 MAX_UNKNOWN: Final = 1000  # nodes that are not of the fleet
 MAX_NODES: Final = 20_000  # of a fleet that has no list of its nodes
 MAX_METRICS: Final = 96
@@ -32,7 +34,6 @@ STATES: Final = {
 }
 _NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
 Cases = Mapping[str, tuple[bool, str]]  # by node, whether it computes wrongly, and what is wrong
-_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")  # as of `fleet.nodesets`
 _METRIC: Final = re.compile(r"[a-z0-9_]{1,40}\.[A-Za-z0-9_. ]{1,60}")
 _MAX_VALUE: Final = 3e38  # of 32 bits
 _HASH: Final = re.compile(r"-[0-9a-f]{8}")  # with which names of machines end
@@ -154,7 +155,7 @@ class LiveFleet:
         return ""
 
     def _enter(self, name: str) -> str:
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             return "not the name of a node"
         if len(self.names) == len(self.state):
             most = f"{MAX_UNKNOWN} nodes that are not of the fleet" if self.of_fleet else f"{MAX_NODES} nodes"

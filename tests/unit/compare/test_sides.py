@@ -85,7 +85,7 @@ def test_a_file_of_several_machines_is_refused(sides: Sides, tmp_path: Path) -> 
     [
         ("n04", "found no file, run or machine 'n04'"),
         ("./nothing", "compare: cannot read"),
-        ("latest", "found no run in"),
+        ("latest", "found no survey in"),
     ],
 )
 def test_what_is_not_there_is_named(sides: Sides, name: str, says: str) -> None:

@@ -45,6 +45,8 @@ def test_the_environment_has_the_first_value_of_an_earlier_process(monkeypatch: 
     with pytest.raises(UsageError) as first:
         reveal_value("ABSENT_TOKEN", "…")
     assert first.value.hint == "set the environment variable ABSENT_TOKEN"
+    monkeypatch.setenv("LATER_API_KEY", "of an option")
+    assert reveal_text("--later-api-key=…") == "--later-api-key=of an option"
     assert hide_value("LATER_TOKEN", "new") == "…" and reveal_value("LATER_TOKEN", "…") == "new"
 
 
@@ -59,6 +61,10 @@ def test_the_environment_has_the_first_value_of_an_earlier_process(monkeypatch: 
         ("A_TOKEN==x", "A_TOKEN==x"),
         ("A_TOKEN=B_TOKEN=x", "A_TOKEN=…"),
         ("--token=x", "--token=…"),
+        ("--api-key=x", "--api-key=…"),
+        ("--hf-token=x,A=1", "--hf-token=…,A=1"),
+        ("-Dstore-pass=x", "-Dstore-pass=…"),
+        ("--num-threads=4", "--num-threads=4"),
     ],
 )
 def test_a_value_extends_to_the_next_part_of_a_setting(text: str, masked: str) -> None:
