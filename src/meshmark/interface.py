@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from meshmark.describe import Description
     from meshmark.model.machine import MachineFile
     from meshmark.store.record import Record
+    from meshmark.store.run import Absence
 
 Folder = str | os.PathLike[str]
 Store = Folder | Literal[False] | None | Sequence[Folder]
@@ -196,11 +197,13 @@ class Model:
             AbsentError: The machine file lacks values that the instrument needs.
         """
         from meshmark.describe import description
+        from meshmark.measure.single import absent_lines
         from meshmark.model.patterns import PATTERNS
         from meshmark.model.published import misses
         from meshmark.model.single import assumptions, keep
         from meshmark.model.single import measure as simulated
 
+        absences: list[Absence] = []
         if instrument in PATTERNS:
             found, folder = self._workload(instrument, options), _folder(store)
         else:
@@ -211,10 +214,11 @@ class Model:
             pairs = {p.word: "true" if p.kind == "flag" else next(words) for p in map(d.parameter, words)}
             changed = [word for setting in self._settings for word in ("--set", setting)]
             command = [instrument, "--on", self._named, *changed, *argv]
-            found = simulated(instrument, self._machine, pairs, command=command)
+            found = simulated(instrument, self._machine, pairs, command, on_absence=absences.append)
         keep(folder, found, instrument)
         note = assumptions(self._machine)
-        return Table(None, [("", "", r) for r in found], [*misses(found), *([note] if note else [])])
+        lines = [*absent_lines(absences), *misses(found), *([note] if note else [])]
+        return Table(None, [("", "", r) for r in found], lines)
 
     def _workload(self, workload: str, options: Mapping[str, object]) -> list[Record]:
         from meshmark.model.patterns import Request, run_pattern

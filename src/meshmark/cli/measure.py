@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from meshmark.describe import Description
     from meshmark.measure.plan import Plan
     from meshmark.measure.unfinished import Unfinished
+    from meshmark.store.run import Absence
 
 
 class _Measure(OfInstrument):
@@ -195,6 +196,7 @@ def _measure_model(
     on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
 ) -> None:
     from meshmark.cli.model import note_assumptions
+    from meshmark.measure.single import absent_lines
     from meshmark.model.machine import find_machine
     from meshmark.model.published import misses
     from meshmark.model.single import keep
@@ -209,13 +211,14 @@ def _measure_model(
     with counted(f"{d.name} on {machine.name}") as progress:
         changed = [word for setting in settings or [] for word in ("--set", setting)]
         command = [d.name, "--on", on, *changed, *extra]
-        records = measure_model(d.name, machine, options, command, progress)
+        absences: list[Absence] = []
+        records = measure_model(d.name, machine, options, command, progress, absences.append)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
         print_records(records)
     keep(store, records, d.name)
-    for line in misses(records):
+    for line in [*absent_lines(absences), *misses(records)]:
         say(line)
     note_assumptions(machine)
 

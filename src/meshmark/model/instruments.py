@@ -13,10 +13,13 @@ from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
 from meshmark.model.workloads import Run, chase, gups, stream_actor, stream_trial, trial
 from meshmark.store.record import Metric, Record
+from meshmark.store.run import Absence
 from meshmark.values import grammar
+from meshmark.values.units import size
 
 Options = Mapping[str, str]
 Progress = Callable[[int, int], None]
+OnAbsence = Callable[[Absence], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +50,14 @@ def measure(
     seed: int = 1,
     progress: Progress | None = None,
     threads: int | None = None,
+    on_absence: OnAbsence = lambda _: None,
 ) -> list[Record]:
     """Measure a model with one instrument.
 
     Args:
         options: Options of the instrument by key (`footprint`, `memory_node` …), with values as on the command line.
         threads: Concurrent simulations; None: one per CPU.
+        on_absence: Called with each point that the machine file says too little about.
 
     Raises:
         UsageError: A model does not support an option, or a value is invalid.
@@ -71,7 +76,13 @@ def measure(
                 + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
             )
     metrics = {m.name: m for m in description(instrument).metrics}
-    points = make(machine, {**defaults, **options})
+    made = make(machine, {**defaults, **options})
+    points = [point for point in made if isinstance(point, Point)]
+    absences = [point for point in made if isinstance(point, Absence)]
+    if absences and not points:
+        raise AbsentError(f"{instrument}: {machine.path.name}: {absences[0].reason}", absences[0].enable)
+    for absence in absences:
+        on_absence(absence)
     return simulate(machine, instrument, metrics, points, command, seed, progress=progress, threads=threads)[0]
 
 
@@ -292,14 +303,14 @@ def fill_order(node_of: Sequence[int], how: str) -> list[int]:
     return [c for _, _, c in sorted(rank)]
 
 
-def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
+def _bandwidth(machine: MachineFile, options: Options) -> list[Point | Absence]:
     count, node_of = nodes_and_cpus(machine)
     cpu_count = len(node_of)
     if (fill := options["fill"]) not in FILLS:
         raise UsageError(f"fill: found '{quoted(fill)}'; allowed: {', '.join(FILLS)}")
     order = fill_order(node_of, fill)
     homes: Any = _memory_nodes(options, count) or "local"
-    points = []
+    points: list[Point | Absence] = []
     kernels = stream_kernels()
     for threads in thread_counts(machine, "threads", options["threads"], cpu_count):
         for kernel in grammar.choices("kernel", options["kernel"], tuple(kernels)):
@@ -318,13 +329,7 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
                             machine, order[:threads], kernels[kernel], kernel, store, footprint, homes, conditions
                         )
                     )
-    if all(point is None for point in points):
-        raise AbsentError(
-            f"bandwidth: {machine.path.name}: the caches that hold these footprints have neither copy_gb_per_s nor "
-            "bandwidth_gb_per_s",
-            "use a --footprint in memory, or add one of them to [[cache]]",
-        )
-    return [point for point in points if point is not None]
+    return points
 
 
 def _bandwidth_point(
@@ -336,8 +341,8 @@ def _bandwidth_point(
     footprint: int,
     homes: Any,
     conditions: Mapping[str, Any],
-) -> Point | None:
-    """Return one point of `bandwidth`, by the level that holds the arrays; None if the level has no rate.
+) -> Point | Absence:
+    """Return one point of `bandwidth`, by the level that holds the arrays; an absence if the level has no rate.
 
     Streaming stores leave no line in a cache. So the arrays that are only read have the caches to themselves, and the
     stores reach the memory whatever the footprint is.
@@ -351,7 +356,12 @@ def _bandwidth_point(
         return Point(stream_trial([actor]), conditions, _rates(operands, store, len(actor["streams"])))
     rate = _level_rate(machine, level)
     if rate is None:
-        return None
+        return Absence(
+            instrument="bandwidth",
+            reason=f"the cache that holds {size(footprint)} has neither copy_gb_per_s nor bandwidth_gb_per_s",
+            conditions=conditions,
+            enable="use a --footprint in memory, or add one of them to [[cache]]",
+        )
     if writes_memory:
         read_ns = machine.number("memory.line_bytes") / rate * 1e9
         actor = stream_actor(machine, cpus, kernel, store, homes, cached_read_ns=read_ns)
@@ -484,7 +494,7 @@ def _peak(machine: MachineFile, options: Options) -> list[Point]:
 
 # Supported options and their defaults. The other options of a host control measurement quality, or concern pages and
 # instruction sets, which models lack.
-POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], Options]]] = {
+POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], Sequence[Point | Absence]], Options]]] = {
     "latency": (
         _latency,
         {

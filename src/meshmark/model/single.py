@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from meshmark.errors import AbsentError, UsageError, quoted
-from meshmark.model.instruments import Progress
+from meshmark.model.instruments import OnAbsence, Progress
 from meshmark.model.instruments import measure as simulated
 from meshmark.model.machine import FOLDER, MachineFile
 from meshmark.model.published import with_published
@@ -22,12 +22,14 @@ def measure(
     options: Mapping[str, str],
     command: Sequence[str],
     progress: Progress | None = None,
+    on_absence: OnAbsence = lambda _: None,
 ) -> list[Record]:
     """Records of one instrument, with the published values of points that have one.
 
     Args:
         options: By key, with values as on the command line.
         command: The words after `meshmark measure` that repeat the measurement.
+        on_absence: Called with each point that the machine file says too little about.
 
     Raises:
         UsageError: A model does not support an option, or a value is invalid.
@@ -36,7 +38,15 @@ def measure(
     seed = options.get("seed", "1")
     if not re.fullmatch("[0-9]{1,18}", seed):
         raise UsageError(f"{instrument}: --seed: found '{quoted(seed)}'; allowed: an integer")
-    records = simulated(instrument, machine, options, command=shlex.join(command), seed=int(seed), progress=progress)
+    records = simulated(
+        instrument,
+        machine,
+        options,
+        command=shlex.join(command),
+        seed=int(seed),
+        progress=progress,
+        on_absence=on_absence,
+    )
     if not records:
         raise AbsentError(f"{instrument}: {machine.path.name} lacks values that this instrument needs")
     return with_published(records)

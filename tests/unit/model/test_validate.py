@@ -11,6 +11,7 @@ from meshmark.model.machine import find_machine
 from meshmark.model.published import misses, with_published
 from meshmark.model.validate import claims, fitted_to, restates, validate
 from meshmark.store.record import Record
+from meshmark.store.run import Absence
 
 
 def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
@@ -173,3 +174,9 @@ def test_no_store_makes_a_cache_faster_than_its_rate() -> None:
 def test_a_cache_without_a_rate_is_named() -> None:
     with pytest.raises(MeshmarkError, match="neither copy_gb_per_s nor bandwidth_gb_per_s"):
         measure("bandwidth", find_machine("es45"), {"footprint": "32KiB"})
+    absences: list[Absence] = []
+    options = {"threads": "1", "footprint": "32KiB,64MiB"}
+    records = measure("bandwidth", find_machine("es45"), options, on_absence=absences.append)
+    assert {r.conditions["footprint_bytes"] for r in records} == {64 << 20}
+    assert [a.conditions["footprint_bytes"] for a in absences] == [32 << 10]
+    assert "KiB has neither copy_gb_per_s nor" in absences[0].reason
