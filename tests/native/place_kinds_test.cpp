@@ -33,7 +33,10 @@ constexpr const char* kAlike = "pack:2 [numa] core:4 pu:1";
 // Slow cores have the lower numbers, so that the order of numbers is not that of speed.
 Machine hybrid() {
   Machine machine = machine_of("pack:1 [numa] core:8 pu:1");
-  mm::set_kinds(machine, {{.name = "performance", .cpus = {4, 5, 6, 7}}, {.name = "efficiency", .cpus = {0, 1, 2, 3}}});
+  std::vector<mm::CoreKind> kinds(2);
+  kinds[0].name = "performance", kinds[0].cpus = {4, 5, 6, 7};
+  kinds[1].name = "efficiency", kinds[1].cpus = {0, 1, 2, 3};
+  mm::set_kinds(machine, kinds);
   return machine;
 }
 
