@@ -14,12 +14,25 @@ constexpr std::array<std::string_view, 11> kAnywhere = {"secret",      "passw", 
 constexpr std::array<std::string_view, 12> kLast = {"token", "key", "pass",   "pwd", "pat", "pin",
                                                     "auth",  "jwt", "cookie", "sas", "dsn", "webhook"};
 constexpr std::array<std::string_view, 3> kWhole = {"jwt", "pgpass", "sshpass"};
+constexpr std::array<std::string_view, 3> kPlaces = {"_file", "_path", "_dir"};  // of a secret, which are none
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
 template <typename Words>
 bool contains(const Words& words, std::string_view word) {
   return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+/// Whether a word is an option such as --api-key, whose value is the next word.
+bool names_secret(const std::string& word) {
+  const std::size_t begin = word.find_first_not_of('-');
+  if (begin == 0 || begin == std::string::npos) return false;
+  return std::all_of(word.begin(), word.end(), in_name) && is_secret(std::string_view(word).substr(begin));
+}
+
+/// Whether a word can be a secret: it is no further option and no number, as in `--sort-key 2`.
+bool can_be_secret(const std::string& word) {
+  return !word.starts_with('-') && word.find_first_not_of("0123456789.") != std::string::npos;
 }
 
 }  // namespace
@@ -30,6 +43,8 @@ bool is_secret(std::string_view name) {
   std::replace(lower.begin(), lower.end(), '-', '_');  // of options such as --api-key
   while (lower.ends_with('_')) lower.pop_back();
   while (lower.starts_with('_')) lower.erase(0, 1);
+  for (const std::string_view place : kPlaces)
+    if (lower.ends_with(place)) return false;
   for (const std::string_view part : kAnywhere)
     if (lower.find(part) != std::string::npos) return true;
   if (contains(kWhole, lower) || lower.ends_with("token")) return true;
@@ -48,6 +63,8 @@ std::vector<std::string> without_secrets(const std::vector<std::string>& words) 
       word = word.substr(0, at + 1) + "…";
       break;
     }
+  for (std::size_t i = 1; i < words.size(); ++i)
+    if (names_secret(words[i - 1]) && can_be_secret(words[i])) masked[i] = "…";
   return masked;
 }
 

@@ -20,7 +20,7 @@ from meshmark.store.files import writing_problem
 from meshmark.values import grammar
 from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
-from meshmark.values.secrets import hide_text, mask_words
+from meshmark.values.secrets import hide_words, mask_words
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _runner(
     folder: Path, application: str, command: list[str], fom: str, higher: bool, node_of: dict[int, int]
 ) -> tuple[Runner, list[str]]:
     """What runs the command, or the first configuration of an application, and the command."""
-    command = [hide_text(word) for word in command]
+    command = hide_words(command)
     from meshmark.place.app.application import application_file, read_application
     from meshmark.place.app.single import single
     from meshmark.place.trial import Runner
@@ -159,7 +159,7 @@ def _runner(
 
 
 def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
-    command = [hide_text(word) for word in command or ()]
+    command = hide_words(command or ())
     if command and command != plan.command:
         raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
 

@@ -20,7 +20,7 @@ from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_op
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
-from meshmark.values.secrets import hide_text, mask_words
+from meshmark.values.secrets import hide_text, hide_words, mask_words
 
 if TYPE_CHECKING:
     from meshmark.place.experiment import Experiment, Plan
@@ -165,7 +165,7 @@ def _resumed(run: str, words: list[str], budget_s: float, margin: float | None) 
 
     folder = run_folder(run)
     plan = Plan.load(folder)
-    words = [hide_text(word) for word in words]  # and keep the values, which the plan does not have
+    words = hide_words(words)  # and keep the values, which the plan does not have
     if words and (words[:2], words[2:]) != ([plan.a, plan.b], plan.command):
         raise UsageError(
             f"A B COMMAND: found '{shlex.join(words)}'; allowed with --resume: none, or those of the run",
@@ -210,7 +210,7 @@ def _asked(words: list[str]) -> dict[str, Any]:
             f"A B COMMAND: found {what}; allowed: two settings and a command after --",
             "meshmark experiment same OMP_NUM_THREADS=1 -- ./a.out",
         )
-    hidden = [hide_text(word) for word in words]
+    hidden = hide_words(words)
     return {"a": hidden[0], "b": hidden[1], "command": hidden[2:]}
 
 

@@ -22,7 +22,7 @@ from typing import Final
 from meshmark.errors import UsageError, near, quoted
 from meshmark.place import native
 from meshmark.values.numbers import whole
-from meshmark.values.secrets import reveal_text, reveal_variables
+from meshmark.values.secrets import reveal_text, reveal_variables, reveal_words
 
 SAME: Final = "same"
 SHELL: Final = "shell:"
@@ -66,7 +66,7 @@ class Setting:
             return [*([str(native.find_place())] if placed else []), *placed, *command]
         variables = reveal_variables(self.environment)
         changed = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
-        command = [reveal_text(word) for word in command]
+        command = reveal_words(command)
         there = [*changed, *(["meshmark"] if placed else []), *placed, *command]
         return [*_ssh(self.host), shlex.join(there)]
 

@@ -23,7 +23,7 @@ from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
 from meshmark.values.numbers import decimal
-from meshmark.values.secrets import reveal_text
+from meshmark.values.secrets import reveal_words
 
 MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
 MIN_LIMIT_S = 10.0
@@ -115,7 +115,7 @@ class Runner:
             "--record",
             str(record),
             "--",
-            *map(reveal_text, self.command),
+            *reveal_words(self.command),
         ]
         self.around.begin()
         began = time.monotonic()

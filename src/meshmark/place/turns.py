@@ -17,7 +17,7 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.place.experiment import Outcome, Plan, Side
 from meshmark.place.trial import check_space, end, last_line, printable, tail
 from meshmark.store.files import open_private
-from meshmark.values.secrets import reveal_text, reveal_variables
+from meshmark.values.secrets import reveal_variables, reveal_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def run_to_end(
         began = time.perf_counter()
         try:
             child = process.start(
-                [reveal_text(word) for word in argv],
+                reveal_words(argv),
                 process.ENDS_WITH_PARENT,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,

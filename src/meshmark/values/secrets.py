@@ -24,6 +24,8 @@ _NAME: Final = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)=(?!=)")  
 # and whatever follows the first space in it may belong to the value.
 _VALUE: Final = re.compile(r".*?(?=\ \+\ |,[A-Z_][A-Z0-9_]*=|\Z)", re.DOTALL)
 _PLACEHOLDER: Final = re.compile(rf"{_NAME.pattern}({HIDDEN}\d*)")
+_OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)")  # whose value may be the next word
+_NO_SECRET: Final = re.compile(r"-.*|[0-9.]*", re.DOTALL)  # a further option, or a number as in `--sort-key 2`
 
 _REFERENCE: Final = re.compile(r"\{\w+\}|\$\w+|\$\{\w+\}")  # to a dimension or a variable, which holds no secret
 _UNMISTAKABLE: Final = 6  # characters of a value that is replaced wherever it stands
@@ -57,8 +59,12 @@ def mask_text(text: str) -> str:
 
 
 def mask_words(words: Iterable[str]) -> list[str]:
-    """Return the words of a command line with the values of secrets replaced."""
-    return [mask_text(word) for word in words]
+    """Return the words of a command line with the values of secrets replaced.
+
+    >>> mask_words(["serve", "--api-key", "sk-abc", "--port", "80"])
+    ['serve', '--api-key', '…', '--port', '80']
+    """
+    return _replaced_words(words, mask_text, lambda name, value: HIDDEN)
 
 
 def mask_variables(variables: Mapping[str, str]) -> dict[str, str]:
@@ -86,15 +92,25 @@ def hide_text(text: str) -> str:
     return _replaced(text, hide_value)
 
 
+def hide_words(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line with the value of each secret replaced by its placeholder.
+
+    >>> reveal_words(hide_words(["--api-key", "sk-abc"]))
+    ['--api-key', 'sk-abc']
+    """
+    return _replaced_words(words, hide_text, hide_value)
+
+
 def hide_command(command: Any) -> Any:
     """Return a command, which is a list of words or one text, with the value of each secret replaced."""
     if isinstance(command, list | tuple):
-        return [hide_text(word) if isinstance(word, str) else word for word in command]
+        hidden_words = iter(hide_words(word for word in command if isinstance(word, str)))
+        return [next(hidden_words) if isinstance(word, str) else word for word in command]  # others are refused later
     try:
         words = shlex.split(command)
     except (ValueError, AttributeError):  # not a command line; it is refused later
         return command
-    hidden = [hide_text(word) for word in words]
+    hidden = hide_words(words)
     return command if hidden == words else shlex.join(hidden)
 
 
@@ -149,6 +165,15 @@ def reveal_text(text: str) -> str:
     return _PLACEHOLDER.sub(lambda match: f"{match[1]}={reveal_value(match[1], match[2])}", text)
 
 
+def reveal_words(words: Iterable[str]) -> list[str]:
+    """Return the words of a command line with the value of each placeholder.
+
+    Raises:
+        UsageError: See `reveal_value`.
+    """
+    return _replaced_words(words, reveal_text, reveal_value)
+
+
 def reveal_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables with the value of each placeholder.
 
@@ -169,6 +194,20 @@ def _replaced(text: str, replacement: Callable[[str, str], str]) -> str:
             parts += [text[end : match.end()], replacement(match[1], value[0])]
             end = value.end()
     return "".join([*parts, text[end:]])
+
+
+def _replaced_words(
+    words: Iterable[str], in_word: Callable[[str], str], replacement: Callable[[str, str], str]
+) -> list[str]:
+    """Return words, each by `in_word`, except that the value of a secret after its option is by `replacement`."""
+    replaced = list[str]()
+    name = ""  # of the option that the word before is
+    for word in words:
+        is_value = bool(name) and not _NO_SECRET.fullmatch(word)
+        replaced.append(replacement(name, word) if is_value else in_word(word))
+        option = _OPTION.fullmatch(word)
+        name = option[1] if option is not None and is_secret(option[1]) else ""
+    return replaced
 
 
 def _is_placeholder(text: str) -> bool:

@@ -63,7 +63,20 @@ def test_names_of_secrets_are_known(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["OMP_NUM_THREADS", "MAX_TOKENS", "TOKENIZERS_PARALLELISM", "PWD", "KEYS", "PATH", "PATTERN", "size", "", "_"],
+    [
+        "OMP_NUM_THREADS",
+        "TOKEN_FILE",
+        "SSH_KEY_PATH",
+        "MAX_TOKENS",
+        "TOKENIZERS_PARALLELISM",
+        "PWD",
+        "KEYS",
+        "PATH",
+        "PATTERN",
+        "size",
+        "",
+        "_",
+    ],
 )
 def test_other_names_are_not(name: str) -> None:
     assert not is_secret(name) and mask_text(f"{name}=4") == f"{name}=4"
@@ -76,11 +89,12 @@ def test_a_reference_to_a_variable_is_no_secret_and_is_kept() -> None:
 def test_settings_and_the_command_of_an_experiment(tmp_path: Path, home: dict[str, str | None]) -> None:
     words = [f"HF_TOKEN={ALPHA}", f"HF_TOKEN={BETA} + shell:export API_KEY={GAMMA}"]
     words[0] += " + shell:true"
-    command = ["env", f"DB_PASSWORD={DELTA}", "sh", "-c", 'echo "$HF_TOKEN $DB_PASSWORD" >> "$OUT"']
+    command = ["env", f"DB_PASSWORD={DELTA}", "sh", "-c", 'echo "$HF_TOKEN $DB_PASSWORD $1" >> "$OUT"']
+    command += ["--api-key", GAMMA]  # $0 and $1 of the shell
     options = ["--max-pairs", 2, "--budget", "20s", "--restore", f"API_KEY={GAMMA} true"]
     done = meshmark("experiment", *options, "--json", *words, "--", *command, env=home)
     assert done.returncode == 0, done.stderr
-    assert seen(tmp_path) == {f"{ALPHA} {DELTA}", f"{BETA} {DELTA}"}
+    assert seen(tmp_path) == {f"{ALPHA} {DELTA} {GAMMA}", f"{BETA} {DELTA} {GAMMA}"}
     assert "s3cret" not in done.stdout + done.stderr
     settings = {json.loads(line).get("conditions", {}).get("setting") for line in done.stdout.splitlines()}
     assert {text.partition(" ")[0] for text in settings if text} == {"HF_TOKEN=…", "HF_TOKEN=…2"}
@@ -130,11 +144,11 @@ def test_dimensions_and_variables_of_an_application(tmp_path: Path, home: dict[s
 
 
 def test_a_command_line_in_place_of_an_application_file(tmp_path: Path, home: dict[str, str | None]) -> None:
-    command = f"env DB_PASSWORD={GAMMA} sh -c 'echo $DB_PASSWORD $HF_TOKEN >> $OUT'"
+    command = f"env DB_PASSWORD={GAMMA} sh -c 'echo $DB_PASSWORD $HF_TOKEN $1 >> $OUT' --api-key {DELTA}"
     words = ["--command", command, "--vary", f"HF_TOKEN={ALPHA},{BETA}", "--repetitions", 1, "--warmup", 0]
     done = meshmark("measure", "app", *words, env=home)
     assert done.returncode == 0, done.stderr
-    assert seen(tmp_path) == {f"{GAMMA} {ALPHA}", f"{GAMMA} {BETA}"}
+    assert seen(tmp_path) == {f"{GAMMA} {ALPHA} {DELTA}", f"{GAMMA} {BETA} {DELTA}"}
     assert "s3cret" not in done.stdout + done.stderr and files_with_secrets(tmp_path / "data") == []
 
 
@@ -142,7 +156,8 @@ def test_variables_and_commands_of_a_load_scenario(tmp_path: Path, home: dict[st
     (tmp_path / "app.toml").write_text(APPLICATION.replace(f'["{ALPHA}", "{BETA}"]', f'"{ALPHA}"'))
     (tmp_path / "scenario.toml").write_text(
         "[scenario]\ncanary = false\n[[program]]\nname = 'a'\n"
-        f"command = ['env', 'DB_PASSWORD={GAMMA}', 'sh', '-c', 'echo $DB_PASSWORD $HF_TOKEN >> $OUT']\n"
+        f"command = ['env', 'DB_PASSWORD={GAMMA}', 'sh', '-c', 'echo $DB_PASSWORD $HF_TOKEN >> $OUT', "
+        f"'--api-key', '{DELTA}']\n"
         f"env = {{ HF_TOKEN = '{ALPHA}' }}\n"
         f"[[program]]\nname = 'b'\napplication = '{tmp_path / 'app.toml'}'\n"
     )
@@ -158,7 +173,8 @@ def test_variables_and_commands_of_a_load_scenario(tmp_path: Path, home: dict[st
 def test_records_of_a_placed_command(tmp_path: Path, home: dict[str, str | None]) -> None:
     words = ["--record", tmp_path / "data" / "record.jsonl", "--bind", min(os.sched_getaffinity(0)), "--"]
     (tmp_path / "data").mkdir()
-    done = meshmark("run", *words, "env", f"API_KEY={ALPHA} x", "sh", "-c", 'echo "$API_KEY" > "$OUT"', env=home)
+    command = ["env", f"API_KEY={ALPHA} x", "sh", "-c", 'echo "$API_KEY" > "$OUT"', "--api-key", BETA]
+    done = meshmark("run", *words, *command, env=home)
     assert done.returncode == 0, done.stderr
     assert seen(tmp_path) == {f"{ALPHA} x"}
     assert (

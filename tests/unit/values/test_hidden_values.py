@@ -10,12 +10,14 @@ from meshmark.values.secrets import (
     hide_text,
     hide_value,
     hide_values,
+    hide_words,
     mask_text,
     mask_variables,
     mask_words,
     reveal_text,
     reveal_value,
     reveal_variables,
+    reveal_words,
 )
 
 
@@ -70,6 +72,31 @@ def test_the_environment_has_the_first_value_of_an_earlier_process(monkeypatch: 
 def test_a_value_extends_to_the_next_part_of_a_setting(text: str, masked: str) -> None:
     assert mask_text(text) == masked
     assert reveal_text(hide_text(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("words", "masked"),
+    [
+        (["--api-key", "x"], ["--api-key", "…"]),
+        (["-hf-token", "x", "y"], ["-hf-token", "…", "y"]),
+        (["--api-key", "--verbose"], ["--api-key", "--verbose"]),
+        (["--sort-key", "2", "--rope-key", "1.5"], ["--sort-key", "2", "--rope-key", "1.5"]),
+        (["--token-file", "x", "--num-threads", "four"], ["--token-file", "x", "--num-threads", "four"]),
+        (["--api-key=x", "y"], ["--api-key=…", "y"]),
+        (["api-key", "x", "--", "z"], ["api-key", "x", "--", "z"]),
+        (["--other-key", "A_TOKEN=x"], ["--other-key", "…"]),
+        (["--api-key"], ["--api-key"]),
+    ],
+)
+def test_the_word_after_an_option_of_a_secret_is_its_value(words: list[str], masked: list[str]) -> None:
+    assert mask_words(words) == hide_command(words) == masked
+    assert reveal_words(hide_words(words)) == words
+
+
+def test_several_values_of_an_option_have_placeholders_of_their_own() -> None:
+    words = ["--one-key", "first", "--one-key", "second", "--one-key=first"]
+    assert hide_words(words) == ["--one-key", "…", "--one-key", "…2", "--one-key=…"]
+    assert reveal_words(hide_words(words)) == words
 
 
 def test_a_hidden_value_is_masked_where_it_stands_alone() -> None:

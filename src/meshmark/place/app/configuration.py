@@ -14,7 +14,7 @@ from meshmark.place import native
 from meshmark.place.app.application import COUNTS, DIMENSIONS, Application, filled
 from meshmark.place.app.machine_limits import NEIGHBOURS
 from meshmark.place.setting import AS_IT_IS
-from meshmark.values.secrets import reveal_text, reveal_value, reveal_variables
+from meshmark.values.secrets import reveal_value, reveal_variables, reveal_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,5 +138,5 @@ def argv(app: Application, one: Configuration, values: Mapping[str, str], record
     elif bind != AS_IT_IS["bind"] and not bind[:1].isdigit():
         options += ["-n", one.values.get("threads", "1")]
     options += ["--verify"] if observed else []
-    command = [filled(reveal_text(word), values) for word in app.command]
+    command = [filled(word, values) for word in reveal_words(app.command)]
     return [str(native.find_place()), "run", *options, "--record", str(record), "--", *command]
