@@ -20,9 +20,9 @@ from pydantic import Field
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.fleet.folder import Fleet
-from meshmark.fleet.nodesets import is_name
 from meshmark.store.files import held, read_json, write_file
 from meshmark.values.inputs import LIST, Excerpt, checked
+from meshmark.values.node_names import is_node_name
 
 NETWORK: Final = ".network"
 SWITCH: Final = "switch:"  # begins the names of switches among those of nodes
@@ -116,7 +116,7 @@ class State(Excerpt):
                 raise UsageError(f"{missing[0]}: found nothing")
             state = checked(State, raw, "state")
             for node, case in state.open.items():
-                if node != case.node or not (node.startswith(SWITCH) or is_name(node)):
+                if node != case.node or not (node.startswith(SWITCH) or is_node_name(node)):
                     raise UsageError(f"open: found the case of '{quoted(case.node, 60)}' under '{quoted(node, 60)}'")
             return state
         except UsageError as error:

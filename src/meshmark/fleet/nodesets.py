@@ -11,11 +11,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from meshmark.errors import UsageError, quoted
+from meshmark.values.node_names import MAX_CHARACTERS, NODE_NAME, is_node_name
 
 MAX_NODES: Final = 200_000  # in a set; the largest cluster by number of nodes, Fugaku, has 158,976
-_LONGEST: Final = 200  # characters of a name
-_NAME: Final = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_LONGEST - 1}}}")  # as in native/node/main.cpp
-NAME: Final = f"up to {_LONGEST} letters, digits, '.', '-' and '_', not first '.' or '-'"
 _EXAMPLE: Final = "a set such as n[1-16,20],gpu3"
 _SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
 _RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
@@ -23,11 +21,6 @@ _RANGES: Final = re.compile(r"\[([^\]]*)\]?")
 _PART: Final = re.compile(r"(?:[^,!&^\s\[]|\[[^\]]*\]?)+")  # of a set, up to a separator outside brackets
 _COUNTLESS: Final = 10**18  # nodes; larger numbers are neither computed nor printed
 _MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name of one that is not folded has some
-
-
-def is_name(text: object) -> bool:
-    """Whether a text is a name of a node: letters, digits, `.`, `-` and `_`, and no path or option."""
-    return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
 def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
@@ -38,8 +31,8 @@ def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
     """
     checked = []
     for name in names:
-        if not isinstance(name, str) or not is_name(name):
-            raise UsageError(f"{field}: found '{quoted(name, 60)}'; a name of a node has {NAME}")
+        if not isinstance(name, str) or not is_node_name(name):
+            raise UsageError(f"{field}: found '{quoted(name, 60)}'; a name of a node has {NODE_NAME}")
         checked.append(name)
     return checked
 
@@ -53,8 +46,10 @@ def own_node_name() -> str:
     import socket
 
     name = socket.gethostname().partition(".")[0]
-    if not is_name(name):
-        raise UsageError(f"nodes: found this host's name '{quoted(name)}'; a name of a node has {NAME}", "--nodes NAME")
+    if not is_node_name(name):
+        raise UsageError(
+            f"nodes: found this host's name '{quoted(name)}'; a name of a node has {NODE_NAME}", "--nodes NAME"
+        )
     return name
 
 
@@ -73,12 +68,14 @@ def expand(text: str, field: str = "nodes") -> list[str]:
         hint = f"nodeset --fold {text} prints its nodes" if re.fullmatch(r"@[\w.:-]{1,60}", text, re.ASCII) else ""
         raise UsageError(f"{field}: found '{quoted(text)}'; groups and wildcards are not allowed, but {_EXAMPLE}", hint)
     if not _SET.fullmatch(text):
-        raise UsageError(f"{field}: found '{quoted(text)}'; a name of a node has {NAME}")
+        raise UsageError(f"{field}: found '{quoted(text)}'; a name of a node has {NODE_NAME}")
     if len(text) > _MAX_TEXT or (count := _count(text)) > MAX_NODES:
         number = "too many" if len(text) > _MAX_TEXT or count >= _COUNTLESS else f"{count:,}"
         raise UsageError(f"{field}: found '{quoted(text, 60)}' with {number} nodes; allowed: up to {MAX_NODES:,}")
-    if any(len(_RANGES.sub("0", part)) > _LONGEST for part in _PART.findall(text)):  # would take ClusterShell minutes
-        raise UsageError(f"{field}: found '{quoted(text, 60)}'; a name of a node has {NAME}")
+    if any(
+        len(_RANGES.sub("0", part)) > MAX_CHARACTERS for part in _PART.findall(text)
+    ):  # would take ClusterShell minutes
+        raise UsageError(f"{field}: found '{quoted(text, 60)}'; a name of a node has {NODE_NAME}")
     try:
         names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))
     except (NodeSetException, ValueError) as error:

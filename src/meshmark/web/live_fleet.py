@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.fleet.nodesets import is_name
+from meshmark.values.node_names import is_node_name
 
 MAX_UNKNOWN: Final = 1000  # nodes that are not of the fleet
 MAX_NODES: Final = 20_000  # of a fleet that has no list of its nodes
@@ -155,7 +155,7 @@ class LiveFleet:
         return ""
 
     def _enter(self, name: str) -> str:
-        if not is_name(name):
+        if not is_node_name(name):
             return "not the name of a node"
         if len(self.names) == len(self.state):
             most = f"{MAX_UNKNOWN} nodes that are not of the fleet" if self.of_fleet else f"{MAX_NODES} nodes"

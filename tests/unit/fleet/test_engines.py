@@ -24,9 +24,9 @@ from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.engines.psij import PsijSite
 from meshmark.fleet.engines.slurm import Slurm
 from meshmark.fleet.engines.ssh import Ssh
-from meshmark.fleet.nodesets import is_name
 from meshmark.fleet.policy import Draining
 from meshmark.fleet.site import Site, engine_of, load_site
+from meshmark.values.node_names import is_node_name
 from support.waiting import until
 
 WORK = Work(Path("/fleet/bin/node"), Path("/fleet/plan"), Path("/fleet/in box"), Path("/fleet/logs"), 90.0)
@@ -359,7 +359,7 @@ def test_a_host_that_lsf_lists_for_lost_jobs_is_no_node(fake: Fake) -> None:
 def test_a_name_that_no_node_may_have_is_out_and_changed(fake: Fake, name: str) -> None:
     fake("pbsnodes", json.dumps({"nodes": {name: vnode(name, "free"), "n1": vnode("n1", "free")}}))
     odd, good = Pbs().nodes()
-    assert odd.state == "out" and is_name(odd.name) and "name of a node" in odd.why
+    assert odd.state == "out" and is_node_name(odd.name) and "name of a node" in odd.why
     assert good == Node("n1", "idle")
 
 

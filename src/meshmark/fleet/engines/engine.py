@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Protocol, runtime_checkable
 
 from meshmark.errors import AbsentError, MeshmarkError, quoted
-from meshmark.fleet.nodesets import NAME, is_name
+from meshmark.values.node_names import NODE_NAME, is_node_name
 
 State = Literal["idle", "busy", "out"]
 STATES: Final[tuple[State, ...]] = ("idle", "busy", "out")  # from best to worst
@@ -101,9 +101,9 @@ def own_name(nodes: Sequence[str]) -> str:
 
 def node(name: str, state: State, why: str = "") -> Node:
     """Return a node that an engine reports; a name that no node may have is changed, and its node is out."""
-    if is_name(name):
+    if is_node_name(name):
         return Node(name, state, why)
-    return Node(re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NAME}")
+    return Node(re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NODE_NAME}")
 
 
 class Engine(Protocol):
