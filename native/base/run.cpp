@@ -119,7 +119,7 @@ void Run::derive(const std::string& metric, const std::vector<double>& samples, 
 double Run::last_call_s() const {
   // The first point gets more time, so that the run has at least one result.
   const bool any = state_.sampled || state_.results > 0 || state_.resumed > 0;
-  return state_.started_s + budget_s() + (any ? std::clamp(0.2 * budget_s(), 0.5, 10.0) : std::max(budget_s(), 1.0));
+  return state_.started_s + budget_s() + (any ? std::clamp(0.1 * budget_s(), 0.3, 10.0) : std::max(budget_s(), 1.0));
 }
 
 Absent Run::out_of_budget() const {
