@@ -483,7 +483,8 @@ def test_whatever_records_are_in_a_store_there_is_a_page(data: st.DataObject) ->
             conditions = {**r.conditions, **data.draw(st.dictionaries(keys, ODD, max_size=3))}
             for gone in data.draw(st.lists(keys, max_size=3)):
                 conditions.pop(gone, None)
-            values = st.floats(min_value=-1e20, max_value=1e20)
+            lowest = 0.0 if impossible(r.unit, r.better, -1.0) else -1e20
+            values = st.floats(min_value=lowest, max_value=1e20)
             samples = data.draw(st.one_of(st.just(list(r.samples)), st.lists(values, min_size=1, max_size=8)))
             flags = data.draw(st.sampled_from([frozenset[str](), frozenset({"disturbed"})]))
             records.append(replace(sampled(r, samples), conditions=conditions, flags=flags))
