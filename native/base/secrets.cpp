@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 11> kAnywhere = {"secret",      "passw", 
 constexpr std::array<std::string_view, 12> kLast = {"token", "key", "pass",   "pwd", "pat", "pin",
                                                     "auth",  "jwt", "cookie", "sas", "dsn", "webhook"};
 constexpr std::array<std::string_view, 3> kWhole = {"jwt", "pgpass", "sshpass"};
-constexpr std::array<std::string_view, 3> kPlaces = {"_file", "_path", "_dir"};  // of a secret, which are none
+constexpr std::array<std::string_view, 3> kPlaces = {"_file", "_path", "_dir"};  // names of files that contain a secret
 
 bool in_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
 
@@ -30,7 +30,7 @@ bool names_secret(const std::string& word) {
   return std::all_of(word.begin(), word.end(), in_name) && is_secret(std::string_view(word).substr(begin));
 }
 
-/// Whether a word can be a secret: it is no further option and no number, as in `--sort-key 2`.
+/// Whether a word can be a secret: it is neither an option nor a number, as in `--sort-key 2`.
 bool can_be_secret(const std::string& word) {
   return !word.starts_with('-') && word.find_first_not_of("0123456789.") != std::string::npos;
 }
@@ -40,7 +40,7 @@ bool can_be_secret(const std::string& word) {
 bool is_secret(std::string_view name) {
   std::string lower(name);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  std::replace(lower.begin(), lower.end(), '-', '_');  // of options such as --api-key
+  std::replace(lower.begin(), lower.end(), '-', '_');  // options such as --api-key
   while (lower.ends_with('_')) lower.pop_back();
   while (lower.starts_with('_')) lower.erase(0, 1);
   for (const std::string_view place : kPlaces)

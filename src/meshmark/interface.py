@@ -205,7 +205,7 @@ class Model:
 
         absences: list[Absence] = []
         if instrument in PATTERNS:
-            found, folder = self._workload(instrument, options), _folder(store)
+            results, folder = self._workload(instrument, options), _folder(store)
         else:
             d = description(instrument)
             kinds, folder = _store(d, store)
@@ -214,11 +214,11 @@ class Model:
             pairs = {p.word: "true" if p.kind == "flag" else next(words) for p in map(d.parameter, words)}
             changed = [word for setting in self._settings for word in ("--set", setting)]
             command = [instrument, "--on", self._named, *changed, *argv]
-            found = simulated(instrument, self._machine, pairs, command, on_absence=absences.append)
-        keep(folder, found, instrument)
+            results = simulated(instrument, self._machine, pairs, command, on_absence=absences.append)
+        keep(folder, results, instrument)
         note = assumptions(self._machine)
-        lines = [*absent_lines(absences), *misses(found), *([note] if note else [])]
-        return Table(None, [("", "", r) for r in found], lines)
+        lines = [*absent_lines(absences), *misses(results), *([note] if note else [])]
+        return Table(None, [("", "", r) for r in results], lines)
 
     def _workload(self, workload: str, options: Mapping[str, object]) -> list[Record]:
         from meshmark.model.patterns import Request, run_pattern

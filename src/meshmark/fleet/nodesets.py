@@ -72,9 +72,8 @@ def expand(text: str, field: str = "nodes") -> list[str]:
     if len(text) > _MAX_TEXT or (count := _count(text)) > MAX_NODES:
         number = "too many" if len(text) > _MAX_TEXT or count >= _COUNTLESS else f"{count:,}"
         raise UsageError(f"{field}: found '{quoted(text, 60)}' with {number} nodes; allowed: up to {MAX_NODES:,}")
-    if any(
-        len(_RANGES.sub("0", part)) > MAX_CHARACTERS for part in _PART.findall(text)
-    ):  # would take ClusterShell minutes
+    # ClusterShell would take minutes for a longer one.
+    if any(len(_RANGES.sub("0", part)) > MAX_CHARACTERS for part in _PART.findall(text)):
         raise UsageError(f"{field}: found '{quoted(text, 60)}'; a name of a node has {NODE_NAME}")
     try:
         names = list(NodeSet(text, resolver=RESOLVER_NOGROUP))

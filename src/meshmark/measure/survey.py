@@ -149,12 +149,12 @@ def _load_state(folder: Path) -> dict[str, Any]:
 
 
 def is_survey(folder: Path) -> bool:
-    """Whether a folder contains a survey; `advise` also writes a plan.json, but no run.json."""
+    """Return true if a folder contains a survey. `advise` also writes plan.json, but only surveys write run.json."""
     return (folder / "plan.json").is_file() and (folder / STATE).is_file()
 
 
 def surveys(runs: Path) -> list[Path]:
-    """The folders of surveys in a folder of runs."""
+    """Return the folders of surveys in a folder of runs."""
     return [folder for folder in runs.glob("*") if is_survey(folder)]
 
 
@@ -164,10 +164,10 @@ def last_run(runs: Path) -> Path:
     Raises:
         UsageError: The folder contains no survey.
     """
-    found = surveys(runs)
-    if not found:
+    candidates = surveys(runs)
+    if not candidates:
         raise UsageError(f"found no survey in {runs}; name a run folder, or start a survey: meshmark survey --quick")
-    return max(found, key=lambda p: (p / "plan.json").stat().st_mtime)
+    return max(candidates, key=lambda p: (p / "plan.json").stat().st_mtime)
 
 
 def find_run(name: str, runs: Path) -> Path:

@@ -76,9 +76,9 @@ def measure(
                 + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
             )
     metrics = {m.name: m for m in description(instrument).metrics}
-    made = make(machine, {**defaults, **options})
-    points = [point for point in made if isinstance(point, Point)]
-    absences = [point for point in made if isinstance(point, Absence)]
+    points_and_absences = make(machine, {**defaults, **options})
+    points = [point for point in points_and_absences if isinstance(point, Point)]
+    absences = [point for point in points_and_absences if isinstance(point, Absence)]
     if absences and not points:
         raise AbsentError(f"{instrument}: {machine.path.name}: {absences[0].reason}", absences[0].enable)
     for absence in absences:

@@ -1,4 +1,4 @@
-"""Folders of surveys, beside those of other runs."""
+"""Surveys are found among the folders of other runs."""
 
 from __future__ import annotations
 
