@@ -70,6 +70,7 @@ class Watched:
         assert "failed" not in answers, f"{name}: {answers['failed']}"
         self.name, self.machine, self.answers = name, MACHINES[name], answers
         self.header, *self.frames = answers["lines"]
+        assert self.frames[-1]["dropped"] == 0, "the reader in the guest was too slow"
         self.nodes = range(len(self.machine["cpus"]))
         self.far: int = self.machine["far"]
 

@@ -10,6 +10,7 @@ gets the sampler's `lines`, its `status` and words, and `marks`: the number of a
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
@@ -82,6 +83,9 @@ class Watch:
         )
         assert self.process.stdout is not None
         self.pipe = self.process.stdout.fileno()
+        # Nothing reads while a program fills its memory, which takes seconds on a busy host, and the sampler drops
+        # frames that its reader does not take: the largest pipe holds a minute of them.
+        fcntl.fcntl(self.pipe, fcntl.F_SETPIPE_SZ, 1 << 20)
         self.torn = b""
         self.lines: list[dict[str, Any]] = []
         while not self.lines:
