@@ -9,7 +9,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py docs/transcripts.py docs/notebooks.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-unit-first test-unit-second test-faults test-machines test-slow check check-all fuzz format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-unit-first test-unit-second test-faults test-machines test-ranks test-slow check check-all fuzz format fix lint types layers \
         sanitize tidy tsan mutants bench-peers transcripts notebooks docs lock clean distclean
 .DEFAULT_GOAL := help
 
@@ -30,9 +30,9 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# All at once, since they mostly wait for processes. Browsers last: they keep an event loop.
+# All at once, since they mostly wait for processes; the longest first.
 test-python:
-	$(MAKE) --no-print-directory -j 4 --output-sync=target test-machines test-unit-first test-unit-second test-faults
+	$(MAKE) --no-print-directory -j 5 --output-sync=target test-machines test-ranks test-unit-first test-unit-second test-faults
 
 MARKED ?= not slow
 # The unit tests in two halves that take about as long, so that both processors are busy to the end.
@@ -50,7 +50,10 @@ test-faults:
 	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/faults $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest tests/ranks tests/browser $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/system tests/guest $(PYTEST_ARGS)
+
+test-ranks: # browsers last: they keep an event loop
+	$(BIN)/python -m pytest -q -m "$(MARKED)" tests/ranks tests/browser $(PYTEST_ARGS)
 
 test-slow:
 	$(MAKE) --no-print-directory MARKED="slow and not alone" test-python
