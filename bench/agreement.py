@@ -23,7 +23,7 @@ def verdict(pair: Pair) -> str:
         return "flagged"
     if pair.reason:
         return "with modes" if pair.reason.endswith(" modes") else "too wide, or without interval"
-    return pair.word if pair.word in {"equal", "not distinguishable"} else "called different"
+    return pair.word if pair.word in {"equal", "inconclusive"} else "called different"
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
                     print(
                         f"{a.metric} {dict(a.conditions)}: {a.value:.4g} {a.bounds} | {b.value:.4g} {b.bounds} {a.unit}"
                     )
-    judged = sum(counts[word] for word in ("equal", "not distinguishable", "called different"))
+    judged = sum(counts[word] for word in ("equal", "inconclusive", "called different"))
     pairs = len(surveys) * (len(surveys) - 1) // 2
     print(f"{pairs} pairs, {sum(counts.values())} comparisons, {judged} judged")
     for word, n in counts.most_common():

@@ -29,7 +29,7 @@ Noise = Callable[[np.random.Generator, tuple[int, ...]], Array]
 FIRST = 8  # pairs before the t-tests look, as many as Meshmark needs at least
 MARGIN = 0.02
 CHECKED = 10  # experiments of a row that are computed as the command does
-WORDS = ("higher", "lower", "tie", "not distinguishable")
+WORDS = ("higher", "lower", "tie", "inconclusive")
 
 
 def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

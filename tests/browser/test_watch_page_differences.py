@@ -35,11 +35,11 @@ def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, differe
     told = page.locator("#told").inner_text()
     assert told.startswith("memory 0.0: 50.0 % → 90.0 %, +40.0 points (95 % interval +") and "not dist" not in told
     page.locator('[data-component="memory:1"]').hover()
-    assert page.locator("#told").inner_text().endswith("): not distinguishable from no change")
+    assert page.locator("#told").inner_text().endswith("): inconclusive")
     page.locator('[data-component="cpu:5"]').hover()
     assert page.locator("#told").inner_text() == "CPU 5: not known: not known at this tick (before.parquet)"
     scale = page.locator("#scale li").all_inner_texts()
-    assert scale[:2] == ["−50", "−40"] and scale[10:] == ["+50 points", "not distinguishable", "not known"]
+    assert scale[:2] == ["−50", "−40"] and scale[10:] == ["+50 points", "inconclusive", "not known"]
     page.locator("#most-100").click()
     assert page.locator('[data-component="memory:0"]').get_attribute("class") == "box s7"
     page.locator("#most").fill("-3")

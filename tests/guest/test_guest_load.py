@@ -186,7 +186,7 @@ def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> Non
     verdicts = [r["conditions"] for r in found["records"] if r["metric"] == "equivalence_p"]
     assert [v["domains"] for v in verdicts] == [2, 3, 4]
     for said, test in zip(verdicts, found["tests"], strict=True):
-        assert said["verdict"] in {"tie", "higher", "lower", "not distinguishable"}
+        assert said["verdict"] in {"tie", "higher", "lower", "inconclusive"}
         assert said["verdict"] != "tie" or test["p"] < 0.05
 
 

@@ -80,7 +80,7 @@ export class ChangeView {
       item(`swatch s${i}`, bound(from));
     });
     item("bound", `${bound(most)} points`);
-    item("key unsure", "not distinguishable");
+    item("key unsure", "inconclusive");
     item("key hatched", "not known");
     this.map.numbers = get<HTMLInputElement>("numbers").checked;
     this.map.show((kind, index): Look => {
@@ -99,7 +99,7 @@ export class ChangeView {
     const means = `${name}: ${plain(one.before)} % → ${plain(one.after)} %, ${points(one.change, 1)} points`;
     if (one.low === null || one.high === null) return `${means}; ${one.why ?? "no interval"}`;
     const interval = `95 % interval ${points(one.low, 1)} to ${points(one.high, 1)}`;
-    return `${means} (${interval})${one.certain ? "" : ": not distinguishable from no change"}`;
+    return `${means} (${interval})${one.certain ? "" : ": inconclusive"}`;
   }
 
   private tell(): void {
@@ -126,7 +126,7 @@ export class ChangeView {
           [
             this.map.nameOf(kind, index), plain(one.before!), plain(one.after!), points(one.change!, 1),
             one.low === null || one.high === null ? "–" : `${points(one.low, 1)} to ${points(one.high, 1)}`,
-            one.certain ? "" : one.low === null ? (one.why ?? "") : "not distinguishable",
+            one.certain ? "" : one.low === null ? (one.why ?? "") : "inconclusive",
           ],
           "row",
         ),

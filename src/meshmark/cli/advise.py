@@ -334,6 +334,6 @@ def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
         return f"no gain of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
     so_far = f": {verdict.best} {gained}" if gained else ""
     return (
-        f"not distinguishable ({verdict.stopped}){so_far}; smallest difference that counts: {limit}: keep the default "
+        f"inconclusive ({verdict.stopped}){so_far}; smallest difference that counts: {limit}: keep the default "
         "placement, or repeat with a larger --budget"
     )

@@ -61,7 +61,7 @@ def claims(
 ) -> None:
     """Test statements of the literature: on this host, on models, and by computation from printed numbers.
 
-    Each test stores its evidence and a verdict: holds, does not hold, not distinguishable, or cannot be tested here.
+    Each test stores its evidence and a verdict: holds, does not hold, inconclusive, or cannot be tested here.
 
     example: meshmark claims H05 H09 --on host --budget 10s
     """

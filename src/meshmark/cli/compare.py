@@ -121,7 +121,7 @@ def compare(
 
 def _gate(found: list[Comparison], limit: str) -> None:
     """Raise if a result is worse by more than the limit; say how many could not be judged."""
-    judged = sum(p.word not in {"not comparable", "not distinguishable"} for c in found for p in c.pairs)
+    judged = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
     worse = [(c, p) for c in found for p in c.worse()]
     total = sum(len(c.pairs) for c in found)
     say(f"meshmark: {judged} of {total} results judged, {len(worse)} worse by more than {limit}")

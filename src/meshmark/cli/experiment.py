@@ -280,5 +280,5 @@ def _check(found: Experiment, limit: float | None, text: str) -> None:
     ratio, low, high = answer["ratio"], answer["low"], answer["high"]
     if answer["best"] == "A" and not 1 / (1 + limit) <= ratio <= 1 + limit:
         raise MeshmarkError(f"B is worse than A by more than {text}: B over A {ratio:.3f} ({low:.3f} – {high:.3f})")
-    if not answer["pairs"] or answer["verdict"] == "not distinguishable":
+    if not answer["pairs"] or answer["verdict"] == "inconclusive":
         say(f"meshmark: the result could not be judged ({found.stopped}); --fail-on {text} proves nothing")

@@ -22,12 +22,12 @@ from meshmark.values.verdicts import ratio as ratio_of
 
 MARGIN: Final = 0.1  # declarations are coarse: a SLIT has steps of a tenth
 CAPACITY: Final = "capacity"
-Word = Literal["agrees", "measured lower", "measured higher", "not distinguishable", "not measured"]
+Word = Literal["agrees", "measured lower", "measured higher", "inconclusive", "not measured"]
 _WORDS: Final[Mapping[str, Word]] = {
     "tie": "agrees",
     "lower": "measured lower",
     "higher": "measured higher",
-    "not distinguishable": "not distinguishable",
+    "inconclusive": "inconclusive",
 }
 
 

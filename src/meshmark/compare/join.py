@@ -21,14 +21,14 @@ from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
 from meshmark.values.verdicts import MARGIN, Measured, Ratio, ratio
 
-Word = Literal["faster", "slower", "higher", "lower", "equal", "not distinguishable", "not comparable"]
+Word = Literal["faster", "slower", "higher", "lower", "equal", "inconclusive", "not comparable"]
 WORDS: Final[tuple[Word, ...]] = (
     "faster",
     "slower",
     "higher",
     "lower",
     "equal",
-    "not distinguishable",
+    "inconclusive",
     "not comparable",
 )
 # Choices that a machine or an installation makes, and names of its parts: they may differ in a pair.
@@ -65,8 +65,8 @@ class Pair:
             return "not comparable"
         if self.ratio.word == "tie":
             return "equal"
-        if self.ratio.word == "not distinguishable":
-            return "not distinguishable"
+        if self.ratio.word == "inconclusive":
+            return "inconclusive"
         if self.a.better == "none" or not _is_speed(self.a.unit):
             return self.ratio.word
         return "faster" if self.ratio.word == self.a.better else "slower"

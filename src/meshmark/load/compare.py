@@ -89,7 +89,7 @@ class Matched:
     @property
     def word(self) -> Word:
         """The verdict: `higher` if B is slower."""
-        return self.slowdown.judged(self.doubt) if self.slowdown else "not distinguishable"
+        return self.slowdown.judged(self.doubt) if self.slowdown else "inconclusive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -297,7 +297,7 @@ SLOWDOWN_WORDS: Final[Mapping[Word, str]] = {
     "higher": "slower",
     "lower": "faster",
     "tie": "tie",
-    "not distinguishable": "not distinguishable",
+    "inconclusive": "inconclusive",
 }
 
 

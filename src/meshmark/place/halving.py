@@ -40,7 +40,7 @@ _NO_BETTER: Final = "the best other candidate is no better"
 _FAILED: Final = "all other candidates failed"
 _CLEARLY: Final = 2.0  # standard errors
 
-Word = Literal["better", "no gain", "not distinguishable"]
+Word = Literal["better", "no gain", "inconclusive"]
 
 
 @cache
@@ -92,7 +92,7 @@ def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = 
 class Standing:
     """A candidate next to the choice. `ratio`: its cost over that of the choice; `pairs`: rounds that contain both."""
 
-    word: Literal["worse", "tie", "not distinguishable"]
+    word: Literal["worse", "tie", "inconclusive"]
     ratio: float
     pairs: int
 
@@ -102,8 +102,8 @@ class Verdict:
     """The result of a race.
 
     Attributes:
-        word: `better`: `choice` beats the baseline; `no gain`: none improves on it by `effect` or more; `not
-            distinguishable`: neither is shown.
+        word: `better`: `choice` beats the baseline; `no gain`: none improves on it by `effect` or more;
+            `inconclusive`: neither is shown.
         choice: The baseline unless `word` is `better`.
         best: The last remaining candidate besides the baseline, chosen or not; "" if all others failed.
         ratio: Cost of `best` over that of the baseline; None if they never ran in the same round.
@@ -297,7 +297,7 @@ class Race:
         effect = max(MINIMUM_EFFECT, floor)
         fair = self._differences(best, self.baseline, self._first_fair) if best else []
         estimate, interval = shift(fair) if fair else (math.nan, None)
-        word: Word = "not distinguishable"
+        word: Word = "inconclusive"
         if self.stopped in {_FAILED, _NO_BETTER, _SMALL}:
             word = "no gain"
         elif interval is not None:
@@ -343,8 +343,8 @@ class Race:
             judged = judge(interval, (-smallest, smallest), 0.0)
             worse = judged == "higher" or (beaten and name == self.baseline)
             # What seems better than the choice was dropped, or not shown to be: its lead is that of a selection.
-            word: Literal["worse", "tie", "not distinguishable"] = (
-                "worse" if worse else "tie" if judged == "tie" else "not distinguishable"
+            word: Literal["worse", "tie", "inconclusive"] = (
+                "worse" if worse else "tie" if judged == "tie" else "inconclusive"
             )
             found[name] = Standing(word, math.exp(estimate), len(values))
         return dict(sorted(found.items(), key=lambda item: item[1].ratio))

@@ -65,7 +65,7 @@ def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
         Tile("claims", str(len(claims)), [f"{len(evidence)} with evidence for or against them"]),
         Tile("hold", str(counted.get("holds", 0)), ["tests"]),
         Tile("do not hold", str(counted.get("does not hold", 0)), ["tests"]),
-        Tile("not distinguishable", str(counted.get("not distinguishable", 0)), ["tests"]),
+        Tile("inconclusive", str(counted.get("inconclusive", 0)), ["tests"]),
     ]
     if only := counted.get("indicative only", 0):
         tiles.append(Tile("indicative only", str(only), ["claims about timing, measured on a guest"]))

@@ -37,7 +37,7 @@ from meshmark.report.selection import modes_of, modes_texts, selected, value_of
 from meshmark.store.record import Record, varying
 from meshmark.values.units import NBSP, number, scale_for, show, size
 
-_ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "not distinguishable", "equal")
+_ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "inconclusive", "equal")
 _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
 
 
@@ -129,9 +129,7 @@ def _line(c: Comparison, p: Pair, columns: Sequence[str]) -> Line:
         interval=interval_text(p.ratio.interval if p.ratio else None),
         word=p.word,
         reason=p.reason,
-        better=None
-        if p.word in {"equal", "not distinguishable", "not comparable"} or p.a.better == "none"
-        else not p.worse,
+        better=None if p.word in {"equal", "inconclusive", "not comparable"} or p.a.better == "none" else not p.worse,
         at=(p.ratio.value, p.ratio.interval) if p.ratio is not None and known and p.ratio.value > 0 else None,
     )
 
@@ -148,16 +146,16 @@ def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
 
 
 def summary(c: Comparison) -> str:
-    """`180 results on both: 12 slower, 150 equal, 18 not distinguishable (margin 2 %).`"""
+    """`180 results on both: 12 slower, 150 equal, 18 inconclusive (margin 2 %).`"""
     counts = ", ".join(f"{n} {word}" for word, n in c.counts().items())
     of = f"{len(c.pairs)} result{'s' * (len(c.pairs) != 1)} on both"
     return f"{of}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"
 
 
 def reasons(c: Comparison) -> list[str]:
-    """Why results are not comparable or not distinguishable, with the number of each reason, a line each."""
+    """Why results are not comparable or inconclusive, with the number of each reason, a line each."""
     texts = []
-    for word in ("not comparable", "not distinguishable"):
+    for word in ("not comparable", "inconclusive"):
         counts = Counter(_kind(p.reason) for p in c.pairs if p.word == word)
         if counts:
             texts.append(f"{word}: " + ", ".join(f"{why} ({n})" for why, n in counts.most_common()))

@@ -145,11 +145,10 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
             if all(f.word == "tie" for _, f in cells):
                 return f"none up to {largest}", ""
             at, highest = max(cells, key=lambda cell: cell[1].ratio.value)
-            return f"none distinguishable up to {largest}", f"; at most {figure(highest)} at {size(at)}"
+            return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(at)}"
         unclear = [size(s) for s, f in cells if s > start and not f.starts]
         return f"from {size(start)}", (
-            f", {figure(found.cells[distance, start])}"
-            + (f"; not distinguishable at {', '.join(unclear)}" if unclear else "")
+            f", {figure(found.cells[distance, start])}" + (f"; inconclusive at {', '.join(unclear)}" if unclear else "")
         )
 
     lines = []

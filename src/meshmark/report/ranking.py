@@ -1,6 +1,6 @@
 """Ranks halo protocols by message size, and compares libraries by their halos, messages and collectives.
 
-What wins, ties or is not distinguishable is decided by `verdicts`, for each size that all protocols were measured at.
+`verdicts` decides what wins, what ties and what is inconclusive, for each size that all protocols were measured at.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Comparison(NamedTuple):
             if one and other:
                 ratio = ratio_of(one, other)
                 decided = self.a.decided(size) and self.b.decided(size)
-                found[size] = ratio if decided else replace(ratio, word="not distinguishable")
+                found[size] = ratio if decided else replace(ratio, word="inconclusive")
         return found
 
     def of(self, name: str) -> dict[int, Ratio]:
@@ -171,7 +171,7 @@ class Comparison(NamedTuple):
             if word in said
         ]
         undecided = len(lines) < len(parts) or not parts
-        return [*lines, "not distinguishable elsewhere" if lines else "not distinguishable"] if undecided else lines
+        return [*lines, "inconclusive elsewhere" if lines else "inconclusive"] if undecided else lines
 
 
 def bounds(record: Record) -> tuple[float, float]:
@@ -263,7 +263,7 @@ def stretches(ranking: Ranking) -> list[Stretch]:
 
     for size in ranking.common:
         at = ranking.ranked(size)
-        here = at.word != "not distinguishable"
+        here = at.word != "inconclusive"
         both = [p for p in names if p in at.best] if here else list(dict.fromkeys([*names, *at.best]))
         if sizes and (here != decided or (here and not both)):
             close()
@@ -284,7 +284,7 @@ def winner_lines(ranking: Ranking) -> list[str]:
         if s.winner:
             lines.append(f"{where}: {s.winner}{f'; tied: {names}' if names else ''}")
         else:
-            lines.append(f"{where}: not distinguishable{f': {names}' if names else ''}")
+            lines.append(f"{where}: inconclusive{f': {names}' if names else ''}")
     if lacking := [s for s in ranking.sizes if s not in ranking.common]:
         sizes = f"{HALO.size_text(lacking[0])}{' and others' if len(lacking) > 1 else ''}"
         lines.append(f"not ranked: {sizes}, where not every protocol was measured")
@@ -442,7 +442,7 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
     words = Counter(r.word for r in ratios.values())
     console.print(
         f"{b.library} is slower in {words['higher']} of {len(ratios)}, faster in {words['lower']}; "
-        f"tie in {words['tie']}, not distinguishable in {words['not distinguishable']}"
+        f"tie in {words['tie']}, inconclusive in {words['inconclusive']}"
     )
     if a.subject is HALO:
         console.print("faster library, by the best protocol of each:")

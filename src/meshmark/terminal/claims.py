@@ -41,7 +41,7 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
     for v in verdicts:
         e = v.effect
         word = Text(v.text, style=_STYLES.get(v.word, "dim"))
-        if v.word == "not distinguishable" and v.reason:
+        if v.word == "inconclusive" and v.reason:
             word.append(f": {v.reason}", style="dim")
         if v.basis in {"printed", "computed"} and e is not None:
             word.append(f", {basis_text(v)}", style="dim")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from meshmark.compare.join import Comparison, Mean
     from meshmark.report.comparison import Line
 
-_QUIET: Final = frozenset({"equal", "not distinguishable", "not comparable"})  # listed on request only
+_QUIET: Final = frozenset({"equal", "inconclusive", "not comparable"})  # listed on request only
 
 
 def print_comparison(c: Comparison, every: bool) -> None:

@@ -51,8 +51,8 @@ def sentence(found: Mapping[str, Any]) -> str:
     margin = f"margin {percent(found['margin'])}".replace("\u00a0", " ")
     if found["verdict"] == "tie":
         return f"A and B are equal: {evidence} ({margin})"
-    if found["verdict"] == "not distinguishable":
-        return f"not distinguishable: {evidence} ({margin}; {found['stopped']})"
+    if found["verdict"] == "inconclusive":
+        return f"inconclusive: {evidence} ({margin}; {found['stopped']})"
     better = "better" if found["best"] == "B" else "worse"
     if found["unit"] in _SPEEDS or found["unit"].endswith("/s"):
         better = {"better": "faster", "worse": "slower"}[better]

@@ -2,7 +2,7 @@
 
 Every comparison supplies an estimate with a 95 % interval of its own method, and the smallest difference that matters.
 The rule is the same for all: a difference counts if the interval excludes equality and reaches beyond what matters; a
-tie counts only if the whole interval lies within what does not matter; everything else is not distinguishable. A tie is
+tie counts only if the whole interval lies within what does not matter; everything else is inconclusive. A tie is
 thus shown, never assumed from missing evidence.
 
 Source: intervals in place of two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657-680.
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Literal
 
-Word = Literal["lower", "higher", "tie", "not distinguishable"]
+Word = Literal["lower", "higher", "tie", "inconclusive"]
 Interval = tuple[float, float]
 
 MARGIN: Final = 0.02  # smallest relative difference that matters by default
@@ -32,11 +32,11 @@ def judge(interval: Interval | None, alike: Interval, equal: float = 1.0) -> Wor
         equal: 1 for a ratio, 0 for a difference.
     """
     if interval is None or not all(map(math.isfinite, interval)):
-        return "not distinguishable"
+        return "inconclusive"
     low, high = interval
     if alike[0] <= low and high <= alike[1]:
         return "tie"
-    return "higher" if low > equal else "lower" if high < equal else "not distinguishable"
+    return "higher" if low > equal else "lower" if high < equal else "inconclusive"
 
 
 def alike(margin: float) -> Interval:
@@ -76,7 +76,7 @@ class Ratio:
 
     value: float
     interval: Interval | None
-    word: Word  # "not distinguishable" if one of them is in doubt or too wide
+    word: Word  # "inconclusive" if one of them is in doubt or too wide
 
     @property
     def differs(self) -> bool:
@@ -100,13 +100,13 @@ class Ranked:
 
     Attributes:
         word: `winner`: the one in `best` is better than each of the others; `tie`: those in `best` are shown to be
-            alike, and better than the others; `not distinguishable`: any of `best` may be the best.
+            alike, and better than the others; `inconclusive`: any of `best` may be the best.
         best: Best first; those that were not judged come last.
         excluded: Names that were not judged, with the reason. They neither win nor tie, but nothing wins or ties
             against their possible values.
     """
 
-    word: Literal["winner", "tie", "not distinguishable"]
+    word: Literal["winner", "tie", "inconclusive"]
     best: tuple[str, ...]
     excluded: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,15 +120,15 @@ def rank(
         (n for n in measured if n not in excluded), key=lambda n: measured[n].value, reverse=better == "higher"
     )
     if not order:
-        return Ranked("not distinguishable", tuple(excluded), excluded)
+        return Ranked("inconclusive", tuple(excluded), excluded)
     first = measured[order[0]]
     worse = "higher" if better == "lower" else "lower"
     best = [n for n in order if n == order[0] or ratio(measured[n], first, margin).word != worse]
     possible = [n for n in excluded if _may_reach(measured[n], first, better)]
     if possible or len(order) == 1:
-        return Ranked("not distinguishable", (*best, *possible), excluded)
+        return Ranked("inconclusive", (*best, *possible), excluded)
     tied = all(ratio(measured[a], measured[b], margin).word == "tie" for a, b in combinations(best, 2))
-    return Ranked("winner" if len(best) == 1 else "tie" if tied else "not distinguishable", tuple(best), excluded)
+    return Ranked("winner" if len(best) == 1 else "tie" if tied else "inconclusive", tuple(best), excluded)
 
 
 def _may_reach(one: Measured, first: Measured, better: Literal["lower", "higher"]) -> bool:

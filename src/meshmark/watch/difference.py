@@ -266,7 +266,7 @@ def table(difference: Difference) -> Iterator[str]:
         if c.low is None or c.high is None:
             yield f"{line}  {c.why}"
         else:
-            remark = "" if c.certain else "  not distinguishable"
+            remark = "" if c.certain else "  inconclusive"
             yield f"{line}  {_points(c.low)} to {_points(c.high)}{remark}"
     unknown: dict[str, list[str]] = {}
     for c in every:

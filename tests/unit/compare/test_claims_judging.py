@@ -49,29 +49,29 @@ def claim(relation: Relation, value: float = 1.0, margin: float = 0.02, **change
         ("higher", 1.0, (1.1, 1.2), "holds"),
         ("higher", 1.0, (0.8, 0.9), "does not hold"),
         ("higher", 1.0, (0.99, 1.01), "does not hold"),
-        ("higher", 1.0, (0.9, 1.2), "not distinguishable"),
+        ("higher", 1.0, (0.9, 1.2), "inconclusive"),
         ("lower", 1.0, (0.8, 0.9), "holds"),
         ("lower", 2.0, (1.8, 1.9), "holds"),
         ("lower", 1.0, (1.1, 1.2), "does not hold"),
         ("equal", 1.5, (1.49, 1.52), "holds"),
         ("equal", 1.5, (1.1, 1.2), "does not hold"),
-        ("equal", 1.5, (1.4, 1.6), "not distinguishable"),
+        ("equal", 1.5, (1.4, 1.6), "inconclusive"),
         ("at least", 0.9, (0.95, 1.4), "holds"),
         ("at least", 0.9, (0.5, 0.6), "does not hold"),
-        ("at least", 0.9, (0.85, 0.95), "not distinguishable"),
+        ("at least", 0.9, (0.85, 0.95), "inconclusive"),
         ("at most", 1.0, (0.2, 1.01), "holds"),
         ("at most", 1.0, (1.1, 1.2), "does not hold"),
-        ("at most", 1.0, (0.9, 1.2), "not distinguishable"),
+        ("at most", 1.0, (0.9, 1.2), "inconclusive"),
         ("none", 1.0, (0.0, 0.0), "holds"),
         ("none", 1.0, (1.0, 2.0), "does not hold"),
-        ("none", 1.0, (0.0, 2.0), "not distinguishable"),
+        ("none", 1.0, (0.0, 2.0), "inconclusive"),
     ],
 )
 def test_a_claim_holds_if_the_interval_excludes_the_opposite(
     relation: Relation, value: float, interval: tuple[float, float], word: str
 ) -> None:
     found, reason = word_of(claim(relation, value), Effect("e", sum(interval) / 2, interval))
-    assert found == word and bool(reason) == (word == "not distinguishable")
+    assert found == word and bool(reason) == (word == "inconclusive")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_claim_holds_if_the_interval_excludes_the_opposite(
         ((0.7, 0.8), "holds"),
         ((0.1, 0.2), "does not hold"),
         ((0.9, 1.0), "does not hold"),
-        ((0.5, 0.8), "not distinguishable"),
-        ((0.8, 0.95), "not distinguishable"),
+        ((0.5, 0.8), "inconclusive"),
+        ((0.8, 0.95), "inconclusive"),
     ],
 )
 def test_a_range_holds_if_the_interval_lies_in_it(interval: tuple[float, float], word: str) -> None:
@@ -102,26 +102,26 @@ def test_a_range_holds_if_the_interval_lies_in_it(interval: tuple[float, float],
 def test_an_interval_partly_in_the_stated_range_decides_nothing(
     relation: Relation, value: float, interval: tuple[float, float]
 ) -> None:
-    assert word_of(claim(relation, value, margin=0.05), Effect("x", 0.95, interval))[0] == "not distinguishable"
+    assert word_of(claim(relation, value, margin=0.05), Effect("x", 0.95, interval))[0] == "inconclusive"
 
 
 def test_a_stated_value_may_have_been_rounded() -> None:
     rounded = claim("equal", 3.2, margin=0.01)
     assert word_of(rounded, exact("x", 3.2))[0] == "holds"
-    assert word_of(rounded, exact("x", 3.24))[0] == "not distinguishable"
+    assert word_of(rounded, exact("x", 3.24))[0] == "inconclusive"
     assert word_of(rounded, exact("x", 3.4))[0] == "does not hold"
 
 
 def test_printed_numbers_hold_as_printed_and_fail_only_if_no_rounding_helps() -> None:
     same = claim("equal", margin=0.02)
     assert word_of(same, Effect("x", 1.0, (0.9, 1.1), rounded=True))[0] == "holds"
-    assert word_of(same, Effect("x", 1.05, (0.97, 1.13), rounded=True))[0] == "not distinguishable"
+    assert word_of(same, Effect("x", 1.05, (0.97, 1.13), rounded=True))[0] == "inconclusive"
     assert word_of(same, Effect("x", 1.05, (1.04, 1.06), rounded=True))[0] == "does not hold"
 
 
 def test_a_doubt_or_a_missing_interval_decides_nothing() -> None:
-    assert word_of(claim("higher"), Effect("e", 9.0, (8.0, 10.0), "disturbed")) == ("not distinguishable", "disturbed")
-    assert word_of(claim("higher"), Effect("e", 9.0, None)) == ("not distinguishable", "too few samples")
+    assert word_of(claim("higher"), Effect("e", 9.0, (8.0, 10.0), "disturbed")) == ("inconclusive", "disturbed")
+    assert word_of(claim("higher"), Effect("e", 9.0, None)) == ("inconclusive", "too few samples")
 
 
 def test_a_product_of_two_is_the_ratio_of_verdicts() -> None:
@@ -151,7 +151,7 @@ def test_of_several_effects_the_one_that_refutes_decides() -> None:
     effects = [exact("one", 2.0), Effect("two", 1.0, None), exact("three", 0.5)]
     found = of_effects(claim("higher"), "m", "modelled", effects, START)
     assert found.word == "does not hold" and found.effect == effects[2]
-    assert of_effects(claim("higher"), "m", "modelled", effects[:2], START).word == "not distinguishable"
+    assert of_effects(claim("higher"), "m", "modelled", effects[:2], START).word == "inconclusive"
 
 
 @pytest.mark.parametrize("interval", [(1.4, 1.6), None])
@@ -161,6 +161,10 @@ def test_a_verdict_returns_from_the_store_as_it_went(interval: tuple[float, floa
     assert isinstance(row, Record) and row.source == "host" and row.unit == "1"
     assert Record.from_json(row.to_json()) == row
     assert from_record(row, "claims-1", "H05-host") == replace(made, run="claims-1", step="H05-host")
+    former = replace(row, conditions={**row.conditions, "verdict": "not distinguishable"})
+    assert from_record(former, "claims-1", "H05-host").word == "inconclusive"
+    with pytest.raises(ValueError, match="not in tuple"):
+        from_record(replace(row, conditions={**row.conditions, "verdict": "perhaps"}), "claims-1", "H05-host")
 
 
 def test_a_test_that_was_not_made_is_an_absence_with_its_reason() -> None:

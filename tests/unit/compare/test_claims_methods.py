@@ -175,4 +175,4 @@ def test_rounding_and_missing_evidence_refute_no_claim(bench: Bench, claim: str)
     [found] = chosen((claim,))
     [trial] = found.tests
     effects = call("computed", trial.method, bench, claim, "", trial.parameters)
-    assert {word_of(found, e)[0] for e in effects} == {"not distinguishable"}
+    assert {word_of(found, e)[0] for e in effects} == {"inconclusive"}

@@ -235,7 +235,7 @@ def test_history_has_every_verdict_and_two_runs_agree(store: Store) -> None:
     second = run_tests(bench(store, "claims-20261125T200000-0"), Request(COMPUTED, on="computed"))
     assert agreement(first, second) == (4, 4)
     assert all(len(v) == 2 and len(latest(v)) == 1 for v in history(store).values())
-    assert agreement(first, [replace(v, word="not distinguishable") for v in second]) == (0, 4)
+    assert agreement(first, [replace(v, word="inconclusive") for v in second]) == (0, 4)
 
 
 def test_rows_of_another_version_are_left_out(store: Store) -> None:

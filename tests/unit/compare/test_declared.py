@@ -84,7 +84,7 @@ def capacity(level: int, size: float, after: int | None, count: int = 1) -> Reco
         (2**19, 2**20, "agrees", ""),
         (2**18, 2**19, "measured lower", ""),
         (2**22, 2**23, "measured higher", ""),
-        (2**20, None, "not distinguishable", "the curve ends in this cache"),
+        (2**20, None, "inconclusive", "the curve ends in this cache"),
     ],
 )
 def test_a_cache_agrees_if_it_ends_between_two_footprints(

@@ -86,18 +86,18 @@ def test_flags_pages_and_units_do_not_compare() -> None:
     assert unit.word == "not comparable" and "B/s and op/s" in unit.reason
 
 
-def test_wide_intervals_and_modes_are_not_distinguishable_and_say_why() -> None:
+def test_wide_intervals_and_modes_are_inconclusive_and_say_why() -> None:
     few = replace(triad(30e9), samples=(30e9,), value=30e9, interval=None)
-    assert (only(triad(40e9), few).word, only(triad(40e9), few).reason) == ("not distinguishable", "B: too few samples")
+    assert (only(triad(40e9), few).word, only(triad(40e9), few).reason) == ("inconclusive", "B: too few samples")
     two = replace(triad(30e9), conditions={**triad(1).conditions, "run_modes": 2, "run_low": 20e9, "run_high": 41e9})
-    assert (only(triad(40e9), two).word, only(triad(40e9), two).reason) == ("not distinguishable", "B: 2 modes")
+    assert (only(triad(40e9), two).word, only(triad(40e9), two).reason) == ("inconclusive", "B: 2 modes")
 
 
 def test_zeros_that_are_equal_are_so() -> None:
     none = [record("clock", "clock_backward", 0.0, clock="tsc") for _ in "ab"]
     assert only(*none).word == "equal"
     some = record("clock", "clock_backward", 3.0, clock="tsc")
-    assert only(none[0], some).word == "not distinguishable"
+    assert only(none[0], some).word == "inconclusive"
 
 
 def test_the_margin_decides_what_matters() -> None:
@@ -226,7 +226,7 @@ def test_every_pair_is_an_object_of_json_without_nan() -> None:
     assert {x["type"] for x in lines} == {"fact", "pair", "mean"}
     pairs = [x for x in lines if x["type"] == "pair"]
     assert len(pairs) == len(c.pairs) and {x["verdict"] for x in pairs} <= {
-        *("faster", "slower", "higher", "lower", "equal", "not distinguishable", "not comparable")
+        *("faster", "slower", "higher", "lower", "equal", "inconclusive", "not comparable")
     }
 
 
@@ -260,6 +260,6 @@ def test_single_rates_that_are_equal_by_chance_are_not_equal() -> None:
     one = [single("copy", 2e10), single("triad", 2e10)]
     other = [single("copy", 2e10), single("triad", 1e10)]
     found = compare(side(one), side(other, "b"))
-    assert {p.word for p in found.pairs} == {"not distinguishable"}
+    assert {p.word for p in found.pairs} == {"inconclusive"}
     assert all(p.ratio is not None and p.ratio.interval is None for p in found.pairs)
     assert not found.means()

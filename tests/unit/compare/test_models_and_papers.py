@@ -34,7 +34,7 @@ def test_a_model_is_simulated_where_the_publication_measured(sides: Sides) -> No
 
 def test_a_published_number_has_a_ratio_but_no_verdict(sides: Sides) -> None:
     c = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
-    assert {p.word for p in c.pairs} == {"not distinguishable"}
+    assert {p.word for p in c.pairs} == {"inconclusive"}
     assert {p.reason for p in c.pairs} == {"A: published without an interval; B: published without an interval"}
 
 

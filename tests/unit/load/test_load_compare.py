@@ -89,7 +89,7 @@ def test_repetitions_give_an_interval_and_copies_of_a_run_count_once(tmp_path: P
     single = compare(read_side(tmp_path / "a" / "0"), read_side(tmp_path / "b" / "0"))
     assert single.over == "copies" and single.programs[0].slowdown is not None
     assert single.programs[0].slowdown.alone == 2
-    assert (single.programs[0].word, single.programs[0].doubt) == ("not distinguishable", "one run each")
+    assert (single.programs[0].word, single.programs[0].doubt) == ("inconclusive", "one run each")
     made_load(tmp_path / "a" / "9", {"z": [1.0]})
     with pytest.raises(UsageError, match="2 different sets of programs"):
         read_side(tmp_path / "a")

@@ -93,7 +93,7 @@ def test_equivalence_is_that_of_two_one_sided_tests(ratios: list[float], margin:
 
 def test_no_difference_found_is_no_equivalence_shown() -> None:
     assert equivalence([1.0, 1.001, 0.999, 1.0]).word == "tie"
-    assert equivalence([0.8, 1.25, 1.1, 0.9]).word == "not distinguishable"  # mean 1, but nobody knows
+    assert equivalence([0.8, 1.25, 1.1, 0.9]).word == "inconclusive"  # mean 1, but nobody knows
     assert equivalence([1.2, 1.2, 1.2]).word == "higher"
     assert equivalence([1.0, 1.0]).p == 0
     for ratios, margin in (([1.0], 0.05), ([1.0, 1.0], 0.0)):

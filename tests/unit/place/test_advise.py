@@ -284,7 +284,7 @@ def test_absent_pages_are_left_out_and_nothing_to_try_is_said(world: Any) -> Non
 def test_the_budget_ends_it(world: Any) -> None:
     advice = run(world({}), budget_s=12.5)
     assert advice.spent_s <= 12.5 and 10 <= len(advice.outcomes) <= 12
-    assert (advice.verdict.word, advice.verdict.stopped) == ("not distinguishable", "the budget ended")
+    assert (advice.verdict.word, advice.verdict.stopped) == ("inconclusive", "the budget ended")
 
 
 @pytest.mark.slow

@@ -36,7 +36,7 @@ def test_the_usual_rounds_judge_all_configurations(configurations: int, rounds: 
     assert shift(list(range(rounds)), 1 - ERROR / max(1, configurations - 1))[1] is not None
 
 
-def test_a_pair_is_told_apart_equal_or_not_distinguishable() -> None:
+def test_a_pair_is_told_apart_equal_or_inconclusive() -> None:
     one = noisy(1.0, 12, 0.005, 1)
     better = compare("b", "a", (noisy(0.9, 12, 0.005, 2), one), "lower", 0.02)
     assert better.word == "lower" and better.best == "b" and better.text("lower").startswith("better: -10")
@@ -44,7 +44,7 @@ def test_a_pair_is_told_apart_equal_or_not_distinguishable() -> None:
     same = compare("b", "a", (noisy(1.0, 12, 0.005, 3), one), "lower", 0.02)
     assert same.word == "tie" and same.best == "" and same.text("lower").startswith("equal within the margin")
     unclear = compare("b", "a", (noisy(1.0, 12, 0.2, 3), one), "lower", 0.02)
-    assert unclear.text("lower").startswith("not distinguishable")
+    assert unclear.text("lower").startswith("inconclusive")
     few = compare("b", "a", (noisy(0.5, 5, 0.01, 3), one), "lower", 0.02)
     assert few.text("lower") == "too few rounds to tell: 5, at least 6 are needed"
 

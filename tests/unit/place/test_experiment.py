@@ -116,7 +116,7 @@ def test_the_warm_up_pair_does_not_count(tmp_path: Path) -> None:
 def test_the_budget_ends_it_before_a_pair_that_would_exceed_it(tmp_path: Path) -> None:
     found = conducted(tmp_path, machine(noise=0.2), budget_s=11.0)
     assert found.stopped == "the budget ended" and found.spent_s <= 11.5 and 3 <= len(found.pairs) <= 5
-    assert found.word() == "not distinguishable" and found.interval() is None
+    assert found.word() == "inconclusive" and found.interval() is None
 
 
 def test_a_setting_that_fails_at_once_is_an_error_and_can_be_remedied(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_without_a_pair_there_are_no_records_and_no_verdict() -> None:
     found = Experiment(PLAN)
     assert records(found, "n1", "", "") == []
     answer = to_json(found)
-    assert answer["ratio"] is None and answer["verdict"] == "not distinguishable" and answer["failed_share"] == 0
+    assert answer["ratio"] is None and answer["verdict"] == "inconclusive" and answer["failed_share"] == 0
 
 
 def test_a_metric_is_read_from_the_lines_that_measure_prints(tmp_path: Path) -> None:

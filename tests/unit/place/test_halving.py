@@ -109,7 +109,7 @@ def test_who_fails_twice_is_out_and_the_baseline_ends_the_race() -> None:
     race = Race(["a", "b"], "a")
     while (name := race.next()) is not None:
         race.add(name, None if name == "a" else 1.0)
-    assert "baseline failed" in race.stopped and race.verdict().word == "not distinguishable"
+    assert "baseline failed" in race.stopped and race.verdict().word == "inconclusive"
     race = Race(["a", "b"], "a")
     while (name := race.next()) is not None:
         race.add(name, None if name == "b" else 1.0)
@@ -199,7 +199,7 @@ def test_a_race_that_is_stopped_early_decides_nothing() -> None:
     race.stop("the budget ended")
     assert race.next() is None
     assert (race.verdict().word, race.verdict().choice, race.verdict().stopped) == (
-        "not distinguishable",
+        "inconclusive",
         "a",
         "the budget ended",
     )
@@ -213,7 +213,7 @@ def test_what_was_not_told_apart_from_the_choice_is_named_with_its_ratio() -> No
         race.add(name, noise[name][len(race.costs(name))] if len(race.costs(name)) < 5 else 1.0)
     race.stop("the budget ended")
     found = race.verdict().standings
-    assert {n: s.word for n, s in found.items()} == {"b": "not distinguishable", "c": "worse"}
+    assert {n: s.word for n, s in found.items()} == {"b": "inconclusive", "c": "worse"}
     assert 1 < found["b"].ratio < 1.3 and found["b"].pairs == 5
 
 
@@ -234,7 +234,7 @@ def test_a_race_that_is_stopped_late_claims_neither_a_gain_nor_none() -> None:
     said = race.verdict()
     assert said.interval is not None
     assert said.interval[0] < 1 < said.interval[1]
-    assert (said.word, said.choice) == ("not distinguishable", "a")
+    assert (said.word, said.choice) == ("inconclusive", "a")
     assert said.floor == floor_of(race.costs("a"), race.seed, race.costs("b"))
 
 

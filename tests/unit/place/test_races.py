@@ -96,7 +96,7 @@ def test_the_baseline_alone_is_nothing_to_compare() -> None:
     assert race.stopped == "there is nothing to compare"
     said = race.verdict()
     assert (said.word, said.choice, said.best, said.ratio, said.interval, said.pairs) == (
-        "not distinguishable",
+        "inconclusive",
         "a",
         "",
         None,
@@ -282,7 +282,7 @@ def test_a_gain_that_is_clear_after_a_seventh_pair_waits_for_the_eighth() -> Non
     once_slower = series(math.exp(0.1), math.exp(-1.0))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=6)
     said = race.verdict()  # the interval of six is that of the extremes
-    assert (race.stopped, said.word, said.choice) == ("", "not distinguishable", "a")
+    assert (race.stopped, said.word, said.choice) == ("", "inconclusive", "a")
     assert said.interval == pytest.approx((math.exp(-1.0), math.exp(0.1)))
     race, _ = race_of({"a": steady(1.0), "b": once_slower}, rounds=7)
     said = race.verdict()  # the interval of seven leaves out two of the Walsh averages on either side
@@ -315,12 +315,12 @@ def test_the_best_is_the_one_that_remains_with_the_lowest_median() -> None:
     race, _ = race_of(costs, rounds=1)
     race.stop("the budget ended")
     said = race.verdict()
-    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "not distinguishable", 0, None)
+    assert (said.best, said.choice, said.word, said.pairs, said.ratio) == ("c", "a", "inconclusive", 0, None)
     assert said.floor == said.effect == math.inf
     assert said.stopped == "the budget ended"
 
 
-@pytest.mark.parametrize(("beyond", "word"), [(-1e-6, "not distinguishable"), (1e-6, "worse")])
+@pytest.mark.parametrize(("beyond", "word"), [(-1e-6, "inconclusive"), (1e-6, "worse")])
 def test_others_are_worse_beyond_two_standard_errors(beyond: float, word: str) -> None:
     h = 0.05
 
@@ -334,7 +334,7 @@ def test_others_are_worse_beyond_two_standard_errors(beyond: float, word: str) -
 
 def test_what_was_dropped_although_it_seemed_better_is_not_called_so() -> None:
     race, _ = race_of({"a": steady(1.0), "b": steady(0.5)}, rounds=4)
-    assert race.verdict().choice == "a" and race.verdict().standings["b"].word == "not distinguishable"
+    assert race.verdict().choice == "a" and race.verdict().standings["b"].word == "inconclusive"
 
 
 def test_others_are_sorted_by_their_ratio_and_judged_without_the_choice() -> None:

@@ -44,7 +44,7 @@ def test_a_program_that_needs_all_or_none() -> None:
 def test_what_cannot_be_told_apart_is_not_called_enough() -> None:
     ran, values = of({"all": 1.0, "8MiB": 1.02, "4MiB": 1.02, "2MiB": 1.5}, noise=0.1)
     (found,) = working_sets(values, ran, "lower", 0.005, CONFIDENCE)
-    assert found.enough == "" and "8MiB is not distinguishable" in found.text and found.worse == "2MiB"
+    assert found.enough == "" and "8MiB is inconclusive" in found.text and found.worse == "2MiB"
     few = {label: dict(list(of_.items())[:3]) for label, of_ in values.items()}
     (short,) = working_sets(few, ran, "lower", 0.02, CONFIDENCE)
     assert "too few rounds to tell" in short.text and not short.worse

@@ -101,12 +101,12 @@ def test_what_is_flagged_or_wide_does_not_win(capsys: pytest.CaptureFixture[str]
     wide = exchange("c", 1, [1e-6, 1e-6, 1e-6, 2e-6, 3e-6, 3e-6])
     records = [flagged, wide, exchange("b", 1, level(2e-6))]
     assert winner_lines(rankings(records)[0]) == [
-        "at every size: not distinguishable: a, c, b",
+        "at every size: inconclusive: a, c, b",
         "not judged: a (disturbed, at 1 of 1 sizes), c (too wide, at 1 of 1 sizes)",
     ]
     print_rankings(records)
     text = capsys.readouterr().out
-    assert "at every size: not distinguishable: a, c, b" in text and "*2.00 ±0.5%" in text
+    assert "at every size: inconclusive: a, c, b" in text and "*2.00 ±0.5%" in text
     assert letters({"disturbed", "stopped"}) == "de" and legend(records) == "d disturbed"
     assert len({letters([f]) for f in FLAGS}) == len(FLAGS) and "?" not in letters(FLAGS)
 
@@ -114,13 +114,13 @@ def test_what_is_flagged_or_wide_does_not_win(capsys: pytest.CaptureFixture[str]
 def test_no_library_is_faster_where_the_best_of_the_other_was_not_judged() -> None:
     clean = [exchange("neighbour", 8, level(10e-6)), exchange("neighbour", 8, level(8e-6), "mpich")]
     (pair,) = comparisons(rankings(clean))
-    assert pair.best[8].word != "not distinguishable"
+    assert pair.best[8].word != "inconclusive"
     q = dataclasses.replace(exchange("irecv_isend", 8, level(5e-6)), flags=frozenset({"disturbed"}))
     (pair,) = comparisons(rankings([*clean, q]))
-    assert pair.best[8].word == "not distinguishable" and pair.faster(pair.best) == ["not distinguishable"]
+    assert pair.best[8].word == "inconclusive" and pair.faster(pair.best) == ["inconclusive"]
     slow = dataclasses.replace(exchange("irecv_isend", 8, level(50e-6)), flags=frozenset({"disturbed"}))
     (pair,) = comparisons(rankings([*clean, slow]))
-    assert pair.best[8].word != "not distinguishable", "it cannot be the best"
+    assert pair.best[8].word != "inconclusive", "it cannot be the best"
 
 
 def test_modes_are_named_below_a_ranking(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +133,7 @@ def test_modes_are_named_below_a_ranking(capsys: pytest.CaptureFixture[str]) -> 
 def test_too_few_samples_for_an_interval_decide_nothing() -> None:
     one, other = exchange("a", 1, [1e-6]), exchange("b", 1, level(5e-6))
     assert one.interval is None and bounds(one) == (0, math.inf) and half_percent(one) == "±?"
-    assert winner_lines(rankings([one, other])[0])[0] == "at every size: not distinguishable: a, b"
+    assert winner_lines(rankings([one, other])[0])[0] == "at every size: inconclusive: a, b"
     assert half_percent(exchange("a", 1, [1e-6, 1e-6, 1e-6, 1.5e-6, 2e-6, 2e-6])) == "±40%"
 
 
@@ -166,7 +166,7 @@ def test_undecided_sizes_in_a_row_are_one_stretch() -> None:
     (one,) = rankings(records)
     assert winner_lines(one) == [
         "at 1 word: a",
-        "from 8 words to 64 words: not distinguishable: a, b",
+        "from 8 words to 64 words: inconclusive: a, b",
         "at 512 words: b",
     ]
 
@@ -212,7 +212,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert text.count("*") == 2 * 8 + 2  # … and once in each legend
         assert "up to 64 words: neighbour" in text and "d disturbed" in text
         assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
-        counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; tie in 0, not distinguishable in 1"
+        counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; tie in 0, inconclusive in 1"
         assert counts in text.replace("\n", " ")
 
 
@@ -353,16 +353,16 @@ def test_contention_starts_where_the_whole_interval_is_above() -> None:
     factor = found.cells[1, 2**16]
     assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.interval == pytest.approx((1.485, 1.515), abs=1e-3)
     (line,) = contention.start_lines(found)
-    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not distinguishable at 1.MiB", line)
+    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); inconclusive at 1.MiB", line)
 
 
 def test_contention_that_never_starts_is_told_apart_from_what_is_not_clear() -> None:
     (line,) = contention.start_lines(of_factors(level(1.0), level(1.05), level(1.08)))
     assert re.fullmatch("distance 1: none up to 64.KiB", line)
     (line,) = contention.start_lines(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
-    assert re.fullmatch(r"distance 1: none distinguishable up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
+    assert re.fullmatch(r"distance 1: inconclusive up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
     (line,) = contention.start_lines(of_factors([3.0]))  # no interval
-    assert re.fullmatch(r"distance 1: none distinguishable up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
+    assert re.fullmatch(r"distance 1: inconclusive up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
 
 
 def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
@@ -520,8 +520,8 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
 def test_too_few_samples_of_one_library_are_no_difference() -> None:
     records = [exchange("a", 1, [1e-6]), exchange("a", 1, level(9e-6), "mpich")]
     (pair,) = comparisons(rankings(records))
-    assert pair.ratios["a", 1].interval is None and pair.faster(pair.best) == ["not distinguishable"]
-    assert pair.best == {} and pair.faster(pair.of("a")) == ["not distinguishable"]
+    assert pair.ratios["a", 1].interval is None and pair.faster(pair.best) == ["inconclusive"]
+    assert pair.best == {} and pair.faster(pair.of("a")) == ["inconclusive"]
     assert comm.halo_libraries(records) is None
 
 

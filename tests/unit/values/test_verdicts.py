@@ -1,4 +1,4 @@
-"""Winner, tie and not distinguishable: the rule itself, and how often it errs on samples whose truth is known."""
+"""Winner, tie and inconclusive: the rule itself, and how often it errs on samples whose truth is known."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from support import made_run
         ((1.005, 1.015), "tie"),  # certain, and too small to matter
         ((1.005, 1.03), "higher"),
         ((0.9, 0.999), "lower"),
-        ((0.97, 1.01), "not distinguishable"),
-        ((0.5, 2.0), "not distinguishable"),
-        ((1.0, 1.5), "not distinguishable"),
-        ((0.5, 1.0), "not distinguishable"),
-        ((0.5, math.inf), "not distinguishable"),
-        ((1.5, math.inf), "not distinguishable"),
-        ((math.nan, math.nan), "not distinguishable"),
-        (None, "not distinguishable"),
+        ((0.97, 1.01), "inconclusive"),
+        ((0.5, 2.0), "inconclusive"),
+        ((1.0, 1.5), "inconclusive"),
+        ((0.5, 1.0), "inconclusive"),
+        ((0.5, math.inf), "inconclusive"),
+        ((1.5, math.inf), "inconclusive"),
+        ((math.nan, math.nan), "inconclusive"),
+        (None, "inconclusive"),
     ],
 )
 def test_a_ratio_is_judged_by_its_whole_interval(interval: tuple[float, float] | None, word: str) -> None:
@@ -42,7 +42,7 @@ def test_a_difference_is_judged_around_zero() -> None:
     assert judge((-0.1, 0.1), (-0.2, 0.2), 0) == "tie"
     assert judge((0.1, 0.3), (-0.2, 0.2), 0) == "higher"
     assert judge((-0.3, -0.1), (-0.2, 0.2), 0) == "lower"
-    assert judge((-0.3, 0.1), (-0.2, 0.2), 0) == "not distinguishable"
+    assert judge((-0.3, 0.1), (-0.2, 0.2), 0) == "inconclusive"
 
 
 def near(value: float, half: float = 0.004, doubt: str = "") -> Measured:
@@ -51,7 +51,7 @@ def near(value: float, half: float = 0.004, doubt: str = "") -> Measured:
 
 def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
     found = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
-    assert (found.value, found.interval, found.word) == (3, (1, 8), "not distinguishable")
+    assert (found.value, found.interval, found.word) == (3, (1, 8), "inconclusive")
     assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
     assert ratio(near(1.001), near(1)).word == "tie"
     assert ratio(near(1.1), near(1), margin=0.2).word == "tie"
@@ -60,17 +60,17 @@ def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
 def test_what_is_not_above_zero_has_no_ratio() -> None:
     zero = Measured(0, (0, 0))
     assert zero.excluded == "not above 0" and math.isnan(ratio(near(1), zero).value)
-    assert {ratio(near(1), zero).word, ratio(zero, near(1)).word, ratio(zero, zero).word} == {"not distinguishable"}
-    assert rank({"a": near(1), "b": zero}).word == "not distinguishable"
+    assert {ratio(near(1), zero).word, ratio(zero, near(1)).word, ratio(zero, zero).word} == {"inconclusive"}
+    assert rank({"a": near(1), "b": zero}).word == "inconclusive"
 
 
 def test_what_is_flagged_or_wide_is_not_judged_but_its_ratio_is_known() -> None:
     flagged = ratio(near(5, doubt="migrated"), near(1))
-    assert flagged.word == "not distinguishable" and flagged.interval is not None and not flagged.differs
-    assert ratio(near(5, half=0.11), near(1)).word == "not distinguishable"
+    assert flagged.word == "inconclusive" and flagged.interval is not None and not flagged.differs
+    assert ratio(near(5, half=0.11), near(1)).word == "inconclusive"
     assert ratio(near(5, half=0.09), near(1)).differs
     few = ratio(Measured(5, None), near(1))
-    assert (few.value, few.interval, few.word) == (5, None, "not distinguishable")
+    assert (few.value, few.interval, few.word) == (5, None, "inconclusive")
     assert ratio(Measured(5, (0, 6)), near(1)).interval is None
 
 
@@ -85,7 +85,7 @@ def test_ties_are_shown_between_all_of_them() -> None:
     assert (found.word, found.best) == ("tie", ("a", "b"))
     # The first ties with both of the others, which are too far from each other.
     chain = rank({"b": near(1.012), "a": near(1), "c": near(0.999, 0.012)}, margin=0.025)
-    assert (chain.word, chain.best) == ("not distinguishable", ("c", "a", "b"))
+    assert (chain.word, chain.best) == ("inconclusive", ("c", "a", "b"))
 
 
 def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
@@ -101,7 +101,7 @@ def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
         "few": Measured(9, None),
     }.items():
         found = rank({name: one, **others})
-        assert (found.word, found.best) == ("not distinguishable", ("a", name)), name
+        assert (found.word, found.best) == ("inconclusive", ("a", name)), name
     high = {"a": near(1), "b": near(0.8)}
     assert rank({**high, "wide": Measured(0.5, (0.2, 0.8))}, better="higher").best == ("a",)
     assert rank({**high, "wide": Measured(2, (1, 3))}, better="higher").best == ("a", "wide")
@@ -109,12 +109,12 @@ def test_a_wide_or_flagged_one_neither_wins_nor_ties() -> None:
 
 def test_where_none_can_be_judged_any_may_be_the_best() -> None:
     found = rank({"a": Measured(1, None), "b": near(2, doubt="stolen")})
-    assert (found.word, found.best) == ("not distinguishable", ("a", "b"))
+    assert (found.word, found.best) == ("inconclusive", ("a", "b"))
     assert dict(found.excluded) == {"a": "too few samples", "b": "stolen"}
 
 
 def test_one_alone_is_no_winner() -> None:
-    assert rank({"a": near(1)}).word == "not distinguishable" and rank({"a": near(1)}).best == ("a",)
+    assert rank({"a": near(1)}).word == "inconclusive" and rank({"a": near(1)}).best == ("a",)
 
 
 # ------------------------------------------------------------------ how often it errs

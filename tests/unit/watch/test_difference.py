@@ -151,7 +151,7 @@ def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
     assert status == 0 and lines[0] == "from a.parquet (80 frames) to b.parquet (80 frames)"
     assert [line.split("  ")[0] for line in lines[2:5]] == ["CPU 1", "CPU 0", "CPU 2"]
     assert lines[2].split()[2:5] == ["60.0", "10.0", "-50.0"] and lines[3].split()[4] == "+10.0"
-    assert lines[4].endswith("not distinguishable")
+    assert lines[4].endswith("inconclusive")
     assert lines[5:] == [
         "not known: CPU 3: not known at this tick (a.parquet)",
         "not known: memory 0: no counters here (a.parquet)",
@@ -253,7 +253,7 @@ def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() 
         "link 0-1        100.0        0.0           -100.0  -100.0 to -100.0",
         "CPU 2            50.0       25.0            -25.0  -26.0 to -24.0",
         "CPU 1            50.0       62.5            +12.5  +10.0 to +15.0",
-        "CPU 0            50.0       75.0            +25.0  -10.0 to +60.0  not distinguishable",
+        "CPU 0            50.0       75.0            +25.0  -10.0 to +60.0  inconclusive",
         "CPU 3            50.0       50.0              0.0  too few frames",
         "not known: link 1-0: no counters",
     ]

@@ -1,8 +1,8 @@
 """Judges the effect that a test found against what a claim states, by the rule of `values.verdicts`.
 
 The effect is compared with the published value: a claim of a ratio of 1.5 holds if the measured ratio over 1.5 is a tie
-within the claim's margin, a claim that something grows if the ratio is higher. What the interval does not decide is not
-distinguishable, for claims and counter-evidence alike.
+within the claim's margin, a claim that something grows if the ratio is higher. What the interval does not decide is
+inconclusive, for claims and counter-evidence alike.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from meshmark.store.record import Metric, Record, Source
 from meshmark.store.run import Absence
 from meshmark.values.verdicts import Interval, Measured, alike, judge
 
-Word = Literal["holds", "does not hold", "not distinguishable", "indicative only", "cannot be tested here"]
+Word = Literal["holds", "does not hold", "inconclusive", "indicative only", "cannot be tested here"]
 WORDS: Final[tuple[Word, ...]] = (
     "holds",
     "does not hold",
-    "not distinguishable",
+    "inconclusive",
     "indicative only",
     "cannot be tested here",
 )
+_FORMER_WORD: Final = "not distinguishable"  # which stores of November 2026 have for "inconclusive"
 DECIDED: Final[frozenset[Word]] = frozenset({"holds", "does not hold"})
 Basis = Literal["measured", "measured on a guest", "modelled", "computed", "printed"]
 BASIS_TEXT: Final[Mapping[Basis, str]] = {
@@ -93,14 +94,14 @@ def product(what: str, terms: Sequence[tuple[Measured, float]], factor: float = 
 def word_of(claim: Claim, effect: Effect) -> tuple[Word, str]:
     """Whether the effect is what the claim states, and why this cannot be told; "" if it can."""
     if effect.doubt or effect.interval is None:
-        return "not distinguishable", effect.doubt or "too few samples"
+        return "inconclusive", effect.doubt or "too few samples"
     holds = _holds(claim, effect.interval)
     if effect.rounded and claim.relation in _RANGES and _holds(claim, (effect.value, effect.value)):
         holds = True  # the numbers agree as they are printed
     if holds is None:
         low, high = effect.interval
         source = "rounding allows" if effect.rounded else "the interval"
-        return "not distinguishable", f"{source} {low:.3g} to {high:.3g}" + ("" if effect.rounded else " allows both")
+        return "inconclusive", f"{source} {low:.3g} to {high:.3g}" + ("" if effect.rounded else " allows both")
     return ("holds" if holds else "does not hold"), ""
 
 
@@ -129,7 +130,7 @@ def _holds(claim: Claim, interval: Interval) -> bool | None:
     if claim.relation in {"at least", "at most"}:
         return _inside(over, (low, math.inf) if claim.relation == "at least" else (0.0, high))
     found = judge(over, (low, high))
-    return None if found == "not distinguishable" else found == claim.relation
+    return None if found == "inconclusive" else found == claim.relation
 
 
 def _inside(interval: Interval, allowed: Interval) -> bool | None:
@@ -200,7 +201,7 @@ class Verdict:
 def of_effects(claim: Claim, machine: str, basis: Basis, effects: Sequence[Effect], start: str) -> Verdict:
     """The verdict of a test. A test with several effects holds if all of them do; the one that decides is shown."""
     judged = [(word_of(claim, e), e) for e in effects]
-    order: tuple[Word, ...] = ("does not hold", "not distinguishable", "holds")
+    order: tuple[Word, ...] = ("does not hold", "inconclusive", "holds")
     (word, reason), effect = min(judged, key=lambda j: order.index(j[0][0]))
     indication = ""
     if basis == "measured on a guest" and claim.timing and word in DECIDED:
@@ -271,7 +272,8 @@ def from_record(record: Record, run: str, step: str) -> Verdict:
     c = record.conditions
     low, high = c.get("run_low"), c.get("run_high")
     known = isinstance(low, int | float) and isinstance(high, int | float)
-    word = next(w for w in WORDS if w == c["verdict"])
+    stored = "inconclusive" if c["verdict"] == _FORMER_WORD else c["verdict"]
+    word = WORDS[WORDS.index(stored)]
     return Verdict(
         claim=str(c["claim"]),
         machine=record.machine,

@@ -113,7 +113,7 @@ def isolation(
         if p is None or len(p.pairs) < 2:
             continue
         test = equivalence(p.pairs, margin)
-        verdict = test.word if not p.flags else "not distinguishable"
+        verdict = test.word if not p.flags else "inconclusive"
         results.add(
             "equivalence_p",
             [test.p],

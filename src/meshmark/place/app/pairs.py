@@ -56,8 +56,8 @@ class Pair:
         change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
         if self.word == "tie":
             return f"equal within the margin: {change}"
-        if self.word == "not distinguishable":
-            return f"not distinguishable: {change}"
+        if self.word == "inconclusive":
+            return f"inconclusive: {change}"
         return f"{'better' if self.word == better else 'worse'}: {change}"
 
 
