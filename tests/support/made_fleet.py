@@ -164,7 +164,7 @@ class MadeEngine:
         self.submitted.append((name, nodes))
         self._live[name] = 2
         for node in nodes:
-            if self.states[node].state == "idle":
+            if self.states[node].state in {"idle", "off"}:
                 self.measure(node, work)
 
     def _start_late(self) -> None:

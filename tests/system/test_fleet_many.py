@@ -56,7 +56,7 @@ def test_a_campaign_of_10000_nodes_is_killed_and_resumed(cluster: Cluster, tmp_p
     assert os.waitstatus_to_exitcode(status) == 0
     *states, ingested = map(json.loads, out.read_text().splitlines())
     left = {s["node"]: (s["status"], s["why"]) for s in states if s["status"] != "done"}
-    assert left == {"n5000": ("out", "drain~: bad DIMM"), "n7000": ("out", "down~: bad DIMM")}
+    assert left == {"n5000": ("out", "drain~: powered off: bad DIMM"), "n7000": ("out", "down~: powered off: bad DIMM")}
     assert len(ingested["nodes"]) == COUNT - 2 and len(fleet.campaigns()) == 1
     assert set(nodes.measured.values()) == {1} and len(nodes.measured) == COUNT - 2
     assert len(nodes.jobs) <= COUNT // 64 + 3

@@ -323,18 +323,20 @@ class Campaign:
         """
         free = self._free()
         at_once = max(1, max_nodes // max(map(len, self.groups.values())))
-        # A job that is refused because of one of its nodes is halved, after those that were not refused.
-        idle: dict[int, list[str]] = {}
+        # A job that is refused because of one of its nodes is halved, after those that were not refused. Nodes that are
+        # off share jobs, too, but only with one another, and once: if one does not start, the others do not measure.
+        batched: dict[tuple[bool, int], list[str]] = {}
         for name in free:
-            if known[name].state == "idle":
-                idle.setdefault(self.nodes[name].refused, []).append(name)
+            is_off, state = known[name].state == "off", self.nodes[name]
+            if known[name].state == "idle" or (is_off and not state.tries):
+                batched.setdefault((is_off, state.refused), []).append(name)
         found = []
-        for refused, names in sorted(idle.items()):
+        for (_, refused), names in sorted(batched.items()):
             size = max(1, at_once >> refused)
             found += [names[at : at + size] for at in range(0, len(names), size)]
-        # Busy nodes get jobs of their own, which wait in the queue of the engine.
-        busy = [[n] for n in free if known[n].state == "busy"]
-        return [*found, *busy[: max(0, room_to_wait)]][: max(0, room)]
+        # The others get jobs of their own, which wait in the queue of the engine.
+        alone = [[n] for n in free if known[n].state == "busy" or (known[n].state == "off" and self.nodes[n].tries)]
+        return [*found, *alone[: max(0, room_to_wait)]][: max(0, room)]
 
     def _states(self, engine: Engine) -> dict[str, Node]:
         """The states of groups: the worst of their nodes'."""
@@ -393,7 +395,7 @@ class Campaign:
                 state.status, state.why = "out", at.why
             elif state.status in {"running", "out"}:
                 state.status = "waiting"
-            if state.status == "waiting" and at.state == "busy" and name not in running:
+            if state.status == "waiting" and at.state in {"off", "busy"} and name not in running:
                 state.why = at.why
             if state.status == "failed" and at.why and at.why not in state.why:
                 state.why += f"; the engine says: {at.why}"
@@ -404,7 +406,7 @@ class Campaign:
         for name, job in jobs.items():
             nodes = self._live.get(name, [])
             states = {known[n].state for n in nodes}
-            if job.waits and ("out" in states or (len(nodes) > 1 and states != {"idle"})):
+            if job.waits and ("out" in states or (len(nodes) > 1 and "busy" in states)):
                 self._forget(name, "a node of it was busy or out")
 
     def _cancel(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:

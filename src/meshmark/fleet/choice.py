@@ -84,7 +84,7 @@ def choose_nodes(
     names = in_order(expand(among, "--among") if among else states)
     if unknown := [name for name in names if name not in states]:
         raise UsageError(f"--among: found {fold(unknown)}, which {engine.name} does not know")
-    usable = [name for name in names if states[name] == "idle" or (states[name] == "busy" and not idle_only)]
+    usable = [name for name in names if states[name] == "idle" or (states[name] in {"off", "busy"} and not idle_only)]
     cases = {name for of in ("", NETWORK) for name in State.load(fleet, site.cluster, of).open}
     healthy = [name for name in usable if name not in cases]
     if count > len(healthy):

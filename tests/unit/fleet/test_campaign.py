@@ -119,6 +119,22 @@ def test_busy_nodes_wait_in_jobs_of_their_own(tmp_path: Path) -> None:
     assert sum("n2" in nodes for _, nodes in engine.submitted) == 1
 
 
+def test_nodes_that_are_off_share_jobs_with_one_another_until_one_fails(tmp_path: Path) -> None:
+    off = {n: Node(n, "off", "idle~: powered off") for n in ("n2", "n5", "n7")}
+    engine = MadeEngine.of(NAMES, measure, **off)
+    assert drive(tmp_path, begun(tmp_path, engine), engine).counts()["done"] == 8
+    assert [nodes for _, nodes in engine.submitted] == [["n1", "n3", "n4", "n6"], ["n8"], ["n2", "n5", "n7"]]
+
+    def start_alone(node: str, work: Work) -> None:
+        if len(engine.submitted[-1][1]) == 1:
+            measure(node, work)
+
+    folder = tmp_path / "one does not start"
+    engine = MadeEngine.of(["n2", "n5", "n7"], start_alone, **off)
+    assert drive(folder, begun(folder, engine), engine).counts()["done"] == 3
+    assert [nodes for _, nodes in engine.submitted] == [["n2", "n5", "n7"], ["n2"], ["n5"], ["n7"]]
+
+
 def test_a_job_that_waits_for_one_node_gives_the_others_back(tmp_path: Path) -> None:
     engine = MadeEngine.of(NAMES[:4], measure)
     name = begun(tmp_path, engine)

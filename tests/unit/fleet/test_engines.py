@@ -74,7 +74,7 @@ def test_states_of_slurm(fake: Fake) -> None:
     assert Slurm().nodes() == [
         Node("n1", "idle"),
         Node("n2", "idle"),
-        Node("n3", "busy", "idle~: powered off"),
+        Node("n3", "off", "idle~: powered off"),
         Node("n4", "busy", "alloc"),
         Node("n5", "busy", "mix-"),
         Node("n6", "out", "idle*: Not responding"),
@@ -245,6 +245,7 @@ def test_nodes_are_drained_with_a_reason(fake: Fake, engine: Draining, command: 
     ("state", "expected", "word"),
     [
         ("idle", "idle", ""),
+        ("idle~", "off", "powered off"),
         ("idle#", "busy", "powering up"),
         ("idle%", "busy", "powering down"),
         ("idle!", "busy", "about to be powered off"),

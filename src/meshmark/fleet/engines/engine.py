@@ -19,8 +19,8 @@ from typing import Any, Final, Literal, Protocol, runtime_checkable
 from meshmark.errors import AbsentError, MeshmarkError, quoted
 from meshmark.values.node_names import NODE_NAME, is_node_name
 
-State = Literal["idle", "busy", "out"]
-STATES: Final[tuple[State, ...]] = ("idle", "busy", "out")  # from best to worst
+State = Literal["idle", "off", "busy", "out"]
+STATES: Final[tuple[State, ...]] = ("idle", "off", "busy", "out")  # from best to worst
 TIMEOUT_S: Final = 60.0
 _TRIES: Final = 3
 
@@ -30,7 +30,7 @@ class Node:
     """A node as its engine sees it.
 
     Attributes:
-        state: idle, busy with jobs, or out: down, draining, reserved …
+        state: `idle`; `off`: powered off until a job needs it; `busy` with jobs; `out`: down, draining, reserved …
         why: The engine's words for it.
     """
 

@@ -122,13 +122,13 @@ def _minutes(text: str) -> float:
 def _node(name: str, text: str, reason: str) -> Node:
     """A node by its compact state, such as `idle` or `mix-`, and the marks after it.
 
-    Nodes that are off, or go off, take minutes to start and cost money. They count as busy: each gets a job of its own,
-    which waits until it has started, and no job of nodes that are on waits for it.
+    Nodes that are off take minutes to start, so that no job of nodes that are on may wait for them. Nodes that are on
+    their way off count as busy: each gets a job of its own.
     """
     state: State = "out" if set(text) & set(_UNUSABLE) else _STATES.get(text.rstrip(_MARKS), "out")
     power = [meaning for mark, meaning in _POWER.items() if mark in text]
     if state == "idle" and (power or text.endswith("-")):
-        state = "busy"
+        state = "off" if power == [_POWER["~"]] else "busy"
     words = f"{text}: {', '.join(power)}" if power else text
     words = words if reason in {"", "none"} else f"{words}: {reason}"
     return node(name, state, "" if state == "idle" else words)
