@@ -21,6 +21,12 @@ class UsageError(MeshmarkError):
     status = 2
 
 
+class UnjudgedError(MeshmarkError):
+    """A gate could not judge enough results to say that nothing became worse. Exit status 3."""
+
+    status = 3
+
+
 class AbsentError(MeshmarkError):
     """The requested quantity is not available on this machine; the message is the reason. Exit status 77."""
 

@@ -63,6 +63,15 @@ def test_the_better_of_two_settings_is_found_stored_and_gates(tmp_path: Path, ho
     assert better.returncode == 0 and "B is better: B over A 1.1" in better.stdout
 
 
+def test_a_gate_of_an_experiment_that_ends_too_early_is_inconclusive(
+    tmp_path: Path, home: dict[str, str | None]
+) -> None:
+    words = ["experiment", "same", "same", "--max-pairs", 2, "--fail-on", "5%"]
+    ran = meshmark(*words, *program(tmp_path), env=home)
+    assert ran.returncode == 3 and "0 of 1 result judged; --fail-on requires at least 1: " in ran.stderr, ran.stderr
+    assert meshmark(*words, "--allow-unjudged", *program(tmp_path), env=home).returncode == 0
+
+
 def test_a_setting_of_the_machine_is_changed_before_each_run_and_restored(
     tmp_path: Path, home: dict[str, str | None]
 ) -> None:

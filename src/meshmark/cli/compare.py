@@ -10,9 +10,9 @@ import typer
 
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
-from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.values.numbers import decimal
+from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_judged, check_used
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder, share
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     app.command("compare")(compare)
-
-
-def share(name: str, text: str) -> float:
-    """A share in percent, such as `5%`, as a number.
-
-    Raises:
-        UsageError: It is not between 0 and 1000 %.
-    """
-    percent = decimal(text.removesuffix("%"))
-    if not text.endswith("%") or percent is None or not 0 <= percent <= 1000:
-        raise UsageError(f"{name}: found '{quoted(text)}', a share from 0% to 1000% is required")
-    return percent / 100
 
 
 def compare(
@@ -66,6 +54,8 @@ def compare(
             show_default=False,
         ),
     ] = "",
+    min_judged: MinJudgedOption = 1,
+    allow_unjudged: AllowUnjudgedOption = False,
     every: Annotated[bool, typer.Option("--all", help="list all results, not only different ones")] = False,
     html: Annotated[
         Path | None,
@@ -93,6 +83,7 @@ def compare(
     chosen = next((p for p in ("", *PER) if p == per), None)
     if chosen is None:
         raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")
+    check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
     kept = Store(store or data_home() / "store")
@@ -116,17 +107,22 @@ def compare(
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())
     if limit is not None:
-        _gate(found, fail_on)
+        _gate(found, fail_on, min_judged, allow_unjudged)
 
 
-def _gate(found: list[Comparison], limit: str) -> None:
-    """Raise if a result is worse by more than the limit; say how many could not be judged."""
+def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:
+    """Raise if a result is worse by more than the limit, or if too few could be judged."""
+    from meshmark.report.comparison import reasons
+
     judged = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
     worse = [(c, p) for c in found for p in c.worse()]
     total = sum(len(c.pairs) for c in found)
-    say(f"meshmark: {judged} of {total} results judged, {len(worse)} worse by more than {limit}")
+    message = f"{judged} of {total} results judged"
+    say(f"meshmark: {message}, {len(worse)} worse by more than {limit}")
     if worse:
         c, p = worse[0]
         more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
         assert p.ratio is not None
         raise MeshmarkError(f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s{more}")
+    why = "; ".join(text for c in found for text in reasons(c))
+    check_judged(f"compare: {message}", judged, min_judged, allow_unjudged, why)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli.compare import share
 from meshmark.cli.completion import beginning, policies
 from meshmark.cli.console import say
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
+from meshmark.cli.gate import AllowUnjudgedOption, check_judged, check_used
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, share, time_option
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
@@ -103,6 +103,7 @@ def experiment(
             show_default=False,
         ),
     ] = "",
+    allow_unjudged: AllowUnjudgedOption = False,
     restore: Annotated[
         str,
         typer.Option("--restore", help="shell command at the end", metavar="COMMAND", show_default=False),
@@ -124,6 +125,7 @@ def experiment(
 
     example: meshmark experiment OMP_NUM_THREADS=4 OMP_NUM_THREADS=8 -- ./a.out
     """
+    check_used(fail_on, 1, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
     if resume:
@@ -146,7 +148,7 @@ def experiment(
     found = _conducted(plan, folder, bool(resume))
     _keep(found, folder, as_json, store, no_store)
     _end_if_interrupted(found)
-    _check(found, limit, fail_on)
+    _check(found, limit, fail_on, allow_unjudged)
 
 
 def _new(words: list[str], **more: Any) -> tuple[Plan, Path]:
@@ -268,8 +270,8 @@ def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no
         print_experiment(answer)
 
 
-def _check(found: Experiment, limit: float | None, text: str) -> None:
-    """Raise MeshmarkError if the command kept failing, or B is worse by more than the limit."""
+def _check(found: Experiment, limit: float | None, text: str, allow_unjudged: bool) -> None:
+    """Raise if the command kept failing, if B is worse by more than the limit, or if neither could be shown."""
     from meshmark.place.experiment import to_json
 
     answer = to_json(found)
@@ -280,5 +282,5 @@ def _check(found: Experiment, limit: float | None, text: str) -> None:
     ratio, low, high = answer["ratio"], answer["low"], answer["high"]
     if answer["best"] == "A" and not 1 / (1 + limit) <= ratio <= 1 + limit:
         raise MeshmarkError(f"B is worse than A by more than {text}: B over A {ratio:.3f} ({low:.3f} – {high:.3f})")
-    if not answer["pairs"] or answer["verdict"] == "inconclusive":
-        say(f"meshmark: the result could not be judged ({found.stopped}); --fail-on {text} proves nothing")
+    judged = bool(answer["pairs"]) and answer["verdict"] != "inconclusive"
+    check_judged(f"experiment: {int(judged)} of 1 result judged", int(judged), 1, allow_unjudged, found.stopped)

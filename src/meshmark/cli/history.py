@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshmark.cli.compare import share
 from meshmark.cli.completion import Suggestions, beginning
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
+from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_judged, check_used
+from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder, share
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import data_home
 
@@ -74,6 +74,8 @@ def history(
             show_default=False,
         ),
     ] = "",
+    min_judged: MinJudgedOption = 1,
+    allow_unjudged: AllowUnjudgedOption = False,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -96,6 +98,7 @@ def history(
     from meshmark.store.store import Store
     from meshmark.terminal.history import print_history
 
+    check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     stale_s = age("--stale", stale)
     for name, when in (("--since", since), ("--until", until)):
@@ -125,7 +128,7 @@ def history(
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())
     if limit is not None:
-        _gate(found, limit, fail_on)
+        _gate(found, limit, fail_on, min_judged, allow_unjudged)
 
 
 def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -> None:
@@ -147,11 +150,12 @@ def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -
     raise AbsentError(f"{what} that is of '{quoted(selected)}'", "meshmark list metrics")
 
 
-def _gate(found: History, limit: float, text: str) -> None:
-    """Raise if the last change of a point made it worse by more than the limit; say how many points were judged."""
+def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:
+    """Raise if the last change of a point made it worse by more than the limit, or if too few could be judged."""
     judged = sum(p.status in {"changed", "steady"} for p in found.points)
     worse = found.worse(limit)
-    say(f"meshmark: {judged} of {len(found.points)} points judged, {len(worse)} worse by more than {text}")
+    message = f"{judged} of {len(found.points)} points judged"
+    say(f"meshmark: {message}, {len(worse)} worse by more than {text}")
     if worse:
         c = max(worse, key=lambda c: c.between[1].start)
         more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
@@ -159,3 +163,6 @@ def _gate(found: History, limit: float, text: str) -> None:
             f"{found.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
             f"{c.between[1].start[:10]}{more}"
         )
+    counts = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
+    flags = [f"flagged results left out ({found.flagged})"] if found.flagged else []
+    check_judged(f"history: {message}", judged, min_judged, allow_unjudged, ", ".join([*counts, *flags]))

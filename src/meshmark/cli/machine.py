@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshmark.cli.compare import share
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken
-from meshmark.cli.options import JsonOption, StoreToReadOption
+from meshmark.cli.options import JsonOption, StoreToReadOption, share
 from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli.compare import share
 from meshmark.cli.console import say
 from meshmark.cli.options import (
     JsonOption,
@@ -25,6 +24,7 @@ from meshmark.cli.options import (
     in_folder,
     named_values,
     refuse_with_resume,
+    share,
     shipped_applications,
     time_option,
 )

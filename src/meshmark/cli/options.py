@@ -112,6 +112,18 @@ def refuse_with_resume(context: typer.Context, *allowed: str) -> None:
             raise UsageError(f"{parameter.opts[0]}: found with --resume; what the run began with applies")
 
 
+def share(name: str, text: str) -> float:
+    """Return a share in percent, such as `5%`, as a number.
+
+    Raises:
+        UsageError: It is not between 0 and 1000 %.
+    """
+    percent = decimal(text.removesuffix("%"))
+    if not text.endswith("%") or percent is None or not 0 <= percent <= 1000:
+        raise UsageError(f"{name}: found '{quoted(text)}', a share from 0% to 1000% is required")
+    return percent / 100
+
+
 def named_values(option: str, words: Sequence[str], form: str) -> dict[str, str]:
     """Values by name of an option that may be repeated.
 

@@ -50,9 +50,29 @@ def test_a_gate_fails_on_what_is_worse_by_more(home: dict[str, str], tmp_path: P
     assert better.returncode == 0, "what is better passes"
 
 
+def test_a_gate_that_judged_too_little_is_inconclusive(home: dict[str, str], tmp_path: Path) -> None:
+    """It ended with status 0 and "0 of 1 results judged", which a pipeline takes for a proof."""
+    flagged = to_jsonl([("flagged", "s", replace(r, flags=frozenset({"disturbed"}))) for r in bandwidth()])
+    (tmp_path / "flagged.jsonl").write_text(flagged, encoding="utf-8")
+    words = ["compare", "a.jsonl", "flagged.jsonl", "--fail-on", "5%"]
+    ran = meshmark(*words, cwd=tmp_path, env=home)
+    assert ran.returncode == 3, ran.stderr
+    assert "compare: 0 of " in ran.stderr and "requires at least 1: not comparable: disturbed on B" in ran.stderr
+    allowed = meshmark(*words, "--allow-unjudged", cwd=tmp_path, env=home)
+    assert allowed.returncode == 0 and "warning: compare: 0 of " in allowed.stderr
+    few = meshmark("compare", "a.jsonl", "a.jsonl", "--fail-on", "5%", "--min-judged", "1000", cwd=tmp_path, env=home)
+    assert few.returncode == 3 and "requires at least 1000" in few.stderr
+    slower = meshmark(
+        "compare", "a.jsonl", "b.jsonl", "--fail-on", "5%", "--min-judged", "1000", cwd=tmp_path, env=home
+    )
+    assert slower.returncode == 1, "what is shown to be worse decides"
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
+        (["a.jsonl", "b.jsonl", "--min-judged", "2"], "--min-judged: found without --fail-on"),
+        (["a.jsonl", "b.jsonl", "--allow-unjudged"], "--allow-unjudged: found without --fail-on"),
         (["a.jsonl"], "found one side; allowed: two or more"),
         (["a.jsonl", "c.jsonl"], "found no file, run or machine 'c.jsonl'"),
         (["a.jsonl", "b.jsonl", "--per", "watt"], "--per: found 'watt'; allowed: thread, clock"),

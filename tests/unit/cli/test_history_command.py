@@ -68,6 +68,13 @@ def test_objects_of_json_and_a_gate_that_passes(home: dict[str, str], tmp_path: 
     assert lines[-1]["type"] == "history" and lines[-1]["runs"] == 20
 
 
+def test_a_gate_without_enough_runs_is_inconclusive(home: dict[str, str], tmp_path: Path) -> None:
+    words = ["history", "n042", "--since", stamp(17)[:10], "--fail-on", "5%"]
+    ran = meshmark(*words, cwd=tmp_path, env=home)
+    assert ran.returncode == 3 and "requires at least 1: too few runs (" in ran.stderr, ran.stderr
+    assert meshmark(*words, "--allow-unjudged", cwd=tmp_path, env=home).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("words", "status", "says", "hint"),
     [
@@ -77,6 +84,7 @@ def test_objects_of_json_and_a_gate_that_passes(home: dict[str, str], tmp_path: 
         (["n042", "--metric", "speed"], 77, "that is of 'speed'", "meshmark list metrics"),
         (["n042", "--until", "soon"], 2, "--until: found 'soon', a date such as 2026-11-25 is required", ""),
         (["n042", "--stale", "soon"], 2, "--stale: found 'soon'; allowed: a time such as 30d, 12h or 5m", ""),
+        (["n042", "--min-judged", "5"], 2, "--min-judged: found without --fail-on", ""),
         (["n042", "--fail-on", "5"], 2, "--fail-on: found '5', a share", ""),
         (["n042", "--html", "no/h.html"], 2, "--html: found no folder no", "mkdir -p no"),
     ],

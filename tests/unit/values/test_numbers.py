@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.cli.compare import share
+from meshmark.cli.options import share
 from meshmark.errors import UsageError
 from meshmark.model.sweep import values_of
 from meshmark.values.numbers import decimal, whole

@@ -1,0 +1,57 @@
+"""Options and exit statuses of gates: what `--fail-on` means in every command that has it.
+
+A gate has three answers, with an exit status for each: 0 if nothing became worse by more than the limit, 1 if something
+did, and 3 if too little could be judged to know.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from meshmark.cli.console import say
+from meshmark.errors import UnjudgedError, UsageError
+
+MinJudgedOption = Annotated[
+    int,
+    typer.Option(
+        "--min-judged",
+        help="with --fail-on: exit with status 3 if fewer results than this can be judged",
+        metavar="N",
+        min=1,
+    ),
+]
+AllowUnjudgedOption = Annotated[
+    bool, typer.Option("--allow-unjudged", help="with --fail-on: exit with status 0 if too few results can be judged")
+]
+
+
+def check_used(fail_on: str, min_judged: int, allow_unjudged: bool) -> None:
+    """Refuse options of a gate without a gate.
+
+    Raises:
+        UsageError: `--min-judged` or `--allow-unjudged` is given without `--fail-on`.
+    """
+    if not fail_on and (min_judged != 1 or allow_unjudged):
+        name = "--allow-unjudged" if allow_unjudged else "--min-judged"
+        raise UsageError(f"{name}: found without --fail-on; allowed only with it")
+
+
+def check_judged(message: str, judged: int, min_judged: int, allow_unjudged: bool, reason: str) -> None:
+    """End a gate in which nothing is worse.
+
+    Args:
+        message: What was judged, for people.
+        reason: Why the others could not be judged; "" if unknown.
+
+    Raises:
+        UnjudgedError: Too few results were judged.
+    """
+    if judged >= min_judged:
+        return
+    required = f"{message}; --fail-on requires at least {min_judged}"
+    text = f"{required}: {reason}" if reason else required
+    if not allow_unjudged:
+        raise UnjudgedError(text, "--allow-unjudged exits with status 0 in this case")
+    say(f"warning: {text}")
