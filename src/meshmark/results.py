@@ -56,7 +56,8 @@ class Comparison:
 
     @property
     def means(self) -> Table:
-        """The geometric means of the ratios: instrument, metric, ``ratio`` with ``low`` and ``high``, and ``pairs``."""
+        """The geometric means of the ratios: instrument, metric, ``ratio`` with ``low`` and ``high``, ``pairs``, the
+        number of ``doubtful`` ones, and of pairs ``left_out`` because they have no ratio."""
         return Table.of_rows(
             [
                 {
@@ -65,6 +66,8 @@ class Comparison:
                     "ratio": m.value,
                     **_bounds("", m.interval),
                     "pairs": m.pairs,
+                    "doubtful": m.doubtful,
+                    "left_out": m.left_out,
                 }
                 for m in self._found.means()
             ],

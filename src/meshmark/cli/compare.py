@@ -56,7 +56,7 @@ def compare(
     ] = "",
     min_judged: MinJudgedOption = 1,
     allow_unjudged: AllowUnjudgedOption = False,
-    every: Annotated[bool, typer.Option("--all", help="list all results, not only different ones")] = False,
+    every: Annotated[bool, typer.Option("--all", help="list equal results, too")] = False,
     html: Annotated[
         Path | None,
         typer.Option("--html", help="write a page with charts (two sides)", show_default=False, callback=in_folder),

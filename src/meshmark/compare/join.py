@@ -48,7 +48,8 @@ class Pair:
         ratio: B over A; None if they do not compare.
         reason: Why they do not compare, or why no difference can be shown; "" otherwise.
         differ: The conditions in which they differ although they are compared.
-        counts: Whether the geometric mean of its metric includes it.
+        doubtful: Whether the interval of the ratio, if it has one, must not be relied on: a side is flagged, has modes,
+            or has too few samples or too wide an interval.
     """
 
     a: Record
@@ -56,7 +57,7 @@ class Pair:
     ratio: Ratio | None
     reason: str = ""
     differ: tuple[str, ...] = ()
-    counts: bool = False
+    doubtful: bool = False
 
     @property
     def word(self) -> Word:
@@ -79,10 +80,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The geometric mean of the ratios of a metric, over the pairs that compare.
+    """The geometric mean of the ratios of a metric, over all pairs that have one, whatever their verdict.
 
     Attributes:
-        interval: Its bounds if the errors of all pairs have the same sign, hence conservative; None if one is unknown.
+        interval: Its bounds if the errors of all pairs have the same sign, hence conservative; None if one is unknown
+            or doubtful.
+        doubtful: The number of doubtful pairs.
+        left_out: The number of pairs without a ratio.
     """
 
     instrument: str
@@ -90,6 +94,8 @@ class Mean:
     pairs: int
     value: float
     interval: tuple[float, float] | None
+    doubtful: int
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +126,10 @@ class Comparison:
         """Geometric means by instrument and metric, in the order of the results; not of metrics without direction."""
         groups: dict[tuple[str, str], list[Pair]] = {}
         for p in self.pairs:
-            if p.counts and p.ratio is not None and p.ratio.value > 0 and p.a.better != "none":
+            if p.a.better != "none":
                 groups.setdefault((p.a.instrument, p.a.metric), []).append(p)
-        return [_mean(*name, of) for name, of in groups.items()]
+        means = [_mean(*name, pairs) for name, pairs in groups.items()]
+        return [mean for mean in means if mean is not None]
 
     def worse(self) -> list[Pair]:
         """Pairs whose B is shown to be worse, and by more than the margin."""
@@ -130,16 +137,21 @@ class Comparison:
         return [p for p in self.pairs if p.worse and p.ratio and not 1 / factor <= p.ratio.value <= factor]
 
 
-def _mean(instrument: str, metric: str, pairs: Sequence[Pair]) -> Mean:
-    ratios = [p.ratio for p in pairs if p.ratio is not None]
+def _mean(instrument: str, metric: str, pairs: Sequence[Pair]) -> Mean | None:
+    """Return the mean of all pairs of a metric; None if no pair has a ratio."""
+    ratios = [p.ratio for p in pairs if p.ratio is not None and p.ratio.value > 0]
+    doubtful = sum(p.doubtful for p in pairs)
+    if not ratios:
+        return None
 
     def over(values: Iterable[float]) -> float:
         return math.exp(math.fsum(map(math.log, values)) / len(ratios))
 
     intervals = [r.interval for r in ratios if r.interval is not None]
-    known = len(intervals) == len(ratios)
+    known = len(intervals) == len(ratios) and not doubtful
     interval = (over(i[0] for i in intervals), over(i[1] for i in intervals)) if known else None
-    return Mean(instrument, metric, len(ratios), over(r.value for r in ratios), interval)
+    value = over(r.value for r in ratios)
+    return Mean(instrument, metric, len(ratios), value, interval, doubtful, len(pairs) - len(ratios))
 
 
 def compare(
@@ -300,16 +312,16 @@ def _pair(a: Record, b: Record, margin: float) -> Pair:
     if pages := [k for k in PAGES if k in differ]:
         texts = " and ".join(str(r.conditions[pages[0]]) for r in (a, b))
         return Pair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differ)
-    if flags := a.flags | b.flags:
-        on = " on both" if a.flags and b.flags else " on A" if a.flags else " on B"
-        return Pair(a=a, b=b, ratio=None, reason=", ".join(sorted(flags)) + on, differ=differ)
-    # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing.
-    if a.value == b.value and a.samples == b.samples and not _is_speed(a.unit):
-        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ, counts=True)
+    # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing,
+    # and neither do single values.
+    exact = len(a.samples) > 1 and not a.flags | b.flags and not _is_speed(a.unit)
+    if exact and a.value == b.value and a.samples == b.samples:
+        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ)
     doubts = {letter: why for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))}
     reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())
-    counts = {*doubts.values()} <= {PUBLISHED}
-    return Pair(a=a, b=b, ratio=ratio(_measured(b), _measured(a), margin), reason=reason, differ=differ, counts=counts)
+    doubtful = not {*doubts.values()} <= {PUBLISHED}
+    verdict = ratio(_measured(b), _measured(a), margin)
+    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differ, doubtful=doubtful)
 
 
 def _is_speed(unit: str) -> bool:
@@ -402,5 +414,6 @@ def to_json(c: Comparison) -> list[dict[str, Any]]:
         )
     for m in c.means():
         mean = {"type": "mean", **sides, "instrument": m.instrument, "metric": m.metric, "pairs": m.pairs}
-        out.append({**mean, "ratio": m.value, **bounds(m.interval)})
+        left_out = {"doubtful": m.doubtful, "left_out": m.left_out}
+        out.append({**mean, "ratio": m.value, **bounds(m.interval), **left_out})
     return out

@@ -100,7 +100,15 @@ def _block(c: Comparison, instrument: str, metric: str, pairs: Sequence[Pair], m
 
 def mean_text(mean: Mean) -> str:
     """`1.07 (1.05 – 1.09), geometric mean of 12`."""
-    return f"{ratio_text(mean.value)}{_bounds_text(mean.interval)}, geometric mean of {mean.pairs}"
+    more = f", {text}" if (text := remark(mean)) else ""
+    return f"{ratio_text(mean.value)}{_bounds_text(mean.interval)}, geometric mean of {mean.pairs}{more}"
+
+
+def remark(mean: Mean) -> str:
+    """`3 doubtful, 2 not comparable`; "" if all pairs have a ratio that can be relied on."""
+    doubtful = f"{mean.doubtful} doubtful" if mean.doubtful else ""
+    left_out = f"{mean.left_out} not comparable" if mean.left_out else ""
+    return ", ".join(text for text in (doubtful, left_out) if text)
 
 
 def ratio_text(value: float) -> str:

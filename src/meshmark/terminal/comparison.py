@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from meshmark.terminal.screen import table_console
 from meshmark.values.units import NBSP
@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from meshmark.compare.join import Comparison, Mean
     from meshmark.report.comparison import Line
 
-_QUIET: Final = frozenset({"equal", "inconclusive", "not comparable"})  # listed on request only
-
 
 def print_comparison(c: Comparison, every: bool) -> None:
-    """Print what differs, metric by metric, then how many results do.
+    """Print all results that are not shown to be equal, metric by metric, then the number of each verdict.
 
     Args:
-        every: Print the results without a difference, too.
+        every: Print the equal results, too.
     """
 
     from meshmark.report.comparison import blocks, hops_texts, left_over, named, published, reasons, side_text, summary
@@ -37,7 +35,7 @@ def print_comparison(c: Comparison, every: bool) -> None:
         console.print(_means(means))
     hidden = 0
     for block in made:
-        shown = [line for line in block.lines if every or line.word not in _QUIET]
+        shown = [line for line in block.lines if every or line.word != "equal"]
         hidden += len(block.lines) - len(shown)
         if shown:
             about = f" ({block.common})" if block.common else ""
@@ -55,20 +53,22 @@ def print_comparison(c: Comparison, every: bool) -> None:
     for text in reasons(c):
         console.print(text, style="dim", soft_wrap=True)
     if hidden:
-        console.print(f"{hidden} results without a difference are not listed (--all)", style="dim")
+        console.print(f"{hidden} equal result{'s are' if hidden > 1 else ' is'} not listed (--all)", style="dim")
 
 
 def _means(means: Sequence[Mean]) -> Table:
     from rich.table import Table
 
-    from meshmark.report.comparison import interval_text, named, ratio_text
+    from meshmark.report.comparison import interval_text, named, ratio_text, remark
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("geometric mean of", overflow="fold")
     for name in ("B over A", "95 %", "results"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
     for m in means:
-        table.add_row(named(m.instrument, m.metric), ratio_text(m.value), interval_text(m.interval), str(m.pairs))
+        cells = [ratio_text(m.value), interval_text(m.interval), str(m.pairs), remark(m)]
+        table.add_row(named(m.instrument, m.metric), *cells)
     return table
 
 

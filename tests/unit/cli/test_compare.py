@@ -57,7 +57,7 @@ def test_a_gate_that_judged_too_little_is_inconclusive(home: dict[str, str], tmp
     words = ["compare", "a.jsonl", "flagged.jsonl", "--fail-on", "5%"]
     ran = meshmark(*words, cwd=tmp_path, env=home)
     assert ran.returncode == 3, ran.stderr
-    assert "compare: 0 of " in ran.stderr and "requires at least 1: not comparable: disturbed on B" in ran.stderr
+    assert "compare: 0 of " in ran.stderr and "requires at least 1: inconclusive: disturbed (" in ran.stderr
     allowed = meshmark(*words, "--allow-unjudged", cwd=tmp_path, env=home)
     assert allowed.returncode == 0 and "warning: compare: 0 of " in allowed.stderr
     few = meshmark("compare", "a.jsonl", "a.jsonl", "--fail-on", "5%", "--min-judged", "1000", cwd=tmp_path, env=home)

@@ -52,7 +52,7 @@ def test_blocks_name_what_varies_and_share_the_rest(both: Comparison) -> None:
 
 def test_the_summary_counts_and_the_reasons_follow(both: Comparison) -> None:
     assert summary(both).startswith(f"{len(both.pairs)} results on both: ")
-    assert any(text.startswith("not comparable: stolen on B (1)") for text in reasons(both))
+    assert any(text.startswith("inconclusive: ") for text in reasons(both))
     assert any("io bandwidth_net" in text for text in left_over(both))
 
 
@@ -60,17 +60,19 @@ def test_the_page_shows_both_sides_and_escapes_their_names(both: Comparison) -> 
     page = comparison_page(both)
     assert "before &lt;b&gt; and after" in page and "before <b>" not in page.partition("<script")[0]
     assert 'id="chart-means"' in page and 'id="chart-latency"' in page and 'id="chart-bandwidth"' in page
-    assert page.count('class="dot"') > 20 and "stolen on B" in page
+    assert page.count('class="dot"') > 20 and "A: too few samples" in page and "B: stolen" in page
 
 
-def test_the_terminal_lists_what_differs_unless_asked_for_all(
-    both: Comparison, capsys: pytest.CaptureFixture[str]
-) -> None:
-    print_comparison(both, every=False)
+def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    a = everything()
+    b = [r if r.instrument == "bandwidth" else scaled(r, 1.2) for r in a]
+    found = compare(side("before", a), side("after", b))
+    print_comparison(found, every=False)
     short = capsys.readouterr().out
-    print_comparison(both, every=True)
+    print_comparison(found, every=True)
     long = capsys.readouterr().out
-    assert "geometric mean of" in short and "faster" in short and "(--all)" in short
+    assert "geometric mean of" in short and "faster" in short and "inconclusive" in short
+    assert f"{found.counts()['equal']} equal results are not listed (--all)" in short
     assert len(long.splitlines()) > len(short.splitlines()) and "not listed" not in long
 
 
