@@ -179,7 +179,10 @@ def compare(
     if same:
         ones, others = same_plateaus([ones, others])
     found = _paired(ones, others, same)
-    pairs = [_pair(x, y, margin) for x, y in found]
+    if [*a.records] == [*b.records]:  # the same results, which are equal to themselves, however uncertain they are
+        pairs = [Pair(a=x, b=y, ratio=Ratio(1.0, (1.0, 1.0), "tie")) for x, y in found]
+    else:
+        pairs = [_pair(x, y, margin) for x, y in found]
     with_a, with_b = ({id(pair[i]) for pair in found} for i in (0, 1))
     if not pairs:
         metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (ones, others)]
@@ -207,18 +210,22 @@ def _paired(ones: Sequence[Record], others: Sequence[Record], same: bool) -> lis
     Args:
         same: Whether both sides are the same machine; only different ones have parts to play.
     """
-    exact = {point_key(r): r for r in others}
-    found = [(r, exact[key]) for r in ones if (key := point_key(r)) in exact]
+    exact: dict[str, list[Record]] = {}
+    for r in others:
+        exact.setdefault(point_key(r), []).append(r)
+    # A side may have several results of a point, such as two detections of a level: they are paired in their order.
+    found = [(r, of.pop(0)) for r in ones if (of := exact.get(point_key(r)))]
     passes = [_parts(ones, others, same)]
     if not same:
         passes.append(_parts(ones, others, same, ("threads",)))
     passes.append(lambda side: {id(r): point_key(r, *PAGES) for r in side})
     for key_of in passes:
-        taken = {id(r) for pair in found for r in pair}
+        taken, known = {id(r) for pair in found for r in pair}, {(id(x), id(y)) for x, y in found}
         keys = [_by_key(side, key_of(side)) for side in (ones, others)]
         for key in keys[0].keys() & keys[1].keys():
             x, y = keys[0][key], keys[1][key]
-            if id(x) not in taken or id(y) not in taken or x.conditions.get("threads") != y.conditions.get("threads"):
+            is_new = id(x) not in taken or id(y) not in taken
+            if (is_new or x.conditions.get("threads") != y.conditions.get("threads")) and (id(x), id(y)) not in known:
                 found.append((x, y))
     order = {id(r): i for i, r in enumerate(ones)}
     return sorted(found, key=lambda pair: order[id(pair[0])])
@@ -359,14 +366,13 @@ def _facts(a: Side, b: Side) -> list[tuple[str, str, str]]:
         if name != "boot" and name in a.facts and name in b.facts and a.facts[name] != b.facts[name]
     ]
     for name, key in (("build of Meshmark", "build"), ("compiler", "compiler")):
-        one, other = (_provenance(side, key) for side in (a, b))
+        one, other = ({str(r.provenance[key]) for r in side.points if r.provenance.get(key)} for side in (a, b))
+        # Some results state the version only, others also the commit: 0.1.0 and 0.1.0+g1a2b3c4.
+        versions = {text.partition("+")[0] for text in one | other if "+" in text}
+        one, other = one - versions, other - versions
         if one and other and one != other:
-            found.append((name, one, other))
+            found.append((name, ", ".join(sorted(one)), ", ".join(sorted(other))))
     return found
-
-
-def _provenance(side: Side, key: str) -> str:
-    return ", ".join(sorted({str(r.provenance[key]) for r in side.points if r.provenance.get(key)}))
 
 
 def _opposite(better: str) -> str:

@@ -197,6 +197,30 @@ def test_a_geometric_mean_covers_all_pairs_of_its_metric() -> None:
     assert (mean.pairs, mean.left_out) == (2, 1)
 
 
+def test_a_run_is_wholly_equal_to_itself() -> None:
+    level = record("latency", "level_latency", 1e-9, level=1, kind="cache")
+    records = [triad(4e9, ("stolen",)), replace(chase(1e-7), samples=(1e-7,), interval=None), level, replace(level)]
+    found = compare(side(records), side(list(records), "b"))
+    assert found.counts() == {"equal": 4} and not found.only_a and not found.only_b
+
+
+def test_a_build_does_not_differ_from_itself_if_some_results_state_the_version_only() -> None:
+    def built(*texts: str) -> Side:
+        return side([replace(triad(4e9, threads=n), provenance={"build": t}) for n, t in enumerate(texts, 1)], "b")
+
+    assert not compare(built("0.1.0+g1a2b3c4"), built("0.1.0")).facts
+    assert not compare(built("0.1.0+g1a2b3c4", "0.1.0"), built("0.1.0+g1a2b3c4")).facts
+    (fact,) = compare(built("0.1.0+g1a2b3c4", "0.1.0"), built("0.1.0+g5d6e7f8")).facts
+    assert fact == ("build of Meshmark", "0.1.0+g1a2b3c4", "0.1.0+g5d6e7f8")
+
+
+def test_a_pair_counts_once_if_only_one_side_states_the_threads() -> None:
+    one = triad(40e9, threads=16)
+    other = replace(triad(50e9), conditions={k: v for k, v in triad(50e9).conditions.items() if k != "threads"})
+    found = compare(side([one]), side([other], "b", "other"))
+    assert len(found.pairs) == 1 and [m.pairs for m in found.means()] == [1]
+
+
 def test_a_metric_made_from_the_same_samples_counts_once() -> None:
     c = compare(side(bandwidth()), side(bandwidth(), "b"))
     assert {p.a.metric for p in c.pairs} == {"bandwidth_net"}
@@ -278,4 +302,6 @@ def test_single_rates_that_are_equal_by_chance_are_not_equal() -> None:
     size = replace(
         record("latency", "level_capacity", 2.0**20, level=1), samples=(2.0**20,), value=2.0**20, interval=None
     )
-    assert only(size, size).word == "inconclusive", "single values are never called equal"
+    assert only(size, replace(size, provenance={"start": "later"})).word == "inconclusive", (
+        "single values are never called equal"
+    )
