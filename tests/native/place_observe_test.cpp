@@ -252,6 +252,36 @@ TEST_F(PlaceProof, AMaskThatTheProgramWidensIsFoundAndWhereItRan) {
   EXPECT_TRUE(reports(report, "the program replaced it")) << to_text(report);
 }
 
+TEST_F(PlaceProof, AProgramThatNothingBindsIsNotAccusedOfWideningItsMask) {
+  const Mark ready;
+  const Program program([&] {
+    ready.set();
+    spin(60);
+  });
+  while (!ready.is_set()) usleep(1000);
+  usleep(700'000);  // a program that is half a second older ran before the observation
+  const Report report = watch(program, one({cpus[0]}), 0.5);
+  EXPECT_TRUE(violations(report).contains(Violation::mask_changed)) << to_text(report);
+  EXPECT_TRUE(reports(
+      report, "it is not bound; bind it when it starts (meshmark run --bind list=" + std::to_string(cpus[0]) + ")"))
+      << to_text(report);
+  EXPECT_FALSE(reports(report, "widened")) << to_text(report);
+}
+
+TEST_F(PlaceProof, AProgramThatWasBoundBeforeIsNotAccusedOfReplacingItsMask) {
+  const Mark ready;
+  const Program program([&] {
+    pin_to({cpus[1]});
+    ready.set();
+    spin(60);
+  });
+  while (!ready.is_set()) usleep(1000);
+  usleep(700'000);
+  const Report report = watch(program, one({cpus[0]}), 0.5);
+  EXPECT_TRUE(reports(report, "it was bound before the observation")) << to_text(report);
+  EXPECT_FALSE(reports(report, "the program replaced it")) << to_text(report);
+}
+
 TEST_F(PlaceProof, AMaskThatComesBackIsFound) {
   const Mark is_back;
   const Program program([&] {

@@ -66,8 +66,16 @@ std::string Verdict::explain_mask(const Process& process, const Thread& thread) 
                               : rank   ? "mpiexec -bind-to none"
                                        : "mpirun --bind-to none, srun --cpu-bind=none, no taskset inside";
   if (!within(thread.unexpected, context_.expected.cpus)) {
+    // What bound a program that ran before the observation, if anything did, is unknown.
+    const bool was_so = process.old && !thread.was_expected;
+    const std::string cpus = cpu_list(context_.expected.cpus);
+    const std::string bind =
+        "; bind it when it starts (meshmark run --bind list=" + cpus + ") or now (taskset -a -c -p " + cpus + " PID)";
+    if (was_so && (thread.unexpected == context_.cgroup_cpus || thread.unexpected == context_.first_online))
+      return found + "it is not bound" + bind;
     if (rank && !thread.was_expected)
       return found + "its launcher bound it there; disable the launcher's binding: " + disable;
+    if (was_so) return found + "it was bound before the observation" + bind;
     return found + "the program " + (within(context_.expected.cpus, thread.unexpected) ? "widened" : "replaced") +
            " it (sched_setaffinity)" + "; --hard uses a cpuset, which it cannot leave";
   }
