@@ -22,6 +22,7 @@ from meshmark.values.expressions import expression
 from meshmark.values.paths import data_home
 from meshmark.values.secrets import hide_words, mask_words
 from meshmark.values.units import plain
+from meshmark.values.verdicts import times_text
 
 if TYPE_CHECKING:
     from meshmark.place.advice import Advice
@@ -289,7 +290,7 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
         )
     rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
     print_rows([r for _, r in rows], False)
-    print(f"\n{_sentence(advice, answer)}")
+    print(f"\n{sentence(advice, answer)}")
     if str(plan.inherited):
         print(f"baseline: {plan.inherited}, inherited")
     before, after = answer["before"], answer["after"]
@@ -319,15 +320,15 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
         print(f"  not for {', '.join(forms)}: {why}")
 
 
-def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
+def sentence(advice: Advice, answer: dict[str, Any]) -> str:
     """The result in one sentence, with its evidence."""
-    verdict, better = advice.verdict, "less time" if not advice.plan.figure else "better figure"
-    bounds = answer["gain_interval"]
-    gained = "" if answer["gain"] is None else f"{100 * answer['gain']:+.1f} %"
-    if bounds:
-        gained += f" [{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}] in {verdict.pairs} pairs"
+    verdict, gained = advice.verdict, ""
+    if verdict.ratio is not None:  # of the costs, candidate over baseline
+        bounds = (1 / verdict.interval[1], 1 / verdict.interval[0]) if verdict.interval else None
+        quality = "good" if advice.plan.figure else "fast"
+        gained = f"{times_text(1 / verdict.ratio, bounds, 'the baseline', quality)}, {verdict.pairs} pairs"
     if verdict.word == "better":
-        return f"best: {verdict.choice}: {gained} {better} than the baseline ({verdict.stopped})"
+        return f"best: {verdict.choice}: {gained} ({verdict.stopped})"
     limit = f"{100 * verdict.effect:.1f} %" if answer["minimum_effect"] is not None else "a measurable size"
     if verdict.word == "no gain":
         seen = f": {verdict.best} {gained}" if verdict.best else ""

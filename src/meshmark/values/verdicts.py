@@ -94,6 +94,23 @@ def ratio(one: Measured, other: Measured, margin: float = MARGIN) -> Ratio:
     return Ratio(value, interval, judge(interval if usable else None, alike(margin)))
 
 
+def times_text(speed: float, interval: Interval | None, other: str, quality: str = "fast") -> str:
+    """Return how many times as fast one is as another: `3.90 × as fast as the baseline (95 %: 3.10 to 4.40)`.
+
+    Args:
+        speed: Speed of the one over the speed of the other, above 0.
+        interval: 95 % interval of this ratio; None if it is unknown.
+        other: Name of the other.
+        quality: `fast` for times and rates, `good` for other figures.
+    """
+
+    def text(value: float) -> str:
+        return f"{value:.3f}" if 0.9 < value < 1.1 else f"{value:#.3g}".rstrip(".")
+
+    bounds = f" (95 %: {text(interval[0])} to {text(interval[1])})" if interval else ""
+    return f"{text(speed)} × as {quality} as {other}{bounds}"
+
+
 @dataclass(frozen=True, slots=True)
 class Ranked:
     """The result of comparing several.

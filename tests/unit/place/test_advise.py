@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from meshmark.cli.advise import sentence
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import find_native
 from meshmark.place.advice import Advice, Lines, gain, lines, records, to_json
@@ -167,6 +169,8 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
     assert (answer["verdict"], answer["choice"]) == ("better", "pack")
     low, high = answer["gain_interval"]
     assert low <= 0.2 <= high and low > 0.15
+    evidence = r"best: pack: 1\.2\d × as fast as the baseline \(95 %: 1\.\d+ to 1\.\d+\), \d+ pairs \("
+    assert re.match(evidence, sentence(advice, answer)), sentence(advice, answer)
     assert answer["before"]["n"] >= 6 and answer["before"]["worst"] >= answer["before"]["best"]
     assert 0.1 < answer["best_vs_best"] < 0.3 and 0.1 < answer["worst_vs_worst"] < 0.3
     assert answer["why"] == ["thread migrations per run: 40 baseline, 0 with pack"]

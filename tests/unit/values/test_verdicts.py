@@ -12,8 +12,14 @@ import pytest
 
 from meshmark.measure.repetitions import run_bounds
 from meshmark.store.record import median, median_interval
-from meshmark.values.verdicts import Measured, alike, judge, rank, ratio
+from meshmark.values.verdicts import Measured, alike, judge, rank, ratio, times_text
 from support import made_run
+
+
+def test_speeds_in_words() -> None:
+    assert times_text(3.9, (3.1, 4.4), "the baseline") == "3.90 × as fast as the baseline (95 %: 3.10 to 4.40)"
+    assert times_text(1.0214, (0.99, 1.2), "A", "good") == "1.021 × as good as A (95 %: 0.990 to 1.20)"
+    assert times_text(123.4, None, "A") == "123 × as fast as A"
 
 
 @pytest.mark.parametrize(
