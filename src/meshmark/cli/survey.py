@@ -101,23 +101,27 @@ def report(
         Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,
 ) -> None:
-    """Write the report of a survey again, or of any run of the store.
+    """Write the report of a survey again, or of any run of the store. `latest` is the newest run of this machine.
 
     example: meshmark report latest --out report
     """
     from meshmark.cli.serve import Runs
+    from meshmark.machine.facts import host_id
+    from meshmark.measure.latest import LATEST, newest_run
     from meshmark.measure.survey import find_run, load_run
     from meshmark.report.build import write_report
     from meshmark.store.store import Store
 
-    runs_ = data_home() / "runs"
+    runs_, store = data_home() / "runs", data_home() / "store"
+    newest = newest_run(store, runs_, host_id()) if run == LATEST else run
+    name = str(newest)
     try:
-        folder = find_run(run, runs_)
+        folder = newest if isinstance(newest, Path) else find_run(name, runs_)
         found = load_run(folder)
     except UsageError:
-        if "/" in run or not (data_home() / "store").is_dir() or not Store(data_home() / "store").query(run=run):
+        if "/" in name or not store.is_dir() or not Store(store).query(run=name):
             raise
-        folder, found = runs_ / run, Runs(data_home() / "store", runs_).stored(run)
+        folder, found = runs_ / name, Runs(store, runs_).stored(name)
     paths = write_report(*found, out or folder)
     print(paths.html)
     say_undrawn(paths.undrawn)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -13,8 +13,9 @@ from meshmark.errors import MeshmarkError, UsageError, near, quoted
 from meshmark.machine.facts import wire_bandwidth
 from meshmark.machine.papers import PAPER, paper, papers
 from meshmark.measure.importing import read_output
+from meshmark.measure.latest import LATEST, newest_run
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
-from meshmark.measure.survey import is_survey, last_run, load_run
+from meshmark.measure.survey import is_survey, load_run
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
@@ -23,7 +24,6 @@ from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
 
 HOST: Final = "host"
-LATEST: Final = "latest"
 ALL: Final = "all"  # MACHINE@all
 
 
@@ -97,7 +97,8 @@ class Sides:
     def _recorded(self, name: str) -> Side:
         """The side of a name that is none of a model."""
         if name == LATEST:
-            return self._of_folder(name, last_run(self._runs))
+            run = newest_run(self._store.folder, self._runs, self._host)
+            return self._of_folder(name, run) if isinstance(run, Path) else replace(self.run(run), name=name)
         if name.startswith(PAPER):
             return self._of_paper(name)
         if "/" in name or Path(name).is_file() or is_survey(Path(name)):
