@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,6 +95,9 @@ def declared(
     margin: Annotated[
         str, typer.Option("--margin", help="smallest difference that matters", metavar="PERCENT")
     ] = "10%",
+    flagged: Annotated[
+        bool, typer.Option("--flagged", help="judge flagged results, too, where there are no others")
+    ] = False,
     store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -105,7 +109,6 @@ def declared(
 
     from meshmark.compare.declared import absent, declarations
     from meshmark.compare.exports.base import Material, machine_of
-    from meshmark.compare.exports.matrix import latency_command
     from meshmark.compare.sides import Sides
     from meshmark.machine.facts import host_id
     from meshmark.store.store import Store
@@ -115,7 +118,7 @@ def declared(
     found = Sides(kept, data_home() / "runs", host).find(side)
     say_broken(kept)
     material = Material(side=found, opened=machine_of(found, topology, host))
-    rows = declarations(material, share("--margin", margin))
+    rows = declarations(material, share("--margin", margin), flagged=flagged)
     if as_json:
         for row in rows:
             print(json.dumps({**asdict(row), "verdict": row.word, "machine": found.machine}))
@@ -123,8 +126,9 @@ def declared(
         print_declared(rows)
     for line in absent(material):
         say(f"absent: {line}")
-    if missing := sum(row.value is None for row in rows):
-        say(f"note: {missing} of {len(rows)} were not measured; {latency_command(material.topology)}")
+    commands = Counter(row.command for row in rows if row.value is None)
+    for command, count in commands.items():
+        say(f"note: {count} of {len(rows)} were not measured; measure with: {command}")
 
 
 def describe(machine: Opened) -> Iterable[str]:

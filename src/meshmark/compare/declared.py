@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from meshmark.compare.exports.base import Material
-from meshmark.compare.exports.matrix import Matrix, bandwidths, in_memory, latencies
+from meshmark.compare.exports.matrix import (
+    Matrix,
+    bandwidth_commands,
+    bandwidths,
+    in_memory,
+    latencies,
+    latency_command,
+)
 from meshmark.machine.absence import is_absent
 from meshmark.measure.repetitions import measured
 from meshmark.store.record import Record
@@ -42,6 +49,7 @@ class Declaration:
         ratio: Measured over declared.
         limit: Whether the declared number is an upper bound, which a lower value does not contradict.
         reason: Why there is no verdict; "" otherwise.
+        command: A command that measures it.
     """
 
     part: str
@@ -54,6 +62,7 @@ class Declaration:
     ratio: Ratio | None = None
     limit: bool = False
     reason: str = ""
+    command: str = ""
 
     @property
     def word(self) -> str:
@@ -63,19 +72,32 @@ class Declaration:
         return "within" if self.limit and self.ratio.word in {"lower", "tie"} else _WORDS[self.ratio.word]
 
 
-def declarations(material: Material, margin: float = MARGIN) -> list[Declaration]:
+def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
     """All declared numbers of a machine whose meaning is measured by an instrument.
 
     Args:
         material: Its results, topology and facts.
         margin: The smallest relative difference that matters.
+        flagged: Whether flagged results are judged where there are no others; if not, their values have no verdict.
 
     Raises:
         UsageError: The topology is unknown.
     """
-    latency = latencies(material)
-    rows = [*_caches(material), *_distances(material, latency), *_performance(material, latency), *_peak(material)]
+    records = [replace(r, flags=frozenset()) for r in material.side.records]
+    without_flags = replace(material, side=replace(material.side, records=records))
+    rows = []
+    for row, other in zip(_rows(material), _rows(without_flags), strict=True):
+        if row.value is not None or other.value is None:
+            rows.append(row)
+        else:
+            rows.append(other if flagged else replace(other, reason="flagged; --flagged judges it"))
     return [_judged(row, margin) for row in rows]
+
+
+def _rows(material: Material) -> list[Declaration]:
+    """The declarations with what was measured, not judged; whatever was measured, they are the same ones."""
+    latency = latencies(material)
+    return [*_caches(material), *_distances(material, latency), *_performance(material, latency), *_peak(material)]
 
 
 def absent(material: Material) -> list[str]:
@@ -107,7 +129,7 @@ def _judged(row: Declaration, margin: float) -> Declaration:
         scaled = None if row.interval is None else (row.interval[0] / row.declared, row.interval[1] / row.declared)
         value = row.value / row.declared
     word = judge(None if row.reason else scaled, alike(margin))
-    if row.quantity == CAPACITY and scaled is not None and scaled[0] <= 1 <= scaled[1]:
+    if row.quantity == CAPACITY and not row.reason and scaled is not None and scaled[0] <= 1 <= scaled[1]:
         word = "tie"  # a curve tells no more than the footprints between which a cache ends
     return replace(row, ratio=Ratio(value, scaled, word))
 
@@ -131,7 +153,12 @@ def _caches(material: Material) -> Iterator[Declaration]:
             found[level] = r if level not in found or r.conditions.get("pages") == "thp" else found[level]
     for level, size in sorted(sizes.items()):
         row = Declaration(
-            part=f"L{level}", quantity=CAPACITY, source="kernel", unit="B", declared=float(size or math.nan)
+            part=f"L{level}",
+            quantity=CAPACITY,
+            source="kernel",
+            unit="B",
+            declared=float(size or math.nan),
+            command="meshmark measure latency",
         )
         if level not in found:
             yield row
@@ -162,6 +189,7 @@ def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
                 source="SLIT",
                 unit="1",
                 declared=distance / own,
+                command=latency_command(topology),
             )
             local, remote = latency.cells.get((a, a)), latency.cells.get((a, b))
             if local is None or remote is None:
@@ -183,14 +211,19 @@ def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
         best |= {(initiator, row["target"]): row for initiator in row["initiators"]}
     bandwidth = bandwidths(material)
     for (a, b), row in sorted(best.items()):
-        for key, quantity, unit, cells in (
-            ("read_latency_s", "latency", "s", latency.cells),
-            ("read_bytes_per_s", "bandwidth", "B/s", bandwidth.cells),
+        for key, quantity, unit, cells, command in (
+            ("read_latency_s", "latency", "s", latency.cells, latency_command(material.topology)),
+            ("read_bytes_per_s", "bandwidth", "B/s", bandwidth.cells, "; ".join(bandwidth_commands(material.topology))),
         ):
             if key not in row:
                 continue
             declared = Declaration(
-                part=f"node {a} to node {b}", quantity=quantity, source="HMAT", unit=unit, declared=float(row[key])
+                part=f"node {a} to node {b}",
+                quantity=quantity,
+                source="HMAT",
+                unit=unit,
+                declared=float(row[key]),
+                command=command,
             )
             found = cells.get((a, b))
             yield declared if found is None else replace(declared, **_of(found))
@@ -204,7 +237,13 @@ def _peak(material: Material) -> Iterable[Declaration]:
     if not isinstance(peak, int | float):
         return
     row = Declaration(
-        part="memory", quantity="bandwidth", source="firmware", unit="B/s", declared=float(peak), limit=True
+        part="memory",
+        quantity="bandwidth",
+        source="firmware",
+        unit="B/s",
+        declared=float(peak),
+        limit=True,
+        command="meshmark measure bandwidth",
     )
     gross = material.take("bandwidth", "bandwidth_gross")
     sized = [r for r in gross if isinstance(r.conditions.get("footprint_bytes"), int)]

@@ -105,10 +105,28 @@ def test_a_peak_is_a_limit(gb: float, word: str) -> None:
     assert found(declarations(made), "memory", "bandwidth").word == word
 
 
-def test_flagged_results_are_not_judged(cxl: Material) -> None:
-    flagged = [replace(r, flags=frozenset({"stolen"})) for r in cxl.side.records]
-    rows = declarations(Material(side=replace(cxl.side, records=flagged), opened=cxl.opened))
-    assert rows and {r.word for r in rows} == {"not measured"}
+def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> None:
+    """They were called "not measured", with an empty reason."""
+    flagged = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
+    made = Material(side=replace(cxl.side, records=flagged), opened=cxl.opened)
+    shown, judged, clean = declarations(made), declarations(made, flagged=True), declarations(cxl)
+    by_part = {(r.part, r.quantity, r.source): r for r in clean}
+    for one, other in zip(shown, judged, strict=True):
+        assert one.value == other.value
+        if one.value is None:
+            assert (one.word, other.word) == ("not measured", "not measured")
+        else:
+            assert (one.word, one.reason) == ("inconclusive", "flagged; --flagged judges it")
+            if one.quantity != "capacity":
+                assert other.word == by_part[one.part, one.quantity, one.source].word
+    assert {r.word for r in judged} > {"agrees", "measured higher", "measured lower"}
+
+
+def test_what_is_missing_names_the_command_that_measures_it(cxl: Material) -> None:
+    commands = {r.quantity: r.command for r in declarations(cxl)}
+    assert commands["capacity"] == "meshmark measure latency"
+    assert commands["relative latency"] == commands["latency"] and "--memory-node all" in commands["latency"]
+    assert commands["bandwidth"].startswith("meshmark measure bandwidth")
 
 
 def test_what_is_not_declared_is_named() -> None:
