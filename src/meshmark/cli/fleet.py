@@ -172,6 +172,8 @@ def _measure(
         settings = {"cluster": site.cluster, "beside": beside, "scratch": site.scratch}
         plan = node_plan(load_spec(spec, applications=True), kind, folder=Path(spec).absolute().parent)
         begin(fleet, name, plan, engine, wanted, settings)
+    if beside:
+        say("warning: results that other work disturbs are flagged, and flagged results cannot be judged")
     with interruptible(f"jobs go on; {_again(folder, kind)}"), fleet_progress(kind) as show:
         progress, found = carry_out(fleet, site, engine, name, _runner(fleet), show, wait_s)
     _report(progress, found, as_json)
@@ -265,9 +267,8 @@ def judge(
     policy, drained = load_policy(fleet), None
     seen = look(fleet, site.cluster)
     for one in seen.classes:
-        if one.screening is None:
-            why = "no metric that most of them have" if one.of.judged else "too few to compare"
-            say(f"meshmark: {counted(len(one.of.members), 'node')} of {one.of.name}: {why}")
+        if reason := seen.reason(one):
+            say(f"meshmark: {counted(len(one.of.members), 'node')} of {one.of.name}: {reason}")
     for what in sorted(seen.common):
         say(f"warning: {what}: results are wrong on most nodes, so that nodes are not named for them")
     suspects = seen.suspects()

@@ -23,8 +23,9 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.judging import CONTROLS, FRESH, Discoveries, Screening, fresh_count, fresh_evidence, screen
 from meshmark.fleet.panel import Panel, of_what, read_panel
 from meshmark.fleet.trends import worse_since
-from meshmark.fleet.values import Point, node_rows
+from meshmark.fleet.values import Point, flagged_results, node_rows
 from meshmark.store.files import held, write_file
+from meshmark.values.units import counted
 
 _OTHERS: Final = ("confirm", "pairs")  # kinds of campaigns that are not judged here
 WINDOW: Final = 7  # campaigns that suspects are chosen by
@@ -59,6 +60,7 @@ class Look:
     Attributes:
         wrong: Nodes whose kernels computed wrong results and whose case is not open, and which results.
         common: Programs and kernels whose results are wrong on most nodes, which says nothing about a node.
+        results, flagged: Number of results of the newest campaign, and how many of them are flagged.
     """
 
     panel: Panel
@@ -67,11 +69,23 @@ class Look:
     classes: list[Suspects]
     wrong: Mapping[str, list[str]]
     common: frozenset[str] = frozenset()
+    results: int = 0
+    flagged: int = 0
 
     def suspects(self) -> list[str]:
         """Names of all suspected nodes, and of those with wrong results."""
         found = [self.panel.nodes[c.of.members[i]] for c in self.classes if c.screening for i in c.screening.suspects]
         return sorted({*found, *self.wrong})
+
+    def reason(self, one: Suspects) -> str:
+        """Return why a class is not judged; "" if it is."""
+        if one.screening is not None:
+            return ""
+        if not one.of.judged:
+            return "too few to compare"
+        if self.flagged:
+            return f"not judged, since {self.flagged} of {counted(self.results, 'result')} are flagged"
+        return "no metric that most of them have"
 
     def today(self) -> list[int]:
         """Which of the panel's values are those of the newest campaign."""
@@ -101,7 +115,7 @@ def look(fleet: Fleet, cluster: str, kind: str = "", until: str = "") -> Look:
     common = _common(panel.wrong, panel.verdicts)
     own = _without(panel.wrong, common)
     wrong = {n: texts for n, texts in own.items() if n in panel.nodes and not _open_wrong(state, n)}
-    return Look(panel, window[-1], window, found, wrong, common)
+    return Look(panel, window[-1], window, found, wrong, common, *flagged_results(fleet, window[-1], cluster))
 
 
 def _common(wrong: Mapping[str, Sequence[str]], verdicts: Mapping[str, int]) -> frozenset[str]:

@@ -182,6 +182,15 @@ def query(
     return fleet.of_files(kind, campaigns, cluster, ask)
 
 
+def flagged_results(fleet: Fleet, campaign: str, cluster: str) -> tuple[int, int]:
+    """Return the number of results of a campaign that could be judged without their flags, and of those with flags."""
+    text = """SELECT count(*) AS results, count(*) FILTER (len(flags) > 0) AS flagged FROM read_parquet(?)
+              WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND metric <> ?"""
+    counts = query(fleet, "results", [campaign], cluster, text, _DERIVED)
+    rows = counts.to_pylist() if counts is not None else []
+    return sum(row["results"] for row in rows), sum(row["flagged"] for row in rows)
+
+
 def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     import numpy as np
     import pyarrow as pa

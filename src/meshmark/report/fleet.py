@@ -253,7 +253,8 @@ def _class_part(of: Overview, one: ClassOverview, chart: str, newest: Array) -> 
     suspects = of.seen.classes[one.at]
     facts = [f"{k.replace('_', ' ')} {v}" for k, v in suspects.of.common.items() if k not in HARDWARE]
     common = "; ".join(facts) or "nothing recorded"
-    judged = "" if suspects.screening else "; too few to compare"
+    reason = of.seen.reason(suspects)
+    judged = f"; {reason}" if reason else ""
     summary = f"{_count(len(suspects.of.members), 'node')}{judged}. Most have: {common}."
     changes = _changes(of, one)
     drawn = _drawn_points(one.trend, one)

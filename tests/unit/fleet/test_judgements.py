@@ -100,6 +100,18 @@ def test_flagged_results_and_doubtful_nodes_are_left_out(tmp_path: Path) -> None
     assert "n01" in panel.nodes and np.isnan(panel.values[panel.nodes.index("n01")]).all()
 
 
+def test_a_class_that_is_not_judged_says_why(tmp_path: Path) -> None:
+    """It was called too small, although its results were flagged: after `fleet check --beside`, for example."""
+    fleet = Fleet(tmp_path)
+    campaign(fleet, "check", 1, OTHERS, 1, **{name: {"flags": ["disturbed"]} for name in OTHERS[2:]})
+    seen = look(fleet, "cluster")
+    assert [seen.reason(one) for one in seen.classes] == ["not judged, since 90 of 100 results are flagged"]
+    few = Fleet(tmp_path / "few")
+    campaign(few, "check", 1, OTHERS[:2], 1)
+    seen = look(few, "cluster")
+    assert [seen.reason(one) for one in seen.classes] == ["too few to compare"]
+
+
 def test_a_fleet_without_results_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AbsentError, match="no results to judge"):
         look(Fleet(tmp_path), "cluster")
