@@ -74,7 +74,7 @@ def mask_for_a_moment(tell: int) -> None:
     say(tell)
     wait()
     os.sched_setaffinity(0, {3})
-    spin(0.8)  # an emulated machine on a busy one may not look for half a second
+    spin(1.5)  # an emulated machine on a busy one may not look for a second
     os.sched_setaffinity(0, {0, 1})
     spin(60)
 
