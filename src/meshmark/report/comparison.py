@@ -320,7 +320,7 @@ def _means(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
         rule,
         base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", tooltip=tips),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, tooltip=tips),
-    ).properties(height={"step": 24})
+    ).properties(height=28 * len(rows))
 
 
 @drawing

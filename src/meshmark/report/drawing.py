@@ -294,7 +294,7 @@ def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
     spec: dict[str, Any] = drawn.chart.to_dict()
     spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
     if "concat" not in spec and wide:
-        spec["width"], spec["height"] = "container", HEIGHT
+        spec["width"], spec["height"] = "container", spec.get("height", HEIGHT)
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     spec["background"] = "transparent"
     font = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -321,7 +321,7 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
     """The specification for PNG and SVG: white background, fixed size."""
     spec = themed(drawn, wide=False)
     if "concat" not in spec:
-        spec["width"], spec["height"] = WIDTH, HEIGHT
+        spec["width"], spec["height"] = WIDTH, spec.get("height", HEIGHT)
     spec["background"] = "white"
     return spec
 
