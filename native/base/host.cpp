@@ -53,7 +53,7 @@ std::string kernel_release(const std::string& root) {
     uname(&name);
     return name.release;
   }
-  const std::string release = first_line(root + "/proc/sys/kernel/osrelease");
+  std::string release = first_line(root + "/proc/sys/kernel/osrelease");
   if (!release.empty()) return release;
   std::istringstream words(first_line(root + "/proc/version"));  // "Linux version 6.1.0 (builder) #1 SMP …"
   std::string system, version, number;

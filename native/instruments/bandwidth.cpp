@@ -319,12 +319,10 @@ std::vector<std::string> kernels_of(const mm::Run& run, const std::map<std::stri
 std::vector<std::string> isas_of(mm::Run& run) {
   std::vector<std::string> isas;
   for (const std::string& name : run.choices("isa")) {
-    if (name == "best")
-      isas.push_back(name);
-    else if (name == "all") {
+    if (name == "all") {
       for (std::string_view isa : mm::built_isas())
         if (mm::has_isa(isa)) isas.emplace_back(isa);
-    } else if (mm::has_isa(name) && mm::stream_table(name) != nullptr)
+    } else if (name == "best" || (mm::has_isa(name) && mm::stream_table(name) != nullptr))
       isas.push_back(name);
     else
       run.absent("bandwidth_net", {{"isa", name}}, "this processor does not support " + name);

@@ -58,6 +58,10 @@ class Cluster:
             subprocess.run(["ip", "netns", "del", f"{self.name}h{i}"], capture_output=True, timeout=30, check=False)
         subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, timeout=30, check=False)
 
+    def sent_bytes(self) -> int:
+        """The number of bytes that the first host has sent."""
+        return int(Path(f"/sys/class/net/{self.name}v1/statistics/rx_bytes").read_text())
+
     def line(self, kind: str, *more: str, ranks: int = 0) -> list[str]:
         """The command line that starts a rank on each host, or on so many."""
         known = needed(kind)

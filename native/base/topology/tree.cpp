@@ -78,7 +78,7 @@ class CpuFiles {
   /// that file; a process may run on them. Returns those on which it may.
   std::vector<int> add_unlisted(const std::vector<int>& allowed, bool live) {
     const std::vector<int> candidates = ids_without(common_ids(allowed, known_), online_);
-    if (candidates.empty()) return candidates;
+    if (candidates.empty()) return {};
     const std::vector<int> running = running_cpus();
     std::vector<int> unlisted = live ? candidates : common_ids(candidates, running);
     if (!unlisted.empty()) online_ = all_ids(all_ids(online_, unlisted), running);

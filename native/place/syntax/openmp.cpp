@@ -39,7 +39,7 @@ Layout of_threads(const Reader& read, CommandLine& line, const Layout& places) {
   if (bind != "true" && bind != "close" && bind != "spread" && bind != "primary" && bind != "master")
     throw UsageError(read.form, "found OMP_PROC_BIND=" + bind, "close, spread, primary or true");
   const std::size_t count = threads ? static_cast<std::size_t>(read.number(*threads)) : all;
-  if (count < 1) read.refuse(*threads);
+  if (count < 1) read.refuse(threads.value_or(""));
   const bool primary = bind == "primary" || bind == "master";
   if (!primary && count == all) return places;
   const bool divides = count > all ? count % all == 0 : all % count == 0;

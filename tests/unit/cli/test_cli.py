@@ -65,7 +65,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (["survey", "--quick", "--spec", "x.toml"], 2, "--quick"),
         (["survey", "--resume"], 2, "found no survey"),
         (["report", "no-such-run"], 2, "found no run 'no-such-run'"),
-        (["report"], 2, "found no survey"),
+        (["report"], 2, "latest: found no run of this machine"),
         (["store", "import", "/proc/nonexistent"], 2, "cannot read /proc/nonexistent: No such file"),
         (["store", "export", "--format", "xml"], 2, "jsonl, csv"),
         (["frobnicate"], 2, "frobnicate"),
