@@ -13,7 +13,7 @@
 namespace {
 
 using namespace mm::place;
-using mm::Cpu, mm::Machine, mm::machine_of;
+using mm::Machine, mm::machine_of;
 
 std::string first_line(const std::string& form, const Machine& machine, const Parts& parts, const Memory& memory = {}) {
   return line(emit(form, machine, {parts}, memory), "./a.out");
