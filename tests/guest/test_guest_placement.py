@@ -94,7 +94,7 @@ def plan(name: str) -> list[dict[str, Any]]:
         {"name": "affinity", "run": latency("--cpus", "0"), "affinity": [cpus[-1]]},
     ]
     if name in {"numa-2", "cxl-2+1"} and "bandwidth" in instruments():
-        words = ["bandwidth", "--footprint", "3MiB", "--budget", "1s", "--interval", "50", "--shield", "off"]
+        words = ["bandwidth", "--footprint", "3MiB", "--budget", "2s", "--interval", "50", "--shield", "off"]
         last = str(machine["memory"][-1])
         steps += [
             {"name": "bandwidth", "run": [*words, "--kernel", "read", "--threads", "2", "--memory-node", last]},
@@ -131,7 +131,7 @@ def plan(name: str) -> list[dict[str, Any]]:
         ]
     if name == "numa-2" and "lines" in instruments():
         # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
-        words = ["lines", "--state", "dirty", "--cpus", "0,2", "--budget", "12s", "--interval", "50", "--shield", "off"]
+        words = ["lines", "--state", "dirty", "--cpus", "0,2", "--budget", "30s", "--interval", "50", "--shield", "off"]
         steps.append({"name": "lines", "run": words})
     if name == "numa-2":
         huge = latency("--cpus", "0", pages="2MiB")
