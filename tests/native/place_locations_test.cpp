@@ -72,7 +72,7 @@ std::vector<std::string> answers_of_hwloc(const std::string& machine, const std:
   for (const std::string& line : lines) text += line + "\n";
   const std::string call = "timeout 20 hwloc-calc -i '" + machine + "' " + options + " -q --taskset <" +
                            folder.write("locations", text) + " 2>" + folder.path("errors");
-  // NOLINTNEXTLINE(bugprone-command-processor): the words are those of this test
+  // NOLINTNEXTLINE(bugprone-command-processor): the command contains only words of this test
   std::FILE* const pipe = popen(call.c_str(), "r");
   std::vector<std::string> answers;
   char line[4096];

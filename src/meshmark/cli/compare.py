@@ -124,5 +124,5 @@ def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: 
         more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
         assert p.ratio is not None
         raise MeshmarkError(f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s{more}")
-    why = "; ".join(text for c in found for text in reasons(c))
-    check_judged(f"compare: {message}", judged, min_judged, allow_unjudged, why)
+    all_reasons = "; ".join(text for c in found for text in reasons(c))
+    check_judged(f"compare: {message}", judged, min_judged, allow_unjudged, all_reasons)

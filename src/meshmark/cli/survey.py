@@ -113,15 +113,14 @@ def report(
     from meshmark.store.store import Store
 
     runs_, store = data_home() / "runs", data_home() / "store"
-    newest = newest_run(store, runs_, host_id()) if run == LATEST else run
-    name = str(newest)
+    name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
     try:
-        folder = newest if isinstance(newest, Path) else find_run(name, runs_)
-        found = load_run(folder)
+        folder = find_run(name, runs_)
+        results = load_run(folder)
     except UsageError:
         if "/" in name or not store.is_dir() or not Store(store).query(run=name):
             raise
-        folder, found = runs_ / name, Runs(store, runs_).stored(name)
-    paths = write_report(*found, out or folder)
+        folder, results = runs_ / name, Runs(store, runs_).stored(name)
+    paths = write_report(*results, out or folder)
     print(paths.html)
     say_undrawn(paths.undrawn)

@@ -83,14 +83,14 @@ def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = 
     Raises:
         UsageError: The topology is unknown.
     """
-    records = [replace(r, flags=frozenset()) for r in material.side.records]
-    without_flags = replace(material, side=replace(material.side, records=records))
-    rows = []
-    for row, other in zip(_rows(material), _rows(without_flags), strict=True):
-        if row.value is not None or other.value is None:
-            rows.append(row)
-        else:
-            rows.append(other if flagged else replace(other, reason="flagged; --flagged judges it"))
+    rows = _rows(material)
+    if any(row.value is None for row in rows):
+        records = [replace(r, flags=frozenset()) for r in material.side.records]
+        with_flagged = _rows(replace(material, side=replace(material.side, records=records)))
+        if not flagged:
+            with_flagged = [replace(row, reason="flagged; --flagged judges it") for row in with_flagged]
+        pairs = zip(rows, with_flagged, strict=True)
+        rows = [other if row.value is None and other.value is not None else row for row, other in pairs]
     return [_judged(row, margin) for row in rows]
 
 
@@ -176,6 +176,7 @@ def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
     topology = material.topology
     if not topology.distances or len(topology.nodes) < 2:
         return
+    command = latency_command(topology)
     for node, row in zip(topology.nodes, topology.distances, strict=True):
         a = node.os_index
         own = row[[n.os_index for n in topology.nodes].index(a)]
@@ -189,7 +190,7 @@ def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
                 source="SLIT",
                 unit="1",
                 declared=distance / own,
-                command=latency_command(topology),
+                command=command,
             )
             local, remote = latency.cells.get((a, a)), latency.cells.get((a, b))
             if local is None or remote is None:
@@ -210,11 +211,12 @@ def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
     for row in sorted(rows, key=lambda row: row["access"]):
         best |= {(initiator, row["target"]): row for initiator in row["initiators"]}
     bandwidth = bandwidths(material)
+    quantities = (
+        ("read_latency_s", "latency", "s", latency.cells, latency_command(material.topology)),
+        ("read_bytes_per_s", "bandwidth", "B/s", bandwidth.cells, "; ".join(bandwidth_commands(material.topology))),
+    )
     for (a, b), row in sorted(best.items()):
-        for key, quantity, unit, cells, command in (
-            ("read_latency_s", "latency", "s", latency.cells, latency_command(material.topology)),
-            ("read_bytes_per_s", "bandwidth", "B/s", bandwidth.cells, "; ".join(bandwidth_commands(material.topology))),
-        ):
+        for key, quantity, unit, cells, command in quantities:
             if key not in row:
                 continue
             declared = Declaration(

@@ -210,11 +210,11 @@ def _paired(ones: Sequence[Record], others: Sequence[Record], same: bool) -> lis
     Args:
         same: Whether both sides are the same machine; only different ones have parts to play.
     """
-    exact: dict[str, list[Record]] = {}
+    others_by_point: dict[str, list[Record]] = {}
     for r in others:
-        exact.setdefault(point_key(r), []).append(r)
+        others_by_point.setdefault(point_key(r), []).append(r)
     # A side may have several results of a point, such as two detections of a level: they are paired in their order.
-    found = [(r, of.pop(0)) for r in ones if (of := exact.get(point_key(r)))]
+    found = [(r, equals.pop(0)) for r in ones if (equals := others_by_point.get(point_key(r)))]
     passes = [_parts(ones, others, same)]
     if not same:
         passes.append(_parts(ones, others, same, ("threads",)))

@@ -326,16 +326,17 @@ class Campaign:
         # A job that is refused because of one of its nodes is halved, after those that were not refused. Nodes that are
         # off share jobs, too, but only with one another, and once: if one does not start, the others do not measure.
         batched: dict[tuple[bool, int], list[str]] = {}
+        alone = []  # in jobs of their own, which wait in the queue of the engine
         for name in free:
-            is_off, state = known[name].state == "off", self.nodes[name]
-            if known[name].state == "idle" or (is_off and not state.tries):
-                batched.setdefault((is_off, state.refused), []).append(name)
+            at, state = known[name].state, self.nodes[name]
+            if at == "idle" or (at == "off" and not state.tries):
+                batched.setdefault((at == "off", state.refused), []).append(name)
+            elif at != "out":
+                alone.append([name])
         found = []
         for (_, refused), names in sorted(batched.items()):
             size = max(1, at_once >> refused)
             found += [names[at : at + size] for at in range(0, len(names), size)]
-        # The others get jobs of their own, which wait in the queue of the engine.
-        alone = [[n] for n in free if known[n].state == "busy" or (known[n].state == "off" and self.nodes[n].tries)]
         return [*found, *alone[: max(0, room_to_wait)]][: max(0, room)]
 
     def _states(self, engine: Engine) -> dict[str, Node]:

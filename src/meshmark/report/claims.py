@@ -10,14 +10,13 @@ from typing import Any, Final
 from meshmark.compare.claims.catalogue import Claim, Trial
 from meshmark.compare.claims.judging import BASIS_TEXT, Verdict
 from meshmark.compare.claims.run import counts, latest
-from meshmark.report.comparison import ratio_text
 from meshmark.report.html import Table, Tile, ratio_dot
 from meshmark.report.listing import result_tables
 from meshmark.report.render import render
 from meshmark.store.files import write_text
 from meshmark.store.record import Record
 from meshmark.store.store import Store
-from meshmark.values.units import number
+from meshmark.values.units import number, ratio_text
 
 INDEX: Final = "index.html"
 _ROWS: Final = 200  # of the evidence of a verdict

@@ -35,7 +35,7 @@ from meshmark.report.html import ratio_dot
 from meshmark.report.listing import conditions_text, in_order, shown, title
 from meshmark.report.selection import modes_of, modes_texts, selected, value_of
 from meshmark.store.record import Record, varying
-from meshmark.values.units import NBSP, number, scale_for, show, size
+from meshmark.values.units import NBSP, ratio_text, scale_for, show, size
 
 _ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "inconclusive", "equal")
 _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
@@ -109,11 +109,6 @@ def remark(mean: Mean) -> str:
     doubtful = f"{mean.doubtful} doubtful" if mean.doubtful else ""
     left_out = f"{mean.left_out} not comparable" if mean.left_out else ""
     return ", ".join(text for text in (doubtful, left_out) if text)
-
-
-def ratio_text(value: float) -> str:
-    """Three digits, and thousandths near 1."""
-    return f"{value:.3f}" if 0.9 < value < 1.1 else number(value)
 
 
 def _bounds_text(interval: tuple[float, float] | None) -> str:

@@ -12,12 +12,12 @@ import altair as alt
 
 from meshmark.compare.history import MIN_RUNS, RATE, Change, History, Point
 from meshmark.compare.join import identity
-from meshmark.report.comparison import interval_text, named, ratio_text
+from meshmark.report.comparison import interval_text, named
 from meshmark.report.drawing import GB, NS, Drawn, Row, chart_of, chart_page, drawing, natural
 from meshmark.report.listing import conditions_text
 from meshmark.store.record import Record, varying
 from meshmark.store.series import RunValue
-from meshmark.values.units import NBSP, scale_for, show
+from meshmark.values.units import NBSP, ratio_text, scale_for, show
 from meshmark.values.verdicts import MARGIN
 
 CHARTS: Final = 60  # of a page

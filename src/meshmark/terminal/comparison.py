@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from meshmark.terminal.screen import table_console
-from meshmark.values.units import NBSP
+from meshmark.values.units import NBSP, ratio_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -59,7 +59,7 @@ def print_comparison(c: Comparison, every: bool) -> None:
 def _means(means: Sequence[Mean]) -> Table:
     from rich.table import Table
 
-    from meshmark.report.comparison import interval_text, named, ratio_text, remark
+    from meshmark.report.comparison import interval_text, named, remark
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("geometric mean of", overflow="fold")

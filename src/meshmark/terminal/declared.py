@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from meshmark.terminal.screen import table_console
-from meshmark.values.units import NBSP, show
+from meshmark.values.units import NBSP, ratio_text, show
 
 if TYPE_CHECKING:
     from meshmark.compare.declared import Declaration
@@ -16,7 +16,7 @@ def print_declared(rows: Sequence[Declaration]) -> None:
     """A table with a row for each declaration."""
     from rich.table import Table
 
-    from meshmark.report.comparison import interval_text, ratio_text
+    from meshmark.report.comparison import interval_text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, right in (

@@ -80,6 +80,11 @@ def number(value: float, digits: int = 3) -> str:
     return text if size < 10000 else f"{round(value):,}".replace(",", "\u202f")
 
 
+def ratio_text(value: float) -> str:
+    """Return a ratio with three digits, and with thousandths near 1."""
+    return f"{value:.3f}" if 0.9 < value < 1.1 else number(value)
+
+
 def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -> str:
     """`value` (in `unit`) with its scaled unit and a no-break space: `41.0 GB/s`, `160 ns`, `8 MiB`."""
     scale = scale or scale_for(unit, value)

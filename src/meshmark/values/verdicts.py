@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final, Literal
 
+from meshmark.values.units import ratio_text
+
 Word = Literal["lower", "higher", "tie", "inconclusive"]
 Interval = tuple[float, float]
 
@@ -103,12 +105,8 @@ def times_text(speed: float, interval: Interval | None, other: str, quality: str
         other: Name of the other.
         quality: `fast` for times and rates, `good` for other figures.
     """
-
-    def text(value: float) -> str:
-        return f"{value:.3f}" if 0.9 < value < 1.1 else f"{value:#.3g}".rstrip(".")
-
-    bounds = f" (95 %: {text(interval[0])} to {text(interval[1])})" if interval else ""
-    return f"{text(speed)} × as {quality} as {other}{bounds}"
+    bounds = f" (95 %: {ratio_text(interval[0])} to {ratio_text(interval[1])})" if interval else ""
+    return f"{ratio_text(speed)} × as {quality} as {other}{bounds}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,9 @@ def test_a_peak_is_a_limit(gb: float, word: str) -> None:
 def test_flagged_results_are_shown_and_judged_on_request_only(cxl: Material) -> None:
     """They were called "not measured", with an empty reason."""
     flagged = [replace(r, flags=frozenset({"stolen"})) for r in [*cxl.side.records, capacity(2, 2**20, 2**21)]]
-    made = Material(side=replace(cxl.side, records=flagged), opened=cxl.opened)
-    shown, judged, clean = declarations(made), declarations(made, flagged=True), declarations(cxl)
+    flagged_only = Material(side=replace(cxl.side, records=flagged), opened=cxl.opened)
+    shown, judged = declarations(flagged_only), declarations(flagged_only, flagged=True)
+    clean = declarations(cxl)
     by_part = {(r.part, r.quantity, r.source): r for r in clean}
     for one, other in zip(shown, judged, strict=True):
         assert one.value == other.value

@@ -200,8 +200,8 @@ def test_a_geometric_mean_covers_all_pairs_of_its_metric() -> None:
 def test_a_run_is_wholly_equal_to_itself() -> None:
     level = record("latency", "level_latency", 1e-9, level=1, kind="cache")
     records = [triad(4e9, ("stolen",)), replace(chase(1e-7), samples=(1e-7,), interval=None), level, replace(level)]
-    found = compare(side(records), side(list(records), "b"))
-    assert found.counts() == {"equal": 4} and not found.only_a and not found.only_b
+    comparison = compare(side(records), side(list(records), "b"))
+    assert comparison.counts() == {"equal": 4} and not comparison.only_a and not comparison.only_b
 
 
 def test_a_build_does_not_differ_from_itself_if_some_results_state_the_version_only() -> None:
@@ -217,8 +217,8 @@ def test_a_build_does_not_differ_from_itself_if_some_results_state_the_version_o
 def test_a_pair_counts_once_if_only_one_side_states_the_threads() -> None:
     one = triad(40e9, threads=16)
     other = replace(triad(50e9), conditions={k: v for k, v in triad(50e9).conditions.items() if k != "threads"})
-    found = compare(side([one]), side([other], "b", "other"))
-    assert len(found.pairs) == 1 and [m.pairs for m in found.means()] == [1]
+    comparison = compare(side([one]), side([other], "b", "other"))
+    assert len(comparison.pairs) == 1 and [m.pairs for m in comparison.means()] == [1]
 
 
 def test_a_metric_made_from_the_same_samples_counts_once() -> None:

@@ -71,8 +71,8 @@ def test_latest_is_the_newest_run_of_this_machine_whichever_command_made_it(
 ) -> None:
     imported = [replace(r, source="tool") for r in at(bandwidth(), "2026-11-05T10:00:00Z")]
     store.add("imported", "bandwidth.r1", imported)
-    found = sides.find("latest")
-    assert (found.name, found.what, found.start) == ("latest", "run second", "2026-11-01T10:00:00Z")
+    newest = sides.find("latest")
+    assert (newest.name, newest.what, newest.start) == ("latest", "run second", "2026-11-01T10:00:00Z")
     assert newest_run(store.folder, tmp_path / "runs", "n042") == "second"
     survey = tmp_path / "runs" / "survey"
     survey.mkdir(parents=True)

@@ -8,9 +8,10 @@ import pytest
 
 from meshmark.compare.join import Comparison, compare
 from meshmark.compare.sides import Side
-from meshmark.report.comparison import blocks, comparison_page, left_over, ratio_text, reasons, summary
+from meshmark.report.comparison import blocks, comparison_page, left_over, reasons, summary
 from meshmark.store.record import Record, median, median_interval
 from meshmark.terminal.comparison import print_comparison
+from meshmark.values.units import ratio_text
 from support.made_run import everything
 
 
@@ -66,13 +67,13 @@ def test_the_page_shows_both_sides_and_escapes_their_names(both: Comparison) -> 
 def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     a = everything()
     b = [r if r.instrument == "bandwidth" else scaled(r, 1.2) for r in a]
-    found = compare(side("before", a), side("after", b))
-    print_comparison(found, every=False)
+    comparison = compare(side("before", a), side("after", b))
+    print_comparison(comparison, every=False)
     short = capsys.readouterr().out
-    print_comparison(found, every=True)
+    print_comparison(comparison, every=True)
     long = capsys.readouterr().out
     assert "geometric mean of" in short and "faster" in short and "inconclusive" in short
-    assert f"{found.counts()['equal']} equal results are not listed (--all)" in short
+    assert f"{comparison.counts()['equal']} equal results are not listed (--all)" in short
     assert len(long.splitlines()) > len(short.splitlines()) and "not listed" not in long
 
 

@@ -126,9 +126,10 @@ def _node(name: str, text: str, reason: str) -> Node:
     their way off count as busy: each gets a job of its own.
     """
     state: State = "out" if set(text) & set(_UNUSABLE) else _STATES.get(text.rstrip(_MARKS), "out")
-    power = [meaning for mark, meaning in _POWER.items() if mark in text]
-    if state == "idle" and (power or text.endswith("-")):
-        state = "off" if power == [_POWER["~"]] else "busy"
+    marks = [mark for mark in _POWER if mark in text]
+    power = [_POWER[mark] for mark in marks]
+    if state == "idle" and (marks or text.endswith("-")):
+        state = "off" if marks == ["~"] else "busy"
     words = f"{text}: {', '.join(power)}" if power else text
     words = words if reason in {"", "none"} else f"{words}: {reason}"
     return node(name, state, "" if state == "idle" else words)
