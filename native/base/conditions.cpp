@@ -12,6 +12,7 @@
 #include "stats.hpp"
 #include "sys/files.hpp"
 #include "sys/procfs.hpp"
+#include "topology/parts.hpp"
 #include "topology/topology.hpp"
 
 namespace mm {
@@ -99,6 +100,20 @@ std::vector<std::string> flags_of(const Progress& p, double percent, const Other
   return flags;
 }
 
+/// Adds what tells a kind of result from others on any machine: the parts in which CPUs and memory are.
+void add_parts(const Point& point, const std::vector<int>& cpus, json& conditions) {
+  const Machine& machine = topology();
+  const auto add = [&](const char* name, const std::string& word) {
+    if (!word.empty()) conditions[name] = word;
+  };
+  add("cpus_within", smallest_part(machine, cpus));
+  add("cpus_fill", filled_part(machine, cpus));
+  const auto node = conditions.find("observed_node");
+  if (node != conditions.end() && node->is_number_integer())
+    add("memory_place", memory_place(machine, cpus, node->get<int>()));
+  add("memory_level", level_of(machine, cpus, point.bytes_each));
+}
+
 }  // namespace
 
 double Progress::share_marked(int mark) const {
@@ -175,9 +190,12 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   }
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
-  if (!conditions.contains("observed_cpus")) conditions["observed_cpus"] = cpu_list(point.team->cpus());
+  const bool named = conditions.contains("observed_cpus");  // by processes, for which no thread of ours works
+  if (!named) conditions["observed_cpus"] = cpu_list(point.team->cpus());
   if (const std::string kinds = kind_names(topology(), point.team->cpus()); !kinds.empty())
     conditions["core_kinds"] = kinds;
+  add_parts(point, named ? parse_cpu_list("observed_cpus", conditions["observed_cpus"]) : point.team->cpus(),
+            conditions);
   const OtherUse::Shares shares = other.shares(point.team->cpus());
   conditions["steal_share"] = shares.stolen;
   conditions["others_share"] = shares.others;

@@ -84,11 +84,12 @@ struct Point {
   std::function<std::vector<std::string>()> check{};
   /// Verified by Run (a subset if there are many): huge_share, observed_node, flags page_size and misplaced.
   std::vector<std::shared_ptr<Arena>> arenas{};
-  int least_samples = 7;     ///< lower it only for work that takes seconds (dgemm of a large N)
-  bool shield = true;        ///< false for bursts that take longer than 0.1 s, sleep or start processes
-  bool timed_inside = true;  ///< false: another process does the work (fio), so that our thread's switches and
-                             ///< reference loops say nothing about it
-  bool once = false;         ///< only one sample is possible (a residual, a system that takes minutes)
+  std::size_t bytes_each = 0;  ///< that each CPU reads or writes again and again, B; 0: the point has no such size
+  int least_samples = 7;       ///< lower it only for work that takes seconds (dgemm of a large N)
+  bool shield = true;          ///< false for bursts that take longer than 0.1 s, sleep or start processes
+  bool timed_inside = true;    ///< false: another process does the work (fio), so that our thread's switches and
+                               ///< reference loops say nothing about it
+  bool once = false;           ///< only one sample is possible (a residual, a system that takes minutes)
   /// If set, reported instead of a measurement. The point still takes its number, so that a resumed run numbers its
   /// points alike.
   std::optional<Absent> missing{};

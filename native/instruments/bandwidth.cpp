@@ -118,6 +118,20 @@ void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::ve
   observed["observed_cpus"] = mm::cpu_list(cpus);
 }
 
+json conditions(const mm::Run& run, const Setup& s, const std::vector<int>& cpus, std::size_t bytes, bool processes) {
+  return {{"kernel", s.kernel},
+          {"store", s.store},
+          {"isa", s.isa},
+          {"threads", cpus.size()},
+          {"cpus", mm::cpu_list(cpus)},
+          {"fill", s.fill},
+          {"mode", processes ? "processes" : "threads"},
+          {"footprint_bytes", bytes},
+          {"pages", mm::name(s.pages)},
+          {"page_bytes", mm::page_bytes(s.pages)},
+          {"memory_node", run.memory_node(s.node)}};
+}
+
 /// Adds one point of `cpus`: threads with these shares, or the processes of `processes` if not null.
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
                const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
@@ -140,18 +154,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const std::size_t bytes = n * 8 * arrays * threads;
 
   mm::Point p;
-  p.conditions = {{"kernel", s.kernel},
-                  {"store", s.store},
-                  {"isa", s.isa},
-                  {"threads", threads},
-                  {"cpus", mm::cpu_list(cpus)},
-                  {"fill", s.fill},
-                  {"mode", processes ? "processes" : "threads"},
-                  {"footprint_bytes", bytes},
-                  {"pages", mm::name(s.pages)},
-                  {"page_bytes", mm::page_bytes(s.pages)},
-                  {"memory_node", run.memory_node(s.node)}};
+  p.conditions = conditions(run, s, cpus, bytes, processes != nullptr);
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
+  p.bytes_each = bytes / threads;
   Workers workers;
   if (processes) {
     // The processes work, not our threads: a thread waits for them and must not occupy their CPU.

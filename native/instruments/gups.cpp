@@ -73,6 +73,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                   {"lookahead", kernel == "plain" ? 0 : mm::kLookahead},
                   {"memory_node", run.memory_node(node)}};
   p.metrics = {"update_rate"};
+  p.bytes_each = count * 8 / threads;
   p.team = team;
   p.arenas = {table->arena};
   p.prepare = [=] {

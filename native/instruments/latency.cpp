@@ -273,6 +273,7 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
                         {"memory_node", run.memory_node(group.node)},
                         {"processes", cpus.size()},
                         {"state", "clean"}};
+        p.bytes_each = shape.footprint;
         p.missing = why;
         points.push_back(std::move(p));
       }

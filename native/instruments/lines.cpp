@@ -108,6 +108,12 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
   return p;
 }
 
+/// Whose node is the home of a line that two CPUs exchange: "from", "to" or "other"; "" where both are on one node.
+std::string home_of(int from, int to, int home) {
+  const int a = mm::topology().cpu(from).node, b = mm::topology().cpu(to).node;
+  return a == b ? "" : home == a ? "from" : home == b ? "to" : "other";
+}
+
 void measure(mm::Run& run) {
   const std::vector<int> cpus = run.cpus();
   const auto states = run.choices("state");
@@ -136,6 +142,7 @@ void measure(mm::Run& run) {
             p.conditions = {{"from_cpu", from},  {"to_cpu", to},
                             {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
                             {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
+            if (const std::string where = home_of(from, to, home); !where.empty()) p.conditions["home"] = where;
             p.metrics = {"line_latency"};
             p.team = team;
             p.arenas = {arena};

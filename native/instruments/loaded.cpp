@@ -104,6 +104,7 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   mm::Point p;
   p.conditions = conditions(*g, "chains", chains, threads);
   p.metrics = {"load_latency", "bandwidth_net"};
+  p.bytes_each = g->footprint;
   p.team = team;
   p.arenas = g->arenas;
   p.prepare = [=] {
@@ -151,6 +152,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.conditions["pause"] = pause;
   p.conditions["read_share"] = read_share;
   p.metrics = {"load_latency", "bandwidth_net"};
+  p.bytes_each = g->footprint;
   p.team = team;
   p.arenas = g->arenas;
   p.prepare = [=] {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +15,7 @@ from meshmark.values.arguments import checked
 if TYPE_CHECKING:
     from meshmark.compare.join import Comparison as Joined
     from meshmark.compare.join import Pair
+    from meshmark.compare.pairing import Unpaired
     from meshmark.model.fit import Fit as Fitted
     from meshmark.store.record import Record
     from meshmark.watch.frames import Frame, Header
@@ -86,13 +87,13 @@ class Comparison:
 
     @property
     def only_a(self) -> Table:
-        """The records of A that B has no counterpart of."""
-        return _without_run(self._found.only_a)
+        """The records of A that B has no counterpart of, with the ``reason``."""
+        return _unpaired(self._found.only_a)
 
     @property
     def only_b(self) -> Table:
-        """The records of B that A has no counterpart of."""
-        return _without_run(self._found.only_b)
+        """The records of B that A has no counterpart of, with the ``reason``."""
+        return _unpaired(self._found.only_b)
 
     @checked
     def chart(self, name: str = "") -> Any:
@@ -130,8 +131,12 @@ class Comparison:
     _repr_html_ = html
 
 
-def _without_run(records: Any) -> Table:
-    return Table(None, [("", "", r) for r in records])
+def _unpaired(unpaired: Sequence[Unpaired]) -> Table:
+    from dataclasses import replace
+
+    return Table(
+        None, [("", "", replace(u.record, conditions={**u.record.conditions, "reason": u.reason})) for u in unpaired]
+    )
 
 
 def _bounds(prefix: str, interval: tuple[float, float] | None) -> dict[str, float | None]:

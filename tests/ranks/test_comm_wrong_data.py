@@ -221,7 +221,7 @@ def test_the_spoiler_alone_changes_nothing(spoilers: dict[str, Path], kind: str)
         "--words",
         "100",
         "--budget",
-        "1s",
+        "20s",
         more=spoilt(spoilers, kind, "nothing", 0, 0),
     )
     assert not of(lines, "absent")
@@ -241,7 +241,7 @@ def test_what_one_rank_cannot_allocate_is_absent_and_the_rest_is_measured(
         "--words",
         "8,64",
         "--budget",
-        "1s",
+        "20s",
         more=spoilt(spoilers, kind, "win", rank, 0),
     )
     gone = of(lines, "absent")

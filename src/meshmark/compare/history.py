@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final, Literal
 
-from meshmark.compare.join import DERIVED, Pair, identity
+from meshmark.compare.join import DERIVED, Pair
+from meshmark.compare.pairing import identity
 from meshmark.describe import descriptions
 from meshmark.measure.repetitions import PLATEAU, point_key, same_plateaus
 from meshmark.store.machines import Row, changes, machines

@@ -1,22 +1,17 @@
-"""Pairs the results of two sides and judges each pair by the one rule of `values.verdicts`.
-
-Results are paired if their instrument, metric and identity conditions agree. Where these name a part of one machine or
-a choice that the machine made (the vector instructions, the library, all CPUs, the largest footprint), results that
-play the same part are paired too, and the difference is named beside them.
-"""
+"""Compares two sides: judges each pair of results (`compare.pairing`) by the one rule of `values.verdicts`."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from meshmark.compare.normalise import Per, normalised
+from meshmark.compare.pairing import PAGES, Match, Unpaired, identity, matches, unpaired
 from meshmark.compare.sides import Side
 from meshmark.errors import UsageError, quoted
-from meshmark.measure.repetitions import PLATEAU, measured, point_key, same_plateaus
+from meshmark.measure.repetitions import PLATEAU, measured, same_plateaus
 from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
 from meshmark.values.verdicts import MARGIN, Measured, Ratio, ratio
@@ -31,13 +26,8 @@ WORDS: Final[tuple[Word, ...]] = (
     "inconclusive",
     "not comparable",
 )
-# Choices that a machine or an installation makes, and names of its parts: they may differ in a pair.
-CHOICES: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
-PAGES: Final = ("pages", "page_bytes")  # results that differ in these are paired only to say why they do not compare
-FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
 DERIVED: Final = frozenset({"bandwidth_gross"})  # from the samples of another metric, whose ratios it repeats
 PUBLISHED: Final = "published without an interval"
-_PER_OCTAVE: Final = 64  # footprints of different machines are the same within 1.1 %
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +38,7 @@ class Pair:
         ratio: B over A; None if they do not compare.
         reason: Why they do not compare, or why no difference can be shown; "" otherwise.
         differ: The conditions in which they differ although they are compared.
+        kind: What both measured, if their conditions do not agree: "memory, local, one thread".
         doubtful: Whether the interval of the ratio, if it has one, must not be relied on: a side is flagged, has modes,
             or has too few samples or too wide an interval.
     """
@@ -57,6 +48,7 @@ class Pair:
     ratio: Ratio | None
     reason: str = ""
     differ: tuple[str, ...] = ()
+    kind: str = ""
     doubtful: bool = False
 
     @property
@@ -111,8 +103,8 @@ class Comparison:
     a: Side
     b: Side
     pairs: Sequence[Pair]
-    only_a: Sequence[Record]
-    only_b: Sequence[Record]
+    only_a: Sequence[Unpaired]
+    only_b: Sequence[Unpaired]
     facts: Sequence[tuple[str, str, str]]
     margin: float
     per: Per = ""
@@ -174,146 +166,40 @@ def compare(
 
     a, b = (normalised(side, per) for side in (a, b))  # all results, since a frequency may not be wanted
     ones, others = ([r for r in side.points if wanted(r)] for side in (a, b))
-    # Results of another tool lack conditions of ours, as those of another machine may.
-    same = a.machine == b.machine and {r.source == "tool" for r in ones} == {r.source == "tool" for r in others}
+    same = a.machine == b.machine
     if same:
         ones, others = same_plateaus([ones, others])
-    found = _paired(ones, others, same)
+    found = matches(ones, others, same)
     if [*a.records] == [*b.records]:  # the same results, which are equal to themselves, however uncertain they are
-        pairs = [Pair(a=x, b=y, ratio=Ratio(1.0, (1.0, 1.0), "tie")) for x, y in found]
+        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "tie")) for m in found]
     else:
-        pairs = [_pair(x, y, margin) for x, y in found]
-    with_a, with_b = ({id(pair[i]) for pair in found} for i in (0, 1))
+        pairs = [_pair(m, margin) for m in found]
     if not pairs:
         metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (ones, others)]
         raise UsageError(
             f"compare: found no result in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}"
         )
+    left = unpaired(ones, others, found)
     return Comparison(
         a=a,
         b=b,
         pairs=pairs,
-        only_a=[r for r in ones if id(r) not in with_a],
-        only_b=[r for r in others if id(r) not in with_b],
+        only_a=left[0],
+        only_b=left[1],
         facts=_facts(a, b),
         margin=margin,
         per=per,
     )
 
 
-# ------------------------------------------------------------------ pairs
+# ------------------------------------------------------------------ verdicts
 
 
-def _paired(ones: Sequence[Record], others: Sequence[Record], same: bool) -> list[tuple[Record, Record]]:
-    """The pairs, in the order of `ones`.
-
-    Args:
-        same: Whether both sides are the same machine; only different ones have parts to play.
-    """
-    others_by_point: dict[str, list[Record]] = {}
-    for r in others:
-        others_by_point.setdefault(point_key(r), []).append(r)
-    # A side may have several results of a point, such as two detections of a level: they are paired in their order.
-    found = [(r, equals.pop(0)) for r in ones if (equals := others_by_point.get(point_key(r)))]
-    passes = [_parts(ones, others, same)]
-    if not same:
-        passes.append(_parts(ones, others, same, ("threads",)))
-    passes.append(lambda side: {id(r): point_key(r, *PAGES) for r in side})
-    for key_of in passes:
-        taken, known = {id(r) for pair in found for r in pair}, {(id(x), id(y)) for x, y in found}
-        keys = [_by_key(side, key_of(side)) for side in (ones, others)]
-        for key in keys[0].keys() & keys[1].keys():
-            x, y = keys[0][key], keys[1][key]
-            is_new = id(x) not in taken or id(y) not in taken
-            if (is_new or x.conditions.get("threads") != y.conditions.get("threads")) and (id(x), id(y)) not in known:
-                found.append((x, y))
-    order = {id(r): i for i, r in enumerate(ones)}
-    return sorted(found, key=lambda pair: order[id(pair[0])])
-
-
-def _by_key(side: Sequence[Record], keys: Mapping[int, str]) -> dict[str, Record]:
-    """The best record of each key."""
-    best: dict[str, Record] = {}
-    for r in side:
-        if (key := keys.get(id(r))) is None:
-            continue
-        if key not in best or (r.value < best[key].value) == (r.better == "lower"):
-            best[key] = r
-    return best
-
-
-def _parts(
-    ones: Sequence[Record], others: Sequence[Record], same: bool, counts: Sequence[str] = ()
-) -> Callable[[Sequence[Record]], dict[int, str]]:
-    """A function that gives each record of a side a key of its part, see `_part`.
-
-    Args:
-        counts: Conditions whose maximum is a part: all threads of one machine play the part of all of the other.
-    """
-    if same:
-        return lambda side: {id(r): point_key(r, *CHOICES) for r in side}
-    known = [_recorded(side) for side in (ones, others)]
-    both = {of: known[0][of] & known[1][of] for of in known[0].keys() & known[1].keys()}
-
-    def keys(side: Sequence[Record]) -> dict[int, str]:
-        maxima = {name: _maxima(side, name) for name in (*counts, *FOOTPRINTS)}
-        return {id(r): _part(r, maxima, both[_metric(r)]) for r in side if _metric(r) in both}
-
-    return keys
-
-
-def _metric(record: Record) -> tuple[str, str]:
-    return record.instrument, record.metric
-
-
-def identity(record: Record) -> dict[str, Any]:
-    """The identity conditions of a record that it has."""
-    _, _, *conditions = json.loads(point_key(record))
-    return {k: v for of in conditions for k, v in of.items() if v is not None}
-
-
-def _recorded(side: Sequence[Record]) -> dict[tuple[str, str], set[str]]:
-    """The identity conditions that a side has, by metric. A model lacks some of a host's."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for r in side:
-        found.setdefault(_metric(r), set()).update(identity(r))
-    return found
-
-
-def _maxima(side: Sequence[Record], name: str) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = {}
-    for r in side:
-        if isinstance(value := r.conditions.get(name), int | float):
-            found[_metric(r)] = max(found.get(_metric(r), 0), value)
-    return found
-
-
-def _part(record: Record, maxima: Mapping[str, Mapping[tuple[str, str], float]], known: Collection[str]) -> str:
-    """Key of the part that a record plays on its machine: its point without the choices of the machine and without
-    conditions that the other side does not record. Maxima and the levels of its memory are replaced by what they are.
-
-    Args:
-        maxima: By condition and metric.
-        known: Conditions that both sides record for this metric.
-    """
-    # A model with another clock, say, is another machine: keys of its file count though the other side has none.
-    point: dict[str, Any] = {k: v for k, v in identity(record).items() if (k in known or "." in k) and k not in CHOICES}
-    for name, of in maxima.items():
-        if not isinstance(value := point.get(name), int | float) or value <= 1:
-            continue
-        if name in FOOTPRINTS:
-            # Kernels round a footprint to whole arrays, and take whole ones for each of one to three.
-            largest = value >= 0.45 * of[_metric(record)]
-            point[name] = "largest" if largest else round(_PER_OCTAVE * math.log2(value))
-        elif value == of[_metric(record)]:
-            point[name] = "all"
-    if "level" in point:
-        point = {k: v for k, v in point.items() if k not in PLATEAU and (k != "level" or point.get("kind") != "memory")}
-    return json.dumps([*_metric(record), point], sort_keys=True)
-
-
-def _pair(a: Record, b: Record, margin: float) -> Pair:
+def _pair(match: Match, margin: float) -> Pair:
+    a, b = match.a, match.b
     differ = tuple(sorted(_differing(a, b)))
+    if match.differ:
+        return Pair(a=a, b=b, ratio=None, reason=match.differ, differ=differ, kind=match.kind)
     if a.unit != b.unit:
         return Pair(a=a, b=b, ratio=None, reason=f"units {a.unit} and {b.unit}", differ=differ)
     if pages := [k for k in PAGES if k in differ]:
@@ -328,7 +214,7 @@ def _pair(a: Record, b: Record, margin: float) -> Pair:
     reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())
     doubtful = not {*doubts.values()} <= {PUBLISHED}
     verdict = ratio(_measured(b), _measured(a), margin)
-    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differ, doubtful=doubtful)
+    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differ, kind=match.kind, doubtful=doubtful)
 
 
 def _is_speed(unit: str) -> bool:
@@ -380,7 +266,7 @@ def _opposite(better: str) -> str:
 
 
 def to_json(c: Comparison) -> list[dict[str, Any]]:
-    """One object per pair, mean, and difference between the machines; `type` tells which."""
+    """One object per pair, result without a counterpart, mean, and difference between the machines, named by `type`."""
 
     def of(r: Record) -> dict[str, Any]:
         low, high = r.bounds or (None, None)
@@ -416,8 +302,20 @@ def to_json(c: Comparison) -> list[dict[str, Any]]:
                 "verdict": p.word,
                 "reason": p.reason,
                 "differ": list(p.differ),
+                "kind": p.kind,
             }
         )
+    for letter, only in (("a", c.only_a), ("b", c.only_b)):
+        out += [
+            {
+                "type": "unpaired",
+                **sides,
+                **{k: getattr(u.record, k) for k in ("instrument", "metric", "unit", "better")},
+                f"of_{letter}": of(u.record),
+                "reason": u.reason,
+            }
+            for u in only
+        ]
     for m in c.means():
         mean = {"type": "mean", **sides, "instrument": m.instrument, "metric": m.metric, "pairs": m.pairs}
         left_out = {"doubtful": m.doubtful, "left_out": m.left_out}

@@ -12,7 +12,8 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.compare.hops import by_hops, fit
-from meshmark.compare.join import Comparison, Mean, Pair, identity
+from meshmark.compare.join import Comparison, Mean, Pair
+from meshmark.compare.pairing import NO_METRIC, identity
 from meshmark.compare.sides import Side
 from meshmark.report.drawing import (
     GB,
@@ -124,8 +125,11 @@ def _line(c: Comparison, p: Pair, columns: Sequence[str]) -> Line:
     named = [k for k in p.differ if k != "cpus" or "threads" not in p.differ]
     differ = [f"{title(k)} {shown(k, p.a.conditions.get(k))} | {shown(k, p.b.conditions.get(k))}" for k in named]
     known = p.ratio is not None and math.isfinite(p.ratio.value)
+    point = [conditions_text(present, p.a), *differ] if present else differ
+    if p.kind and (not point or p.a.source != p.b.source):  # sources state different conditions
+        point = [p.kind, *point]
     return Line(
-        point=", ".join([conditions_text(present, p.a), *differ] if present else differ),
+        point=", ".join(point),
         a=_value(c.a, p.a),
         b=_value(c.b, p.b, p.a),
         ratio=ratio_text(p.ratio.value) if p.ratio is not None and known else "–",
@@ -178,12 +182,31 @@ def named(instrument: str, metric: str) -> str:
 
 
 def left_over(c: Comparison) -> list[str]:
-    """The number of results that only one side has, by metric, a line a side."""
+    """The results that only one side has: by metric and reason their number, or the value of a single one, a line each;
+    then the metrics that the other side lacks, in one line."""
     texts = []
     for letter, only in (("A", c.only_a), ("B", c.only_b)):
-        if counts := Counter(named(r.instrument, r.metric) for r in only):
-            texts.append(f"only in {letter}: " + ", ".join(f"{name} ({n})" for name, n in counts.items()))
+        groups: dict[tuple[str, str], list[Record]] = {}
+        for u in only:
+            groups.setdefault((named(u.record.instrument, u.record.metric), u.reason), []).append(u.record)
+        lacking = {name: len(records) for (name, reason), records in groups.items() if reason == NO_METRIC}
+        texts += [
+            f"only in {letter}: {name}, {_values(records)}: {reason}"
+            for (name, reason), records in groups.items()
+            if reason != NO_METRIC
+        ]
+        if lacking:
+            names = ", ".join(f"{name} ({n})" for name, n in lacking.items())
+            texts.append(f"only {letter} has these metrics: {names}")
     return texts
+
+
+def _values(records: Sequence[Record]) -> str:
+    """`1.47 ns`, or `12 results from 1.47 to 98.2 ns`."""
+    values, unit = sorted(r.value for r in records), records[0].unit
+    texts = dict.fromkeys(show(value, unit) for value in (values[0], values[-1]))
+    many = f"{len(values)} results of " if len(values) > 1 else ""
+    return many + " to ".join(texts)
 
 
 def published(c: Comparison) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Final
 import altair as alt
 
 from meshmark.compare.history import MIN_RUNS, RATE, Change, History, Point
-from meshmark.compare.join import identity
+from meshmark.compare.pairing import identity
 from meshmark.report.comparison import interval_text, named
 from meshmark.report.drawing import GB, NS, Drawn, Row, chart_of, chart_page, drawing, natural
 from meshmark.report.listing import conditions_text

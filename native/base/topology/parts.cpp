@@ -1,0 +1,116 @@
+#include "parts.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
+
+namespace mm {
+namespace {
+
+/// Numbers that tell the parts of one kind apart; none where the source does not state it.
+using PartOf = int (*)(const Cpu&);
+struct Kind {
+  const char* name;
+  PartOf part;
+  bool (*stated)(const Cpu&);
+};
+
+const Kind kKinds[] = {
+    // from small to large
+    {"core", [](const Cpu& c) { return c.core; }, [](const Cpu& c) { return c.has_core; }},
+    {"cache", [](const Cpu& c) { return c.l3; }, [](const Cpu& c) { return c.has_l3; }},
+    {"node", [](const Cpu& c) { return c.node; }, [](const Cpu& c) { return c.has_node; }},
+    {"socket", [](const Cpu& c) { return c.package; }, [](const Cpu& c) { return c.has_package; }},
+    {"machine", [](const Cpu&) { return 0; }, [](const Cpu&) { return true; }},
+};
+
+std::vector<Cpu> described(const Machine& machine, const std::vector<int>& cpus) {
+  std::vector<Cpu> out;
+  for (const Cpu& cpu : machine.cpus)
+    if (std::find(cpus.begin(), cpus.end(), cpu.id) != cpus.end()) out.push_back(cpu);
+  return out;
+}
+
+bool all_state(const std::vector<Cpu>& cpus, const Kind& kind) {
+  return std::all_of(cpus.begin(), cpus.end(), kind.stated);
+}
+
+std::set<int> parts(const std::vector<Cpu>& cpus, PartOf part) {
+  std::set<int> out;
+  for (const Cpu& cpu : cpus) out.insert(part(cpu));
+  return out;
+}
+
+/// The largest number of `cpus` in one part.
+std::size_t most_in_one(const std::vector<Cpu>& cpus, PartOf part) {
+  std::map<int, std::size_t> counts;
+  std::size_t most = 0;
+  for (const Cpu& cpu : cpus) most = std::max(most, ++counts[part(cpu)]);
+  return most;
+}
+
+}  // namespace
+
+std::string smallest_part(const Machine& machine, const std::vector<int>& cpus) {
+  const std::vector<Cpu> here = described(machine, cpus);
+  if (here.empty()) return "";
+  if (here.size() == 1) return "cpu";
+  // Where nobody states the sockets or cores, a larger part would be a guess.
+  for (const Kind& kind : kKinds) {
+    if (!all_state(here, kind)) {
+      if (std::string_view{kind.name} == "cache") continue;  // a machine may have no shared cache
+      return "";
+    }
+    if (parts(here, kind.part).size() == 1) return kind.name;
+  }
+  return "";
+}
+
+std::string filled_part(const Machine& machine, const std::vector<int>& cpus) {
+  const std::vector<Cpu> here = described(machine, cpus);
+  if (here.empty()) return "";
+  const auto core = kKinds[0].part;
+  const std::set<int> cores = parts(here, core);
+  for (auto kind = std::rbegin(kKinds); kind != std::rend(kKinds); ++kind) {
+    if (!all_state(here, *kind)) continue;
+    const std::set<int> within = parts(here, kind->part);
+    std::vector<Cpu> whole;
+    for (const Cpu& cpu : machine.cpus)
+      if (within.contains(kind->part(cpu))) whole.push_back(cpu);
+    if (within.size() == 1 && parts(whole, core) == cores) return kind->name;
+  }
+  return "";
+}
+
+std::string memory_place(const Machine& machine, const std::vector<int>& cpus, int node) {
+  const std::vector<Cpu> here = described(machine, cpus);
+  const auto at = std::find_if(machine.nodes.begin(), machine.nodes.end(), [&](const Node& n) { return n.id == node; });
+  if (here.empty() || at == machine.nodes.end() || !all_state(here, kKinds[2])) return "";
+  const std::set<int> nodes = parts(here, kKinds[2].part);
+  if (nodes.size() != 1) return "";
+  if (*nodes.begin() == node) return "local";
+  if (at->cpus.empty()) return "without CPUs";
+  const std::vector<Cpu> there = described(machine, at->cpus);
+  if (!all_state(here, kKinds[3]) || there.empty() || !all_state(there, kKinds[3])) return "";
+  const std::set<int> sockets = parts(here, kKinds[3].part);
+  return sockets == parts(there, kKinds[3].part) ? "same socket" : "other socket";
+}
+
+std::string level_of(const Machine& machine, const std::vector<int>& cpus, std::size_t bytes) {
+  const std::vector<Cpu> here = described(machine, cpus);
+  if (here.empty() || bytes == 0 || machine.caches.empty()) return "";
+  const std::size_t last = machine.caches.size() - 1;
+  bool beyond_former = true;
+  for (std::size_t i = 0; i <= last; ++i) {
+    const CacheLevel& cache = machine.caches[i];
+    // The last of several levels is shared by the CPUs that hwloc puts into one L3, the others by those of one core.
+    const auto sharing = i == last && last > 0 ? kKinds[1].part : kKinds[0].part;
+    const std::size_t used = bytes * most_in_one(here, sharing);
+    if (used <= cache.bytes) return beyond_former ? "L" + std::to_string(cache.level) : "";
+    beyond_former = used >= 2 * cache.bytes;
+  }
+  return beyond_former ? "memory" : "";
+}
+
+}  // namespace mm

@@ -1,0 +1,261 @@
+"""The kind of thing that a result measured, in words that mean the same whatever the source.
+
+Two results compare only if they are of one kind: the level of the memory hierarchy, where the memory is, the part of
+the machine that worked, and the state of a line. Our instruments record these (`memory_level`, `memory_place`,
+`cpus_fill`, `cpus_within`). Of other sources they are derived from the footprint and from what the tool is known to do;
+what cannot be derived stays unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Final
+
+from meshmark.store.record import Record
+
+Words = Mapping[str, frozenset[str]]  # by aspect: what it may be; one word: it is known; none: it is unknown
+LEVEL: Final = "level"
+MEMORY: Final = "memory"
+CPUS: Final = "CPUs"
+LOAD: Final = "load"
+_SIZED: Final = frozenset({"latency", "bandwidth", "loaded", "gups"})
+_DETECTED: Final = frozenset({"level_latency", "level_capacity"})  # named by level and kind, which are conditions
+_MPI: Final = frozenset({"pingpong", "exchange", "allreduce", "alltoall", "barrier", "bcast"})
+# Tools that measure memory unless they are given a smaller buffer, which they print.
+_OF_MEMORY: Final = frozenset({"mlc", "asct", "mess"})
+_OF_ALL_CPUS: Final = frozenset({"mlc", "asct", "mess", "babelstream"})  # where they state no threads
+_WITH_CPUS: Final = ("cpu_node", "from_node", "to_node")  # conditions that name nodes with CPUs
+_DELAYS: Final = ("pause", "inject_delay", "injected_nops", "injected_pause")
+_NOT_TINY: Final = 64 << 20
+# No processor has a larger cache: 504 MiB for one core (Xeon 6), 12 MiB for each core if all are busy (EPYC 9684X).
+_BEYOND_ANY_CACHE: Final = 2 * 504 << 20
+_BEYOND_EACH_SHARE: Final = 2 * 12 << 20
+_IN_ANY_L1: Final = 16 << 10
+_REMOTE: Final = frozenset({"same socket", "other socket"})
+_WITHIN: Final = {  # `cpus_within` of two CPUs that exchange a line
+    "core": "one core",
+    "cache": "one cache",
+    "node": "one socket",
+    "socket": "one socket",
+    "machine": "two sockets",
+}
+_IN_ONE_SOCKET: Final = frozenset({"one cache", "one socket"})
+_LEVELS: Final = {"DRAM": frozenset({"memory"}), "LLC": frozenset({"L3", "L4"})}
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The CPUs that worked.
+
+    Attributes:
+        count: Of threads or processes; None: unknown.
+        part: The part of the machine that they fill: machine, socket, node; "": none, or unknown.
+    """
+
+    count: int | None = None
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Of one result. `workers` is None if the instrument has no number of workers."""
+
+    words: Words = field(default_factory=dict)
+    workers: Workers | None = None
+
+
+def source(record: Record) -> str:
+    """Who measured: a tool by its name, or host, model, paper."""
+    return f"tool {record.provenance.get('tool', '')}" if record.source == "tool" else record.source
+
+
+def kinds(records: Sequence[Record]) -> dict[int, Kind]:
+    """The kind of each record of a side, by its `id`."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for r in records:
+        groups.setdefault((source(r), r.instrument, r.metric), []).append(r)
+    spans = [span for r in records if (span := _span(r)) is not None]
+    found: dict[int, Kind] = {}
+    for group in groups.values():
+        most = max((count for r in group if (count := _count(r)) is not None), default=0)
+        nodes = {n for r in group for name in _WITH_CPUS if isinstance(n := r.conditions.get(name), int)}
+        found |= {id(r): Kind(_words(r, spans, nodes), _workers(r, most)) for r in group}
+    return found
+
+
+def known_words(kinds_of_metric: Iterable[Kind]) -> dict[str, set[str]]:
+    """By aspect, the words that are known of the results of a metric."""
+    known: dict[str, set[str]] = {}
+    for kind in kinds_of_metric:
+        for aspect, may_be in kind.words.items():
+            if len(may_be) == 1:
+                known.setdefault(aspect, set()).update(may_be)
+    return known
+
+
+def resolved(words: Words, known: Mapping[str, Set[str]]) -> dict[str, str]:
+    """One word for each aspect, "" where it is unknown.
+
+    A source that knows only that memory is remote means the one kind of remote memory that the other side has.
+
+    Args:
+        known: `known_words` of the other side's results of the metric.
+    """
+    return {aspect: _one(may_be, known.get(aspect, frozenset())) for aspect, may_be in words.items()}
+
+
+def _one(may_be: frozenset[str], known: Set[str]) -> str:
+    if len(may_be) < 2:
+        return next(iter(may_be), "")
+    here = may_be & known
+    return " or ".join(sorted(may_be)) if not here else next(iter(here)) if len(here) == 1 else ""
+
+
+def _known(word: object) -> frozenset[str]:
+    return frozenset({str(word)}) if word not in {None, ""} else frozenset()
+
+
+def _words(record: Record, spans: Sequence[tuple[float, float, str]], nodes: Set[int]) -> dict[str, frozenset[str]]:
+    """Args:
+    nodes: Those of whose CPUs the source has results of the metric.
+    """
+    c = record.conditions
+    words: dict[str, frozenset[str]] = {}
+    if record.metric in _DETECTED:
+        return words
+    if record.instrument in _SIZED:
+        words[LEVEL], words[MEMORY] = _level(record, spans), _place(record, nodes)
+    if record.instrument == "loaded" and "mode" in c:
+        words[LOAD] = _load(record)
+    if record.instrument == "bandwidth":
+        words["kernel"] = _known(c.get("kernel", "read" if c.get("read_share") == 1 else None))
+    if record.instrument == "lines":
+        words |= {CPUS: _between(record, nodes), "state": _known(c.get("state")), "home": _known(_home(record))}
+    if record.instrument in _MPI:
+        names = str(c.get("host_names") or "")
+        words["hosts"] = _known("several hosts" if "," in names else "one host" if names else "")
+    return words
+
+
+# ------------------------------------------------------------------ level and place of memory
+
+
+def _number(record: Record, *names: str) -> float | None:
+    return next((float(v) for n in names if isinstance(v := record.conditions.get(n), int | float)), None)
+
+
+def _span(record: Record) -> tuple[float, float, str] | None:
+    """The footprints of a level that a latency curve shows, and its name."""
+    low, high, level = (_number(record, n) for n in ("from_bytes", "to_bytes", "level"))
+    if record.metric != "level_latency" or low is None or high is None or level is None:
+        return None
+    if record.conditions.get("kind") == "memory":
+        return low, high, "memory"
+    return (low, high, f"L{level:.0f}") if record.conditions.get("claimed_bytes") else None
+
+
+def _level(record: Record, spans: Sequence[tuple[float, float, str]]) -> frozenset[str]:
+    c = record.conditions
+    if "memory_level" in c or record.source in {"model", "paper"}:
+        return _known(c.get("memory_level", "memory"))  # models and publications name the levels of caches
+    if isinstance(c.get("level"), str):
+        return _LEVELS.get(str(c["level"]), _known(c["level"]))
+    size = _number(record, "footprint_bytes", "table_bytes")
+    tool = source(record).removeprefix("tool ")
+    if tool in _OF_MEMORY and (size is None or size >= _NOT_TINY):
+        return _known("memory")
+    if size is None:
+        return frozenset()
+    count = _count(record) or 1
+    each = size / count if record.instrument == "bandwidth" else size
+    of_curve = {name for low, high, name in spans if low <= each <= high} if count == 1 else set()
+    if len(of_curve) == 1:
+        return frozenset(of_curve)
+    if each <= _IN_ANY_L1:
+        return _known("L1")
+    beyond = each >= (_BEYOND_ANY_CACHE if count == 1 else _BEYOND_EACH_SHARE)
+    return _known("memory") if beyond else frozenset()
+
+
+def _place(record: Record, nodes: Set[int]) -> frozenset[str]:
+    c = record.conditions
+    if word := c.get("memory_place"):
+        return _known(word)
+    node, cpu_node, hops = c.get("memory_node"), c.get("cpu_node"), c.get("hops")
+    if hops is not None:
+        return _known("local" if hops == 0 else f"{hops} hop{'s' * (hops != 1)} away")
+    if node in {None, "local"}:  # Linux allocates where it is first touched
+        return _known("local")
+    if not isinstance(node, int):
+        return _known("interleaved")
+    if cpu_node is None:
+        return _known("local") if node == c.get("cpu") == 0 else frozenset()  # CPU 0 is on node 0
+    if cpu_node == node:
+        return _known("local")
+    # Tools that have a row for each node with CPUs have columns for the others, too. Of several other nodes with CPUs,
+    # some may be of the same socket.
+    return _known("without CPUs") if node not in nodes else _REMOTE if len(nodes) <= 2 else frozenset()
+
+
+def _load(record: Record) -> frozenset[str]:
+    """What loads the memory: each tool counts its delays in a unit of its own."""
+    c = record.conditions
+    if c["mode"] == "chains":
+        return _known(f"{c.get('chains')} chains")
+    unit = next((name for name in (*_DELAYS, "point") if name in c), "")
+    return _known(f"{source(record)}, {unit.replace('_', ' ')} {c[unit]}" if unit else "")
+
+
+# ------------------------------------------------------------------ CPUs
+
+
+def _count(record: Record) -> int | None:
+    count = _number(record, "threads", "processes")
+    return None if count is None else int(count)
+
+
+def _workers(record: Record, most: int) -> Workers | None:
+    """Args:
+    most: The largest number of workers of the source's results of the metric, which are all CPUs if it is not known.
+    """
+    c, tool = record.conditions, source(record).removeprefix("tool ")
+    count = _count(record)
+    if record.instrument == "latency" and count is None:
+        count = 1
+    if c.get("running") == "all":  # the rate of one rank while all run, or their mean: not their sum
+        return Workers(None, f"each of {c.get('ranks')}")
+    if count is None:
+        if record.instrument not in {"bandwidth", "loaded"}:
+            return None
+        if tool == "lmbench":
+            return Workers(1)
+        part = "node" if c.get("cpu_node") is not None else "machine"
+        return Workers(None, part if tool in _OF_ALL_CPUS else "")
+    if count == 1:
+        return Workers(1)
+    if record.source == "host" and "cpus_within" in c:
+        return Workers(count, str(c.get("cpus_fill") or ""))
+    return Workers(count, "machine" if count == most else "")
+
+
+def _between(record: Record, all_nodes: Set[int]) -> frozenset[str]:
+    """Where the two CPUs are that exchange a line."""
+    c = record.conditions
+    if c.get("cpus_within") in _WITHIN:
+        return _known(_WITHIN[str(c["cpus_within"])])
+    if c.get("same_socket"):
+        return _IN_ONE_SOCKET
+    nodes = c.get("from_node"), c.get("to_node")
+    apart = (
+        None not in nodes and nodes[0] != nodes[1] and len(all_nodes) <= 2
+    )  # of more nodes, some may be of one socket
+    return _known("two sockets") if apart else frozenset()
+
+
+def _home(record: Record) -> str:
+    """Whose node is the home of a line: that of the CPU that wrote it, or of the one that loads it."""
+    c = record.conditions
+    if "from_node" not in c:
+        return str(c.get("home", "any"))
+    return "from" if c.get("home_node") == c["from_node"] else "to" if c.get("home_node") == c.get("to_node") else ""
