@@ -52,7 +52,7 @@ FOOTPRINT = "256KiB"
 HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
 
 
-def latency(*words: str, pages: str = "4KiB", budget: str = "4s", footprint: str = FOOTPRINT) -> list[str]:
+def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: str = FOOTPRINT) -> list[str]:
     """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before."""
     return [
         "latency",

@@ -229,25 +229,30 @@ TEST_F(PlaceProof, RanksOnTheirOwnPartsHold) {
 }
 
 TEST_F(PlaceProof, AMaskThatTheProgramNarrowsIsFound) {
+  const Mark narrowed;
   const Program program([&] {
     pin_to(cpus);
     spin(0.2);
     pin_to({cpus[1]});
-    spin(10);
+    narrowed.set();
+    spin(60);
   });
-  const Report report = watch(program, one(cpus), 0.6);
+  const Report report = watch(program, one(cpus), 0.6, &narrowed);
   EXPECT_EQ(violations(report), std::set{Violation::mask_changed}) << to_text(report);
   EXPECT_TRUE(reports(report, "the program narrowed it")) << to_text(report);
 }
 
 TEST_F(PlaceProof, AMaskThatTheProgramWidensIsFoundAndWhereItRan) {
+  const Mark ran;
   const Program program([&] {
     pin_to({cpus[0]});
     spin(0.1);
     pin_to({cpus[1]});
-    spin(10);
+    spin(0.1, CLOCK_PROCESS_CPUTIME_ID);
+    ran.set();
+    spin(60);
   });
-  const Report report = watch(program, one({cpus[0]}), 0.6);
+  const Report report = watch(program, one({cpus[0]}), 0.6, &ran);
   EXPECT_EQ(violations(report), (std::set{Violation::mask_changed, Violation::ran_outside})) << to_text(report);
   EXPECT_TRUE(reports(report, "the program replaced it")) << to_text(report);
 }
