@@ -109,14 +109,14 @@ class Comparison:
         from meshmark.report.comparison import charts
         from meshmark.report.notebook import altair_chart, chosen
 
-        return altair_chart(chosen(charts(self._found), name, ("means", "latency", "bandwidth")))
+        return altair_chart(chosen(charts([self._found]), name, ("means", "latency", "bandwidth")))
 
     @checked
     def page(self) -> str:
         """The page of ``meshmark compare --html``, self-contained."""
         from meshmark.report.comparison import comparison_page
 
-        return comparison_page(self._found)
+        return comparison_page([self._found])
 
     def __repr__(self) -> str:
         return f"<meshmark.Comparison: A {self.a}; B {self.b}; {self.summary}>".replace("\u00a0", " ")

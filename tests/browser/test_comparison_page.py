@@ -34,7 +34,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     b = [scaled(r, 1.2 if r.unit == "s" else 0.9) for r in a if r.instrument != "io"]
     b[0] = replace(b[0], flags=frozenset({"stolen"}))
     made = tmp_path_factory.mktemp("compare") / "comparison.html"
-    made.write_text(comparison_page(compare(side("n042", a), side("n043", b))), encoding="utf-8")
+    made.write_text(comparison_page([compare(side("n042", a), side("n043", b))]), encoding="utf-8")
     return made
 
 

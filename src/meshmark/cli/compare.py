@@ -59,27 +59,31 @@ def compare(
     every: Annotated[bool, typer.Option("--all", help="list equal results, too")] = False,
     html: Annotated[
         Path | None,
-        typer.Option("--html", help="write a page with charts (two sides)", show_default=False, callback=in_folder),
+        typer.Option("--html", help="write a page with charts", show_default=False, callback=in_folder),
     ] = None,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="print Markdown, for a comment in a code review")
+    ] = False,
     store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare machines, runs and files of results. The first side, A, is what the others are compared with.
 
     example: meshmark compare host@2026-10 host --fail-on 5%
+    example: meshmark compare paper:gs1280 gs1280-16 gs320-16 es45 --html machines.html
     """
     from meshmark.compare.join import compare as joined
     from meshmark.compare.join import to_json
     from meshmark.compare.normalise import PER
     from meshmark.compare.sides import Sides
     from meshmark.machine.facts import host_id
+    from meshmark.report.compared_rows import check_number
     from meshmark.store.store import Store
     from meshmark.terminal.comparison import print_comparison
 
-    if len(sides) < 2:
-        raise UsageError("compare: found one side; allowed: two or more", "meshmark store list")
-    if html is not None and len(sides) > 2:
-        raise UsageError(f"--html: found with {len(sides)} sides; allowed with two")
+    check_number(len(sides))
+    if as_markdown and as_json:
+        raise UsageError("--markdown: found with --json; allowed without it")
     chosen = next((p for p in ("", *PER) if p == per), None)
     if chosen is None:
         raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")
@@ -91,18 +95,21 @@ def compare(
     a, *others = find.find_all(sides, instrument)
     say_broken(kept)
     found = [joined(a, b, margin=matters, per=chosen, instrument=instrument, metric=metric) for b in others]
-    for c in found:
-        if as_json:
-            for line in to_json(c):
-                print(json.dumps(line))
-        else:
-            print_comparison(c, every)
+    if as_json:
+        for line in (line for c in found for line in to_json(c)):
+            print(json.dumps(line))
+    elif as_markdown:
+        from meshmark.report.comparison_markdown import markdown
+
+        print(markdown(found), end="")
+    else:
+        print_comparison(found, every)
     if html is not None:
         from meshmark.report.comparison import comparison_page
         from meshmark.report.drawing import last_undrawn
         from meshmark.store.files import write_text
 
-        page = comparison_page(found[0])
+        page = comparison_page(found)
         write_text(html, page)
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())

@@ -172,7 +172,7 @@ class Runs:
 
         sides = Sides(Store(self.store), self.folders, "")
         try:
-            page = comparison_page(compare(*(sides.run(name) for name in (a, b))))
+            page = comparison_page([compare(*(sides.run(name) for name in (a, b)))])
         except UsageError as why:
             raise NotFound(str(why), why.hint) from why
         return page.encode(errors="replace")

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import altair as alt
 
 from meshmark.compare.hops import by_hops, fit
-from meshmark.compare.join import Comparison, Mean, Pair
+from meshmark.compare.join import Comparison, Pair
 from meshmark.compare.pairing import NO_METRIC, identity
 from meshmark.compare.sides import Side
+from meshmark.measure.repetitions import point_key
+from meshmark.report.compared_rows import LETTERS, Block, blocks, mean_text, named, sides_of
 from meshmark.report.drawing import (
     GB,
     NS,
-    PALETTE,
     Drawn,
     Row,
     bytes_axis,
     chart_of,
     chart_page,
     clearest,
+    colours,
     condition_text,
     drawing,
     layered,
@@ -33,120 +35,13 @@ from meshmark.report.drawing import (
     tooltip,
 )
 from meshmark.report.html import ratio_dot
-from meshmark.report.listing import conditions_text, in_order, shown, title
+from meshmark.report.listing import conditions_text, title
 from meshmark.report.selection import modes_of, modes_texts, selected, value_of
 from meshmark.store.record import Record, varying
 from meshmark.values.units import NBSP, ratio_text, scale_for, show, size
 
 _ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "inconclusive", "equal")
 _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A pair as text.
-
-    Attributes:
-        point: The conditions in which the pairs of its block differ, and those in which its sides do.
-        reason: Why there is no verdict, or no firmer one; "" if there is nothing to say.
-        at: Ratio and interval, for a plot; None without a ratio.
-    """
-
-    point: str
-    a: str
-    b: str
-    ratio: str
-    interval: str
-    word: str
-    reason: str
-    better: bool | None  # whether B is shown to be better; None: neither better nor worse
-    at: tuple[float, tuple[float, float] | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """The pairs of a metric.
-
-    Attributes:
-        common: What the points share.
-        mean: The geometric mean of the ratios, as text; "" for a single pair.
-    """
-
-    instrument: str
-    metric: str
-    common: str
-    mean: str
-    lines: Sequence[Line]
-
-
-def blocks(c: Comparison) -> list[Block]:
-    """The pairs by instrument and metric, in the order of the results."""
-    groups: dict[tuple[str, str], list[Pair]] = {}
-    for p in c.pairs:
-        groups.setdefault((p.a.instrument, p.a.metric), []).append(p)
-    means = {(m.instrument, m.metric): m for m in c.means()}
-    return [_block(c, *name, pairs, means.get(name)) for name, pairs in groups.items()]
-
-
-def _block(c: Comparison, instrument: str, metric: str, pairs: Sequence[Pair], mean: Mean | None) -> Block:
-    ones = [p.a for p in pairs]
-    keys = list(dict.fromkeys(k for r in ones for k in identity(r)))
-    keys = [k for k in keys if k != "cpus" or "threads" not in keys]  # which the number of threads tells
-    columns = varying(keys, ones)
-    common = conditions_text([k for k in keys if k not in columns and ones[0].conditions.get(k) is not None], ones[0])
-    text = mean_text(mean) if mean is not None and mean.pairs > 1 else ""
-    pairs = sorted(pairs, key=lambda p: [in_order(p.a.conditions.get(k)) for k in columns])
-    return Block(instrument, metric, common, text, [_line(c, p, columns) for p in pairs])
-
-
-def mean_text(mean: Mean) -> str:
-    """`1.07 (1.05 – 1.09), geometric mean of 12`."""
-    more = f", {text}" if (text := remark(mean)) else ""
-    return f"{ratio_text(mean.value)}{_bounds_text(mean.interval)}, geometric mean of {mean.pairs}{more}"
-
-
-def remark(mean: Mean) -> str:
-    """`3 doubtful, 2 not comparable`; "" if all pairs have a ratio that can be relied on."""
-    doubtful = f"{mean.doubtful} doubtful" if mean.doubtful else ""
-    left_out = f"{mean.left_out} not comparable" if mean.left_out else ""
-    return ", ".join(text for text in (doubtful, left_out) if text)
-
-
-def _bounds_text(interval: tuple[float, float] | None) -> str:
-    return f" ({interval_text(interval)})" if interval else ""
-
-
-def interval_text(interval: tuple[float, float] | None) -> str:
-    return " – ".join(map(ratio_text, interval)) if interval else "–"
-
-
-def _line(c: Comparison, p: Pair, columns: Sequence[str]) -> Line:
-    present = [k for k in columns if k not in p.differ and p.a.conditions.get(k) is not None]
-    named = [k for k in p.differ if k != "cpus" or "threads" not in p.differ]
-    differ = [f"{title(k)} {shown(k, p.a.conditions.get(k))} | {shown(k, p.b.conditions.get(k))}" for k in named]
-    known = p.ratio is not None and math.isfinite(p.ratio.value)
-    point = [conditions_text(present, p.a), *differ] if present else differ
-    if p.kind and (not point or p.a.source != p.b.source):  # sources state different conditions
-        point = [p.kind, *point]
-    return Line(
-        point=", ".join(point),
-        a=_value(c.a, p.a),
-        b=_value(c.b, p.b, p.a),
-        ratio=ratio_text(p.ratio.value) if p.ratio is not None and known else "–",
-        interval=interval_text(p.ratio.interval if p.ratio else None),
-        word=p.word,
-        reason=p.reason,
-        better=None if p.word in {"equal", "inconclusive", "not comparable"} or p.a.better == "none" else not p.worse,
-        at=(p.ratio.value, p.ratio.interval) if p.ratio is not None and known and p.ratio.value > 0 else None,
-    )
-
-
-def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
-    """The value of a record, or those of its modes."""
-    if modes := modes_of(side.records, record):
-        return modes_texts(modes)[0]
-    scale = scale_for(record.unit, (scaled_as or record).value)
-    return show(record.value, record.unit, scale)
 
 
 # ------------------------------------------------------------------ summaries
@@ -174,11 +69,6 @@ def _kind(reason: str) -> str:
     kinds = {re.sub("^[AB]: ", "", part) for part in reason.split("; ")} - {""}
     kinds = {"intervals too wide" if "±" in k else "modes" if k.endswith(" modes") else k for k in kinds}
     return " and ".join(sorted(kinds)) or "the interval of the ratio includes 1"
-
-
-def named(instrument: str, metric: str) -> str:
-    """An instrument's metric, without the instrument if the metric names it."""
-    return metric if metric.startswith(instrument) else f"{instrument} {metric}"
 
 
 def left_over(c: Comparison) -> list[str]:
@@ -209,10 +99,11 @@ def _values(records: Sequence[Record]) -> str:
     return many + " to ".join(texts)
 
 
-def published(c: Comparison) -> list[str]:
+def published(comparisons: Sequence[Comparison]) -> list[str]:
     """The places of published numbers that are compared, and what is wrong with them, a line each."""
+    of_sides = [[p.a for c in comparisons for p in c.pairs], *([p.b for p in c.pairs] for c in comparisons)]
     lines = []
-    for letter, of in (("A", [p.a for p in c.pairs]), ("B", [p.b for p in c.pairs])):
+    for letter, of in zip(LETTERS, of_sides, strict=False):
         places: dict[str, dict[str, None]] = {}
         for r in of:
             if "place" in r.provenance:
@@ -223,16 +114,16 @@ def published(c: Comparison) -> list[str]:
     return lines
 
 
-def _with_hops(c: Comparison) -> list[tuple[str, Side, list[Record]]]:
-    """The sides with their latencies by hops, of the same pattern of access if both have it."""
-    one = by_hops(c.a.points)
-    return [("A", c.a, one), ("B", c.b, by_hops(c.b.points, one))]
+def _with_hops(comparisons: Sequence[Comparison]) -> list[tuple[str, Side, list[Record]]]:
+    """The sides with their latencies by hops, of the same pattern of access as A's if they have it."""
+    one = by_hops(comparisons[0].a.points)
+    return [(letter, side, by_hops(side.points, one)) for letter, side in sides_of(comparisons)]
 
 
-def hops_texts(c: Comparison) -> list[str]:
+def hops_texts(comparisons: Sequence[Comparison]) -> list[str]:
     """`A: latency 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`, a line for each side with such latencies."""
     lines = []
-    for letter, _, latencies in _with_hops(c):
+    for letter, _, latencies in _with_hops(comparisons):
         if (found := fit(latencies)) is None:
             continue
         bounds = ""
@@ -253,106 +144,138 @@ def side_text(side: Side) -> str:
 # ------------------------------------------------------------------ the page
 
 
-def comparison_page(c: Comparison) -> str:
-    """The self-contained page."""
-    drawn = charts(c)
+def comparison_page(comparisons: Sequence[Comparison]) -> str:
+    """The self-contained page.
+
+    Args:
+        comparisons: Of A with each of the other sides.
+    """
+    drawn = charts(comparisons)
     return chart_page(
         "comparison.html",
         drawn,
-        title=f"{c.a.name} and {c.b.name}",
+        title=_joined([side.name for _, side in sides_of(comparisons)]),
         charts=[(name, head, text) for name, head, text, _ in _CHARTS if name in drawn],
-        **parts(c),
+        **parts(comparisons),
     )
 
 
-def charts(c: Comparison) -> dict[str, Drawn]:
-    """The charts for which both sides have results, by name."""
-    return {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), c)) is not None}
+def _joined(names: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def parts(c: Comparison) -> dict[str, Any]:
-    """What a template shows beside the charts: sides, facts, and blocks of pairs with their ratios on one axis."""
-    made = blocks(c)
+def charts(comparisons: Sequence[Comparison]) -> dict[str, Drawn]:
+    """The charts for which at least two sides have results, by name."""
+    return {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), comparisons)) is not None}
+
+
+def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """What a template shows beside the charts: sides, facts, and blocks of results with their ratios on one axis."""
+    made = blocks(comparisons)
     low, high = _range(made)
+    two = len(comparisons) == 1
     return {
-        "sides": [("A", side_text(c.a)), ("B", side_text(c.b))],
-        "summary": summary(c),
-        "facts": c.facts,
+        "sides": [(letter, side_text(side)) for letter, side in sides_of(comparisons)],
+        "others": LETTERS[1 : len(comparisons) + 1],
+        "summaries": summaries(comparisons),
+        "facts": [(letter, *fact) for letter, c in lettered(comparisons) for fact in c.facts],
         "blocks": [_placed(b, low, high) for b in made],
         "axis": f"{ratio_text(low)} to {ratio_text(high)}, logarithmic; dashed: 1",
-        "left_over": left_over(c),
-        "reasons": reasons(c),
-        "published": published(c),
-        "hops": hops_texts(c),
+        "left_over": left_over(comparisons[0]) if two else [],
+        "published": published(comparisons),
+        "hops": hops_texts(comparisons),
     }
+
+
+def lettered(comparisons: Sequence[Comparison]) -> list[tuple[str, Comparison]]:
+    """The comparisons by the letter of the side that is compared with A."""
+    return list(zip(LETTERS[1:], comparisons, strict=False))
+
+
+def summaries(comparisons: Sequence[Comparison]) -> list[str]:
+    """How many results were compared, with each verdict, and why some have none: a line each; of several sides with the
+    letter of the side."""
+    lines = []
+    for letter, c in lettered(comparisons):
+        name = f"{letter}: " if len(comparisons) > 1 else ""
+        lines += [name + text for text in (summary(c), *reasons(c))]
+    return lines
 
 
 def _range(made: Sequence[Block]) -> tuple[float, float]:
     """The range of the plots of ratios, which includes 1."""
     found = [1.0]
-    for line in (line for b in made for line in b.lines if line.at):
-        assert line.at is not None
-        found += [line.at[0], *(line.at[1] or ())]
+    for at in (cell.at for b in made for line in b.lines for cell in line.cells if cell is not None):
+        found += [at[0], *(at[1] or ())] if at is not None else []
     found = [f for f in found if math.isfinite(f) and f > 0]
     return max(0.01, min(0.9, 0.97 * min(found))), min(100.0, max(1.1, 1.03 * max(found)))
 
 
 def _placed(block: Block, low: float, high: float) -> Mapping[str, Any]:
     """A block with its ratios on an axis; what differs comes first."""
-    lines = sorted(block.lines, key=lambda line: _ORDER.index(line.word))
-    rows = [{"line": line, "dot": ratio_dot(*line.at, low, high) if line.at else None} for line in lines]
-    same = sum(line.word == "equal" for line in lines)
-    name = named(block.instrument, block.metric).replace("_", " ")
-    return {
-        "name": name[:1].upper() + name[1:],
-        "block": block,
-        "rows": rows,
-        "equal": same,
-        "folded": len(rows) > _FOLDED,
-    }
+    lines = sorted(
+        block.lines, key=lambda line: min(_ORDER.index(cell.word) for cell in line.cells if cell is not None)
+    )
+    rows = [
+        {
+            "line": line,
+            "dots": [ratio_dot(*cell.at, low, high) if cell is not None and cell.at else None for cell in line.cells],
+        }
+        for line in lines
+    ]
+    equal = sum(all(cell is not None and cell.word == "equal" for cell in line.cells) for line in lines)
+    return {"block": block, "rows": rows, "equal": equal, "folded": len(rows) > _FOLDED}
 
 
 _FOLDED: Final = 12  # rows of a block; longer ones are folded
 
 
 @drawing
-def _means(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
+def _means(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
     """The geometric mean of the ratios of each metric."""
-    found = c.means()
-    if len(found) < 2:
-        return None
     rows: list[Row] = []
-    for m in found:
-        of = named(m.instrument, m.metric).replace("_", " ")
-        low, high = m.interval or (m.value, m.value)
-        rows.append({"name": of, "value": m.value, "low": low, "high": high, "text": mean_text(m)})
+    for letter, c in lettered(comparisons):
+        for m in c.means():
+            of = named(m.instrument, m.metric).replace("_", " ")
+            low, high = m.interval or (m.value, m.value)
+            side = f"{letter}: {c.b.name}"
+            rows.append({"name": of, "side": side, "value": m.value, "low": low, "high": high, "text": mean_text(m)})
+    names, sides = (list(dict.fromkeys(r[key] for r in rows)) for key in ("name", "side"))
+    if len(rows) < 2:
+        return None
     ends = [v for r in rows for v in (r["low"], r["high"]) if v > 0]
     low, high = min(0.9, 0.95 * min(ends)), max(1.1, 1.05 * max(ends))
-    axis = alt.Axis(title="B over A", format=".3~g", tickCount=8)
+    axis = alt.Axis(title="over A" if len(sides) > 1 else "B over A", format=".3~g", tickCount=8)
     x = alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
-    y = alt.Y("name:N", title=None, sort=[r["name"] for r in rows], axis=alt.Axis(labelLimit=260, labelAngle=0))
+    y = alt.Y("name:N", title=None, sort=names, axis=alt.Axis(labelLimit=260, labelAngle=0))
     base = chart_of(rows).encode(y=y)
-    tips = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("text:N", title="B over A")]
+    if len(sides) > 1:
+        scale = alt.Scale(domain=sides, range=colours(len(sides) + 1)[1:])  # A has the first colour in the other charts
+        base = base.encode(
+            color=alt.Color("side:N", title=None, scale=scale), yOffset=alt.YOffset("side:N", sort=sides)
+        )
+    tips = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("side:N"), alt.Tooltip("text:N", title="over A")]
     rule = chart_of([{"one": 1.0}]).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("one:Q"))
     return alt.layer(
         rule,
         base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", tooltip=tips),
         base.mark_point(size=60, filled=True, opacity=1).encode(x=x, tooltip=tips),
-    ).properties(height=28 * len(rows))
+    ).properties(height=(14 + 14 * len(sides)) * len(names))
 
 
 @drawing
-def _latency(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
-    """The curves of latency of both sides over each other."""
-    return _curves(c, "latency", "load_latency", "time per load", NS, pattern="random", processes=1)
+def _latency(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """The curves of latency of all sides over each other."""
+    return _curves(comparisons, "latency", "load_latency", "time per load", NS, pattern="random", processes=1)
 
 
 @drawing
-def _hops(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
-    """Latency by the number of hops of both sides, with a line through the remote ones."""
+def _hops(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """Latency by the number of hops of all sides, with a line through the remote ones."""
     rows: list[Row] = []
     ends: list[Row] = []
-    for letter, side, found in _with_hops(c):
+    for letter, side, found in _with_hops(comparisons):
         name = f"{letter}: {side.name}"
         if (line := fit(found)) is None:
             continue
@@ -362,7 +285,7 @@ def _hops(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
     if not rows:
         return None
     names = sorted({r["series"] for r in rows})
-    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[:2]))
+    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=colours(len(names))))
     x = alt.X("x:Q", title="hops", axis=alt.Axis(tickMinStep=1), scale=alt.Scale(domainMin=0))
     y = alt.Y("value:Q", title="time per load", axis=alt.Axis(labelExpr=NS), scale=alt.Scale(zero=True))
     tips = [alt.Tooltip("series:N", title="side"), alt.Tooltip("node:N", title="memory node"), *tooltip("x")]
@@ -373,9 +296,11 @@ def _hops(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
 
 
 @drawing
-def _matrix(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
-    """B over A of each pair of CPUs, or of a CPU and a memory node."""
-    charts = []
+def _matrix(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """B over A of each pair of CPUs, or of a CPU and a memory node, of two sides."""
+    if len(comparisons) > 1:
+        return None
+    (c,), charts = comparisons, []
     for metric, across, down in (("line_latency", "to_cpu", "from_cpu"), ("load_latency", "memory_node", "cpu")):
         pairs = [p for p in c.pairs if p.a.metric == metric and p.a.instrument != "loaded" and p.ratio]
         groups: dict[str, list[Pair]] = {}
@@ -428,16 +353,16 @@ _NUMBERS: Final = 16  # columns with numbers in the cells
 
 
 @drawing
-def _bandwidth(_: Sequence[Record], c: Comparison) -> alt.TopLevelMixin | None:
-    """The curves of bandwidth of both sides over each other."""
-    return _curves(c, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
+def _bandwidth(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """The curves of bandwidth of all sides over each other."""
+    return _curves(comparisons, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
 
 
 def _curves(
-    c: Comparison, instrument: str, metric: str, label: str, unit: str, **equal: str | int
+    comparisons: Sequence[Comparison], instrument: str, metric: str, label: str, unit: str, **equal: str | int
 ) -> alt.TopLevelMixin | None:
     rows = []
-    for letter, side in (("A", c.a), ("B", c.b)):
+    for letter, side in sides_of(comparisons):
         found = selected(side.points, instrument, metric, positive=("footprint_bytes",), above_zero=True)
         found = [r for r in found if all(r.conditions.get(k) == v for k, v in equal.items())]
         keys = varying([k for k in ("pages", "threads", "store") if any(k in r.conditions for r in found)], found)
@@ -454,16 +379,61 @@ def _curves(
     return layered(rows, bytes_axis("x", rows, "footprint"), log_axis(rows, label, unit), "series", ["size"])
 
 
-_CHARTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Record], Comparison], Drawn | None]], ...]] = (
+@drawing
+def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """Latency over bandwidth of all sides, each by the load that it has most points of."""
+    rows: list[Row] = []
+    for letter, side in sides_of(comparisons):
+        rates = {_of_load(r): r for r in selected(side.points, "loaded", "bandwidth_net", above_zero=True)}
+        found = [r for r in selected(side.points, "loaded", "load_latency", above_zero=True) if _of_load(r) in rates]
+        keys = varying([k for k in _OF_A_CURVE if any(k in r.conditions for r in found)], found)
+        curves: dict[str, list[Record]] = {}
+        for r in found:
+            names = [f"{letter}: {side.name}", *(condition_text(k, r.conditions.get(k)) for k in keys)]
+            curves.setdefault(", ".join(names), []).append(r)
+        for series, points in sorted(curves.items(), key=lambda item: -len(item[1]))[:_CURVES]:
+            at = [(r, rates[_of_load(r)]) for r in points] if len(points) > 2 else []
+            rows += [row(r, series=series, x=rate.value, rate=show(rate.value, rate.unit)) for r, rate in at]
+    if len({r["series"][0] for r in rows}) < 2:
+        return None
+    rows.sort(key=lambda r: r["value"])
+    x = alt.X("x:Q", title="net bandwidth", axis=alt.Axis(labelExpr=GB), scale=alt.Scale(zero=True))
+    names = sorted({r["series"] for r in rows})
+    color = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=colours(len(names))))
+    y = alt.Y("value:Q", title="time per load", axis=alt.Axis(labelExpr=NS), scale=alt.Scale(zero=True))
+    base = chart_of(rows).encode(x=x, y=y, color=color)
+    tips = tooltip("rate")
+    return alt.layer(
+        base.mark_line(strokeWidth=2).encode(order=alt.Order("value:Q")),
+        base.mark_point(size=42, filled=True, opacity=1).encode(tooltip=tips),
+    ).properties(height=300)
+
+
+def _of_load(record: Record) -> str:
+    """Key of a point of a loaded curve, which its latency and its rate share."""
+    return json.dumps(json.loads(point_key(record))[1:])
+
+
+_OF_A_CURVE: Final = ("mode", "threads", "read_share", "pages", "cpu_node", "memory_node")
+_CURVES: Final = 2  # of a side, those with most points
+
+_CHARTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Record], Sequence[Comparison]], Drawn | None]], ...]] = (
     (
         "means",
         "Ratios",
-        "B over A: geometric means over the points that both have; the intervals assume that all errors have the same "
-        "sign. Beyond the dashed line a time is longer, or a rate higher.",
+        "Each side over A: geometric means over the points that both have; the intervals assume that all errors have "
+        "the same sign. Beyond the dashed line a time is longer, or a rate higher.",
         _means,
     ),
     ("latency", "Latency by footprint", "Random loads of one process.", _latency),
     ("bandwidth", "Bandwidth by footprint", "Net bandwidth of triad.", _bandwidth),
+    (
+        "loaded",
+        "Latency under load",
+        "Latency of memory over the bandwidth at the same time. Delays of different tools are different loads, so that "
+        "points are compared as a curve only.",
+        _loaded,
+    ),
     (
         "hops",
         "Latency by hops",

@@ -19,7 +19,7 @@ from meshmark.fleet.nodesets import fold
 from meshmark.fleet.overview import ClassOverview, Overview
 from meshmark.fleet.trends import Trend
 from meshmark.fleet.values import Point
-from meshmark.report.comparison import named
+from meshmark.report.compared_rows import named
 from meshmark.report.drawing import Drawn, Row, chart_of, chart_page, colours, condition_text, drawing, natural
 from meshmark.report.html import Cell, Cells, Table, numbers
 from meshmark.values.units import NBSP, show

@@ -12,7 +12,7 @@ import altair as alt
 
 from meshmark.compare.history import MIN_RUNS, RATE, Change, History, Point
 from meshmark.compare.pairing import identity
-from meshmark.report.comparison import interval_text, named
+from meshmark.report.compared_rows import interval_text, named
 from meshmark.report.drawing import GB, NS, Drawn, Row, chart_of, chart_page, drawing, natural
 from meshmark.report.listing import conditions_text
 from meshmark.store.record import Record, varying

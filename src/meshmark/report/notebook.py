@@ -102,7 +102,7 @@ def _cell(value: Any, unit: str) -> Cell:
 
 def comparison_html(c: Comparison) -> str:
     """The pairs of a comparison, metric by metric, with ratios on an axis."""
-    return render("notebook/comparison.html", **comparison.parts(c))
+    return render("notebook/comparison.html", **comparison.parts([c]))
 
 
 def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], notes: Sequence[str] = ()) -> str:

@@ -1,9 +1,9 @@
-"""Prints the comparison of two machines or runs."""
+"""Prints the comparison of two or more machines or runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from meshmark.terminal.screen import table_console
 from meshmark.values.units import NBSP, ratio_text
@@ -11,71 +11,83 @@ from meshmark.values.units import NBSP, ratio_text
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from meshmark.compare.join import Comparison, Mean
-    from meshmark.report.comparison import Line
+    from meshmark.compare.join import Comparison
+    from meshmark.report.compared_rows import Cell, Line
+
+_SHORT: Final = {"inconclusive": "?", "not comparable": "–"}  # in the columns of several sides
+_LEGEND: Final = "?: inconclusive; –: not comparable, or no result of this kind"
 
 
-def print_comparison(c: Comparison, every: bool) -> None:
+def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
     """Print all results that are not shown to be equal, metric by metric, then the number of each verdict.
 
     Args:
+        comparisons: Of A with each of the other sides.
         every: Print the equal results, too.
     """
 
-    from meshmark.report.comparison import blocks, hops_texts, left_over, named, published, reasons, side_text, summary
+    from meshmark.report.compared_rows import blocks, named, sides_of
+    from meshmark.report.comparison import hops_texts, left_over, lettered, published, side_text, summaries
 
     console = table_console()
-    for letter, side in (("A", c.a), ("B", c.b)):
+    for letter, side in sides_of(comparisons):
         console.print(f"{letter}: {side_text(side)}", soft_wrap=True)
-    for name, one, other in c.facts:
-        console.print(f"differs: {name}: {one} → {other}", style="dim", soft_wrap=True)
-    made = blocks(c)
-    if means := c.means():
+    for letter, c in lettered(comparisons):
+        for name, one, other in c.facts:
+            console.print(f"differs: {name}: A {one}, {letter} {other}", style="dim", soft_wrap=True)
+    if any(c.means() for c in comparisons):
         console.print()
-        console.print(_means(means))
-    hidden = 0
-    for block in made:
-        shown = [line for line in block.lines if every or line.word != "equal"]
-        hidden += len(block.lines) - len(shown)
+        console.print(_means(comparisons))
+    equal = 0
+    for block in blocks(comparisons):
+        shown = [line for line in block.lines if every or any(cell and cell.word != "equal" for cell in line.cells)]
+        equal += len(block.lines) - len(shown)
         if shown:
             about = f" ({block.common})" if block.common else ""
             console.print()
             console.print(f"{named(block.instrument, block.metric)}{about}", soft_wrap=True)
-            console.print(_table(shown))
+            console.print(_table(shown) if len(comparisons) == 1 else _columns(shown, lettered(comparisons)))
     console.print()
-    for text in left_over(c):
+    several = len(comparisons) > 1
+    for text in [_LEGEND] if several else left_over(comparisons[0]):
         console.print(text, style="dim", soft_wrap=True)
-    for text in hops_texts(c):
+    for text in hops_texts(comparisons):
         console.print(text, soft_wrap=True)
-    for text in published(c):
+    for text in published(comparisons):
         console.print(text, style="dim", soft_wrap=True)
-    console.print(summary(c).replace(NBSP, " "), soft_wrap=True)
-    for text in reasons(c):
-        console.print(text, style="dim", soft_wrap=True)
-    if hidden:
-        console.print(f"{hidden} equal result{'s are' if hidden > 1 else ' is'} not listed (--all)", style="dim")
+    for text in summaries(comparisons):
+        console.print(text.replace(NBSP, " "), style="" if "(margin" in text else "dim", soft_wrap=True)
+    if several:
+        console.print("compare A with one side to see what is not compared, and why", style="dim")
+    if equal:
+        console.print(f"{equal} equal result{'s are' if equal > 1 else ' is'} not listed (--all)", style="dim")
 
 
-def _means(means: Sequence[Mean]) -> Table:
+def _means(comparisons: Sequence[Comparison]) -> Table:
     from rich.table import Table
 
-    from meshmark.report.comparison import interval_text, named, remark
+    from meshmark.report.compared_rows import interval_text, named, remark
+    from meshmark.report.comparison import lettered
 
+    several = len(comparisons) > 1
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("geometric mean of", overflow="fold")
-    for name in ("B over A", "95 %", "results"):
+    for name in (*(["side"] if several else []), "over A" if several else "B over A", "95 %", "results"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("", overflow="fold")
-    for m in means:
-        cells = [ratio_text(m.value), interval_text(m.interval), str(m.pairs), remark(m)]
-        table.add_row(named(m.instrument, m.metric), *cells)
+    for letter, c in lettered(comparisons):
+        for m in c.means():
+            cells = [ratio_text(m.value), interval_text(m.interval), str(m.pairs), remark(m)]
+            table.add_row(named(m.instrument, m.metric), *([letter] if several else []), *cells)
     return table
 
 
 def _table(lines: Sequence[Line]) -> Table:
+    """Of two sides."""
     from rich.table import Table
 
-    reasons = any(line.reason for line in lines)
+    cells = [(line, cell) for line in lines for cell in line.cells if cell]
+    reasons = any(cell.reason for _, cell in cells)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("point", overflow="fold")
     for name in ("A", "B", "B over A", "95 %"):
@@ -83,7 +95,29 @@ def _table(lines: Sequence[Line]) -> Table:
     table.add_column("B is", no_wrap=True)
     if reasons:
         table.add_column("because", overflow="fold")
-    for line in lines:
-        cells = [line.point or "–", line.a, line.b, line.ratio, line.interval, line.word]
-        table.add_row(*(cell.replace(NBSP, " ") for cell in cells), *([line.reason] if reasons else []))
+    for line, cell in cells:
+        texts = [line.point or "–", line.a, cell.value, cell.ratio, cell.interval, cell.word]
+        table.add_row(*(text.replace(NBSP, " ") for text in texts), *([cell.reason] if reasons else []))
     return table
+
+
+def _columns(lines: Sequence[Line], others: Sequence[tuple[str, Comparison]]) -> Table:
+    """Of several sides: value, ratio and verdict of each."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("point", overflow="fold")
+    table.add_column("A", justify="right", no_wrap=True)
+    for letter, _ in others:
+        table.add_column(letter, justify="right", no_wrap=True)
+        table.add_column("over A", no_wrap=True)
+    for line in lines:
+        texts = [text for cell in line.cells for text in _texts(cell)]
+        table.add_row(*(text.replace(NBSP, " ") for text in (line.point or "–", line.a, *texts)))
+    return table
+
+
+def _texts(cell: Cell | None) -> tuple[str, str]:
+    if cell is None:
+        return "–", ""
+    return cell.value, f"{cell.ratio} {_SHORT.get(cell.word, cell.word)}"

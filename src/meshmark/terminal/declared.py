@@ -16,7 +16,7 @@ def print_declared(rows: Sequence[Declaration]) -> None:
     """A table with a row for each declaration."""
     from rich.table import Table
 
-    from meshmark.report.comparison import interval_text
+    from meshmark.report.compared_rows import interval_text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, right in (

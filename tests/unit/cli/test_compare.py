@@ -41,6 +41,20 @@ def test_objects_of_json_for_programs(home: dict[str, str], tmp_path: Path) -> N
     assert {x["verdict"] for x in lines if x["type"] == "pair" and x["b"] == "b.jsonl"} == {"slower"}
 
 
+def test_several_sides_have_one_table_and_one_page(home: dict[str, str], tmp_path: Path) -> None:
+    ran = meshmark("compare", "gs1280-4", "es45", "gs320-16", "--html", "c.html", cwd=tmp_path, env=home)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("A: gs1280-4") == 1 and "C: gs320-16" in ran.stdout
+    assert "C is" in (tmp_path / "c.html").read_text(encoding="utf-8")
+
+
+def test_markdown_goes_with_a_gate(home: dict[str, str], tmp_path: Path) -> None:
+    words = ["compare", "a.jsonl", "b.jsonl", "--fail-on", "5%", "--markdown"]
+    ran = meshmark(*words, cwd=tmp_path, env=home)
+    assert ran.returncode == 1 and ran.stdout.startswith("### B is slower in ")
+    assert "results judged" in ran.stderr and "results judged" not in ran.stdout
+
+
 @pytest.mark.parametrize(("limit", "status"), [("5%", 1), ("15%", 0)])
 def test_a_gate_fails_on_what_is_worse_by_more(home: dict[str, str], tmp_path: Path, limit: str, status: int) -> None:
     ran = meshmark("compare", "a.jsonl", "b.jsonl", "--fail-on", limit, cwd=tmp_path, env=home)
@@ -73,13 +87,14 @@ def test_a_gate_that_judged_too_little_is_inconclusive(home: dict[str, str], tmp
     [
         (["a.jsonl", "b.jsonl", "--min-judged", "2"], "--min-judged: found without --fail-on"),
         (["a.jsonl", "b.jsonl", "--allow-unjudged"], "--allow-unjudged: found without --fail-on"),
-        (["a.jsonl"], "found one side; allowed: two or more"),
+        (["a.jsonl"], "found 1 side; allowed: 2 to 26"),
+        (["a.jsonl"] * 27, "found 27 sides; allowed: 2 to 26"),
+        (["a.jsonl", "b.jsonl", "--json", "--markdown"], "--markdown: found with --json"),
         (["a.jsonl", "c.jsonl"], "found no file, run or machine 'c.jsonl'"),
         (["a.jsonl", "b.jsonl", "--per", "watt"], "--per: found 'watt'; allowed: thread, clock"),
         (["a.jsonl", "b.jsonl", "--fail-on", "5"], "--fail-on: found '5', a share from 0% to 1000% is required"),
         (["a.jsonl", "b.jsonl", "--margin", "-1%"], "--margin: found '-1%'"),
         (["a.jsonl", "b.jsonl", "--metric", "latency"], "found no result in common"),
-        (["a.jsonl", "b.jsonl", "a.jsonl", "--html", "c.html"], "--html: found with 3 sides; allowed with two"),
         (["a.jsonl", "b.jsonl", "--html", "no/c.html"], "--html: found no folder no"),
     ],
 )

@@ -128,14 +128,14 @@ def test_one_distance_has_no_line(sides: Sides) -> None:
 
 def test_the_page_has_hops_and_pairs(sides: Sides) -> None:
     c = compare(*sides.find_all(["paper:gs1280", "gs1280-16"], "latency"))
-    assert {"hops", "matrix"} <= charts(c).keys()
+    assert {"hops", "matrix"} <= charts([c]).keys()
     assert (
-        hops_texts(c)[0]
+        hops_texts([c])[0]
         == "A: latency of remote memory 106\u00a0ns + 36.9\u00a0ns per hop (32.4 – 41.3\u00a0ns), 15 nodes"
     )
-    assert "figure 13" in comparison_page(c)
+    assert "figure 13" in comparison_page([c])
     without = compare(*sides.find_all(["paper:xeon5400", "paper:xeon5500"]))
-    assert hops_texts(without) == [] and not {"hops", "matrix"} & charts(without).keys()
+    assert hops_texts([without]) == [] and not {"hops", "matrix"} & charts([without]).keys()
 
 
 def test_published_streaming_rates_are_paired_with_streaming_stores(sides: Sides) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from meshmark.compare.join import Comparison, compare
 from meshmark.compare.sides import Side
-from meshmark.report.comparison import blocks, comparison_page, left_over, reasons, summary
+from meshmark.report.compared_rows import blocks
+from meshmark.report.comparison import comparison_page, left_over, reasons, summary
 from meshmark.store.record import Record, median, median_interval
 from meshmark.terminal.comparison import print_comparison
 from meshmark.values.units import ratio_text
@@ -44,11 +45,13 @@ def test_a_ratio_has_the_digits_that_matter() -> None:
 
 
 def test_blocks_name_what_varies_and_share_the_rest(both: Comparison) -> None:
-    found = {b.metric: b for b in blocks(both) if b.instrument == "bandwidth"}["bandwidth_net"]
+    found = {b.metric: b for b in blocks([both]) if b.instrument == "bandwidth"}["bandwidth_net"]
     assert "isa avx2" in found.common and all("isa" not in line.point for line in found.lines)
     assert all("kernel" in line.point for line in found.lines)
-    assert {line.word for line in found.lines} == {"faster"} and all(line.better for line in found.lines)
-    assert found.mean.startswith("1.20 (")
+    assert {line.cells[0].word for line in found.lines} == {"faster"} and all(
+        line.cells[0].better for line in found.lines
+    )
+    assert found.means[0].startswith("1.20 (")
 
 
 def test_the_summary_counts_and_the_reasons_follow(both: Comparison) -> None:
@@ -58,7 +61,7 @@ def test_the_summary_counts_and_the_reasons_follow(both: Comparison) -> None:
 
 
 def test_the_page_shows_both_sides_and_escapes_their_names(both: Comparison) -> None:
-    page = comparison_page(both)
+    page = comparison_page([both])
     assert "before &lt;b&gt; and after" in page and "before <b>" not in page.partition("<script")[0]
     assert 'id="chart-means"' in page and 'id="chart-latency"' in page and 'id="chart-bandwidth"' in page
     assert page.count('class="dot"') > 20 and "A: too few samples" in page and "B: stolen" in page
@@ -68,9 +71,9 @@ def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: p
     a = everything()
     b = [r if r.instrument == "bandwidth" else scaled(r, 1.2) for r in a]
     comparison = compare(side("before", a), side("after", b))
-    print_comparison(comparison, every=False)
+    print_comparison([comparison], every=False)
     short = capsys.readouterr().out
-    print_comparison(comparison, every=True)
+    print_comparison([comparison], every=True)
     long = capsys.readouterr().out
     assert "geometric mean of" in short and "faster" in short and "inconclusive" in short
     assert f"{comparison.counts()['equal']} equal results are not listed (--all)" in short
@@ -81,6 +84,6 @@ def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: p
 def test_a_single_result_has_a_page_and_a_table(few: int, capsys: pytest.CaptureFixture[str]) -> None:
     one = everything()[:few]
     c = compare(side("a", one), side("b", one, "other"))
-    assert "on both" in comparison_page(c)
-    print_comparison(c, every=True)
+    assert "on both" in comparison_page([c])
+    print_comparison([c], every=True)
     assert "equal" in capsys.readouterr().out

@@ -1,0 +1,79 @@
+"""Comparisons of more than two sides, and comparisons as Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from meshmark.compare.join import Comparison, compare
+from meshmark.compare.sides import Side
+from meshmark.report.compared_rows import blocks
+from meshmark.report.comparison import charts, comparison_page
+from meshmark.report.comparison_markdown import markdown
+from meshmark.store.record import Record, median, median_interval
+from meshmark.terminal.comparison import print_comparison
+from support.made_hosts import one_socket
+
+
+def side(name: str, records: list[Record]) -> Side:
+    mine = [replace(r, machine=name) for r in records]
+    return Side(name=name, what="made", machine=name, start="2026-11-28T10:00:00Z", records=mine)
+
+
+def scaled(r: Record, factor: float) -> Record:
+    samples = tuple(s * factor for s in r.samples)
+    return replace(r, samples=samples, value=median(samples), interval=median_interval(samples))
+
+
+@pytest.fixture
+def three() -> list[Comparison]:
+    """Times of B are 20 % longer; C has latencies only, as A's."""
+    a = one_socket()
+    b = [scaled(r, 1.2 if r.unit == "s" else 1.0) for r in a]
+    sides = [side("new", b), side("x|y", [r for r in a if r.instrument == "latency"])]
+    return [compare(side("old", a), other) for other in sides]
+
+
+def test_each_result_of_a_is_a_line_with_a_cell_for_each_side(three: list[Comparison]) -> None:
+    found = {b.metric: b for b in blocks(three)}
+    assert [len(line.cells) for line in found["load_latency"].lines] == [2] * len(found["load_latency"].lines)
+    latency = next(b for b in blocks(three) if b.instrument == "latency")
+    words = [[cell.word for cell in line.cells if cell] for line in latency.lines]
+    assert words == [["slower", "equal"]] * 4
+    assert all(line.cells[1] is None for line in found["bandwidth_net"].lines)
+
+
+def test_the_terminal_has_a_column_for_each_side(three: list[Comparison], capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(three, every=True)
+    out = capsys.readouterr().out
+    assert "A: old" in out and "B: new" in out and "C: x|y" in out
+    memory = next(line for line in out.splitlines() if line.startswith("footprint 1 GiB"))
+    assert "1.20 slower" in memory and "1.000 equal" in memory
+
+
+def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
+    drawn = charts(three)
+    assert {"means", "latency", "loaded"} <= drawn.keys()
+    series = {r["series"] for data in drawn["latency"].data.values() for r in data if "series" in r}
+    assert {text[:1] for text in series} == {"A", "B", "C"}
+    page = comparison_page(three)
+    assert "old, new and x|y" in page and "C is" in page
+
+
+def test_markdown_begins_with_the_verdict_and_escapes_names(three: list[Comparison]) -> None:
+    text = markdown(three)
+    first, *_ = text.splitlines()
+    assert first.startswith("### B is slower in 1") and "C does not differ in 4 of 4 results" in first
+    assert "C: x\\|y" in text and "**slower**" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    cells = {len(line.replace("\\|", "").split("|")) for line in tables}
+    assert len(cells) == 1, "all rows have the same number of cells"
+    assert text.count("<details>") == text.count("</details>") == 2
+
+
+def test_markdown_says_that_nothing_was_judged() -> None:
+    flagged = [replace(r, flags=frozenset({"stolen"})) for r in one_socket()]
+    assert markdown([compare(side("a", flagged), side("b", flagged[:5]))]).startswith(
+        "### inconclusive: none of 5 results"
+    )
