@@ -11,7 +11,16 @@ import typer
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken, say_undrawn
 from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_judged, check_used
-from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder, share
+from meshmark.cli.options import (
+    InstrumentOption,
+    JsonOption,
+    MarkdownOption,
+    MetricOption,
+    StoreToReadOption,
+    check_one_form,
+    in_folder,
+    share,
+)
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
@@ -61,9 +70,7 @@ def compare(
         Path | None,
         typer.Option("--html", help="write a page with charts", show_default=False, callback=in_folder),
     ] = None,
-    as_markdown: Annotated[
-        bool, typer.Option("--markdown", help="print Markdown, for a comment in a code review")
-    ] = False,
+    as_markdown: MarkdownOption = False,
     store: StoreToReadOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,8 +89,7 @@ def compare(
     from meshmark.terminal.comparison import print_comparison
 
     check_number(len(sides))
-    if as_markdown and as_json:
-        raise UsageError("--markdown: found with --json; allowed without it")
+    check_one_form(as_markdown, as_json)
     chosen = next((p for p in ("", *PER) if p == per), None)
     if chosen is None:
         raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")

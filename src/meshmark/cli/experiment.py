@@ -9,14 +9,22 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
 from meshmark.cli.completion import beginning, policies
 from meshmark.cli.console import say
 from meshmark.cli.gate import AllowUnjudgedOption, check_judged, check_used
-from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, share, time_option
+from meshmark.cli.options import (
+    JsonOption,
+    MarkdownOption,
+    NoStoreOption,
+    StoreOption,
+    check_one_form,
+    share,
+    time_option,
+)
 from meshmark.cli.process import ended
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home, run_folder
@@ -38,6 +46,16 @@ _HELPS: Final = {
     "ssh:": "run the command on another machine",
     "shell:": "a shell command before each run",
 }
+
+_FailOnOption = Annotated[
+    str,
+    typer.Option(
+        "--fail-on",
+        help="exit with status 1 if B is worse by more than this",
+        metavar="PERCENT",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -94,15 +112,7 @@ def experiment(
             show_default=False,
         ),
     ] = "",
-    fail_on: Annotated[
-        str,
-        typer.Option(
-            "--fail-on",
-            help="exit with status 1 if B is worse by more than this",
-            metavar="PERCENT",
-            show_default=False,
-        ),
-    ] = "",
+    fail_on: _FailOnOption = "",
     allow_unjudged: AllowUnjudgedOption = False,
     restore: Annotated[
         str,
@@ -117,6 +127,7 @@ def experiment(
     ] = "",
     store: StoreOption = None,
     no_store: NoStoreOption = False,
+    as_markdown: MarkdownOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Find out which of two settings is better for a command, by running it under both by turns.
@@ -126,6 +137,7 @@ def experiment(
     example: meshmark experiment OMP_NUM_THREADS=4 OMP_NUM_THREADS=8 -- ./a.out
     """
     check_used(fail_on, 1, allow_unjudged)
+    check_one_form(as_markdown, as_json)
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
     if resume:
@@ -146,7 +158,7 @@ def experiment(
             restore=hide_text(restore),
         )
     found = _conducted(plan, folder, bool(resume))
-    _keep(found, folder, as_json, store, no_store)
+    _keep(found, folder, "json" if as_json else "markdown" if as_markdown else "text", store, no_store)
     _end_if_interrupted(found)
     _check(found, limit, fail_on, allow_unjudged)
 
@@ -246,7 +258,9 @@ def _time(seconds: float) -> str:
     return duration(seconds)
 
 
-def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no_store: bool) -> None:
+def _keep(
+    found: Experiment, folder: Path, form: Literal["json", "markdown", "text"], store: Path | None, no_store: bool
+) -> None:
     """Store the records, and print them or the result."""
     from importlib.metadata import version as installed
 
@@ -255,17 +269,19 @@ def _keep(found: Experiment, folder: Path, as_json: bool, store: Path | None, no
     from meshmark.place.experiment import records, to_json
     from meshmark.store.files import write_file
     from meshmark.store.store import Store
-    from meshmark.terminal.experiment import print_experiment
+    from meshmark.terminal.experiment import markdown, print_experiment
 
     answer = to_json(found)
     made = records(found, host_id(), shlex.join(mask_words(["experiment", *sys.argv[2:]])), installed("meshmark"))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n", private=True)
     if made and not no_store:
         keep(Store(store or data_home() / "store"), found.plan.run, "experiment", made)
-    if as_json:
+    if form == "json":
         for record in made:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
         print(json.dumps(answer))
+    elif form == "markdown":
+        print(markdown(answer), end="")
     else:
         print_experiment(answer)
 

@@ -185,6 +185,7 @@ SetOption = Annotated[
 InstrumentOption = Annotated[str, typer.Option("--instrument", help="only this instrument", autocompletion=instruments)]
 MetricOption = Annotated[str, typer.Option("--metric", help="only this metric")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
+MarkdownOption = Annotated[bool, typer.Option("--markdown", help="print Markdown, for a comment in a code review")]
 _STORE: Final[dict[str, Any]] = {
     "help": "store folder [$XDG_DATA_HOME/meshmark/store]",
     "show_default": False,
@@ -257,3 +258,11 @@ def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf
 
     shown = f"{text} [{default}]" if default else text
     return typer.Option(name, parser=parse, metavar="TIME", help=shown, show_default=False)
+
+
+def check_one_form(markdown: bool, json: bool) -> None:
+    """Raises:
+    UsageError: Two forms of output are requested.
+    """
+    if markdown and json:
+        raise UsageError("--markdown: found with --json; allowed without it")

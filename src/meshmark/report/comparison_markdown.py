@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from meshmark.compare.join import Comparison
 from meshmark.report.compared_rows import Block, Line, blocks, named, sides_of
 from meshmark.report.comparison import left_over, lettered, side_text, summaries
+from meshmark.report.markdown import BOLD, escaped, folded, table
 from meshmark.values.units import NBSP
 
 _SHOWN = frozenset({"faster", "slower", "higher", "lower"})
@@ -23,19 +24,19 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
     others = [(b, line) for b in made for line in b.lines if not any(c and c.word in _SHOWN for c in line.cells)]
     parts = [
         f"### {_heading(comparisons)}",
-        "\n".join(f"* {letter}: {_cell(side_text(s))}" for letter, s in sides_of(comparisons)),
+        "\n".join(f"* {letter}: {escaped(side_text(s))}" for letter, s in sides_of(comparisons)),
     ]
     if differ:
         parts.append(_table(comparisons, differ))
     if others:
-        parts.append(_folded(f"{len(others)} results without a difference that is shown", _table(comparisons, others)))
+        parts.append(folded(f"{len(others)} results without a difference that is shown", _table(comparisons, others)))
     notes = summaries(comparisons) + (left_over(comparisons[0]) if len(comparisons) == 1 else [])
     notes += [
         f"differs: {name}: A {one}, {letter} {other}"
         for letter, c in lettered(comparisons)
         for name, one, other in c.facts
     ]
-    parts.append(_folded("What was compared", "\n".join(f"* {_cell(note)}" for note in notes)))
+    parts.append(folded("What was compared", "\n".join(f"* {escaped(note)}" for note in notes)))
     return "\n\n".join(parts).replace(NBSP, " ") + "\n"
 
 
@@ -60,7 +61,7 @@ def _table(comparisons: Sequence[Comparison], rows: Iterable[tuple[Block, Line]]
     head = ["metric", "point", "A"]
     for letter in letters:
         head += [letter, f"{letter} over A", f"{letter} is"]
-    lines = [head, ["---", "---", *["--:"] * (len(head) - 2)]]
+    lines: list[Sequence[str]] = []
     for block, line in rows:
         cells = [named(block.instrument, block.metric), line.point or block.common or "–", line.a]
         for cell in line.cells:
@@ -68,18 +69,7 @@ def _table(comparisons: Sequence[Comparison], rows: Iterable[tuple[Block, Line]]
                 cells += ["–", "–", "–"]
                 continue
             interval = f" ({cell.interval})" if cell.interval != "–" else ""
-            word = f"**{cell.word}**" if cell.word in _SHOWN else cell.word
+            word = BOLD.format(cell.word) if cell.word in _SHOWN else cell.word
             cells += [cell.value, cell.ratio + interval, word + (f": {cell.reason}" if cell.reason else "")]
         lines.append(cells)
-    return "\n".join(f"| {' | '.join(map(_cell, cells))} |" for cells in lines)
-
-
-def _cell(text: str) -> str:
-    """Text in which nothing is markup: names come from files."""
-    for character in "\\|<>`[]":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("\n", " ")
-
-
-def _folded(summary: str, text: str) -> str:
-    return f"<details><summary>{summary}</summary>\n\n{text}\n\n</details>"
+    return table(head, lines)

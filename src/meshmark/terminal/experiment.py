@@ -42,6 +42,25 @@ def print_experiment(found: Mapping[str, Any]) -> None:
         console.print(line, style="dim", soft_wrap=True)
 
 
+def markdown(found: Mapping[str, Any]) -> str:
+    """The same as Markdown, with the verdict first.
+
+    Args:
+        found: The object that `--json` prints.
+    """
+    from meshmark.report.markdown import escaped, folded, table
+
+    head = ["", "setting", f"{found['metric']}, median", "failed runs"]
+    rows = []
+    for side in ("a", "b"):
+        value = found[f"of_{side}"]
+        shown = "–" if value is None else plain(value, found["unit"])
+        rows.append([side.upper(), found[side], shown, str(found["failed"][side])])
+    command = f"* command: {escaped(' '.join(found['command']))}"
+    more = "\n".join([command, *(f"* {escaped(line)}" for line in notes(found))])
+    return "\n\n".join([f"### {sentence(found)}", table(head, rows), folded("How it was measured", more)]) + "\n"
+
+
 def sentence(found: Mapping[str, Any]) -> str:
     """The verdict with its evidence."""
     if found["ratio"] is None:
