@@ -13,7 +13,7 @@ from meshmark.compare.join import compare
 from meshmark.compare.sides import Side
 from meshmark.report.comparison import comparison_page
 from meshmark.store.record import Record, median, median_interval
-from support.made_run import everything
+from support.made_run import everything, repeated
 
 pytestmark = pytest.mark.browser
 
@@ -30,7 +30,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         start = "2026-11-25T10:00:00Z"
         return Side(name=name, what="made", machine=name, start=start, records=records, facts=facts)
 
-    a = everything()
+    a = repeated(everything())
     b = [scaled(r, 1.2 if r.unit == "s" else 0.9) for r in a if r.instrument != "io"]
     b[0] = replace(b[0], flags=frozenset({"stolen"}))
     made = tmp_path_factory.mktemp("compare") / "comparison.html"

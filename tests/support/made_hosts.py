@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from meshmark.store.record import Record
-from support.made_run import record
+from support.made_run import record, repeated
 
 _RING = {"stride_bytes": 64, "pattern": "random", "locality_bytes": 0, "cpu": 0, "processes": 1, "state": "clean"}
 _LEVELS = {"L1": 1 << 14, "L2": 1 << 19, "L3": 1 << 23, "memory": 1 << 30}
@@ -15,13 +15,14 @@ _TIMES = {"L1": 1.5e-9, "L2": 4e-9, "L3": 15e-9, "memory": 100e-9}
 
 def one_socket() -> list[Record]:
     """Four cores of one node with one last-level cache."""
-    return [*_latencies("local"), *_rates(4, "machine"), *_lines({(0, 1): "cache", (0, 2): "cache"}), *_loaded(4)]
+    lines = _lines({(0, 1): "cache", (0, 2): "cache"})
+    return repeated([*_latencies("local"), *_rates(4, "machine"), *lines, *_loaded(4)])
 
 
 def two_sockets() -> list[Record]:
     """Two nodes of eight cores; CPUs 0 and 16 are of one core."""
     relations = {(0, 16): "core", (0, 1): "cache", (0, 8): "machine"}
-    return [
+    of_both = [
         *_latencies("local", 1.2),
         *_latencies("other socket", 1.2, node=1),
         *_rates(8, "socket"),
@@ -29,6 +30,7 @@ def two_sockets() -> list[Record]:
         *_lines(relations, 1.2),
         *_loaded(16, 1.2),
     ]
+    return repeated(of_both)
 
 
 def _latencies(place: str, factor: float = 1.0, node: int = 0) -> Iterator[Record]:

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from meshmark.describe import descriptions
@@ -29,6 +30,11 @@ def record(
         flags=frozenset(flags),
         provenance={"command": f"{instrument} --seed 1", "build": "0", "compiler": "none"},
     )
+
+
+def repeated(records: Iterable[Record]) -> list[Record]:
+    """As if two runs had been pooled, so that they have verdicts."""
+    return [replace(r, conditions={**r.conditions, "runs": 2}) for r in records]
 
 
 def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:

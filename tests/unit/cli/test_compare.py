@@ -12,14 +12,14 @@ import pytest
 from meshmark.store.export import to_jsonl
 from meshmark.store.record import median, median_interval
 from support.cli import meshmark
-from support.made_run import bandwidth
+from support.made_run import bandwidth, repeated
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     for name, factor in (("a", 1.0), ("b", 0.9)):
         made = []
-        for r in bandwidth():
+        for r in repeated(bandwidth()):
             samples = tuple(s * factor for s in r.samples)
             made.append(replace(r, samples=samples, value=median(samples), interval=median_interval(samples)))
         (tmp_path / f"{name}.jsonl").write_text(to_jsonl([(name, "s", r) for r in made]), encoding="utf-8")

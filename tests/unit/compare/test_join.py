@@ -44,12 +44,12 @@ def triad(value: float, flags: tuple[str, ...] = (), **more: Any) -> Record:
     """Of memory, unless a small footprint is given."""
     level = "L1" if more.get("footprint_bytes", 1 << 29) < 1 << 15 else "memory"
     c = {**bandwidth()[0].conditions, "kernel": "triad", "footprint_bytes": 1 << 29, "threads": 2, **more}
-    c = {"memory_level": level, **c}
+    c = {"memory_level": level, "runs": 2, **c}
     return exactly(record("bandwidth", "bandwidth_net", 1.0, flags, **c), value)
 
 
 def chase(value: float, **more: Any) -> Record:
-    c = {**latency()[0].conditions, "footprint_bytes": 1 << 28, **more}
+    c = {**latency()[0].conditions, "footprint_bytes": 1 << 28, "runs": 2, **more}
     return exactly(record("latency", "load_latency", 1.0, **c), value)
 
 

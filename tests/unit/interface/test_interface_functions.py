@@ -17,7 +17,7 @@ from meshmark.store.store import Store
 from meshmark.watch.recording import RecordingError
 from support.cli import meshmark
 from support.made_recordings import frames, header, record
-from support.made_run import bandwidth, latency
+from support.made_run import bandwidth, latency, repeated
 
 
 def at(records: Sequence[Record], start: str, machine: str = "n042") -> list[Record]:
@@ -208,7 +208,7 @@ def test_a_fit_needs_the_records_of_this_host(store: Path) -> None:
 def files(folder: Path, factor: float) -> tuple[str, str]:
     for name, by in (("a", 1.0), ("b", factor)):
         rows = []
-        for r in bandwidth():
+        for r in repeated(bandwidth()):
             low, high = r.interval or (0.0, 0.0)
             more = {"samples": tuple(s * by for s in r.samples), "value": r.value * by}
             rows.append((name, "s", replace(r, interval=(low * by, high * by), **more)))  # type: ignore[arg-type]

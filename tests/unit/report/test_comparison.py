@@ -13,7 +13,7 @@ from meshmark.report.comparison import comparison_page, left_over, reasons, summ
 from meshmark.store.record import Record, median, median_interval
 from meshmark.terminal.comparison import print_comparison
 from meshmark.values.units import ratio_text
-from support.made_run import everything
+from support.made_run import everything, repeated
 
 
 def scaled(r: Record, factor: float) -> Record:
@@ -27,7 +27,7 @@ def side(name: str, records: list[Record], machine: str = "made-up") -> Side:
 
 @pytest.fixture
 def both() -> Comparison:
-    a = everything()
+    a = repeated(everything())
     b = [scaled(r, 1.2) for r in a if r.instrument != "io"]
     b[0] = replace(b[0], flags=frozenset({"stolen"}))
     return compare(side("before <b>", a), side("after", b))
@@ -68,7 +68,7 @@ def test_the_page_shows_both_sides_and_escapes_their_names(both: Comparison) -> 
 
 
 def test_the_terminal_lists_all_but_equal_results_unless_asked_for_all(capsys: pytest.CaptureFixture[str]) -> None:
-    a = everything()
+    a = repeated(everything())
     b = [r if r.instrument == "bandwidth" else scaled(r, 1.2) for r in a]
     comparison = compare(side("before", a), side("after", b))
     print_comparison([comparison], every=False)
