@@ -10,7 +10,6 @@ power/powercap, accounting/psi, admin-guide/perf/arm-cmn), capabilities(7), user
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from meshmark.doctor.counters import (
     watchdog,
 )
 from meshmark.doctor.finding import Finding, in_order
+from meshmark.doctor.limits import raise_limit
 from meshmark.doctor.settings import thp_mode
 from meshmark.machine.absence import is_absent
 from meshmark.machine.tree import format_list
@@ -234,49 +234,15 @@ def _hypervisor(host: Host) -> Iterator[Finding]:
         yield Finding(name, "none", "ok", why)
 
 
-# Files of cgroup 2, the controller and file of cgroup 1, and what cgroup 1 calls no limit; "" is a list of numbers.
-_OF_VERSION_1: Final = {
-    "cpuset.cpus": ("cpuset", "cpuset.cpus", ""),
-    "cpuset.mems": ("cpuset", "cpuset.mems", ""),
-    "cpu.max": ("cpu", "cpu.cfs_quota_us", "-1"),
-    "memory.max": ("memory", "memory.limit_in_bytes", "-1"),
-}
-
-
-def _limit_of_group(host: Host, file: str) -> tuple[str, str]:
-    """The file with the limit of the control group or of the nearest ancestor that has one, and the value that removes
-    it in version 1; "" for version 2 and for lists."""
-    lines = [line.split(":", 2) for line in (host.tree.text("proc/self/cgroup") or "").splitlines()]
-    paths = {controllers: path for _, controllers, path in (line for line in lines if len(line) == 3)}
-    folder, unlimited = "sys/fs/cgroup", ""
-    path = paths.get("", "")
-    if any(paths):
-        controller, file, unlimited = _OF_VERSION_1[file]
-        folder = f"{folder}/{controller}"
-        path = next((p for names, p in paths.items() if controller in names.split(",")), "")
-    parts = [part for part in path.split("/") if part and part != ".."]
-    names = ["/".join([folder, *parts[:n], file]) for n in range(len(parts), -1, -1)]
-    has_limit = (name for name in names if (host.tree.text(name) or "max").split()[0] not in {"max", "-1"})
-    return next(has_limit, names[0]), unlimited
-
-
 def _groups(host: Host) -> Iterator[Finding]:
     """Limits that a container, a service or a batch system imposes on this process."""
     group = host.fact("cgroup") or {}
-
-    def widen(docker: str, file: str, value: str) -> str:
-        if host.container:
-            return f"on the host: docker update {docker} CONTAINER"
-        if host.tree.text("proc/self/cgroup") is None:  # a recorded tree may lack the name of the group
-            return ""
-        name, unlimited = _limit_of_group(host, file)
-        return host.write(unlimited or value, shlex.quote(name))  # the name is arbitrary, and users copy the command
 
     def unread(key: str) -> bool:
         value = group.get(key)
         return value is None or (is_absent(value) and "no limit" not in str(value["absent"]))
 
-    yield _allowed_cpus(host, widen)
+    yield _allowed_cpus(host)
     name, why = "nodes of this process", "memory of other nodes cannot be allocated or measured"
     group_nodes = host.fact("cgroup", "nodes")
     allowed_nodes = host.allowed_nodes if host.allowed_nodes is not None else group_nodes
@@ -284,14 +250,14 @@ def _groups(host: Host) -> Iterator[Finding]:
         yield unknown(name, "proc/self/status", why)
     elif lost := sorted(set(host.nodes) - set(allowed_nodes)):
         nodes, mine = format_list(host.nodes), sorted(set(host.nodes) - set(lost))
-        command = widen(f'--cpuset-mems "{nodes}"', "cpuset.mems", nodes)
+        command = raise_limit(host, f'--cpuset-mems "{nodes}"', "cpuset.mems", nodes)
         yield Finding(name, f"{len(mine)} of {len(host.nodes)}: {format_list(mine)}", "hidden", why, command)
     else:
         yield Finding(name, f"all {len(host.nodes)}", "ok", why)
     name, why = "CPU quota", "when it is used up, all threads stop for the rest of the period"
     quota = host.fact("cgroup", "cpu_quota")
     if quota is not None:
-        command = widen("--cpu-quota -1", "cpu.max", "max")
+        command = raise_limit(host, "--cpu-quota -1", "cpu.max", "max")
         yield Finding(name, f"{quota:.3g} CPUs", "spoils-measurements", why, command)
     elif unread("cpu_quota"):
         yield unknown(name, "sys/fs/cgroup", why)
@@ -300,7 +266,7 @@ def _groups(host: Host) -> Iterator[Finding]:
     name, why = "memory limit", "a process with a larger footprint is swapped out or killed"
     limit, total = host.fact("cgroup", "memory_limit_bytes"), host.fact("memory", "total_bytes")
     if limit is not None and (total is None or limit < total):
-        command = widen("--memory 0 --memory-swap 0", "memory.max", "max")
+        command = raise_limit(host, "--memory 0 --memory-swap 0", "memory.max", "max")
         yield Finding(name, f"{limit / 2**30:.3g} GiB", "hidden", why, command)
     elif limit is None and unread("memory_limit_bytes"):
         yield unknown(name, "sys/fs/cgroup", why)
@@ -308,7 +274,7 @@ def _groups(host: Host) -> Iterator[Finding]:
         yield Finding(name, "none", "ok", why)
 
 
-def _allowed_cpus(host: Host, widen: Callable[[str, str, str], str]) -> Finding:
+def _allowed_cpus(host: Host) -> Finding:
     name, why = "CPUs of this process", "other CPUs cannot be measured or used for placement"
     mine, group = host.allowed, host.fact("cgroup", "cpus")
     if mine is None or not host.cpus:
@@ -325,7 +291,9 @@ def _allowed_cpus(host: Host, widen: Callable[[str, str, str], str]) -> Finding:
         return Finding(name, f"all {len(host.cpus)}", "ok", why)
     cpus = format_list(host.cpus)
     by_affinity = group is not None and set(host.cpus) <= set(group)
-    command = f"taskset -cp {cpus} $$" if by_affinity else widen(f'--cpuset-cpus "{cpus}"', "cpuset.cpus", cpus)
+    command = (
+        f"taskset -cp {cpus} $$" if by_affinity else raise_limit(host, f'--cpuset-cpus "{cpus}"', "cpuset.cpus", cpus)
+    )
     return Finding(name, f"{len(mine)} of {len(host.cpus)}: {format_list(mine)}", "hidden", why, command)
 
 

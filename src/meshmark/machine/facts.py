@@ -56,13 +56,14 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.machine.absence import absent
+from meshmark.machine.control_group import control_groups, cpu_quota
 from meshmark.machine.identity import identity
 from meshmark.machine.prefetchers import prefetchers
 from meshmark.machine.processor import boost, clocks, processor, single
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.topology import Topology
-from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, allowed_in_status, chosen, parse_integer
+from meshmark.machine.tree import Files, FilesInMemory, MachineError, Tree, allowed_in_status, chosen
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -471,46 +472,29 @@ def _firmware(tree: Files) -> dict[str, object]:
 def _cgroup(tree: Files) -> dict[str, object]:
     """The tightest limits of this process's control group and its ancestors."""
     facts: dict[str, object] = {}
-    lines = [line.split(":", 2) for line in (tree.text("proc/self/cgroup") or "").splitlines()]
-    paths = {parts[1]: parts[2] for parts in lines if len(parts) == 3}
-    unified = not any(paths)  # version 1 lists controllers, version 2 has one line without them
+    groups = control_groups(tree)
     mounted = any(tree.names("sys/fs/cgroup"))
-    if not paths:
+    if not groups.paths:
         why = absent("/proc/self/cgroup does not exist")
         facts = {"version": why, "path": why}
     else:
-        facts = {"version": 2 if unified else 1, "path": paths.get("", next(iter(paths.values())))}
-
-    def chain(controller: str) -> list[str]:
-        """Folders from the group upwards; in a namespace, some of them may not be visible."""
-        base = "sys/fs/cgroup" if unified else f"sys/fs/cgroup/{controller}"
-        path = paths.get("") if unified else next((v for k, v in paths.items() if controller in k.split(",")), None)
-        parts = [p for p in (path or "").split("/") if p and p != ".."]
-        return ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
-
+        path = groups.paths.get("", next(iter(groups.paths.values())))
+        facts = {"version": 2 if groups.unified else 1, "path": path}
     no_limit = absent("no limit is set" if mounted else "/sys/fs/cgroup is not mounted or not recorded")
-    memory_name = "memory.max" if unified else "memory.limit_in_bytes"
-    limits = [n for at in chain("memory") if (n := tree.number(f"{at}/{memory_name}")) is not None and n < 1 << 60]
-    quotas = []
-    for at in chain("cpu"):
-        if unified:
-            words = (tree.text(f"{at}/cpu.max") or "").split()
-        else:
-            words = [tree.text(f"{at}/cpu.cfs_quota_us") or "", tree.text(f"{at}/cpu.cfs_period_us") or ""]
-        quota, period = (parse_integer(w) for w in words) if len(words) == 2 else (None, None)
-        if quota is not None and quota > 0 and period is not None and period > 0:
-            quotas.append(quota / period)
-    effective = ("cpuset.cpus.effective", "cpuset.mems.effective") if unified else ("cpuset.cpus", "cpuset.mems")
+    memory_name = "memory.max" if groups.unified else "memory.limit_in_bytes"
+    limits = [tree.number(f"{at}/{memory_name}") for at in groups.folders("memory")]
+    quota = cpu_quota(tree, groups)
+    effective = ("cpuset.cpus.effective", "cpuset.mems.effective") if groups.unified else ("cpuset.cpus", "cpuset.mems")
     status = tree.text("proc/self/status") or ""
     for key, name, in_status in (
         ("cpus", effective[0], allowed_in_status(status, "Cpus")),
         ("nodes", effective[1], allowed_in_status(status, "Mems")),
     ):
-        of_group = next((c for at in chain("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
+        of_group = next((c for at in groups.folders("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
         usable = of_group or in_status
         facts[key] = list(usable) if usable else absent("reported neither by the group nor by /proc/self/status")
-    facts["memory_limit_bytes"] = min(limits, default=None) or no_limit
-    facts["cpu_quota"] = min(quotas, default=None) or no_limit
+    facts["memory_limit_bytes"] = min((n for n in limits if n is not None and n < 1 << 60), default=None) or no_limit
+    facts["cpu_quota"] = quota[0] if quota else no_limit
     return facts
 
 

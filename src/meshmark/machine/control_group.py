@@ -1,0 +1,59 @@
+"""Finds the control groups of a process, in both versions of their hierarchy, and reads their limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from meshmark.machine.tree import Files, parse_integer
+
+_ROOT = "sys/fs/cgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlGroups:
+    """The groups of one process.
+
+    Attributes:
+        paths: Path of the group below the root of its hierarchy, by controllers as in `cpu,cpuacct`; version 2 has one
+            path, of the controllers "". Empty if the kernel or a recording does not list them.
+    """
+
+    paths: Mapping[str, str]
+
+    @property
+    def unified(self) -> bool:
+        """Whether the controllers are those of version 2; version 1 lists controllers by name."""
+        return not any(self.paths)
+
+    def path(self, controller: str) -> str:
+        """The path of the group of a controller; "" if it is unknown."""
+        if self.unified:
+            return self.paths.get("", "")
+        return next((path for names, path in self.paths.items() if controller in names.split(",")), "")
+
+    def folders(self, controller: str) -> list[str]:
+        """Folders from the group upwards. In a namespace, some of them may not be visible."""
+        base = _ROOT if self.unified else f"{_ROOT}/{controller}"
+        parts = [part for part in self.path(controller).split("/") if part and part != ".."]
+        return ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
+
+
+def control_groups(tree: Files, process: str = "self") -> ControlGroups:
+    """The control groups of a process."""
+    lines = [line.split(":", 2) for line in (tree.text(f"proc/{process}/cgroup") or "").splitlines()]
+    return ControlGroups({parts[1]: parts[2] for parts in lines if len(parts) == 3})
+
+
+def cpu_quota(tree: Files, groups: ControlGroups) -> tuple[float, str] | None:
+    """The smallest quota of a group and its ancestors as a number of CPUs, and the folder that has it; None without."""
+    quotas: list[tuple[float, str]] = []
+    for folder in groups.folders("cpu"):
+        if groups.unified:
+            words = (tree.text(f"{folder}/cpu.max") or "").split()
+        else:
+            words = [tree.text(f"{folder}/cpu.cfs_quota_us") or "", tree.text(f"{folder}/cpu.cfs_period_us") or ""]
+        quota, period = (parse_integer(w) for w in words) if len(words) == 2 else (None, None)
+        if quota is not None and quota > 0 and period is not None and period > 0:
+            quotas.append((quota / period, folder))
+    return min(quotas, default=None)
