@@ -27,14 +27,17 @@ def register(app: typer.Typer) -> None:
 def doctor(
     what: Annotated[str, typer.Argument(help="mpi: check launchers and MPI libraries [check this machine]")] = "",
     root: RootOption = None,
+    pid: Annotated[
+        int | None, typer.Option("--pid", min=1, help="find what slows this process now", show_default=False)
+    ] = None,
     mpi: Annotated[
         str, typer.Option("--mpi", help="MPI library to check: openmpi, mpich, mpi (any other), or all")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print one finding per line")] = False,
 ) -> None:
-    """Find settings that hide data or affect measurements.
+    """Find what slows this machine or a process now, and settings that hide data or affect measurements.
 
-    example: meshmark doctor
+    example: meshmark doctor; meshmark doctor --pid 4711
     example: meshmark doctor mpi --mpi openmpi
     """
     if what not in {"", "mpi"}:
@@ -43,13 +46,19 @@ def doctor(
         raise UsageError("--mpi: found without mpi", "meshmark doctor mpi --mpi " + mpi)
     if root and what:
         raise UsageError("--root: found with mpi, allowed without: MPI pitfalls are tested on the running system")
+    if pid and (what or root):
+        other, reason = ("mpi", "it tests libraries") if what else ("--root", "a recorded machine has no processes")
+        raise UsageError(f"--pid: found with {other}, allowed without: {reason}")
+    if pid:
+        _print_process(pid, as_json)
+        return
     if what:
         from meshmark.doctor.mpi import examine as examine_mpi
 
         with counted("doctor mpi") as progress:
             _print(examine_mpi(mpi or "all", progress=progress), as_json)
         return
-    from meshmark.doctor.finding import Finding
+    from meshmark.doctor.finding import Finding, in_order
     from meshmark.doctor.host import examine
 
     absent, failed = _absent_in_sampler(root)
@@ -59,7 +68,43 @@ def doctor(
         findings.append(Finding("sampler", failed, "unknown", why))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "--root: a folder with proc and sys")
+    now, interval_s = _slow_now(root or Path("/"))
+    _print(in_order([*now, *findings]), as_json)
+    if interval_s and not as_json:
+        _say_slow(now, f"this machine, observed for {interval_s:.1f} s")
+
+
+def _slow_now(root: Path) -> tuple[list[Finding], float]:
+    """Findings about what slows a machine now, and the length of the interval in s; 0 if it could not be observed."""
+    from meshmark.doctor import now
+    from meshmark.doctor.finding import Finding
+    from meshmark.watch.activity import observe
+
+    try:
+        return now.examine(observe, root)
+    except MeshmarkError as error:
+        return [Finding("activity", " ".join(str(error).split()), "unknown", "what slows programs now is unknown")], 0.0
+
+
+def _print_process(pid: int, as_json: bool) -> None:
+    """Print the findings about one process."""
+    import shutil
+    from functools import partial
+
+    from meshmark.doctor.counters import Host, open_counter
+    from meshmark.doctor.one_process import examine, pause
+    from meshmark.watch.activity import INTERVAL_S
+
+    findings = examine(Host(Path("/"), shutil.which, open_counter), pid, partial(pause, INTERVAL_S))
     _print(findings, as_json)
+    if not as_json:
+        _say_slow(findings, f"process {pid}, observed for {INTERVAL_S:.1f} s")
+
+
+def _say_slow(findings: Sequence[Finding], subject: str) -> None:
+    """Name what slows a machine or a process in one line."""
+    slow = [finding.name for finding in findings if finding.judged == "slows"]
+    say(f"{subject}: {'slowed by ' + ', '.join(slow) if slow else 'nothing slows it now'}")
 
 
 def _print(findings: Sequence[Finding], as_json: bool) -> None:
@@ -73,8 +118,8 @@ def _print(findings: Sequence[Finding], as_json: bool) -> None:
     print_findings(findings)
     counts = {j: sum(f.judged == j for f in findings) for j in ORDER}
     say(
-        f"{counts['spoils-measurements']} affect measurements, {counts['hidden']} hide data, "
-        f"{counts['unknown']} unknown, {counts['ok']} OK"
+        f"{counts['slows']} slow programs now, {counts['spoils-measurements']} affect measurements, "
+        f"{counts['hidden']} hide data, {counts['unknown']} unknown, {counts['ok']} OK"
     )
 
 

@@ -196,9 +196,10 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
     from meshmark.terminal.map import draw, scale_text
     from meshmark.watch.hotspots import Detector
     from meshmark.watch.layout import map_of
+    from meshmark.watch.oversubscription import Oversubscription
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    machine_map, detector = map_of(header), Detector(header)
+    machine_map, detector, oversubscription = map_of(header), Detector(header), Oversubscription(header)
     absent = ", ".join(sorted({a["metric"].partition(":")[0] for a in header.absent}))
     for frame in frames:
         spots = detector.add(frame)
@@ -207,6 +208,8 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
         console.print(draw(header, machine_map, frame, low, high, palette))
         for spot in spots:
             console.print(Text(str(spot), style="bold red"))
+        if sentence := oversubscription.add(frame):
+            console.print(Text(sentence, style="bold red"))
         if absent:
             console.print(Text(f"not available here: {absent}", style="dim"))
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Judged = Literal["wrong", "spoils-measurements", "hidden", "unknown", "ok"]
-ORDER: Final[tuple[Judged, ...]] = ("wrong", "spoils-measurements", "hidden", "unknown", "ok")
+Judged = Literal["wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok"]
+ORDER: Final[tuple[Judged, ...]] = ("wrong", "slows", "spoils-measurements", "hidden", "unknown", "ok")
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class Finding:
 
     Attributes:
         found: its value here; if unknown, why it could not be checked.
-        judged: `wrong` breaks what placement relies on; `hidden` withholds data from Meshmark.
+        judged: `wrong` breaks what placement relies on; `slows` makes programs take longer at this moment; `hidden`
+            withholds data from Meshmark.
         why: the consequence for measuring, watching or placing, in one line.
         command: the command that changes it; empty if none does, or nothing needs to change.
     """
@@ -29,6 +30,11 @@ class Finding:
 
     def to_json(self) -> dict[str, str]:
         return {"name": self.name, "found": self.found, "judged": self.judged, "why": self.why, "command": self.command}
+
+
+def by_limits(value: float, spoils: float, slows: float) -> Judged:
+    """The judgement of a value that is better the lower it is, by the lowest values that spoil and that slow."""
+    return "slows" if value >= slows else "spoils-measurements" if value >= spoils else "ok"
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:

@@ -19,8 +19,9 @@ from meshmark.terminal.map import draw, scale_text
 from meshmark.terminal.panels import HISTORY, activity, processes
 from meshmark.values.units import duration
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.hotspots import Detector, HotSpot
+from meshmark.watch.hotspots import Detector
 from meshmark.watch.layout import map_of
+from meshmark.watch.oversubscription import Oversubscription
 from meshmark.watch.palette import PALETTES
 
 KEPT = 36_000  # frames: one hour at ten per second
@@ -58,7 +59,8 @@ class MeshApp(App[None]):
         self._frames = frames
         self._map = map_of(header)
         self._detector = Detector(header)
-        self._kept: list[tuple[Frame, list[HotSpot]]] = []
+        self._oversubscription = Oversubscription(header)
+        self._kept: list[tuple[Frame, list[str]]] = []  # with what is said about it
         self._at = -1  # index of the frame that is shown
         self._follows = True
         self._bounds = (low, high)
@@ -98,7 +100,8 @@ class MeshApp(App[None]):
             return
 
     def _take(self, frame: Frame) -> None:
-        self._kept.append((frame, self._detector.add(frame)))
+        sentence = self._oversubscription.add(frame)
+        self._kept.append((frame, [*([sentence] if sentence else []), *map(str, self._detector.add(frame))]))
         if len(self._kept) > KEPT:
             del self._kept[0]
             self._at = max(0, self._at - 1)
@@ -109,14 +112,14 @@ class MeshApp(App[None]):
     def _draw(self) -> None:
         if not self._kept:
             return
-        frame, spots = self._kept[self._at]
+        frame, sentences = self._kept[self._at]
         low, high = self._bounds
         state = self._ended or ("live" if self._follows else f"paused, {len(self._kept) - 1 - self._at} frames back")
         title = Text(f"{self.header.machine}  {self.header.source}  {self._time(frame)}  {state}", "bold", no_wrap=True)
         self.query_one("#title", Static).update(Group(title, scale_text(low, high, self._palette)))
         picture = draw(self.header, self._map, frame, low, high, self._palette, self._numbers)
         self.query_one("#map", Static).update(picture)
-        self.query_one("#spots", Static).update(Text("\n".join(str(s) for s in spots)))
+        self.query_one("#spots", Static).update(Text("\n".join(sentences)))
         shown = [frame for frame, _ in self._kept[max(0, self._at + 1 - HISTORY) : self._at + 1]]
         self.query_one("#activity", Static).update(activity(self.header, shown))
         self.query_one("#processes", Static).update(processes(frame) or "")

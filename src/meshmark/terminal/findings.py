@@ -10,6 +10,7 @@ from meshmark.doctor.finding import Finding, Judged
 
 STYLES: Final[dict[Judged, str]] = {
     "wrong": "bold red",
+    "slows": "bold red",
     "spoils-measurements": "bold red",
     "hidden": "yellow",
     "unknown": "dim",

@@ -1,0 +1,337 @@
+"""Findings about what slows one process at this moment, observed for two seconds.
+
+Sources: proc(5), proc_pid_stat(5), proc_pid_status(5), the kernel's documentation (scheduler/sched-stats).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from meshmark.doctor.counters import Host
+from meshmark.doctor.finding import Finding, by_limits, in_order
+from meshmark.doctor.limits import raise_limit
+from meshmark.doctor.strain import (
+    Counts,
+    group_pressure,
+    increases,
+    percent,
+    quota_throttling,
+    throttle_counts,
+)
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.activity import user_of
+from meshmark.machine.control_group import control_groups
+from meshmark.machine.tree import Tree, allowed_in_status, format_list, kilobytes
+from meshmark.values.units import counted, number, plain
+
+_WAITING: Final = (0.05, 0.2)  # share of the time in which its threads could run
+_FAULTS_PER_S: Final = (1.0, 50.0)
+_INTERRUPTED_PER_S: Final = 50.0
+_ACTIVE: Final = 0.05  # share of the interval in which an active thread ran or waited
+_STATES: Final = {
+    "R": "running or runnable",
+    "S": "sleeping",
+    "D": "waiting uninterruptibly, usually for a disk or a file system",
+    "T": "stopped by a signal",
+    "t": "stopped by a debugger",
+    "I": "idle thread of the kernel",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Counts of one thread since it started; times are None if the kernel does not report them."""
+
+    ran_s: float | None
+    waited_s: float | None
+    voluntary: int
+    involuntary: int
+    cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process at one moment; `cpu_s` and `faults` are counted since it started."""
+
+    name: str
+    state: str
+    started: int
+    cpu_s: float
+    faults: int
+    nice: int
+    swapped_bytes: int | None
+    threads: Mapping[int, Thread]
+    throttled: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A process at the end of an interval, and what it did in it.
+
+    Attributes:
+        threads: The increases of its threads' counts, without threads that ended.
+    """
+
+    host: Host
+    pid: int
+    user: str
+    interval_s: float
+    end: Process
+    cpus_used: float
+    faults: int
+    threads: Mapping[int, Thread]
+    throttled: Counts
+
+    @property
+    def active(self) -> list[Thread]:
+        """The threads that ran or waited for a CPU."""
+        floor_s = _ACTIVE * self.interval_s
+        return [t for t in self.threads.values() if (t.ran_s or 0.0) + (t.waited_s or 0.0) >= floor_s]
+
+    @property
+    def allowed(self) -> tuple[int, ...]:
+        """The CPUs that its threads may use."""
+        return tuple(sorted({cpu for t in self.end.threads.values() for cpu in t.cpus} & set(self.host.cpus)))
+
+
+def examine(host: Host, pid: int, wait: Callable[[], float]) -> list[Finding]:
+    """All findings about a process, worst first.
+
+    Args:
+        host: The live system.
+        pid: The number of the process.
+        wait: Lets an interval pass and returns its length in s.
+
+    Raises:
+        UsageError: There is no such process, or the number is that of a thread.
+        AbsentError: The kernel does not show the process to this user.
+        MeshmarkError: It ended while it was observed.
+    """
+    before, user = _read(host.tree, pid), user_of(host.tree, pid)
+    interval_s = wait()
+    try:
+        after = _read(host.tree, pid)
+    except UsageError:
+        after = None
+    if after is None or after.started != before.started or not after.threads:
+        raise MeshmarkError(f"process {pid} ({before.name}) ended while it was observed, within {interval_s:.1f} s")
+    threads = {tid: _since(before.threads.get(tid), thread) for tid, thread in after.threads.items()}
+    observed = Observed(
+        host,
+        pid,
+        user,
+        interval_s,
+        after,
+        max(0.0, after.cpu_s - before.cpu_s) / interval_s,
+        max(0, after.faults - before.faults),
+        threads,
+        increases(before.throttled, after.throttled),
+    )
+    return in_order(finding for check in _CHECKS for finding in check(observed))
+
+
+def pause(interval_s: float) -> float:
+    """Sleep for an interval and return how long it took, in s."""
+    begin = time.monotonic()
+    time.sleep(interval_s)
+    return time.monotonic() - begin
+
+
+def _read(tree: Tree, pid: int) -> Process:
+    """A process at this moment; raises as `examine`."""
+    status, stat = tree.text(f"proc/{pid}/status"), tree.text(f"proc/{pid}/stat")
+    if status is None or stat is None:
+        if tree.exists(f"proc/{pid}"):
+            raise AbsentError(
+                f"--pid: process {pid} belongs to another user, and this system hides such processes (hidepid)",
+                f"sudo meshmark doctor --pid {pid}",
+            )
+        raise UsageError(
+            f"--pid: found {pid}, which is not a process here; allowed: a process that runs and is visible to this user"
+        )
+    leader = re.search(r"^Tgid:\s*(\d+)", status, re.M)
+    if leader is not None and int(leader[1]) != pid:
+        raise UsageError(f"--pid: found {pid}, which is a thread of process {leader[1]}; allowed: a process")
+    swapped = re.search(r"^VmSwap:\s*(\d{1,18}) kB", status, re.M)
+    opening, closing = stat.find("("), stat.rfind(")")  # the name may contain any character
+    fields = stat[closing + 1 :].split()
+    if opening < 0 or len(fields) < 20:
+        raise AbsentError(f"process {pid}: /proc/{pid}/stat is not readable")
+    if fields[0] in {"Z", "X"}:
+        raise UsageError(f"--pid: found {pid}, which has ended and waits for its parent; allowed: a process that runs")
+    return Process(
+        name=stat[opening + 1 : closing],
+        state=fields[0],
+        started=int(fields[19]),
+        cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
+        faults=int(fields[9]),
+        nice=int(fields[16]),
+        swapped_bytes=1024 * int(swapped[1]) if swapped else None,
+        threads={tid: _thread(tree, f"proc/{pid}/task/{tid}") for tid in tree.numbered(f"proc/{pid}/task", "")},
+        throttled=throttle_counts(tree, control_groups(tree, str(pid))),
+    )
+
+
+def _thread(tree: Tree, folder: str) -> Thread:
+    status = tree.text(f"{folder}/status") or ""
+    times = re.match(r"(\d{1,19}) (\d{1,19})", tree.text(f"{folder}/schedstat") or "")
+    switches = dict(re.findall(r"^(voluntary|nonvoluntary)_ctxt_switches:\s*(\d{1,19})", status, re.M))
+    return Thread(
+        ran_s=1e-9 * int(times[1]) if times else None,
+        waited_s=1e-9 * int(times[2]) if times else None,
+        voluntary=int(switches.get("voluntary", 0)),
+        involuntary=int(switches.get("nonvoluntary", 0)),
+        cpus=allowed_in_status(status, "Cpus") or (),
+    )
+
+
+def _since(before: Thread | None, after: Thread) -> Thread:
+    """What a thread did since an earlier moment, or since its start if it is new."""
+    if before is None:
+        return after
+
+    def grown(earlier: float | None, later: float | None) -> float | None:
+        return None if earlier is None or later is None else max(0.0, later - earlier)
+
+    return Thread(
+        grown(before.ran_s, after.ran_s),
+        grown(before.waited_s, after.waited_s),
+        max(0, after.voluntary - before.voluntary),
+        max(0, after.involuntary - before.involuntary),
+        after.cpus,
+    )
+
+
+# ------------------------------------------------------------------ findings
+
+
+def _program(p: Observed) -> Iterator[Finding]:
+    name, why = "process", "what the other findings are about"
+    state = _STATES.get(p.end.state, p.end.state)
+    owner = f"user {p.user}" if p.user else "an unknown user"
+    nice = f", nice {p.end.nice}" if p.end.nice else ""
+    found = f"{p.end.name} (pid {p.pid}, {owner}), {counted(len(p.threads), 'thread')}{nice}, {state}"
+    if p.end.state == "T":
+        why = "a stopped process does nothing until it is continued"
+        yield Finding(name, found, "slows", why, _as_owner(p, f"kill -CONT {p.pid}"))
+    elif p.end.state in {"D", "t"}:
+        yield Finding(name, found, "slows", "it does nothing until that ends")
+    else:
+        yield Finding(name, found, "ok", why)
+
+
+def _cpu_share(p: Observed) -> Iterator[Finding]:
+    used = f"{percent(p.cpus_used)} of a CPU" if p.cpus_used < 1 else f"{number(p.cpus_used)} CPUs"
+    why = "a program that needs CPUs and uses few of them waits for something: see the other findings"
+    yield Finding("CPU share", f"{used} in {p.interval_s:.1f} s", "ok", why)
+
+
+def _waiting(p: Observed) -> Iterator[Finding]:
+    name, why = "waiting for a CPU", "its threads could run, but others have their CPUs"
+    known = [(t.ran_s, t.waited_s) for t in p.threads.values() if t.ran_s is not None and t.waited_s is not None]
+    if not known:
+        yield Finding(name, f"/proc/{p.pid}/task/*/schedstat is not readable or not in this kernel", "unknown", why)
+        return
+    ran_s, waited_s = (sum(column) for column in zip(*known, strict=True))
+    if ran_s + waited_s < _ACTIVE * p.interval_s:
+        yield Finding(name, f"no: its threads hardly wanted to run in {p.interval_s:.1f} s", "ok", why)
+        return
+    share = waited_s / (ran_s + waited_s)
+    found = f"{percent(share)} of the time in which its threads could run ({waited_s:.2f} of {ran_s + waited_s:.2f} s)"
+    judged = by_limits(share, *_WAITING)
+    command = "" if judged == "ok" else _wider_mask(p, p.allowed)
+    if judged != "ok" and p.end.nice > 0:
+        command = p.host.own_command(f"renice -n 0 -p {p.pid}")
+    yield Finding(name, found, judged, why, command)
+
+
+def _threads(p: Observed) -> Iterator[Finding]:
+    name, why = "threads and CPUs", "threads that share a CPU run by turns"
+    cpus = p.allowed
+    if not cpus:
+        yield Finding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", why)
+        return
+    active = p.active
+    found = f"{counted(len(active), 'active thread')} on {counted(len(cpus), 'allowed CPU')} ({format_list(cpus)})"
+    crowded = [(count, mask) for mask, count in Counter(t.cpus for t in active).items() if mask and count > len(mask)]
+    if len(active) <= len(cpus) and not crowded:
+        yield Finding(name, found, "ok", why)
+        return
+    if len(active) <= len(cpus):
+        count, mask = max(crowded, key=lambda one: one[0] / len(one[1]))
+        found += f", {count} of them bound to {counted(len(mask), 'CPU')} ({format_list(mask)})"
+    yield Finding(name, found, "slows", why, _wider_mask(p, cpus if len(active) > len(cpus) else ()))
+
+
+def _wider_mask(p: Observed, mask: tuple[int, ...]) -> str:
+    """The command that lets all threads use more CPUs than a mask; "" if there are no more."""
+    tree, host = p.host.tree, p.host
+    folders = control_groups(tree, str(p.pid)).folders("cpuset")
+    names = [f"{folder}/{file}" for folder in folders for file in ("cpuset.cpus.effective", "cpuset.cpus")]
+    group = next((cpus for name in names if (cpus := tree.cpus(name))), host.cpus)
+    possible = sorted(set(group) & set(host.cpus))
+    if set(possible) > set(mask):
+        return _as_owner(p, f"taskset -acp {format_list(possible)} {p.pid}")
+    if set(host.cpus) > set(possible):
+        all_cpus = format_list(host.cpus)
+        return raise_limit(host, f'--cpuset-cpus "{all_cpus}"', "cpuset.cpus", all_cpus, str(p.pid))
+    return ""
+
+
+def _quota(p: Observed) -> Iterator[Finding]:
+    yield quota_throttling(p.host, p.throttled, p.interval_s, str(p.pid))
+
+
+def _pressure(p: Observed) -> Iterator[Finding]:
+    yield group_pressure(p.host, str(p.pid))
+
+
+def _faults(p: Observed) -> Iterator[Finding]:
+    name, why = "major page faults", "each waits for a page to be read from a disk or from swap"
+    rate = p.faults / p.interval_s
+    yield Finding(name, f"{p.faults} in {p.interval_s:.1f} s", by_limits(rate, *_FAULTS_PER_S), why)
+
+
+def _swapped(p: Observed) -> Iterator[Finding]:
+    name, why = "memory in swap", "touching these pages again waits for a disk"
+    if kilobytes(p.host.tree.text("proc/meminfo"), "SwapTotal") == 0:
+        yield Finding(name, "this machine has no swap", "ok", why)
+    elif p.end.swapped_bytes is None:
+        yield Finding(name, f"/proc/{p.pid}/status does not report it, as for threads of the kernel", "unknown", why)
+    else:
+        yield Finding(name, plain(p.end.swapped_bytes, "B"), by_limits(p.end.swapped_bytes, 1, math.inf), why)
+
+
+def _switches(p: Observed) -> Iterator[Finding]:
+    name, why = "context switches", "involuntary: another thread takes the CPU; voluntary: it waits for something"
+    voluntary, involuntary = (
+        sum(counts) / p.interval_s
+        for counts in zip(*((t.voluntary, t.involuntary) for t in p.threads.values()), strict=True)
+    )
+    found = f"{number(voluntary)}/s voluntary, {number(involuntary)}/s involuntary"
+    yield Finding(name, found, by_limits(involuntary, _INTERRUPTED_PER_S, math.inf), why)
+
+
+def _as_owner(p: Observed, command: str) -> str:
+    """A command that the owner of the process may run; others need `sudo`."""
+    return command if p.user and p.user == user_of(p.host.tree, os.getpid()) else p.host.own_command(command)
+
+
+_CHECKS: Final[tuple[Callable[[Observed], Iterator[Finding]], ...]] = (
+    _program,
+    _cpu_share,
+    _waiting,
+    _threads,
+    _quota,
+    _pressure,
+    _faults,
+    _swapped,
+    _switches,
+)
