@@ -213,7 +213,7 @@ def _since(before: Thread | None, after: Thread) -> Thread:
 
 
 def _program(p: Observed) -> Iterator[Finding]:
-    name, why = "process", "what the other findings are about"
+    name, why = "process state", "what the other findings are about"
     state = _STATES.get(p.end.state, p.end.state)
     owner = f"user {p.user}" if p.user else "an unknown user"
     nice = f", nice {p.end.nice}" if p.end.nice else ""

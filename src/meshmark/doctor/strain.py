@@ -22,7 +22,7 @@ Counts = Mapping[str, int]
 LIMITS: Final = {"cpu": (0.1, 0.5), "memory": (0.01, 0.1), "io": (0.05, 0.3)}
 TITLES: Final = {"cpu": "CPU", "memory": "memory", "io": "I/O"}
 TWO_MOMENTS: Final = "needs two moments, and a recorded tree has one"
-_THROTTLED: Final = (0.0005, 0.05)  # shares of the periods
+_THROTTLED: Final = (0.0005, 0.1)  # shares of the periods
 
 
 @dataclass(frozen=True, slots=True)

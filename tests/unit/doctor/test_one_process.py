@@ -75,7 +75,7 @@ def test_nothing_slows_a_process_that_has_its_cpus(look: Look) -> None:
     group = {"sys/fs/cgroup/job/cpu.pressure": PSI.format("0.00")}
     findings = look({"cpu_s": 14, "ran_s": (7, 7)}, **group)
     assert {f.judged for f in findings} == {"ok"} and not any(f.command for f in findings)
-    assert of(findings, "process").found == f"a) (b c (pid {PID}, user 4294967), 2 threads, sleeping"
+    assert of(findings, "process state").found == f"a) (b c (pid {PID}, user 4294967), 2 threads, sleeping"
     assert of(findings, "CPU share").found == "2.00 CPUs in 2.0 s"
     assert of(findings, "threads and CPUs").found == "2 active threads on 4 allowed CPUs (0-3)"
 
@@ -132,7 +132,7 @@ def test_faults_swap_and_switches_are_counted(look: Look) -> None:
 
 
 def test_a_stopped_process_can_be_continued(look: Look) -> None:
-    finding = of(look({}, state="T"), "process")
+    finding = of(look({}, state="T"), "process state")
     assert finding.judged == "slows" and finding.command.endswith(f"kill -CONT {PID}")
 
 
