@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from meshmark.errors import MeshmarkError
 from meshmark.machine.activity import Activity, Program
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.live import Live
@@ -23,7 +24,10 @@ def observe() -> Activity:
         MeshmarkError: The sampler failed.
     """
     with Live(_RATE_HZ, _LONGEST_S, sources=_SOURCES) as live:
-        return activity_of(live.header, _enough(live.frames()))
+        frames = _enough(live.frames())
+        if not frames:
+            raise MeshmarkError("the sampler ended before it wrote a frame")
+        return activity_of(live.header, frames)
 
 
 def _enough(frames: Iterable[Frame]) -> list[Frame]:
