@@ -12,7 +12,7 @@ import typer
 
 from meshmark.cli.completion import instruments, machines, runs, workloads
 from meshmark.cli.console import counted, interruptible, print_rows, say, say_undrawn
-from meshmark.cli.init import register as register_init
+from meshmark.cli.model_init import register as register_init
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
 from meshmark.terminal.records import print_records
@@ -27,9 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-register_init(
-    app, "meshmark.model", "a machine", "machine.toml", "meshmark model show FILE; meshmark measure latency --on FILE"
-)
+register_init(app)
 MachineArgument = Annotated[
     str, typer.Argument(help="name of a modelled machine, or a machine file", autocompletion=machines)
 ]

@@ -18,6 +18,7 @@ from meshmark.describe import stream_kernels
 from meshmark.errors import AbsentError
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.machine import MachineFile, read_machine
+from meshmark.model.machine_text import entry
 from meshmark.model.workloads import Run, gups, stream_actor, stream_trial, trial
 from meshmark.store.record import Record
 
@@ -176,11 +177,6 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     }
 
 
-def _entry(key: str, value: float, origin: str, text: str) -> str:
-    """Format a number of a machine file with its origin."""
-    return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text)} }}"
-
-
 def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
     latency, nodes = n["latency_ns"], len(cpus_of)
     title = json.dumps(f"{name}, fitted to its survey")
@@ -199,43 +195,43 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
             'derived = "all nodes directly connected"',
             "",
             "[links.between]",
-            _entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "equal to a node's memory bandwidth; not surveyed"),
-            _entry("latency_ns", each, *why),
+            entry("bandwidth_gb_per_s", n["shared_gb"], "assumed", "equal to a node's memory bandwidth; not surveyed"),
+            entry("latency_ns", each, *why),
             "",
         ]
     lines += [
         "[router]",
-        _entry("pipeline_ns", 0, "assumed", "included in the links"),
-        _entry("cycle_ns", 0.5, "assumed", "negligible"),
-        _entry("buffer_flits", 256, "assumed", "not limiting"),
+        entry("pipeline_ns", 0, "assumed", "included in the links"),
+        entry("cycle_ns", 0.5, "assumed", "negligible"),
+        entry("buffer_flits", 256, "assumed", "not limiting"),
         "",
         "[node]",
-        _entry("cpus", cpus_of[0], "derived", "the host's topology"),
-        _entry("controllers", 1, "assumed", "all channels of a node merged into one"),
+        entry("cpus", cpus_of[0], "derived", "the host's topology"),
+        entry("controllers", 1, "assumed", "all channels of a node merged into one"),
         "",
         "[cpu]",
-        _entry("outstanding", n["outstanding"], "fitted", "maximum outstanding loads of random chains, one CPU"),
-        _entry("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
-        _entry("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
-        _entry("request_ns", latency / 4, "derived", "a quarter of the latency"),
-        _entry("fill_ns", latency / 4, "derived", "a quarter of the latency"),
+        entry("outstanding", n["outstanding"], "fitted", "maximum outstanding loads of random chains, one CPU"),
+        entry("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
+        entry("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
+        entry("request_ns", latency / 4, "derived", "a quarter of the latency"),
+        entry("fill_ns", latency / 4, "derived", "a quarter of the latency"),
         "",
     ]
     for level, (size, ns) in enumerate(n["caches"], 1):
         lines += [
             "[[cache]]",
             f'name = "L{level}"',
-            _entry("size_kib", size / 1024, "fitted", "end of a latency plateau"),
-            _entry("latency_ns", ns, "fitted", "a latency plateau"),
+            entry("size_kib", size / 1024, "fitted", "end of a latency plateau"),
+            entry("latency_ns", ns, "fitted", "a latency plateau"),
             "",
         ]
     lines += [
         "[memory]",
-        _entry("channels", 1, "assumed", "all channels of a node merged into one"),
-        _entry("channel_gb_per_s", n["shared_gb"], "fitted", "maximum gross bandwidth of all CPUs"),
-        _entry("line_bytes", n["line"], "derived", "the host's coherence line"),
-        _entry("access_ns", latency / 2, "fitted", "load latency, one chain"),
-        _entry("queue", 256, "assumed", "not limiting"),
+        entry("channels", 1, "assumed", "all channels of a node merged into one"),
+        entry("channel_gb_per_s", n["shared_gb"], "fitted", "maximum gross bandwidth of all CPUs"),
+        entry("line_bytes", n["line"], "derived", "the host's coherence line"),
+        entry("access_ns", latency / 2, "fitted", "load latency, one chain"),
+        entry("queue", 256, "assumed", "not limiting"),
         "",
         "[coherence]",
         'kind = "snoop"',

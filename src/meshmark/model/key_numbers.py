@@ -1,0 +1,177 @@
+"""Describes a machine of one or two sockets by a few numbers that its documents or other tools give, and checks them.
+
+`model.from_numbers` fits a machine file to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from meshmark.errors import UsageError
+from meshmark.values.units import plain
+
+SOCKETS: Final[Mapping[str, int]] = {"one-socket": 1, "two-socket": 2}
+LINE_BYTES: Final = 64
+MOST_CPUS: Final = 512  # of a socket
+MOST_LINES: Final = 256  # outstanding lines of a core, with prefetches; more than of any known core
+MOST_ACCESS: Final = 0.9  # share of the idle latency that passes in the memory and its controller
+ROUTER_CPUS: Final = 60  # of the 64 ports of a modelled router; the others are for its controller and its links
+STORES: Final = ("ordinary", "streaming")
+_FEW: Final = {1: "a number", 2: "an even number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number that describes a machine: its unit, limits and meaning. `of_two`: one socket alone does not have it."""
+
+    unit: str
+    low: float
+    high: float
+    help: str
+    of_two: bool = False
+
+
+QUANTITIES: Final[Mapping[str, Quantity]] = {
+    "cores": Quantity("1", 1, 2 * MOST_CPUS, "cores of the machine"),
+    "idle-local": Quantity("s", 5e-9, 1e-5, "load latency of idle memory, own socket"),
+    "idle-remote": Quantity("s", 5e-9, 1e-5, "load latency of idle memory, other socket", of_two=True),
+    "read": Quantity("B/s", 1e8, 1e14, "read bandwidth of all cores, each from its own socket"),
+    "triad": Quantity("B/s", 1e8, 1e14, "triad of all cores as STREAM counts it"),
+    "core-read": Quantity("B/s", 1e7, 1e13, "read bandwidth of one core"),
+    "link": Quantity(
+        "B/s", 1e7, 1e14, "read bandwidth of one socket's cores from the other socket's memory", of_two=True
+    ),
+    "transfer": Quantity(
+        "s", 5e-9, 1e-5, "transfer of a modified line from a core of the other socket (one-socket: of the same one)"
+    ),
+    "loaded": Quantity("s", 5e-9, 1e-4, "load latency of own memory while all cores read at the full rate"),
+    "clock": Quantity("Hz", 1e8, 2e10, "clock of the cores"),
+    "l3": Quantity("B", 1 << 16, 1 << 30, "last-level cache of a socket"),
+}
+REQUIRED: Final = ("cores", "idle-local", "idle-remote", "read")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A number of a machine in SI units. `source`: where it is from, as the machine file states it.
+
+    `assumed`: the number is a guess that stands in for one that no source states.
+    """
+
+    value: float
+    source: str
+    assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNumbers:
+    """The numbers of a machine by their names in `QUANTITIES`. `store`: how the triad writes."""
+
+    sockets: int
+    given: Mapping[str, Given]
+    store: str = "ordinary"
+
+    def value(self, name: str) -> float | None:
+        """The value of a number; None if it is not given."""
+        return self.given[name].value if name in self.given else None
+
+    def need(self, name: str) -> float:
+        """The value of a number that is given."""
+        return self.given[name].value
+
+    @property
+    def cores_each(self) -> int:
+        """The number of cores of a socket."""
+        return int(self.need("cores")) // self.sockets
+
+
+def show(name: str, value: float) -> str:
+    """Return a value of a number with its unit."""
+    unit = QUANTITIES[name].unit
+    return f"{value / 1e9:.4g} GHz" if unit == "Hz" else f"{value:g}" if unit == "1" else plain(value, unit)
+
+
+def nodes_of_socket(cores: int) -> int:
+    """Return the number of equal nodes that a socket is divided into so that none has more CPUs than a router takes.
+
+    0 if its cores do not divide into such nodes.
+    """
+    counts = range(-(-cores // ROUTER_CPUS), ROUTER_CPUS + 1)
+    return next((n for n in counts if cores % n == 0 and cores // n > 1), 0) if cores > ROUTER_CPUS else 1
+
+
+def required(sockets: int) -> list[str]:
+    """The names of the numbers that a machine of so many sockets needs."""
+    return [name for name in REQUIRED if sockets > 1 or not QUANTITIES[name].of_two]
+
+
+def check(numbers: KeyNumbers, prefix: str = "--") -> None:
+    """Refuse numbers that no machine can have.
+
+    Args:
+        prefix: What precedes the name of a number in messages.
+
+    Raises:
+        UsageError: A number is out of range, or impossible together with another one; the message names both.
+    """
+
+    def refuse(name: str, reason: str) -> UsageError:
+        return UsageError(f"{prefix}{name}: found {show(name, numbers.need(name))}{reason}")
+
+    def at_most(name: str, limit: float, reason: str) -> None:
+        if (value := numbers.value(name)) is not None and value > limit:
+            raise refuse(name, f"; allowed: at most {show(name, limit)}, {reason}")
+
+    for name, given in numbers.given.items():
+        q = QUANTITIES[name]
+        if q.of_two and numbers.sockets == 1:
+            raise refuse(name, " of a machine with one socket; allowed: with two-socket")
+        if not q.low <= given.value <= q.high:
+            raise refuse(name, f"; allowed: {show(name, q.low)} to {show(name, q.high)}")
+    cores, sockets = int(numbers.need("cores")), numbers.sockets
+    if cores % sockets or cores // sockets > MOST_CPUS:
+        raise refuse("cores", f"; allowed: {_FEW[sockets]} up to {sockets * MOST_CPUS}")
+    if nodes_of_socket(cores // sockets) == 0:
+        few = f"a socket of up to {ROUTER_CPUS} cores, or of equal nodes of up to {ROUTER_CPUS} cores"
+        raise refuse("cores", f"; allowed: {few}, since a modelled router has 64 ports")
+    if cores == 1 and "transfer" in numbers.given:
+        raise refuse("transfer", " of a machine with one core; allowed: with two cores or more")
+    local, read = numbers.need("idle-local"), numbers.need("read")
+    remote = numbers.value("idle-remote")
+    if remote is not None and remote < local:
+        raise refuse("idle-remote", f"; allowed: at least {prefix}idle-local, {show('idle-local', local)}")
+    most = MOST_LINES * LINE_BYTES / local
+    at_most("read", cores * most, f"{MOST_LINES} lines on their way to each of {cores} cores at the idle latency")
+    at_most("core-read", most, f"{MOST_LINES} lines on their way to a core at the idle latency")
+    at_most("core-read", read, f"the {prefix}read of all cores")
+    one = numbers.value("core-read")
+    if one is not None and one * cores < read:
+        raise refuse("read", f"; allowed: at most {show('read', one * cores)}, {prefix}core-read times {cores} cores")
+    loaded = numbers.value("loaded")
+    if loaded is not None and loaded < local:
+        raise refuse("loaded", f"; allowed: at least {prefix}idle-local, {show('idle-local', local)}")
+    at_most(
+        "loaded", MOST_LINES * LINE_BYTES * cores / read, f"{MOST_LINES} lines on their way to each of {cores} cores"
+    )
+    at_most("link", read / sockets, f"what the memory of a socket gives, {prefix}read / {sockets}")
+    at_most("triad", read * 1.5, f"1.5 times {prefix}read: all of its operands are in the same memory")
+
+
+def conflicts(numbers: KeyNumbers, prefix: str = "--") -> dict[str, str]:
+    """Return, by name, the numbers that contradict others although each is possible, with the reason."""
+    found = {}
+    read, triad = numbers.need("read"), numbers.value("triad")
+    most = read * (0.75 if numbers.store == "ordinary" else 1.0)
+    if triad is not None and triad > most * 1.001:
+        found["triad"] = (
+            f"with {numbers.store} stores, {show('read', read)} of {prefix}read give at most {show('triad', most)}"
+            + (f"; if the stores bypass the caches: {prefix}store streaming" if numbers.store == "ordinary" else "")
+        )
+    transfer, local, remote = (numbers.value(n) for n in ("transfer", "idle-local", "idle-remote"))
+    if transfer is not None and local is not None:
+        least = (remote or local) - MOST_ACCESS * local
+        if transfer < least:
+            found["transfer"] = f"the way there and back alone takes {show('transfer', least)} by the idle latencies"
+    return found

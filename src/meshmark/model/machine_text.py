@@ -1,0 +1,208 @@
+"""Writes machine files with comments, from key numbers of a machine and fitted parameters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from meshmark.model.key_numbers import LINE_BYTES, Given, KeyNumbers, nodes_of_socket, show
+from meshmark.values.units import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The numbers of a machine file that a fit chooses, in the units of the file."""
+
+    access_ns: float
+    link_ns: float
+    link_gb: float
+    channels: int
+    channel_gb: float
+    stream: int
+    outstanding: int
+    line_work_ns: float
+    turnaround_ns: float
+    probe_ns: float
+
+
+def entry(key: str, value: float, origin: str, text: str) -> str:
+    """Format a number of a machine file with its origin."""
+    return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text, ensure_ascii=False)} }}"
+
+
+def machine_text(numbers: KeyNumbers, chosen: Parameters, name: str) -> str:
+    """Return a machine file whose numbers state whether they were given, fitted or assumed."""
+    writer = _Writer(numbers, chosen)
+    parts = [
+        *writer.head(name),
+        *writer.topology(),
+        *writer.network(),
+        *writer.cores(),
+        *writer.caches(),
+        *writer.memory(),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+class _Writer:
+    def __init__(self, numbers: KeyNumbers, chosen: Parameters) -> None:
+        self.numbers, self.chosen = numbers, chosen
+        self.each = nodes_of_socket(numbers.cores_each)
+        self.nodes = self.each * numbers.sockets
+
+    def source(self, *names: str) -> tuple[str, str]:
+        """The origin of a parameter that was fitted to numbers, which may be assumed themselves."""
+        given = [self.numbers.given[n] for n in names]
+        texts = "; ".join(f"{n} {show(n, g.value)}, {g.source}" for n, g in zip(names, given, strict=True))
+        return ("assumed" if all(g.assumed for g in given) else "fitted", texts)
+
+    def fitted(self, key: str, value: float, name: str, otherwise: str) -> str:
+        """The line of a parameter that was fitted to a number, or is assumed if nobody gave this number."""
+        origin = self.source(name) if name in self.numbers.given else ("assumed", otherwise)
+        return entry(key, value, *origin)
+
+    def head(self, name: str) -> list[str]:
+        sockets, cores = self.numbers.sockets, self.numbers.cores_each
+        title = f"{name}: {counted(sockets, 'socket')} of {counted(cores, 'core')}, from key numbers"
+        return [
+            f"# A machine to simulate: meshmark model show {name}.toml; meshmark measure latency --on {name}.toml",
+            "#",
+            "# Its parameters are fitted so that the simulated instruments give the numbers that their origins name.",
+            "# `assumed` numbers are guesses: replace them by better ones. All keys: docs/reference/machine-files.md.",
+            "",
+            "format = 1",
+            f"title = {json.dumps(title, ensure_ascii=False)}",
+            "",
+        ]
+
+    def topology(self) -> list[str]:
+        """Sockets are routers with a link between them; one that is divided into nodes has a router for each, too."""
+        sockets, each, nodes = self.numbers.sockets, self.each, self.nodes
+        if nodes == 1:
+            return ["[topology]", 'kind = "single"', ""]
+        lines = ["[topology]", 'kind = "graph"']
+        if each == 1:
+            edges, routers = [(0, 1, "socket")], nodes
+            comment = ["# Two sockets with a link between them."]
+        else:
+            comment = [
+                f"# A router of the model has 64 ports. Each socket is therefore {each} nodes of "
+                f"{counted(self.numbers.cores_each // each, 'core')}, joined by a",
+                "# router without CPUs at no cost.",
+            ]
+            routers = nodes + sockets
+            edges = [(node, nodes + node // each, "inside") for node in range(nodes)]
+            edges += [(nodes, nodes + 1, "socket")] if sockets > 1 else []
+            lines += [f"hosts = {list(range(nodes))}"]
+        shown = ", ".join(f'[{a}, {b}, "{kind}"]' for a, b, kind in edges)
+        lines = [*comment, *lines, f"routers = {routers}", f"edges = [{shown}]"]
+        return [*lines, 'derived = "the number of sockets and cores"', ""]
+
+    def network(self) -> list[str]:
+        c, lines = self.chosen, []
+        if self.numbers.sockets > 1:
+            remote = self.source("idle-remote", "idle-local")
+            lines += [
+                "[links.socket]",
+                self.fitted("bandwidth_gb_per_s", c.link_gb, "link", "half of what the memory of a socket gives"),
+                entry("latency_ns", c.link_ns, *remote),
+                "",
+            ]
+        if self.each > 1:
+            fast = 4 * self.numbers.need("read") * 1e-9
+            lines += [
+                "[links.inside]",
+                entry("bandwidth_gb_per_s", fast, "assumed", "not limiting: the nodes of a socket are one memory"),
+                entry("latency_ns", 0, "assumed", "the nodes of a socket are one memory"),
+                "",
+            ]
+            striping = "all" if self.numbers.sockets == 1 else "pair" if self.each % 2 == 0 else ""
+            if striping:
+                what = "every node" if striping == "all" or self.each == 2 else "two nodes"
+                lines += [f"# Lines are spread over the memory of {what} of a socket."]
+                lines += ["[placement]", f'striping = "{striping}"', ""]
+        return [
+            *lines,
+            "[router]",
+            entry("flit_bytes", 8, "assumed", "usual"),
+            entry("pipeline_ns", 0, "assumed", "included in the latency of the links"),
+            entry("cycle_ns", 0.1, "assumed", "not limiting"),
+            entry("buffer_flits", 1024, "assumed", "not limiting"),
+            "",
+            "[packets]",
+            "request_flits = 1",
+            "data_flits = 9",
+            "ack_flits = 1",
+            f'assumed = "a line of {LINE_BYTES} bytes and a header"',
+            "",
+        ]
+
+    def cores(self) -> list[str]:
+        numbers, c = self.numbers, self.chosen
+        given = numbers.given["cores"]
+        origin = (
+            ("assumed", given.source)
+            if given.assumed
+            else ("derived", f"{show('cores', given.value)} cores, {given.source}")
+        )
+        way = (1e9 * numbers.need("idle-local") - c.access_ns) / 2
+        kind, text = self.source("idle-local")
+        lines = [
+            "[node]",
+            entry("cpus", numbers.cores_each // self.each, *origin),
+            entry("controllers", 1, "assumed", "all channels of a node are one controller"),
+            "",
+            "[cpu]",
+        ]
+        if (clock := numbers.given.get("clock")) is not None:
+            lines += [entry("clock_ghz", clock.value * 1e-9, "published", clock.source)]
+        return [
+            *lines,
+            self.fitted("outstanding", c.outstanding, "loaded", "usual: lines that the loads of a core wait for"),
+            self.fitted("stream_outstanding", c.stream, "core-read", "with prefetches, enough for the read bandwidth"),
+            self.fitted("line_work_ns", c.line_work_ns, "core-read", "the memory limits a core, not its own work"),
+            entry("request_ns", way, kind, f"half of what the memory leaves: {text}"),
+            entry("fill_ns", way, kind, f"half of what the memory leaves: {text}"),
+            self.fitted("probe_ns", c.probe_ns, "transfer", "a twentieth of the idle latency"),
+            "",
+        ]
+
+    def caches(self) -> list[str]:
+        cores = self.numbers.cores_each
+        clock = (self.numbers.value("clock") or 3e9) * 1e-9
+        why = "four cycles" if "clock" in self.numbers.given else "four cycles of 3 GHz"
+        l3 = self.numbers.given.get("l3") or Given(cores * 2.0 * (1 << 20), "2 MiB per core", assumed=True)
+        local = 1e9 * self.numbers.need("idle-local")
+        levels: list[tuple[str, Given, float, str, int]] = [
+            ("L1", Given(32 << 10, "usual", True), 4 / clock, why, 1),
+            ("L2", Given(1 << 20, "usual", True), 14 / clock, why.replace("four", "14"), 1),
+            ("L3", l3, min(25.0, local / 3), "usual", cores),
+        ]
+        lines = []
+        for level, size, ns, reason, sharers in levels:
+            lines += [
+                "[[cache]]",
+                f'name = "{level}"',
+                entry("size_kib", size.value / 1024, "assumed" if size.assumed else "published", size.source),
+                entry("latency_ns", ns, "assumed", reason),
+            ]
+            lines += [entry("shared_by", sharers, "assumed", "the cores of a socket")] if sharers > 1 else []
+            lines += [""]
+        return lines
+
+    def memory(self) -> list[str]:
+        c = self.chosen
+        kind, text = self.source("idle-local")
+        return [
+            "[memory]",
+            entry("channels", c.channels, "assumed", "about eight channels of a socket"),
+            entry("channel_gb_per_s", c.channel_gb, *self.source("read")),
+            entry("line_bytes", LINE_BYTES, "assumed", "usual"),
+            entry("access_ns", c.access_ns, kind, f"a part of it: {text}"),
+            self.fitted("turnaround_ns", c.turnaround_ns, "triad", "nothing is lost between reads and writes"),
+            entry("write_batch", 8, "assumed", "usual"),
+            entry("queue", 4096, "assumed", "not limiting"),
+            "",
+            "[coherence]",
+            'kind = "snoop"',
+        ]
