@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshmark.cli.completion import instruments, machines, runs, workloads
+from meshmark.cli.completion import instruments, machines, workloads
 from meshmark.cli.console import counted, interruptible, print_rows, say, say_undrawn
+from meshmark.cli.model_fit import register as register_fit
 from meshmark.cli.model_init import register as register_init
 from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, in_folder, time_option
 from meshmark.errors import UsageError
@@ -400,44 +401,4 @@ def validate_(
         say_undrawn(undrawn)
 
 
-@app.command("fit")
-def fit_(
-    run: Annotated[str, typer.Argument(help="folder or name of a survey, or latest", autocompletion=runs)] = "latest",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", help="machine file to write [./HOST.toml]", show_default=False, callback=in_folder),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Fit a machine file to a survey. The result is tested on points that were not used for the fit.
-
-    example: meshmark model fit latest --out myhost.toml
-    """
-    import tempfile
-
-    from meshmark.measure.survey import find_run, load_run
-    from meshmark.model.fit import fit, shape_of
-    from meshmark.store.files import write_file
-    from meshmark.values.units import percent, show
-
-    records, _, info = load_run(find_run(run, data_home() / "runs"))
-    name = (out.stem if out else info.machine) or "host"
-    cpus_of, line = shape_of(info.host)
-    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
-        found = fit(records, name, cpus_of, line, Path(folder), progress)
-    target = out or Path(f"{name}.toml")
-    write_file(target, found.text.encode())
-    rows = [
-        {
-            "point": p.what,
-            "host": show(p.host, p.unit),
-            "model": show(p.model, p.unit),
-            "error": f"{100 * p.error:+.1f} %",
-            "": "fitted" if p.fitted else "predicted",
-            "flags": " ".join(sorted(p.flags)),
-        }
-        for p in found.points
-    ]
-    print_rows(rows, as_json)
-    say(f"rms error: fitted points {percent(found.rms(True))}, predicted points {percent(found.rms(False))}")
-    say(f"machine file: {target}")
+register_fit(app)

@@ -13,11 +13,21 @@ from typing import Any, Final
 
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import POINTS, Point
-from meshmark.model.key_numbers import LINE_BYTES, MOST_ACCESS, QUANTITIES, KeyNumbers, conflicts, nodes_of_socket
+from meshmark.model.key_numbers import (
+    LINE_BYTES,
+    MOST_ACCESS,
+    QUANTITIES,
+    USUAL_CHANNELS,
+    KeyNumbers,
+    channels_of_node,
+    conflicts,
+    nodes_of_socket,
+)
 from meshmark.model.machine import MachineFile, read_machine
 from meshmark.model.machine_text import Parameters, machine_text
 
 Progress = Callable[[int, int], None]
+Request = tuple[str, Mapping[str, str], str]  # instrument, options and metric
 FOOTPRINT: Final = "16GiB"  # far above every cache
 NEAR: Final = 0.002  # relative error at which the fit ends
 OFF: Final = {"loaded": 0.05}  # relative error from which a number is not met, if it is not 2 %
@@ -64,13 +74,13 @@ class Fitted:
     notes: tuple[str, ...]
 
 
-def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, tuple[str, dict[str, str], str]]:
+def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
     """Return the instrument, options and metric that measure each number on the model."""
     cores, each = int(numbers.need("cores")), nodes_of_socket(numbers.cores_each)
     bandwidth = {"kernel": "read", "footprint": FOOTPRINT}
     latency = {"footprint": FOOTPRINT, "memory_node": "0"}
     other_socket = ",".join(map(str, range(each, 2 * each)))
-    asked: dict[str, tuple[str, dict[str, str], str]] = {
+    asked: dict[str, Request] = {
         "idle-local": ("latency", latency, "load_latency"),
         "read": ("bandwidth", {**bandwidth, "threads": str(cores)}, "bandwidth_net"),
         "triad": (
@@ -96,7 +106,7 @@ def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, tuple[str, dict
 
 def measured(
     machine: MachineFile,
-    asked: Mapping[str, tuple[str, Mapping[str, str], str]],
+    asked: Mapping[str, Request],
     on_line: Callable[[Mapping[str, Any]], None] | None = None,
 ) -> dict[str, float]:
     """Simulate instruments on a machine and return the median of each request, by its name."""
@@ -113,31 +123,33 @@ def measured(
     return values
 
 
-def fit_numbers(numbers: KeyNumbers, name: str, folder: Path, progress: Progress | None = None) -> Fitted:
+def fit_numbers(
+    numbers: KeyNumbers, name: str, folder: Path, progress: Progress | None = None, prefix: str = "--"
+) -> Fitted:
     """Fit a machine file to the numbers, which `key_numbers.check` found possible.
 
     Args:
         folder: Folder for the intermediate machine file.
+        prefix: What precedes the name of a number in warnings.
 
     Raises:
         MeshmarkError: The simulation failed.
     """
     path, chosen, turns = folder / f"{name}.toml", _first(numbers), _Turnaround()
-    asked = requests(numbers, chosen.outstanding)
     for turn in range(_ROUNDS):
         if progress is not None:
             progress(turn, _ROUNDS)
         text = machine_text(numbers, chosen, name)
         path.write_text(text, encoding="utf-8")
         machine = read_machine(path)
-        values = measured(machine, asked)
+        values = measured(machine, requests(numbers, chosen.outstanding))
         better = _better(numbers, chosen, values, turns)
         if better == chosen:
             break
         chosen = better
     if progress is not None:
         progress(_ROUNDS, _ROUNDS)
-    return Fitted(text, machine, tuple(_outcomes(numbers, values)), tuple(_notes(numbers)))
+    return Fitted(text, machine, tuple(_outcomes(numbers, values, prefix)), tuple(_notes(numbers)))
 
 
 class _Turnaround:
@@ -163,7 +175,7 @@ def _first(numbers: KeyNumbers) -> Parameters:
     needed = read * local / LINE_BYTES / cores
     stream = math.ceil(1.1 * one * local / LINE_BYTES) if one is not None else max(24, math.ceil(1.5 * needed))
     lines = min(16, stream) if loaded is None else max(1, round(read * loaded / LINE_BYTES / cores))
-    channels = _channels(nodes // sockets)
+    channels = channels_of_node(numbers.channels or USUAL_CHANNELS, nodes // sockets)
     # A modified line comes from a core instead of the memory, so a fast transfer leaves little time for the ways.
     access = 0.5 * local
     if (transfer := numbers.value("transfer")) is not None:
@@ -181,14 +193,6 @@ def _first(numbers: KeyNumbers) -> Parameters:
         turnaround_ns=0.0,
         probe_ns=0.05 * 1e9 * local,
     )
-
-
-def _channels(nodes: int) -> int:
-    """Return the number of channels of each node of a socket: together about eight.
-
-    It has no common divisor with the number of nodes, or a node's lines would use a part of another node's channels.
-    """
-    return next((n for n in range(8 // nodes, 1, -1) if math.gcd(n, nodes) == 1), 1)
 
 
 def _better(numbers: KeyNumbers, now: Parameters, values: Mapping[str, float], turns: _Turnaround) -> Parameters:
@@ -211,6 +215,8 @@ def _better(numbers: KeyNumbers, now: Parameters, values: Mapping[str, float], t
         more["link_gb"] = min(now.link_gb * wanted / values["link"], 4 * first.link_gb)
     if (wanted := target("transfer")) is not None:
         more["probe_ns"] = max(0.0, now.probe_ns + 1e9 * (wanted - values["transfer"]))
+    if (wanted := target("loaded")) is not None and "channel_gb" not in more:
+        more["outstanding"] = max(1, round(now.outstanding * wanted / values["loaded"]))
     if (wanted := target("core-read")) is not None:
         if values["core-read"] < wanted:
             more["stream"] = now.stream + 1
@@ -232,8 +238,8 @@ _KEYS: Final = {
 }
 
 
-def _outcomes(numbers: KeyNumbers, values: Mapping[str, float]) -> list[Outcome]:
-    reasons = conflicts(numbers)
+def _outcomes(numbers: KeyNumbers, values: Mapping[str, float], prefix: str) -> list[Outcome]:
+    reasons = conflicts(numbers, prefix)
     outcomes = []
     for name in QUANTITIES:
         given = numbers.given.get(name)
@@ -242,7 +248,7 @@ def _outcomes(numbers: KeyNumbers, values: Mapping[str, float]) -> list[Outcome]
             outcome = Outcome(name, None if given is None else given.value, values[name], how)
             if outcome.error is not None and abs(outcome.error) > OFF.get(name, 0.02):
                 reason = reasons.get(name) or _MISSED.get(name, "it contradicts the other numbers")
-                outcome = replace(outcome, warning=reason)
+                outcome = replace(outcome, warning=reason, how=f"nearest: {_KEYS[name]}")
             outcomes.append(outcome)
         elif given is not None:
             outcomes.append(Outcome(name, given.value, given.value, "assumed" if given.assumed else "given"))

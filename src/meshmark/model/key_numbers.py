@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ MOST_CPUS: Final = 512  # of a socket
 MOST_LINES: Final = 256  # outstanding lines of a core, with prefetches; more than of any known core
 MOST_ACCESS: Final = 0.9  # share of the idle latency that passes in the memory and its controller
 ROUTER_CPUS: Final = 60  # of the 64 ports of a modelled router; the others are for its controller and its links
+USUAL_CHANNELS: Final = 8  # of a socket
 STORES: Final = ("ordinary", "streaming")
 _FEW: Final = {1: "a number", 2: "an even number"}
 
@@ -67,11 +69,17 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class KeyNumbers:
-    """The numbers of a machine by their names in `QUANTITIES`. `store`: how the triad writes."""
+    """The numbers of a machine by their names in `QUANTITIES`.
+
+    Attributes:
+        store: How the triad writes.
+        channels: Memory channels of a socket, which determine how long accesses queue; None: `USUAL_CHANNELS`.
+    """
 
     sockets: int
     given: Mapping[str, Given]
     store: str = "ordinary"
+    channels: int | None = None
 
     def value(self, name: str) -> float | None:
         """The value of a number; None if it is not given."""
@@ -100,6 +108,15 @@ def nodes_of_socket(cores: int) -> int:
     """
     counts = range(-(-cores // ROUTER_CPUS), ROUTER_CPUS + 1)
     return next((n for n in counts if cores % n == 0 and cores // n > 1), 0) if cores > ROUTER_CPUS else 1
+
+
+def channels_of_node(socket: int, nodes: int) -> int:
+    """Return the memory channels of each of the nodes of a socket that has about so many.
+
+    The number has no common divisor with that of the nodes; otherwise the lines of a node would use only a part of the
+    channels of another one.
+    """
+    return next((n for n in range(socket // nodes, 1, -1) if math.gcd(n, nodes) == 1), 1)
 
 
 def required(sockets: int) -> list[str]:

@@ -127,7 +127,7 @@ class _Writer:
             entry("flit_bytes", 8, "assumed", "usual"),
             entry("pipeline_ns", 0, "assumed", "included in the latency of the links"),
             entry("cycle_ns", 0.1, "assumed", "not limiting"),
-            entry("buffer_flits", 1024, "assumed", "not limiting"),
+            entry("buffer_flits", 8192, "assumed", "not limiting"),
             "",
             "[packets]",
             "request_flits = 1",
@@ -193,9 +193,12 @@ class _Writer:
     def memory(self) -> list[str]:
         c = self.chosen
         kind, text = self.source("idle-local")
+        channels = ("assumed", "about eight channels of a socket")
+        if self.numbers.channels is not None:
+            channels = ("fitted", "latency at the middle of the loaded curve")
         return [
             "[memory]",
-            entry("channels", c.channels, "assumed", "about eight channels of a socket"),
+            entry("channels", c.channels, *channels),
             entry("channel_gb_per_s", c.channel_gb, *self.source("read")),
             entry("line_bytes", LINE_BYTES, "assumed", "usual"),
             entry("access_ns", c.access_ns, kind, f"a part of it: {text}"),

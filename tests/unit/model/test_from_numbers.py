@@ -99,7 +99,7 @@ def test_a_number_that_cannot_be_met_has_a_warning_and_the_nearest_value(tmp_pat
     found = fitted(tmp_path, {**ONE, "triad": 39e9})
     (triad,) = [o for o in found.outcomes if o.name == "triad"]
     assert triad.model == pytest.approx(30e9, rel=0.01) and "give at most 30.00 GB/s" in triad.warning
-    assert "--store streaming" in triad.warning
+    assert "--store streaming" in triad.warning and triad.how == "nearest: memory.turnaround_ns"
     streaming = fitted(tmp_path, {**ONE, "triad": 39e9}, "streaming")
     assert not any(o.warning for o in streaming.outcomes)
 

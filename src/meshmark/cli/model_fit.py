@@ -1,0 +1,142 @@
+"""`meshmark model fit`: fits a machine file to a survey, or to results of other tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshmark.cli.completion import compared
+from meshmark.cli.console import counted, print_rows, say
+from meshmark.cli.model_init import number_option, parsed
+from meshmark.cli.options import JsonOption, StoreToReadOption, in_folder
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.compare.sides import Side
+    from meshmark.model.fit import Fit, Point
+
+
+def register(app: typer.Typer) -> None:
+    app.command("fit")(fit)
+
+
+def fit(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="RESULTS",
+            help="folder or name of a survey, latest, a file of another tool's output, or a machine of the store",
+            autocompletion=compared,
+        ),
+    ] = "latest",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="machine file to write [./MACHINE.toml]", show_default=False, callback=in_folder),
+    ] = None,
+    cores: Annotated[str | None, number_option("cores")] = None,
+    idle_local: Annotated[str | None, number_option("idle-local")] = None,
+    store: StoreToReadOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a machine file to a survey or to results of another tool. It is tested on points that the fit did not use.
+
+    Results of other tools become a machine of one or two sockets. --cores and --idle-local supply what they lack.
+
+    example: meshmark model fit mlc.txt --cores 64 --out colleague.toml
+    """
+    import tempfile
+
+    from meshmark.store.files import write_file
+    from meshmark.values.units import percent
+
+    folder = None if cores or idle_local else _survey(what)
+    with tempfile.TemporaryDirectory(prefix="meshmark-") as scratch, counted("fit") as progress:
+        if folder is not None:
+            from meshmark.measure.survey import load_run
+            from meshmark.model.fit import fit as fit_survey
+            from meshmark.model.fit import shape_of
+
+            records, _, info = load_run(folder)
+            name = (out.stem if out else info.machine) or "host"
+            found: Fit = fit_survey(records, name, *shape_of(info.host), Path(scratch), progress)
+            notes: Sequence[str] = ()
+        else:
+            from meshmark.compare.import_fit import fit_import
+
+            numbers = {"cores": cores, "idle-local": idle_local}
+            given = {n: parsed(n, text) for n, text in numbers.items() if text is not None}
+            side = _side(what, store)
+            name = (out.stem if out else side.machine) or "machine"
+            count = int(given["cores"]) if "cores" in given else None
+            of_tool = fit_import(side.points, name, Path(scratch), count, given.get("idle-local"), progress)
+            warnings = [f"warning: {o.name}: {o.warning}" for o in of_tool.fitted.outcomes if o.warning]
+            found, notes = of_tool, [*warnings, *(f"note: {note}" for note in of_tool.notes)]
+    target = out or Path(f"{name}.toml")
+    write_file(target, found.text.encode())
+    print_rows([_json(p) if as_json else _row(p) for p in found.points], as_json)
+    for note in notes:
+        say(note)
+    predicted = (
+        percent(found.rms(False)) if any(not p.fitted for p in found.points) else "none, so the fit is not tested"
+    )
+    say(f"rms error: fitted points {percent(found.rms(True))}, predicted points {predicted}")
+    say(f"machine file: {target}")
+
+
+def _survey(name: str) -> Path | None:
+    """The folder of a survey; None if the name is another's, or nothing's."""
+    from meshmark.measure.latest import LATEST
+    from meshmark.measure.survey import find_run, is_survey
+
+    runs = data_home() / "runs"
+    if name == LATEST or is_survey(Path(name)) or is_survey(runs / Path(name).name):
+        return find_run(name, runs)
+    return None
+
+
+def _side(name: str, store: Path | None) -> Side:
+    """The results that are not a survey's.
+
+    Raises:
+        UsageError: Nothing has this name, or it is a model.
+    """
+    from meshmark.compare.sides import Sides
+    from meshmark.machine.facts import host_id
+    from meshmark.store.store import Store
+
+    try:
+        side = Sides(Store(store or data_home() / "store"), data_home() / "runs", host_id()).find(name)
+    except MeshmarkError as error:
+        raise type(error)(str(error).replace("compare:", "fit:", 1), error.hint) from error
+    if all(r.source == "model" for r in side.records):
+        raise UsageError(f"fit: found the model {quoted(name)}; allowed: a survey, a file or a machine with results")
+    return side
+
+
+def _row(p: Point) -> dict[str, str]:
+    from meshmark.values.units import show
+
+    return {
+        "point": p.what,
+        "host": show(p.host, p.unit),
+        "model": show(p.model, p.unit),
+        "error": f"{round(100 * p.error, 1) + 0.0:+.1f} %",
+        "": "fitted" if p.fitted else "predicted",
+        "flags": " ".join(sorted(p.flags)),
+    }
+
+
+def _json(p: Point) -> dict[str, Any]:
+    return {
+        "point": p.what,
+        "unit": p.unit,
+        "host": p.host,
+        "model": p.model,
+        "error": p.error,
+        "fitted": p.fitted,
+        "flags": sorted(p.flags),
+    }

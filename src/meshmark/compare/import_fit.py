@@ -1,0 +1,252 @@
+"""Fits a machine file to results of other tools and tests it on results that the fit did not use."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.compare.import_numbers import LoadedPoint, Numbers, find_numbers, is_of_machine, is_of_memory
+from meshmark.compare.kinds import CPUS
+from meshmark.describe import stream_kernels
+from meshmark.model.engine import ask, median_of
+from meshmark.model.fit import Fit, Point
+from meshmark.model.from_numbers import FOOTPRINT, Fitted, Progress, Request, fit_numbers, measured
+from meshmark.model.instruments import measure
+from meshmark.model.key_numbers import channels_of_node, check, nodes_of_socket
+from meshmark.model.machine import MachineFile
+from meshmark.model.workloads import stream_trial
+from meshmark.store.record import Record
+from meshmark.values.units import counted
+
+# What can test a fit, and the words by which its points begin.
+_TESTS: Final = {
+    "latency under load": "loaded latency",
+    "mixes of reads and writes": "mix",
+    "other STREAM kernels": "kernel",
+    "transfers inside a socket": "transfer",
+}
+
+_CHANNELS: Final = (2, 4, 8, 16, 32, 64)  # of a socket, tried for the loaded curve
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFit(Fit):
+    """A fit to results of other tools.
+
+    Attributes:
+        fitted: The numbers and what the model gives for them.
+        notes: What was assumed, and what could not be tested or used.
+    """
+
+    fitted: Fitted
+    notes: tuple[str, ...]
+
+
+def fit_import(
+    records: Sequence[Record],
+    name: str,
+    folder: Path,
+    cores: int | None = None,
+    idle_local: float | None = None,
+    progress: Progress | None = None,
+) -> ImportFit:
+    """Fit a machine to results of one machine.
+
+    Args:
+        folder: Folder for intermediate machine files.
+        cores, idle_local: See `find_numbers`.
+
+    Raises:
+        AbsentError: The results do not determine a number that the fit needs.
+        UsageError: The numbers are impossible together.
+    """
+    found = find_numbers(records, cores, idle_local)
+    check(found.numbers, "")
+    fitted = fit_numbers(found.numbers, name, folder, progress, prefix="")
+    knee = _knee(found)
+    if knee is not None:
+        numbers = replace(found.numbers, channels=_channels(found, fitted.machine, knee))
+        fitted = fit_numbers(numbers, name, folder, progress, prefix="")
+        found.used = {**found.used, "knee": [knee.latency, knee.bandwidth]}
+    points = _fitted_points(found, fitted)
+    if knee is not None:
+        points += _curve_points([knee], _model_curve(found, fitted.machine), fitted=True)
+    predicted, used = _predictions(records, found, fitted.machine)
+    taken = {id(r) for of in found.used.values() for r in of} | used
+    notes = [*found.notes, *fitted.notes]
+    beyond = sum(p.bandwidth.value > _model_curve(found, fitted.machine)[-1][0] for p in _spread(found.curve))
+    if beyond:
+        points_beyond = counted(beyond, "loaded point")
+        notes.append(f"not compared: {points_beyond} of more bandwidth than the model reaches")
+    if untested := [what for what, word in _TESTS.items() if not any(p.what.startswith(word) for p in predicted)]:
+        notes.append(f"not tested, since the results have no other points of it: {', '.join(untested)}")
+    if others := _unused([r for r in records if id(r) not in taken]):
+        notes.append(f"not used: {others}")
+    return ImportFit(fitted.text, (*points, *predicted), fitted, tuple(notes))
+
+
+def _fitted_points(found: Numbers, fitted: Fitted) -> list[Point]:
+    return [
+        Point(o.name, o.given, o.model, o.unit, True, frozenset().union(*(r.flags for r in found.used[o.name])))
+        for o in fitted.outcomes
+        if o.given is not None and o.name in found.used
+    ]
+
+
+def _unused(records: Sequence[Record]) -> str:
+    counts: dict[str, int] = {}
+    for r in records:
+        kernel = r.conditions.get("kernel") if r.instrument == "bandwidth" else None
+        what = f"{r.instrument} {r.metric}" + (f" ({kernel})" if kernel else "")
+        counts[what] = counts.get(what, 0) + 1
+    return ", ".join(f"{counted(count, 'result')} of {what}" for what, count in counts.items())
+
+
+def _predictions(records: Sequence[Record], found: Numbers, machine: MachineFile) -> tuple[list[Point], set[int]]:
+    """Return the points that the fit did not use, and the `id` of their results."""
+    taken = {id(r) for of in found.used.values() for r in of}
+    points, used = _curve(found, machine, taken)
+    requests: dict[str, tuple[Record, Request]] = {}
+    mixes: dict[str, tuple[Record, dict[str, Any]]] = {}
+    for r in records:
+        if id(r) in taken:
+            continue
+        if request := _request(r, found):
+            requests.setdefault(request[0], (r, request[1]))
+            used.add(id(r))
+        elif actor := _mix(r, found, machine):
+            mixes.setdefault(f"mix, {float(str(r.conditions['read_share'])):.0%} reads", (r, actor))
+            used.add(id(r))
+    values = measured(machine, {what: request for what, (_, request) in requests.items()})
+    answers = ask(machine, [stream_trial([actor]) for _, actor in mixes.values()])
+    values |= {what: median_of(a["groups"][0]["bytes_per_s"]) for what, a in zip(mixes, answers, strict=True)}
+    for what, (r, _) in (*requests.items(), *mixes.items()):
+        points.append(Point(what, r.value, values[what], r.unit, False, r.flags))
+    return points, used
+
+
+def _request(r: Record, found: Numbers) -> tuple[str, Request] | None:
+    """Return the name of a point that an instrument simulates, and the request; None for other results."""
+    kind, numbers = found.kinds[id(r)], found.numbers
+    cores = int(numbers.need("cores"))
+    if (r.instrument, r.metric) == ("bandwidth", "bandwidth_net") and is_of_memory(kind):
+        kernel = str(r.conditions.get("kernel"))
+        threads = _threads(r, found)
+        if kernel not in stream_kernels() or threads is None or r.conditions.get("statistic") not in {None, "best"}:
+            return None
+        store = str(r.conditions.get("store") or numbers.store)
+        options = {"kernel": kernel, "store": store, "footprint": FOOTPRINT, "threads": str(threads)}
+        return f"kernel {kernel}, {store} stores, {counted(threads, 'core')}", ("bandwidth", options, "bandwidth_net")
+    within = "one socket" in kind.words.get(CPUS, ())
+    dirty = kind.words.get("state") == frozenset({"dirty"}) and "cache" not in r.conditions
+    if (r.instrument, r.metric) == ("lines", "line_latency") and within and dirty and cores > numbers.sockets:
+        return "transfer inside a socket", ("lines", {"cpus": "0,1"}, "line_latency")
+    return None
+
+
+def _threads(r: Record, found: Numbers) -> int | None:
+    """Return the number of cores that a result used: all, those of a socket, or one; None if it is another number."""
+    kind, node = found.kinds[id(r)], r.conditions.get("cpu_node")
+    if node is not None:
+        own = node == r.conditions.get("memory_node") and found.nodes == found.numbers.sockets
+        return found.numbers.cores_each if own else None
+    if is_of_machine(kind):
+        return int(found.numbers.need("cores"))
+    return 1 if kind.workers is not None and kind.workers.count == 1 else None
+
+
+def _mix(r: Record, found: Numbers, machine: MachineFile) -> dict[str, Any] | None:
+    """Return an actor that mixes reads and writes as a tool does; None for other results.
+
+    With ordinary stores, a written line is read, too: 2:1 is one line read, one read to be written, and one written.
+    """
+    share, kind = r.conditions.get("read_share"), found.kinds[id(r)]
+    is_mix = (r.instrument, r.conditions.get("kernel")) == ("bandwidth", "mix") and is_of_memory(kind)
+    if not is_mix or not is_of_machine(kind) or not isinstance(share, float) or r.conditions.get("store") is not None:
+        return None
+    part = Fraction(share).limit_denominator(8)
+    reads, writes = part.numerator, part.denominator - part.numerator
+    if r.metric != "bandwidth_gross" or reads < writes or writes < 1:
+        return None
+    access = {"homes": "local", "work_ns": machine.number("cpu.line_work_ns", 0.0)}
+    streams = [{"op": "read", **access} for _ in range(reads - writes)]
+    streams += [{"op": op, **access} for _ in range(writes) for op in ("own", "write")]
+    chains = int(machine.number("cpu.stream_outstanding"))
+    return {"cpus": list(range(int(found.numbers.need("cores")))), "chains": chains, "streams": streams}
+
+
+def _curve(found: Numbers, machine: MachineFile, taken: set[int]) -> tuple[list[Point], set[int]]:
+    """Compare the loaded curve: the model's latency at each bandwidth that it reaches."""
+    used = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
+    others = [p for p in found.curve if id(p.latency) not in taken]
+    return (_curve_points(_spread(others), _model_curve(found, machine)) if others else []), used
+
+
+def _model_curve(found: Numbers, machine: MachineFile) -> list[tuple[float, float]]:
+    """Return bandwidth and latency of the model while all cores read, from an idle machine to full load."""
+    lines = int(machine.number("cpu.outstanding"))
+    chains = sorted({max(1, round(lines * n / 12)) for n in range(1, 13)})
+    threads = str(int(found.numbers.need("cores")))
+    records = measure("loaded", machine, {"threads": threads, "chains": ",".join(map(str, chains))})
+    rates, latencies = (
+        [r.value for r in records if r.metric == metric] for metric in ("bandwidth_net", "load_latency")
+    )
+    return [(0.0, found.numbers.need("idle-local")), *zip(rates, latencies, strict=True)]
+
+
+def _curve_points(
+    loads: Sequence[LoadedPoint], curve: Sequence[tuple[float, float]], fitted: bool = False
+) -> list[Point]:
+    """Compare latencies at the same bandwidth. Points beyond the bandwidth of the model are left out."""
+    points = []
+    for p in loads:
+        if (latency := _interpolated(curve, p.bandwidth.value)) is not None:
+            what = f"loaded latency at {p.bandwidth.value / 1e9:.4g} GB/s"
+            points.append(Point(what, p.latency.value, latency, "s", fitted, p.latency.flags | p.bandwidth.flags))
+    return points
+
+
+def _knee(found: Numbers) -> LoadedPoint | None:
+    """Return the loaded point nearest to three quarters of the highest bandwidth; None if the curve has none there."""
+    if "loaded" not in found.used:
+        return None
+    top = found.curve[-1].bandwidth.value
+    near = [p for p in found.curve if 0.5 * top <= p.bandwidth.value <= 0.9 * top]
+    return min(near, key=lambda p: abs(p.bandwidth.value - 0.75 * top), default=None)
+
+
+def _channels(found: Numbers, machine: MachineFile, knee: LoadedPoint) -> int:
+    """Return the channels of a socket at which the model is nearest to a loaded point.
+
+    At the same bandwidth, more channels are slower ones, at which accesses queue for longer.
+    """
+    now, rate = machine.number("memory.channels"), machine.number("memory.channel_gb_per_s")
+    errors: dict[int, float] = {}
+    nodes = nodes_of_socket(found.numbers.cores_each)
+    for count in _CHANNELS:
+        each = channels_of_node(count, nodes)
+        settings = [f"memory.channels={each}", f"memory.channel_gb_per_s={rate * now / each:.6g}"]
+        latency = _interpolated(_model_curve(found, machine.with_settings(settings)), knee.bandwidth.value)
+        errors[count] = abs(latency - knee.latency.value) if latency is not None else float("inf")
+    return min(errors, key=lambda count: errors[count])
+
+
+def _spread(points: Sequence[LoadedPoint], least: float = 1.02) -> list[LoadedPoint]:
+    """The points without those whose bandwidth is almost that of another one."""
+    chosen: list[LoadedPoint] = []
+    for p in points:
+        if not chosen or p.bandwidth.value > least * chosen[-1].bandwidth.value:
+            chosen.append(p)
+    return chosen
+
+
+def _interpolated(curve: Sequence[tuple[float, float]], at: float) -> float | None:
+    """The value of a curve of (x, y), x ascending, at a place; None beyond its end."""
+    for (x0, y0), (x1, y1) in itertools.pairwise(curve):
+        if x0 <= at <= x1:
+            return y0 + (y1 - y0) * (at - x0) / (x1 - x0) if x1 > x0 else y1
+    return None
