@@ -1,7 +1,7 @@
 """How near machine files that are fitted to a few numbers come to them: a table for bench/README.md.
 
-The numbers are rounded to what reviews, vendors and outputs of MLC print for such machines. The test is how well a
-model meets them, not whether they are right.
+bench/README.md says which numbers come from outputs of MLC; the others are typical figures without a source. The test
+is how well a model meets numbers of this kind, not whether they are right.
 """
 
 from __future__ import annotations
