@@ -1,7 +1,7 @@
 """How often a comparison is wrong: equal results called different, and different ones called equal.
 
-Runs differ by more than the samples of one run show, as on real machines. The limit is 5 % and what chance adds to it in
-200 comparisons: at a true rate of 5 %, 9 % are exceeded in 1 of 150 cases.
+Runs differ by more than the samples of one run show, as on real machines. The limit is 5 % and what chance adds to it
+in 200 comparisons: at a true rate of 5 %, 9 % are exceeded in 1 of 150 cases.
 """
 
 from __future__ import annotations
