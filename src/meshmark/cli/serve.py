@@ -153,10 +153,13 @@ class Runs:
         """The report of a run; built from the records alone if the run has no folder."""
         from meshmark.measure.survey import load_run
         from meshmark.report.build import report_page
+        from meshmark.report.strengths import earlier_runs
+        from meshmark.store.store import Store
 
         folder = self._folder(name)
         found = load_run(folder) if folder is not None else self.stored(name)
-        return report_page(*found).encode(errors="replace")  # imported text may contain lone surrogates
+        before = earlier_runs(found[0], found[2], Store(self.store))
+        return report_page(*found, before).encode(errors="replace")  # imported text may contain lone surrogates
 
     def compared(self, a: str, b: str) -> bytes:
         """The page of two runs.

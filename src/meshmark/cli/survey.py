@@ -13,7 +13,7 @@ import typer
 from meshmark.cli.completion import runs
 from meshmark.cli.console import interruptible, progress_of_plan, say, say_undrawn
 from meshmark.cli.init import register as register_init
-from meshmark.cli.options import StoreOption
+from meshmark.cli.options import StoreOption, in_folder
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 from meshmark.values.secrets import mask_words
@@ -56,6 +56,7 @@ def survey(
     from meshmark.report.build import write_report
     from meshmark.report.card import figures
     from meshmark.report.findings import sentences, trust
+    from meshmark.report.strengths import earlier_runs, strengths
     from meshmark.store.store import Store
     from meshmark.values.units import NBSP
 
@@ -77,13 +78,17 @@ def survey(
     records, absences, info = load_run(folder)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
-    paths = write_report(records, absences, info, folder)
+    kept = Store(store or data_home() / "store")
+    before = earlier_runs(records, info, kept)
+    paths = write_report(records, absences, info, folder, before)
     topology: Any = info.host.get("topology", {})
-    earlier = in_store(records, Store(store or data_home() / "store"), info.run_id)
-    for line in [*suspicious(records, topology), *earlier]:
+    for line in [*suspicious(records, topology), *in_store(records, kept, info.run_id)]:
         say(line)
-    for sentence in sentences(records, figures(records, len(topology.get("cpus", ())))):
+    found = figures(records, len(topology.get("cpus", ())))
+    for sentence in sentences(records, found):
         say(str(sentence).replace(NBSP, " "))
+    for point in strengths(records, info, found, before):
+        say(f"{'good' if point.good else 'bad'}: {point}".replace(NBSP, " "))
     say(trust(records))
     say(
         f"meshmark: {len(records)} results of {quality(records)}; {len(absences)} absent or failed; "
@@ -100,18 +105,31 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,
+    pdf: Annotated[
+        Path | None,
+        typer.Option(
+            "--pdf",
+            help="also print the page to this file, by an installed Chromium or Chrome",
+            callback=in_folder,
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Write the report of a survey again, or of any run of the store. `latest` is the newest run of this machine.
 
-    example: meshmark report latest --out report
+    example: meshmark report latest --pdf report.pdf
     """
     from meshmark.cli.serve import Runs
     from meshmark.machine.facts import host_id
     from meshmark.measure.latest import LATEST, newest_run
     from meshmark.measure.survey import find_run, load_run
     from meshmark.report.build import write_report
+    from meshmark.report.pdf import find_browser, print_pdf
+    from meshmark.report.strengths import earlier_runs
     from meshmark.store.store import Store
 
+    if pdf is not None:
+        find_browser()  # before anything is written
     runs_, store = data_home() / "runs", data_home() / "store"
     name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
     try:
@@ -121,6 +139,9 @@ def report(
         if "/" in name or not store.is_dir() or not Store(store).query(run=name):
             raise
         folder, results = runs_ / name, Runs(store, runs_).stored(name)
-    paths = write_report(*results, out or folder)
+    paths = write_report(*results, out or folder, earlier_runs(results[0], results[2], Store(store)))
     print(paths.html)
+    if pdf is not None:
+        print_pdf(paths.html, pdf)
+        print(pdf)
     say_undrawn(paths.undrawn)

@@ -16,6 +16,8 @@ metric of ours. The numbers stay in the publication's own file (`machine.referen
     peak        the dotted path of the theoretical peak
     misprint    the `id` of the publication's `[[discrepancy]]` about the number
     unit, better  of a metric that none of our instruments has
+
+`class` names the architecture and the number of packages, for machines that a report may put beside a host.
 """
 
 from __future__ import annotations
@@ -44,12 +46,19 @@ UNSTATED: Final = "not stated"
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """A machine of which a publication gives numbers. `name` follows `paper:` on the command line."""
+    """A machine of which a publication gives numbers. `name` follows `paper:` on the command line.
+
+    Attributes:
+        architecture: Such as `x86-64`; "" if the machine is not to be put beside others unasked.
+        packages: Number of packages; 0 like `architecture`.
+    """
 
     name: str
     title: str
     publication: Publication
     rows: Sequence[Mapping[str, Any]]
+    architecture: str = ""
+    packages: int = 0
 
     def records(self) -> list[Record]:
         """Its numbers, one record each; the provenance has their place, as printed, and what is wrong with them."""
@@ -67,7 +76,11 @@ def papers(folder: Path = RECORDS) -> tuple[Paper, ...]:
     for path in sorted(folder.glob("*.toml")):
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"))
-            found.append(Paper(path.stem, data["title"], publication(data["publication"]), data["records"]))
+            of = data.get("class", {"architecture": "", "packages": 0})
+            which = publication(data["publication"])
+            found.append(
+                Paper(path.stem, data["title"], which, data["records"], of["architecture"], int(of["packages"]))
+            )
         except (OSError, ValueError, KeyError) as why:
             raise MachineError(f"{path.name}: {why}") from None
     return tuple(found)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark.describe import descriptions
 from meshmark.measure import suspicion
 from meshmark.measure.repetitions import quality
+from meshmark.report.absent import absent_groups
 from meshmark.report.card import (
     INSTRUMENT_OF,
     MEMORY_PAGES,
@@ -22,7 +24,7 @@ from meshmark.report.card import (
     why_no_figure,
 )
 from meshmark.report.drawing import Drawn, chart_page, charts_or_reason, condition_text, sized
-from meshmark.report.findings import sentences, trust
+from meshmark.report.findings import UNRELIABLE, sentences, trusted
 from meshmark.report.html import (
     Cell,
     Cells,
@@ -33,7 +35,6 @@ from meshmark.report.html import (
     Strip,
     Table,
     Tile,
-    absent_table,
     flag_counts,
     numbers,
 )
@@ -52,6 +53,7 @@ from meshmark.report.selection import (
     usual_stride,
     value_of,
 )
+from meshmark.report.strengths import Earlier, strengths
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
@@ -69,10 +71,15 @@ class ReportPaths:
     undrawn: str  # the reason why charts are absent, or ""
 
 
-def write_report(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path) -> ReportPaths:
+def write_report(
+    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path, earlier: Sequence[Earlier] = ()
+) -> ReportPaths:
     """Writes `report.html`, `card.json` and `charts/` in `out`, each file atomically.
 
     Where charts cannot be drawn, the report has none, and says why.
+
+    Args:
+        earlier: Earlier runs of the same machine, see `strengths.earlier_runs`.
 
     Raises:
         MeshmarkError: the folder is not writable.
@@ -82,15 +89,17 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
     write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
-    write_text(html_path, _page(records, absences, run, drawn, notes))
+    write_text(html_path, _page(records, absences, run, (drawn, notes), earlier))
     paths, undrawn = charts_or_reason(drawn, out / "charts")
     return ReportPaths(html_path, card_path, tuple(paths), undrawn)
 
 
-def report_page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> str:
+def report_page(
+    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, earlier: Sequence[Earlier] = ()
+) -> str:
     """The page without files. Any records yield a page; it lists the records that no chart can show."""
     records = cleaned(records)
-    return _page(records, absences, run, *_draw(records, run))
+    return _page(records, absences, run, _draw(records, run), earlier)
 
 
 def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawn], dict[str, str]]:
@@ -111,9 +120,10 @@ def _page(
     records: Sequence[Record],
     absences: Sequence[Absence],
     run: RunInfo,
-    drawn: Mapping[str, Drawn],
-    notes: Mapping[str, str],
+    drawn_notes: tuple[Mapping[str, Drawn], Mapping[str, str]],
+    earlier: Sequence[Earlier],
 ) -> str:
+    drawn, notes = drawn_notes
     # Every requested instrument has results or absences.
     requested = {*(r.instrument for r in records), *(a.instrument for a in absences)}
     found = figures(records, _cpus(run))
@@ -126,6 +136,8 @@ def _page(
         title=run.machine,
         subtitle=_subtitle(run),
         about=_about(run),
+        unreliable=_unreliable(records, run),
+        strengths=strengths(records, run, found, earlier),
         findings=sentences(records, found),
         verdict=_verdict(records, absences),
         run=run.run_id,
@@ -137,9 +149,9 @@ def _page(
         settings=_settings(run) if run.host else [],
         nav=[(s.name, s.title) for s in shown],
         sections=[*sections, *_others(records), *_clock(records)],
-        absent=absent_table(absences),
+        absent=absent_groups(absences, run.steps),
         requests_known=bool(run.steps),  # imported runs lack their list of steps
-        not_requested=[i for i in [*known, "clock"] if i not in requested],
+        not_requested=[i for i in [*known, "clock"] if i in descriptions() and i not in requested],
         flag_counts=flag_counts(records),
         records=len(records),
         provenance=_provenance(records, run),
@@ -195,10 +207,30 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     errors = sum(1 for a in absences if a.kind == "error")
     of = len({r.instrument for r in records})
     parts = [f"{counted(len(records), 'result')} from {counted(of, 'instrument')}."]
-    parts.append(trust(records) or f"{quality(records)}.")
+    trust = trusted(records)
+    if trust.reliable:
+        parts.append(trust.text or f"{quality(records)}.")
     if errors:
         parts.append(f"{counted(errors, 'step')} failed; see the absent results.")
     return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Banner:
+    """What the page says first about a run that is not to be relied on; `again` is the command that repeats it."""
+
+    title: str
+    text: str
+    remedy: str
+    again: str
+
+
+def _unreliable(records: Sequence[Record], run: RunInfo) -> _Banner | None:
+    trust = trusted(records)
+    if trust.reliable:
+        return None
+    again = run.command if run.command.startswith("meshmark ") and "; " not in run.command else ""
+    return _Banner(UNRELIABLE, trust.text, trust.remedy, again)
 
 
 def _cpus(run: RunInfo) -> int:
@@ -419,7 +451,7 @@ class _Part:
         note: the records that the chart skips.
         details: rendered text below the chart.
         absent: why there is no chart.
-        offer: the command that would fill it; "" if there is none.
+        offers: the commands that would fill it, together.
         shared: the conditions that all results share.
         results: number of results; the tables may show fewer.
         open: whether the tables are expanded.
@@ -433,7 +465,7 @@ class _Part:
     note: str = ""
     details: str = ""
     absent: str = ""
-    offer: str = ""
+    offers: Sequence[str] = ()
     shared: str = ""
     tables: Sequence[Listed] = ()
     results: int = 0
@@ -459,7 +491,7 @@ def _part(
         note,
         details=section.details(records, *topology) if section.details else "",
         absent=note or why_absent(records, absences, section.instrument),
-        offer="" if note or modelled else f"meshmark measure {section.instrument}",
+        offers=() if note or modelled else section.offers,
         shared=shared,
         tables=tables,
         results=len(mine),

@@ -56,25 +56,51 @@ def sentences(records: Sequence[Record], found: Figures) -> list[Sentence]:
     return [replace(one, text=f"Modelled: {one.text[:1].lower()}{one.text[1:]}") for one in made]
 
 
-def trust(records: Sequence[Record]) -> str:
-    """How far the results can be relied on, in one sentence, with what would help; "" without measured points."""
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How far the results of a run can be relied on.
+
+    Attributes:
+        reliable: False if more than `MANY` of the points are flagged.
+        text: Why, in one sentence; "" without measured points.
+        remedy: What helps, as an imperative; "" if nothing is needed or known.
+    """
+
+    reliable: bool
+    text: str
+    remedy: str = ""
+
+
+UNRELIABLE: Final = "Do not rely on this run"
+
+
+def trusted(records: Sequence[Record]) -> Trust:
+    """Judge the results of a run by the flags and the widths of its points."""
     q = quality(r for r in records if r.source == "host")
     if not q.points:
-        return ""
-    helps = ""
-    if q.flags:
-        most = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
-        helps = f" ({most}): {REMEDIES[most]}" if most in REMEDIES else f": mostly {most}"
+        return Trust(True, "")
     wide = (
         f"{q.wide} of {q.points} points {'has' if q.wide == 1 else 'have'} a wider interval than requested, "
         "which a larger --budget narrows"
     )
-    flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{helps}"
+    if not q.flags:
+        none = "No point is flagged or has a wider interval than requested."
+        return Trust(True, f"No point is flagged. {wide}." if q.wide else none)
+    most = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
+    cause, _, remedy = REMEDIES.get(most, "").partition("; ")
+    why = f" ({most}): {cause}" if cause else f": mostly {most}"
+    flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{why}"
     if q.flagged > MANY * q.points:
-        return f"Do not rely on this run: {flagged}."
-    if q.flagged:
-        return f"{flagged}." + (f" {wide}." if q.wide else "")
-    return f"No point is flagged. {wide}." if q.wide else "No point is flagged or has a wider interval than requested."
+        return Trust(False, f"{flagged}.", remedy)
+    return Trust(True, f"{flagged}{f'; {remedy}' if remedy else ''}." + (f" {wide}." if q.wide else ""))
+
+
+def trust(records: Sequence[Record]) -> str:
+    """How far the results can be relied on, in one sentence, with what would help; "" without measured points."""
+    found = trusted(records)
+    if found.reliable:
+        return found.text
+    return f"{UNRELIABLE}: {found.text.removesuffix('.')}{f'; {found.remedy}' if found.remedy else ''}."
 
 
 def _value(records: Sequence[Record], record: Record) -> str:
@@ -87,8 +113,8 @@ def _sentence(text: str, *used: Record | None) -> Sentence:
     return Sentence(f"{text}.", tuple(sorted({f for r in used if r for f in r.flags})))
 
 
-def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
-    """What the curve of latency finds of each claimed cache: where its fastest plateau ends."""
+def cache_levels(records: Sequence[Record]) -> dict[float, Record]:
+    """The fastest plateau of latency of each cache, by the size in bytes that the system reports, ascending."""
     levels: dict[float, Record] = {}
     for r in usual_stride(r for r in records if r.metric == "level_latency"):
         claimed = value_of(r, "claimed_bytes", 0)
@@ -98,9 +124,14 @@ def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
             continue  # a level between was not found, so this one is not the cache with this claim
         if claimed not in levels or (bool(r.flags), r.value) < (bool(levels[claimed].flags), levels[claimed].value):
             levels[claimed] = r
+    return dict(sorted(levels.items()))
+
+
+def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
+    """What the curve of latency finds of each claimed cache: where its fastest plateau ends."""
+    levels = cache_levels(records)
     parts = [
-        f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}"
-        for claimed, r in sorted(levels.items())
+        f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}" for claimed, r in levels.items()
     ]
     strides = {text for r in levels.values() if (text := unusual_stride(r))}
     how = f"claimed; {strides.pop()}" if strides else "claimed"

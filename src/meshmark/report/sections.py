@@ -29,6 +29,7 @@ class Section:
         more: further instruments whose results the section's table contains.
         details: renders what follows the chart; it is also shown if there is no chart.
         needs_topology: `draw` and `details` also take the machine's topology.
+        options: of the commands that measure what the chart needs, each with its instrument; (): the instrument alone.
         shown: `requested`: if the run requested the instrument, with the reason if there are no results; `drawn`: only
             if there is a chart.
     """
@@ -41,7 +42,13 @@ class Section:
     more: tuple[str, ...] = ()
     details: Callable[..., str] | None = None
     needs_topology: bool = False
+    options: tuple[str, ...] = ()
     shown: Literal["requested", "drawn"] = "requested"
+
+    @property
+    def offers(self) -> list[str]:
+        """The commands that together measure what the chart needs."""
+        return [f"meshmark measure {words}" for words in self.options or (self.instrument,)]
 
     def is_shown(self, requested: Collection[str], drawn: bool) -> bool:
         """Whether the report of a run that requested these instruments contains the section."""
@@ -58,6 +65,7 @@ SECTIONS = (
         "The band is the 95 % interval.",
         charts.latency,
         needs_topology=True,
+        options=("latency --footprint 2KiB..1GiB",),
     ),
     Section(
         "strides",
@@ -66,6 +74,7 @@ SECTIONS = (
         "Load-to-use latency at constant strides. Short strides benefit from prefetching and open DRAM pages; at long "
         "strides every load opens another page. Dashed: random access over the same footprint.",
         charts.strides,
+        options=("latency --pattern stride --stride 64..64KiB --footprint 256MiB",),
     ),
     Section(
         "company",
@@ -73,6 +82,7 @@ SECTIONS = (
         "latency",
         "Load-to-use latency in memory while several CPUs run the same access pattern at once.",
         charts.concurrent_latency,
+        options=("latency --footprint 256MiB --processes 1..all",),
     ),
     Section(
         "bandwidth",
@@ -81,6 +91,7 @@ SECTIONS = (
         "Net bytes, as STREAM counts them. Streaming stores bypass the caches and avoid the read for ownership of "
         "regular stores.",
         charts.bandwidth_kernels,
+        options=("bandwidth --kernel copy,scale,add,triad,read,write,update",),
     ),
     Section(
         "bandwidth_footprint",
@@ -89,6 +100,7 @@ SECTIONS = (
         "Regular stores are usually faster while the footprint fits in a cache, streaming stores beyond it. The "
         "crossover is the footprint at which a program should switch.",
         charts.bandwidth_footprint,
+        options=("bandwidth --kernel triad --threads 1 --footprint 16KiB..1GiB",),
     ),
     Section(
         "lines",
@@ -121,6 +133,7 @@ SECTIONS = (
         "Peak rate of fused multiply-adds in registers; rates of linear algebra and transforms and their share of it.",
         compute_charts.compute,
         more=("dgemm", "linpack", "mod2d", "mod2e", "fft"),
+        options=("peak", "dgemm", "linpack"),
     ),
     Section(
         "roofline",
@@ -129,6 +142,7 @@ SECTIONS = (
         "Measured ceilings: memory bandwidth (triad) on the left, fp64 peak on the right. A program is compute bound "
         "if its arithmetic intensity is above the ridge point.",
         compute_charts.roofline,
+        options=("peak", "bandwidth --kernel triad"),
     ),
     Section(
         "loops",
@@ -165,6 +179,7 @@ SECTIONS = (
         "T(1) / (n × T(n)) for the same units of work. Kernels that contend for cache lines by design are on the left; "
         "values above 1 are possible because more threads have more cache.",
         compute_charts.kernel_efficiency,
+        options=("kernels --threads 1,all",),
     ),
     Section(
         "app",

@@ -132,6 +132,11 @@ def duration(length_s: float) -> str:
     return plain(length_s, "s", 3)
 
 
+def half_width_text(half_width: float) -> str:
+    """Half the width of an interval over its value: `±3.1 %`, and `> 100 %` where more digits say nothing."""
+    return f"> 100{NBSP}%" if half_width > 1 else f"±{number(100 * half_width, 2)}{NBSP}%"
+
+
 def wide_text(half_width: float | None, asked: float | None) -> str:
     """An interval next to the requested one, such as `±3.1 %, asked ±2 %`; "" if none was.
 
@@ -141,5 +146,5 @@ def wide_text(half_width: float | None, asked: float | None) -> str:
     """
     if asked is None:
         return ""
-    found = "too few samples" if half_width is None else f"±{100 * half_width:.2g}{NBSP}%"
+    found = "too few samples" if half_width is None else half_width_text(half_width)
     return f"{found}, asked ±{100 * asked:g}{NBSP}%"

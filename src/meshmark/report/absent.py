@@ -1,0 +1,128 @@
+"""Groups what a run did not measure by the reason, and names the commands that measure it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.describe import descriptions
+from meshmark.report.drawing import condition_text
+from meshmark.report.html import Cell, Cells, Table
+from meshmark.store.run import Absence
+from meshmark.values.units import counted
+
+_BUDGET: Final = re.compile(r"^the budget of \S+ \S+ ended before (its|their) first sample$")
+_BUDGET_ENDED: Final = "the budget ended before the first sample"
+_NOT_REPEATED: Final = ("--machine", "--seed", "--resume", "--diagnose")  # options that the survey adds
+_KIB: Final = 1024
+# Conditions of a point that are values of the option of the same name.
+_NARROWED: Final = ("kernel", "store", "threads", "pages", "pattern", "processes", "footprint_bytes", "stride_bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentGroup:
+    """Absences with the same reason and remedy.
+
+    Attributes:
+        summary: `49 points of latency and bandwidth: the budget ended before the first sample`.
+        enable: How to make them available, in words; "" if there are commands, or no way.
+        commands: Commands that measure them.
+        table: The points; None if the summary says all.
+    """
+
+    summary: str
+    enable: str
+    commands: Sequence[str]
+    table: Table | None
+
+
+def absent_groups(absences: Sequence[Absence], steps: Sequence[Mapping[str, Any]] = ()) -> list[AbsentGroup]:
+    """The groups, those with the most points first.
+
+    Args:
+        steps: The steps of the run, as in `RunInfo`; without them no commands are named.
+    """
+    groups: dict[tuple[str, str, str], list[Absence]] = {}
+    for a in absences:
+        reason = _BUDGET_ENDED if _BUDGET.match(a.reason) else a.reason
+        groups.setdefault((a.kind, reason, a.enable), []).append(a)
+    argv = {str(s.get("id")): [str(word) for word in s.get("argv", ())] for s in steps}
+    return [_group(*key, same, argv) for key, same in sorted(groups.items(), key=lambda g: -len(g[1]))]
+
+
+def _group(
+    kind: str, reason: str, enable: str, same: Sequence[Absence], argv: Mapping[str, Sequence[str]]
+) -> AbsentGroup:
+    instruments = [*dict.fromkeys(a.instrument for a in same)]
+    named = " and ".join(filter(None, (", ".join(instruments[:-1]), instruments[-1])))
+    points = [a for a in same if a.conditions]
+    what = f"{counted(len(points), 'point')} of {named}" if len(points) == len(same) else named
+    summary = f"{what}{' failed' if kind == 'error' else ''}: {reason}"
+    commands = _commands(same, argv) if reason == _BUDGET_ENDED else []
+    table = _table(points) if points or any(a.metric for a in same) else None
+    return AbsentGroup(summary, "" if commands else enable, commands, table)
+
+
+def _table(same: Sequence[Absence]) -> Table:
+    """One line for each point; conditions that all share are left out, unless there is only one point."""
+    keys = dict.fromkeys(k for a in same for k in a.conditions)
+    shown = [k for k in keys if len(same) == 1 or len({str(a.conditions.get(k)) for a in same}) > 1]
+    rows: dict[tuple[str, str], Cells] = {}
+    for a in same:
+        metric = f"{a.instrument} · {a.metric}" if a.metric else a.instrument
+        text = ", ".join(condition_text(k, a.conditions[k]) for k in shown if k in a.conditions)
+        rows.setdefault((metric, text), [metric, Cell(text)])
+    return Table(["metric", "point"], [*rows.values()], wrap=True)
+
+
+def _commands(same: Sequence[Absence], argv: Mapping[str, Sequence[str]]) -> list[str]:
+    """The steps of the absences again, only with the values of their points; none if a step is unknown."""
+    by_command: dict[tuple[str, ...], list[Absence]] = {}
+    for a in same:
+        words = _options(argv.get(a.step or "", ()))
+        if not words:
+            return []
+        by_command.setdefault(words, []).append(a)
+    return [_narrowed(words, points) for words, points in by_command.items()]
+
+
+def _options(argv: Sequence[str]) -> tuple[str, ...]:
+    """The words of a step without the options that the survey adds."""
+    kept: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word in _NOT_REPEATED:
+            next(words, None)
+        else:
+            kept.append(word)
+    return tuple(kept)
+
+
+def _narrowed(words: Sequence[str], points: Sequence[Absence]) -> str:
+    """The command, in which options with the values of many points have those of these points."""
+    command = list(words)
+    known = descriptions().get(command[0])
+    for parameter in known.parameters if known else ():
+        values = dict.fromkeys(a.conditions.get(parameter.name) for a in points)
+        if parameter.name not in _NARROWED or None in values or parameter.option not in command:
+            continue
+        at = command.index(parameter.option) + 1
+        if at < len(command):
+            command[at] = ",".join(dict.fromkeys(_value(parameter.name, v) for v in values))
+    return shlex.join(["meshmark", "measure", *command])
+
+
+def _value(name: str, value: object) -> str:
+    """A condition as a value of its option. Footprints were rounded down to whole arrays."""
+    if not name.endswith("_bytes") or not isinstance(value, int | float):
+        return str(value)
+    if name == "stride_bytes":
+        return f"{int(value)}"
+    kib = -(-int(value) // _KIB)
+    for unit, factor in (("GiB", _KIB**2), ("MiB", _KIB)):
+        if kib % factor == 0:
+            return f"{kib // factor}{unit}"
+    return f"{kib}KiB"
