@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -229,7 +230,9 @@ def _unreliable(records: Sequence[Record], run: RunInfo) -> _Banner | None:
     trust = trusted(records)
     if trust.reliable:
         return None
-    again = run.command if run.command.startswith("meshmark ") and "; " not in run.command else ""
+    # Where the run was written, there is already one.
+    command = re.sub(r" --out[ =]\S+", "", run.command)
+    again = command if command.startswith("meshmark ") and "; " not in command else ""
     return _Banner(UNRELIABLE, trust.text, trust.remedy, again)
 
 

@@ -33,6 +33,7 @@ from meshmark.report.drawing import (
     several,
     sized,
     tooltip,
+    value_scale,
 )
 from meshmark.report.render import render
 from meshmark.report.selection import listed, number, selected, text_of, unusual_stride, usual_stride, value_of
@@ -219,12 +220,13 @@ def bars(
     series = sorted({r["series"] for r in rows}, key=natural)
     crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
     axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
+    scale = value_scale(rows)
     base = chart_of(rows).encode(
         x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None, axis=axis),
         xOffset=alt.XOffset("series:N", sort=series),
     )
     bars = base.mark_bar(cornerRadiusEnd=2, strokeWidth=1.5).encode(
-        y=alt.Y("value:Q", title=title, stack=None, axis=alt.Axis(labelExpr=label, tickCount=6)),
+        y=alt.Y("value:Q", title=title, stack=None, scale=scale, axis=alt.Axis(labelExpr=label, tickCount=6)),
         color=alt.Color("series:N", title=None, sort=series, scale=alt.Scale(range=PALETTE)),
         stroke=alt.Color("series:N", sort=series, scale=alt.Scale(range=PALETTE), legend=None),
         fillOpacity=alt.condition("datum.flagged", alt.value(0.12), alt.value(1.0)),
@@ -326,7 +328,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         )
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="total bandwidth", axis=alt.Axis(labelExpr=GB, tickCount=8))
-    chart = layered(rows, x, linear_axis("time per load", NS), "series", ["rate", "chains", "pause"])
+    chart = layered(rows, x, linear_axis(rows, "time per load", NS), "series", ["rate", "chains", "pause"])
     marks = [(r.value, f"knee, {condition_text('threads', r.conditions['threads'])}") for r in knees(records)]
     triad = most_triad(records)
     if triad and triad.value < 1.3 * max(r["bandwidth"] for r in rows):  # a distant one would squeeze the curves
@@ -442,4 +444,4 @@ def concurrent_latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         scale=alt.Scale(zero=False, padding=24),
         axis=alt.Axis(values=counts, format="d", labelOverlap=True),
     )
-    return layered(rows, x, linear_axis("time per load", NS), "series", ["processes"], band=False)
+    return layered(rows, x, linear_axis(rows, "time per load", NS), "series", ["processes"], band=False)

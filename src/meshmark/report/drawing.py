@@ -32,6 +32,7 @@ PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
 _LABEL_ROWS = 3  # of labels of vertical lines
+_BEYOND = 1.5  # times the values, to which an axis shows their intervals
 MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
 _last_undrawn = [""]  # the reason why the last page has no charts, or ""
 NO_INTERVAL = "none (fewer than 6 samples)"
@@ -207,13 +208,32 @@ def ticks(low: float, high: float) -> list[float]:
     return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
 
 
+def visible_range(rows: Iterable[Row]) -> tuple[float, float]:
+    """The values and intervals that an axis shows: an interval far wider than the values is cut, since it would
+    flatten the others. Ends above 0; (0, 0) without values above 0.
+    """
+    found = list(rows)
+    values = [v for r in found for v in (r["value"], *r.get("levels", ())) if v > 0]
+    if not values:
+        return 0.0, 0.0
+    low, high = min(values), max(values)
+    lows = [r["low"] for r in found if r["low"] > 0]  # an interval may include 0
+    return max(min([low, *lows]), low / _BEYOND), min(max([high, *(r["high"] for r in found)]), high * _BEYOND)
+
+
+def value_scale(rows: Iterable[Row]) -> alt.Scale:
+    """A linear scale from 0; see `visible_range` for its end."""
+    found = list(rows)
+    high = visible_range(found)[1]
+    if high < max((r["high"] for r in found), default=0.0):
+        return alt.Scale(domain=[min(0.0, *(r["value"] for r in found)), high], clamp=True)
+    return alt.Scale(zero=True)
+
+
 def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
     """A logarithmic axis with a small margin around the intervals."""
-    found = list(rows)
-    levels = [level for r in found for level in r.get("levels", ())]
-    # An interval may include 0.
-    low = 0.8 * min(v for v in (*(r[k] for r in found for k in ("low", "value")), *levels) if v > 0)
-    high = 1.25 * max([*(r["high"] for r in found), *levels])
+    low, high = visible_range(rows)
+    low, high = 0.8 * low, 1.25 * high
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
         alt.Axis(labelExpr=label, values=ticks(low, high)),
@@ -241,9 +261,9 @@ NS = "datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(da
 GB = "format(datum.value / 1e9, '~r') + ' GB/s'"
 
 
-def linear_axis(title: str, label: str) -> Callable[[str], alt.Y]:
-    axis = alt.Axis(labelExpr=label, tickCount=8)
-    return lambda field: alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=axis)
+def linear_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
+    axis, scale = alt.Axis(labelExpr=label, tickCount=8), value_scale(rows)
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 def several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:

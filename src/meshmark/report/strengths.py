@@ -323,11 +323,17 @@ def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any
     latency = farthest(records, "memory_latency") or farthest(records, "memory_latency_small_pages")
     mine = [r for r in records if (r.instrument, r.metric) == ("bandwidth", "bandwidth_net")]
     mine += [latency] if latency is not None else []
+    mine += [r for r in records if r.metric == "level_latency"]  # they tell which footprints are memory
     compared: set[tuple[str, bool]] = set()
     for paper in sorted(alike, key=lambda p: p.publication.year or 0, reverse=True):
         for match in matches(mine, paper.records(), same_machine=False):
             one = value_of(match.b, "threads", value_of(match.b, "processes")) == 1
-            if match.differ or (not one and paper.packages != count) or (match.a.metric, one) in compared:
+            if (
+                match.a.metric == "level_latency"
+                or match.differ
+                or (not one and paper.packages != count)
+                or (match.a.metric, one) in compared
+            ):
                 continue
             compared.add((match.a.metric, one))
             yield _published(match.a, match.b, paper)
