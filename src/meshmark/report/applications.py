@@ -1,25 +1,24 @@
 """Draws applications: the figure of merit of each configuration or over numbers of workers, and composites.
 
-Below the chart: the hottest functions of the configurations that were profiled.
+Below the chart: how the programs scale, and the hottest functions of the configurations that were profiled.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import groupby
 
 import altair as alt
 
+from meshmark.place.app.application import COUNTS
 from meshmark.report.drawing import FULL, PALETTE, Row, chart_of, colours, drawing, layered, natural, row, tooltip
 from meshmark.report.html import Cell, Cells, Table
 from meshmark.report.render import render
+from meshmark.report.scaling import conclusions, varied, workers
 from meshmark.report.selection import selected, text_of, value_of
-from meshmark.store.record import OBSERVED, Record
+from meshmark.store.record import Record
 from meshmark.values.units import Scale, scale_for, show
 
-_COUNTS = ("threads", "copies", "ranks")
-_FIXED = {"program", "command", "function", "object", "profile_event", *OBSERVED}
 _FUNCTIONS = 10  # of a configuration
 
 
@@ -33,9 +32,9 @@ def configurations(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     # Programs with figures in several units cannot share an axis: those of the first unit are drawn.
     found = [r for r in found if r.unit == found[0].unit]
     scale = scale_for(found[0].unit, max(r.value for r in found))
-    counted = next((n for n in _COUNTS if len({_workers(r, n) for r in found} - {0.0}) > 1), "")
+    counted = next((n for n in COUNTS if len({workers(r, n) for r in found} - {0}) > 1), "")
     if counted:
-        return _over([r for r in found if _workers(r, counted)], counted, scale)
+        return _over([r for r in found if workers(r, counted)], counted, scale)
     return _listed(found, scale)
 
 
@@ -73,16 +72,9 @@ def composites(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return alt.layer(*layers)
 
 
-def _workers(record: Record, count: str) -> float:
-    """How many threads, copies or ranks; 0 if that is not known."""
-    text = str(record.conditions.get(count))  # of another program's records, it may be of any type
-    return float(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else 0.0
-
-
 def _name(record: Record, without: str = "") -> str:
     """A program and what was varied."""
-    varied = [f"{k}={v}" for k, v in record.conditions.items() if k not in _FIXED and k != without]
-    return " ".join([str(record.conditions.get("program", "")), *varied])
+    return " ".join(filter(None, (str(record.conditions.get("program", "")), varied(record, without))))
 
 
 def _title(records: Sequence[Record], scale: Scale) -> str:
@@ -97,7 +89,7 @@ def _scaled(record: Record, scale: Scale, **more: object) -> Row:
 
 def _over(records: Sequence[Record], counted: str, scale: Scale) -> alt.TopLevelMixin:
     """Curves over a number of workers."""
-    rows = [_scaled(r, scale, x=_workers(r, counted), series=_name(r, counted)) for r in records]
+    rows = [_scaled(r, scale, x=workers(r, counted), series=_name(r, counted)) for r in records]
     title = _title(records, scale)
     axis = alt.Axis(values=sorted({r["x"] for r in rows}), format="d")
     x = alt.X("x:Q", title=counted, scale=alt.Scale(type="log", base=2, nice=False, padding=12), axis=axis)
@@ -133,6 +125,11 @@ def _listed(records: Sequence[Record], scale: Scale) -> alt.TopLevelMixin:
             x=alt.X("value:Q", title=title), fillOpacity=FULL, tooltip=tooltip("name")
         ),
     )
+
+
+def details(records: Sequence[Record]) -> str:
+    """Renders what the chart alone does not say: how the programs scale, and their hottest functions."""
+    return conclusions(records) + hottest(records)
 
 
 def hottest(records: Sequence[Record]) -> str:

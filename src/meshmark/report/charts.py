@@ -82,13 +82,17 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
         for r in usual_stride(r for r in levels if text_of(r, "pages") == series[0])
     ]
     if marks:
-        base = chart_of(marks)
-        chart = alt.layer(
-            chart,
-            base.mark_text(dy=-12, align="left", fontWeight="bold", fontSize=12).encode(
-                x="from:Q", y=y("value"), text="label:N"
-            ),
-        )
+        # Latency rises with the footprint, so that the left of a level is free, except at the edge.
+        edge = min(r["x"] for r in rows)
+        sides = [m for m in marks if m["from"] <= edge], [m for m in marks if m["from"] > edge]
+        labels = [
+            chart_of(some)
+            .mark_text(dx=dx, dy=-10, align=align, fontWeight="bold", fontSize=12)
+            .encode(x="from:Q", y=y("value"), text="label:N")
+            for some, align, dx in zip(sides, ("left", "right"), (4, -4), strict=True)
+            if some
+        ]
+        chart = alt.layer(chart, *labels)
     claims = claimed_caches(topology)
     low, high = (pick(r["x"] for r in rows) for pick in (min, max))
     return marked_x(chart, [(at, f"{name} {size(at)}") for name, at in claims if low <= at <= high])

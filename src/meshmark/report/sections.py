@@ -188,7 +188,7 @@ SECTIONS = (
         "What was varied, and the figure of merit or the elapsed time: the median and its 95 % interval. With several "
         "numbers of threads, copies or ranks, dotted lines continue from the fewest in proportion. Hollow: flagged.",
         applications.configurations,
-        details=applications.hottest,
+        details=applications.details,
         shown="drawn",
     ),
     Section(

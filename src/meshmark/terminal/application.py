@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from meshmark.place.app.scaling_text import scaling_lines, scaling_title
 from meshmark.terminal.screen import table_console
 from meshmark.values.units import FLAG_TEXT, number, percent, plain, scale_for, size
 
@@ -152,28 +153,9 @@ def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _scaling(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["scaling"]:
-        yield f"scaling with {one['dimension']}" + (f", {one['others']}" if one["others"] else "") + ":"
-        for point in one["points"]:
-            interval = point["interval"]
-            bounds = "" if interval is None else f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
-            kind = f", {point['kind']}: {point['reason']}" if point["kind"] else ""
-            yield (
-                f"  {point['workers']}: speedup {point['speedup']:.2f}, "
-                f"efficiency {100 * point['efficiency']:.0f} %{bounds}{kind}"
-            )
-        if one["amdahl"]:
-            yield f"  Amdahl's law: serial share {_share(one['amdahl'], 'serial')}"
-        if one["universal"]:
-            fit = one["universal"]
-            shown = fit["peak"] and fit["coherency_interval"] and fit["coherency_interval"][0] > 0
-            peak = f"; fastest at {fit['peak']:.0f}" if shown else ""
-            yield (f"  universal law: serial share {_share(fit, 'serial')}, coherency {_share(fit, 'coherency')}{peak}")
-
-
-def _share(fit: Mapping[str, Any], name: str) -> str:
-    interval = fit[f"{name}_interval"]
-    bounds = "" if interval is None else f" ({100 * interval[0]:.2g} to {100 * interval[1]:.2g} %)"
-    return f"{100 * fit[name]:.2g} %{bounds}"
+        yield f"{scaling_title(one)}:"
+        for line in scaling_lines(one):
+            yield f"  {line}"
 
 
 def _exceptions(found: Mapping[str, Any]) -> Iterator[str]:

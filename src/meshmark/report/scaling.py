@@ -1,0 +1,114 @@
+"""Renders how applications scale: speedup, efficiency, fitted laws and waiting, from the records of their runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+from meshmark.place.app.application import COUNTS
+from meshmark.place.app.pairs import confidence_of_each
+from meshmark.place.app.scaling import scaling
+from meshmark.place.app.scaling_text import scaling_lines, scaling_title
+from meshmark.report.render import render
+from meshmark.report.selection import number_in, selected
+from meshmark.store.record import OBSERVED, Record
+from meshmark.values.units import percent
+from meshmark.values.verdicts import MARGIN
+
+# Conditions of a configuration that were not varied.
+FIXED: Final = {"program", "command", "function", "object", "profile_event", *OBSERVED}
+_Group = tuple[str, str, str]  # program, dimension, other dimensions
+
+
+def workers(record: Record, count: str) -> int:
+    """How many threads, copies or ranks; 0 if that is not known."""
+    text = str(record.conditions.get(count))  # of another program's records, it may be of any type
+    return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else 0
+
+
+def varied(record: Record, without: str = "") -> str:
+    """What was varied, such as `size=100 build=O2`."""
+    return " ".join(f"{k}={v}" for k, v in record.conditions.items() if k not in FIXED and k != without)
+
+
+def conclusions(records: Sequence[Record]) -> str:
+    """Render the scaling of each program with each of its numbers of workers; "" without two such numbers."""
+    groups = _groups(records)
+    confidence = confidence_of_each(max(1, len(groups)))
+    scalings = [
+        {
+            "title": f"{program}: {scaling_title(one)}",
+            "lines": [*scaling_lines(one), *_waiting(members, records, count)],
+        }
+        for (program, count, others), members in groups.items()
+        for one in [_scaling(members, count, others, confidence)]
+    ]
+    return render("parts/scaling.html", scalings=scalings) if scalings else ""
+
+
+def _groups(records: Sequence[Record]) -> dict[_Group, dict[int, Record]]:
+    """The figure of merit, or the elapsed time, by number of workers."""
+    found = selected(records, "app", "figure_of_merit", above_zero=True)
+    programs = {r.conditions.get("program") for r in found}
+    found += [
+        r for r in selected(records, "app", "elapsed", above_zero=True) if r.conditions.get("program") not in programs
+    ]
+    groups: dict[_Group, dict[int, Record]] = {}
+    for r in found:
+        for count in COUNTS:
+            if (n := workers(r, count)) and all(s > 0 for s in r.samples):
+                key = str(r.conditions.get("program", "")), count, varied(r, count)
+                groups.setdefault(key, {})[n] = r
+    return {key: members for key, members in groups.items() if len(members) > 1}
+
+
+def _scaling(members: Mapping[int, Record], count: str, others: str, confidence: float) -> dict[str, Any]:
+    """An object like those of `scaling` that `measure app --json` prints.
+
+    Samples are in the order of the rounds, so that they pair if no run failed; otherwise medians are compared.
+    """
+    lengths = {len(r.samples) for r in members.values()}
+    paired = len(lengths) == 1 and not any(r.provenance.get("failed") for r in members.values())
+    speeds = {
+        n: {i: _speed(r, s, n, count) for i, s in enumerate(r.samples if paired else (r.value,))}
+        for n, r in members.items()
+    }
+    fitted = scaling(speeds, confidence=confidence)
+    margin = number_in(next(iter(members.values())).provenance.get("margin"))
+    kinds = fitted.kinds(MARGIN if margin is None else margin)
+    return {
+        "dimension": count,
+        "others": others,
+        "points": [asdict(p) | {"kind": kinds.get(p.workers, ""), "reason": ""} for p in fitted.points],
+        "amdahl": fitted.amdahl and asdict(fitted.amdahl),
+        "universal": fitted.universal and asdict(fitted.universal),
+    }
+
+
+def _speed(record: Record, sample: float, n: int, count: str) -> float:
+    """Work per time; of copies, that of all."""
+    if record.better == "higher":
+        return sample
+    return (n if count == "copies" else 1) / sample
+
+
+def _waiting(members: Mapping[int, Record], records: Sequence[Record], count: str) -> list[str]:
+    """The share of the threads' time in which they waited for a CPU, of each number of workers."""
+    shares = []
+    for n, member in sorted(members.items()):
+        key = (member.conditions.get("program"), varied(member))
+        values = {
+            r.metric: r.value
+            for r in selected(records, "app", "waiting") + _cpu_times(records)
+            if (r.conditions.get("program"), varied(r)) == key
+        }
+        total = sum(values.get(name, 0.0) for name in ("waiting", "user", "system"))
+        if "waiting" in values and total > 0:
+            shares.append(f"{percent(values['waiting'] / total)} with {n}")
+    return [f"waiting for a CPU, as a share of CPU time and waiting: {', '.join(shares)}"] if shares else []
+
+
+def _cpu_times(records: Sequence[Record]) -> list[Record]:
+    return [r for name in ("user", "system") for r in selected(records, "app", name)]
