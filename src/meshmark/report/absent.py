@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.report.drawing import condition_text
-from meshmark.report.html import Cell, Cells, Table
+from meshmark.report.html import Cells, Table
 from meshmark.store.run import Absence
 from meshmark.values.units import counted
 
@@ -56,13 +56,15 @@ def absent_groups(absences: Sequence[Absence], steps: Sequence[Mapping[str, Any]
 def _group(
     kind: str, reason: str, enable: str, same: Sequence[Absence], argv: Mapping[str, Sequence[str]]
 ) -> AbsentGroup:
+    # The same point may be absent in several repetitions.
+    unique = {(a.instrument, a.metric, str(sorted(a.conditions.items()))): a for a in same}
     instruments = [*dict.fromkeys(a.instrument for a in same)]
     named = " and ".join(filter(None, (", ".join(instruments[:-1]), instruments[-1])))
-    points = [a for a in same if a.conditions]
-    what = f"{counted(len(points), 'point')} of {named}" if len(points) == len(same) else named
+    points = [a for a in unique.values() if a.conditions]
+    what = f"{counted(len(points), 'point')} of {named}" if len(points) == len(unique) else named
     summary = f"{what}{' failed' if kind == 'error' else ''}: {reason}"
     commands = _commands(same, argv) if reason == _BUDGET_ENDED else []
-    table = _table(points) if points or any(a.metric for a in same) else None
+    table = _table([*unique.values()]) if points or any(a.metric for a in same) else None
     return AbsentGroup(summary, "" if commands else enable, commands, table)
 
 
@@ -70,12 +72,14 @@ def _table(same: Sequence[Absence]) -> Table:
     """One line for each point; conditions that all share are left out, unless there is only one point."""
     keys = dict.fromkeys(k for a in same for k in a.conditions)
     shown = [k for k in keys if len(same) == 1 or len({str(a.conditions.get(k)) for a in same}) > 1]
-    rows: dict[tuple[str, str], Cells] = {}
-    for a in same:
-        metric = f"{a.instrument} · {a.metric}" if a.metric else a.instrument
-        text = ", ".join(condition_text(k, a.conditions[k]) for k in shown if k in a.conditions)
-        rows.setdefault((metric, text), [metric, Cell(text)])
-    return Table(["metric", "point"], [*rows.values()], wrap=True)
+    rows: list[Cells] = [
+        [
+            f"{a.instrument} · {a.metric}" if a.metric else a.instrument,
+            ", ".join(condition_text(k, a.conditions[k]) for k in shown if k in a.conditions),
+        ]
+        for a in same
+    ]
+    return Table(["metric", "point"], rows, wrap=True)
 
 
 def _commands(same: Sequence[Absence], argv: Mapping[str, Sequence[str]]) -> list[str]:

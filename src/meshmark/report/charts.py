@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -84,12 +84,14 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
     if marks:
         # Latency rises with the footprint, so that the left of a level is free, except at the edge.
         edge = min(r["x"] for r in rows)
-        sides = [m for m in marks if m["from"] <= edge], [m for m in marks if m["from"] > edge]
+        first, others = [m for m in marks if m["from"] <= edge], [m for m in marks if m["from"] > edge]
+        sides: tuple[tuple[list[dict[str, Any]], Literal["left", "right"], int], ...]
+        sides = (first, "left", 4), (others, "right", -4)
         labels = [
             chart_of(some)
             .mark_text(dx=dx, dy=-10, align=align, fontWeight="bold", fontSize=12)
             .encode(x="from:Q", y=y("value"), text="label:N")
-            for some, align, dx in zip(sides, ("left", "right"), (4, -4), strict=True)
+            for some, align, dx in sides
             if some
         ]
         chart = alt.layer(chart, *labels)

@@ -40,7 +40,7 @@ def conclusions(records: Sequence[Record]) -> str:
     scalings = [
         {
             "title": f"{program}: {scaling_title(one)}",
-            "lines": [*scaling_lines(one), *_waiting(members, records, count)],
+            "lines": [*scaling_lines(one), *_waiting(members, records)],
         }
         for (program, count, others), members in groups.items()
         for one in [_scaling(members, count, others, confidence)]
@@ -94,21 +94,9 @@ def _speed(record: Record, sample: float, n: int, count: str) -> float:
     return (n if count == "copies" else 1) / sample
 
 
-def _waiting(members: Mapping[int, Record], records: Sequence[Record], count: str) -> list[str]:
+def _waiting(members: Mapping[int, Record], records: Sequence[Record]) -> list[str]:
     """The share of the threads' time in which they waited for a CPU, of each number of workers."""
-    shares = []
-    for n, member in sorted(members.items()):
-        key = (member.conditions.get("program"), varied(member))
-        values = {
-            r.metric: r.value
-            for r in selected(records, "app", "waiting") + _cpu_times(records)
-            if (r.conditions.get("program"), varied(r)) == key
-        }
-        total = sum(values.get(name, 0.0) for name in ("waiting", "user", "system"))
-        if "waiting" in values and total > 0:
-            shares.append(f"{percent(values['waiting'] / total)} with {n}")
-    return [f"waiting for a CPU, as a share of CPU time and waiting: {', '.join(shares)}"] if shares else []
-
-
-def _cpu_times(records: Sequence[Record]) -> list[Record]:
-    return [r for name in ("user", "system") for r in selected(records, "app", name)]
+    found = {(r.conditions.get("program"), varied(r)): r.value for r in selected(records, "app", "waiting_share")}
+    keys = {n: (r.conditions.get("program"), varied(r)) for n, r in sorted(members.items())}
+    shares = [f"{percent(found[key])} with {n}" for n, key in keys.items() if key in found]
+    return [f"share of their time in which threads waited for a CPU: {', '.join(shares)}"] if shares else []

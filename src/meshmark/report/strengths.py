@@ -26,6 +26,7 @@ from meshmark.values.units import NBSP, ratio_text, show, size
 from meshmark.values.verdicts import Interval, Measured
 
 MOST: Final = 3  # points of each kind
+_LEAST: Final = 1e-100  # values beyond this, or its inverse, could overflow in a ratio
 _RUNS: Final = 5  # earlier runs that are read
 _CHANGED: Final = (1.1, 1 / 1.1)  # limits for earlier runs
 _PUBLISHED: Final = (1.25, 0.8)  # limits for published machines, of which few have an interval
@@ -171,7 +172,7 @@ def strengths(
     every = [c for make in _OWN for c in make(records, found, run.host)]
     if records[0].source == "host":
         every += [*_of_earlier(found, earlier), *_of_papers(records, found, run.host)]
-    usable = [c for c in every if c.value.value > 0 and c.reference.value > 0]
+    usable = [c for c in every if all(_LEAST < m.value < 1 / _LEAST for m in (c.value, c.reference))]
     judged = [c for c in usable if c.is_good is not None]
     judged.sort(key=lambda c: (bool(c.flags), c.published, -c.beyond))
     points = []

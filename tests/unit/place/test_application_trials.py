@@ -129,7 +129,15 @@ def test_records_have_all_runs_that_count(tmp_path: Path) -> None:
     asked = plan()
     found = conducted(tmp_path, asked, machine())
     made = records(found, asked.application, "host", "measure app", "1")
-    assert {r.metric for r in made} == {"elapsed", "user", "system", "waiting", "peak_memory", "node_memory"}
+    assert {r.metric for r in made} == {
+        "elapsed",
+        "user",
+        "system",
+        "waiting",
+        "waiting_share",
+        "peak_memory",
+        "node_memory",
+    }
     first = next(r for r in made if r.metric == "elapsed" and r.conditions["n"] == "1")
     assert len(first.samples) == 6 and first.interval is not None and first.unit == "s"
     assert first.samples == tuple(a.elapsed_s for a in found.of("n=1").values())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.report.applications import composites, configurations, hottest
+from meshmark.report.applications import composites, configurations, details, hottest
 from meshmark.store.record import Metric, Record
 
 RATE = Metric("figure_of_merit", "B/s", "higher", "")
@@ -102,3 +102,29 @@ def test_ratios_of_a_composite_are_drawn_with_its_mean() -> None:
     lines = [(r["at"], r["text"]) for r in rows if "at" in r]
     assert lines == [(1.0, ""), (pytest.approx(4.12), "geometric mean 4.12")]
     assert composites([record(1.0)]) is None
+
+
+def test_the_page_says_how_a_program_scales_and_how_long_it_waited() -> None:
+    records = [record(s, TIME, threads=n) for n, s in ((1, 4.0), (2, 2.0), (4, 2.0))]
+    waiting = Metric("waiting_share", "1", "lower", "")
+    records += [record(share, waiting, threads=n) for n, share in ((1, 0.01), (4, 0.5))]
+    text = details(records)
+    assert "p: scaling with threads" in text
+    assert "2: speedup 2.00, efficiency 100 %" in text and "4: speedup 2.00, efficiency 50 %" in text
+    assert "sub-linear" in text and "law: serial share" in text
+    assert "with 1, 52" in text and "waited for a CPU" in text
+    assert details([record(1.0, TIME, threads=1)]) == ""
+
+
+def test_rounds_that_failed_do_not_pair() -> None:
+    records = [record(1.0 / n, TIME, threads=n) for n in (1, 2)]
+    records[1] = Record.of(
+        TIME,
+        records[1].samples[:5],
+        source="host",
+        machine="m",
+        instrument="app",
+        conditions=records[1].conditions,
+        provenance={"failed": 2},
+    )
+    assert "2: speedup 2.0" in details(records) and "(" not in details(records).partition("2: speedup")[2][:40]

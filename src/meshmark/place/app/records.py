@@ -10,6 +10,7 @@ from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration
 from meshmark.place.app.profile import Profile
+from meshmark.place.app.reasons import waiting_share
 from meshmark.place.app.trials import Trials
 from meshmark.store.record import FLAGS, Flag, Metric, Record, Scalar, median
 from meshmark.store.run import Absence
@@ -159,6 +160,8 @@ def _observed(warm: Attempt | None) -> Iterator[tuple[Metric, float, dict[str, S
     if "waiting" in warm.times:
         text = "time in which threads that could run waited for a CPU"
         yield Metric("waiting", "s", "lower", text), warm.times["waiting"], {}
+        text = "waiting as a share of waiting and CPU time, of all threads"
+        yield Metric("waiting_share", "1", "lower", text), waiting_share(warm), {}
     what = Metric("node_memory", "B", "none", "pages on a NUMA node, at their most observed")
     for node, size in (warm.seen.get("node_bytes") or {}).items():
         yield what, float(size), {"node": int(node)}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from meshmark.values.units import number
+
 
 def scaling_title(one: Mapping[str, Any]) -> str:
     """`scaling with threads, build=O2`, for an object of `scaling` that `measure app --json` prints."""
@@ -32,5 +34,5 @@ def scaling_lines(one: Mapping[str, Any]) -> Iterator[str]:
 
 def _share(fit: Mapping[str, Any], name: str) -> str:
     interval = fit[f"{name}_interval"]
-    bounds = "" if interval is None else f" ({100 * interval[0]:.2g} to {100 * interval[1]:.2g} %)"
-    return f"{100 * fit[name]:.2g} %{bounds}"
+    bounds = "" if interval is None else f" ({number(100 * interval[0], 2)} to {number(100 * interval[1], 2)} %)"
+    return f"{number(100 * fit[name], 2)} %{bounds}"
