@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meshmark.report.build import SECTIONS, write_report
+from meshmark.report.pdf import BROWSERS, print_pdf
 from support import made_run
 
 pytestmark = pytest.mark.browser
@@ -61,3 +63,28 @@ def test_tables_and_commands_open(browser: Any, report: Path) -> None:
     page.locator("#latency summary", has_text="Commands to repeat").click()
     assert "meshmark measure latency" in page.locator("#latency pre").inner_text()
     page.close()
+
+
+@pytest.mark.parametrize("width", [420, 1900])
+def test_a_print_from_any_window_is_light_and_as_wide_as_the_page(browser: Any, report: Path, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="dark", offline=True)
+    page.goto(report.as_uri())
+    page.locator("#chart-latency svg.marks").wait_for(timeout=20000)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("document.body.style.width = '703px'")  # A4 without its margins; a print does not resize the window
+    wide = page.evaluate(
+        "[...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 704)"
+        ".map(e => e.closest('section')?.id)"
+    )
+    assert wide == []
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    ink = "getComputedStyle(document.querySelector('#chart-latency .role-axis-label text')).fill"
+    assert page.evaluate(ink) == page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 32, 36)"
+    page.close()
+
+
+@pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no browser that prints; apt-get install chromium")
+def test_the_page_is_printed_to_a_file(report: Path, tmp_path: Path) -> None:
+    print_pdf(report, tmp_path / "report.pdf")
+    text = (tmp_path / "report.pdf").read_bytes()
+    assert text.startswith(b"%PDF-") and b"/MediaBox [0 0 594" in text

@@ -10,6 +10,7 @@
       Object.assign(config.axis, {labelColor: ink, titleColor: ink, gridColor: ink, domainColor: ink, tickColor: ink});
       Object.assign(config.legend, {labelColor: ink, titleColor: ink});
       config.title.color = ink;
+      if (innerWidth < 1000) config.legend.columns = 2;
       if (innerWidth < 600) { config.legend.columns = 1; config.axisBand.labelAngle = -35; }
       config.text = {color: ink};
       config.rule = {color: ink};
