@@ -110,13 +110,18 @@ def _narrowed(words: Sequence[str], points: Sequence[Absence]) -> str:
     command = list(words)
     known = descriptions().get(command[0])
     for parameter in known.parameters if known else ():
-        values = dict.fromkeys(a.conditions.get(parameter.name) for a in points)
+        values = sorted({a.conditions.get(parameter.name) for a in points}, key=_number_first)
         if parameter.name not in _NARROWED or None in values or parameter.option not in command:
             continue
         at = command.index(parameter.option) + 1
         if at < len(command):
             command[at] = ",".join(dict.fromkeys(_value(parameter.name, v) for v in values))
     return shlex.join(["meshmark", "measure", *command])
+
+
+def _number_first(value: object) -> tuple[float, str]:
+    """Sort key: numbers by size, texts by the alphabet."""
+    return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
 
 
 def _value(name: str, value: object) -> str:

@@ -73,7 +73,9 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
-    y = log_axis(rows, "time per load", NS)
+    low, high = (pick(r["x"] for r in rows) for pick in (min, max))
+    claims = [(at, f"{name} {size(at)}") for name, at in claimed_caches(topology) if low <= at <= high]
+    y = log_axis(rows, "time per load", NS, labelled=bool(claims))
     chart = layered(rows, bytes_axis("x", rows, "footprint"), y, "series", ["size"])
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"), above_zero=True)
     series = sorted({text_of(r, "pages") for r in levels}, reverse=True)
@@ -83,8 +85,7 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
     ]
     if marks:
         # Latency rises with the footprint, so that the left of a level is free, except at the edge.
-        edge = min(r["x"] for r in rows)
-        first, others = [m for m in marks if m["from"] <= edge], [m for m in marks if m["from"] > edge]
+        first, others = [m for m in marks if m["from"] <= low], [m for m in marks if m["from"] > low]
         sides: tuple[tuple[list[dict[str, Any]], Literal["left", "right"], int], ...]
         sides = (first, "left", 4), (others, "right", -4)
         labels = [
@@ -95,9 +96,7 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
             if some
         ]
         chart = alt.layer(chart, *labels)
-    claims = claimed_caches(topology)
-    low, high = (pick(r["x"] for r in rows) for pick in (min, max))
-    return marked_x(chart, [(at, f"{name} {size(at)}") for name, at in claims if low <= at <= high])
+    return marked_x(chart, claims)
 
 
 def claimed_caches(topology: Mapping[str, Any]) -> list[tuple[str, float]]:

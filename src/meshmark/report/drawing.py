@@ -31,7 +31,7 @@ PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 # Sixteen distinguishable colours: the palette and darker ones.
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
-_LABEL_ROWS = 3  # of labels of vertical lines
+_LABEL_ROWS, _LABEL_HEIGHT = 3, 14  # of labels of vertical lines; px
 _BEYOND = 1.5  # times the values, to which an axis shows their intervals
 MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
 _last_undrawn = [""]  # the reason why the last page has no charts, or ""
@@ -186,7 +186,7 @@ def marked_x(chart: alt.LayerChart | alt.FacetChart, marks: Sequence[tuple[float
     labels = [
         base.transform_filter(f"datum.row == {i}")
         .mark_text(align="left", baseline="top", dx=4, fontSize=11, opacity=0.8)
-        .encode(y=alt.value(2 + 14 * i), text="text:N")
+        .encode(y=alt.value(2 + _LABEL_HEIGHT * i), text="text:N")
         for i in range(min(_LABEL_ROWS, len(rows)))
     ]
     return alt.layer(chart, base.mark_rule(strokeDash=[2, 4], opacity=0.7), *labels)
@@ -230,10 +230,16 @@ def value_scale(rows: Iterable[Row]) -> alt.Scale:
     return alt.Scale(zero=True)
 
 
-def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
-    """A logarithmic axis with a small margin around the intervals."""
+def log_axis(rows: Iterable[Row], title: str, label: str, labelled: bool = False) -> Callable[[str], alt.Y]:
+    """A logarithmic axis with a small margin around the intervals.
+
+    Args:
+        labelled: Whether to leave room at the top for the labels of vertical lines, see `marked_x`.
+    """
     low, high = visible_range(rows)
     low, high = 0.8 * low, 1.25 * high
+    if labelled:
+        high *= (high / low) ** (_LABEL_ROWS * _LABEL_HEIGHT / HEIGHT)
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
         alt.Axis(labelExpr=label, values=ticks(low, high)),
