@@ -31,9 +31,10 @@ from typing import Final
 
 from meshmark.doctor.starts import Start, spread_of, summary, triad
 from meshmark.machine.sources import from_sysfs
-from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
+from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, trial
 from meshmark.place.native import answer, find_place
 from meshmark.store.record import median, median_interval
+from meshmark.values.shift import shift
 
 CPUS: Final = sorted(os.sched_getaffinity(0))
 

@@ -8,9 +8,8 @@ with two candidates left: earlier rounds selected it among many, so they are bia
 
 The module is pure: callers pass costs to `Race.add`. Costs are positive, in any unit, and lower is better.
 
-Sources: successive halving: Karnin, Koren, Somekh (ICML 2013), Jamieson and Talwalkar (AISTATS 2016); estimate and
-interval of a shift: Hodges and Lehmann (1963), based on Wilcoxon's signed ranks; low quantiles as robust to one-sided
-noise: Chen and Revels, "Robust benchmarking in noisy environments" (2016).
+Sources: successive halving: Karnin, Koren, Somekh (ICML 2013), Jamieson and Talwalkar (AISTATS 2016); low quantiles as
+robust to one-sided noise: Chen and Revels, "Robust benchmarking in noisy environments" (2016).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Final, Literal
 
+from meshmark.values.shift import shift
 from meshmark.values.verdicts import judge
 
 SCREENING_ROUNDS: Final = 2  # rounds in which all candidates run
@@ -41,31 +40,6 @@ _FAILED: Final = "all other candidates failed"
 _CLEARLY: Final = 2.0  # standard errors
 
 Word = Literal["better", "no gain", "inconclusive"]
-
-
-@cache
-def _critical_value(n: int, confidence: float) -> int:
-    """Largest c with P(W <= c) <= (1 - confidence) / 2 for Wilcoxon's signed-rank sum W of n; -1 if none exists."""
-    ways = [1] + [0] * (n * (n + 1) // 2)
-    for rank in range(1, n + 1):
-        for at in range(len(ways) - 1, rank - 1, -1):
-            ways[at] += ways[at - rank]
-    tail, c = 0.0, -1
-    while (tail := tail + ways[c + 1] / 2**n) <= (1 - confidence) / 2:
-        c += 1
-    return c
-
-
-def shift(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, tuple[float, float] | None]:
-    """Hodges-Lehmann estimate of the centre of at least one difference, and its exact interval.
-
-    Returns:
-        Estimate and interval, in the differences' unit; the interval is None below 6 differences at 95 %.
-    """
-    n = len(differences)
-    walsh = sorted((differences[i] + differences[j]) / 2 for i in range(n) for j in range(i, n))
-    c = _critical_value(n, confidence)
-    return median(walsh), None if c < 0 else (walsh[c], walsh[-1 - c])
 
 
 def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = ()) -> float:

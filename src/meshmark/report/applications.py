@@ -10,11 +10,10 @@ from itertools import groupby
 
 import altair as alt
 
-from meshmark.place.app.application import COUNTS
 from meshmark.report.drawing import FULL, PALETTE, Row, chart_of, colours, drawing, layered, natural, row, tooltip
 from meshmark.report.html import Cell, Cells, Table
 from meshmark.report.render import render
-from meshmark.report.scaling import conclusions, varied, workers
+from meshmark.report.scaling import COUNTS, conclusions, varied, workers
 from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import Scale, scale_for, show

@@ -7,16 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from meshmark.place.app.application import COUNTS
-from meshmark.place.app.pairs import confidence_of_each
-from meshmark.place.app.scaling import scaling
-from meshmark.place.app.scaling_text import scaling_lines, scaling_title
 from meshmark.report.render import render
 from meshmark.report.selection import number_in, selected
 from meshmark.store.record import OBSERVED, Record
+from meshmark.values.scaling import confidence_of_each, scaling
+from meshmark.values.scaling_text import scaling_lines, scaling_title
 from meshmark.values.units import percent
 from meshmark.values.verdicts import MARGIN
 
+COUNTS: Final = ("threads", "copies", "ranks")  # conditions that are numbers of workers
 # Conditions of a configuration that were not varied.
 FIXED: Final = {"program", "command", "function", "object", "profile_event", *OBSERVED}
 _Group = tuple[str, str, str]  # program, dimension, other dimensions

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from meshmark.compare.pairing import matches
+from meshmark.compare.classes import Published, published_of_class
 from meshmark.compare.sides import Sides
-from meshmark.machine.papers import PAPER, Paper, papers
 from meshmark.measure.repetitions import measured, point_key
 from meshmark.report.card import Figures, farthest, figures
 from meshmark.report.findings import cache_levels
@@ -320,35 +319,23 @@ def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any
     isa, packages = cpu.get("isa"), topology.get("packages")
     architecture = "x86-64" if isinstance(isa, list) and "sse2" in isa else ""
     count = len(packages) if isinstance(packages, list) else 0
-    alike = [p for p in papers() if architecture and p.architecture == architecture]
     latency = farthest(records, "memory_latency") or farthest(records, "memory_latency_small_pages")
     mine = [r for r in records if (r.instrument, r.metric) == ("bandwidth", "bandwidth_net")]
     mine += [latency] if latency is not None else []
-    mine += [r for r in records if r.metric == "level_latency"]  # they tell which footprints are memory
-    compared: set[tuple[str, bool]] = set()
-    for paper in sorted(alike, key=lambda p: p.publication.year or 0, reverse=True):
-        for match in matches(mine, paper.records(), same_machine=False):
-            one = value_of(match.b, "threads", value_of(match.b, "processes")) == 1
-            if (
-                match.a.metric == "level_latency"
-                or match.differ
-                or (not one and paper.packages != count)
-                or (match.a.metric, one) in compared
-            ):
-                continue
-            compared.add((match.a.metric, one))
-            yield _published(match.a, match.b, paper)
+    levels = [r for r in records if r.metric == "level_latency"]  # they tell which footprints are memory
+    for match in published_of_class(mine, levels, architecture, count):
+        yield _published(match)
 
 
-def _published(record: Record, reference: Record, paper: Paper) -> _Comparison:
+def _published(match: Published) -> _Comparison:
+    record = match.record
     latency = record.metric == "load_latency"
     what = "Latency" if latency else f"{str(record.conditions.get('kernel')).capitalize()} bandwidth"
     threads = value_of(record, "processes" if latency else "threads", 1)
     title = f"{what} at {size(value_of(record, 'footprint_bytes'))}, {threads:g} CPU{'s' if threads > 1 else ''}"
-    year = f" of {paper.publication.year}" if paper.publication.year else ""
-    beside = f"{PAPER}{paper.name}, {paper.title}{year} ({show(reference.value, reference.unit)})"
-    note = "" if reference.bounds else "published without an interval"
-    return _beside(what, title, record, reference, beside, _PUBLISHED, note, published=True)
+    beside = f"{match.machine} ({show(match.reference.value, match.reference.unit)})"
+    note = "" if match.reference.bounds else "published without an interval"
+    return _beside(what, title, record, match.reference, beside, _PUBLISHED, note, published=True)
 
 
 _OWN: Final[tuple[Callable[[Sequence[Record], Figures, Mapping[str, Any]], Iterator[_Comparison]], ...]] = (

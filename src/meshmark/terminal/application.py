@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.place.app.scaling_text import scaling_lines, scaling_title
 from meshmark.terminal.screen import table_console
+from meshmark.values.scaling_text import scaling_lines, scaling_title
 from meshmark.values.units import FLAG_TEXT, number, percent, plain, scale_for, size
 
 if TYPE_CHECKING:

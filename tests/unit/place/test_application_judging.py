@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.place.app.attempt import Attempt
-from meshmark.place.app.pairs import ERROR, compare, rounds_needed, spreads, usual_rounds
+from meshmark.place.app.pairs import compare, rounds_needed, spreads, usual_rounds
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear
-from meshmark.place.app.scaling import Scaling, points_of, scaling
-from meshmark.place.halving import shift
+from meshmark.values.scaling import ERROR, Scaling, points_of, scaling
+from meshmark.values.shift import shift
 
 
 def noisy(centre: float, rounds: int, noise: float, seed: int) -> dict[int, float]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.place.halving import DECISION_PAIRS, Race, floor_of, shift, trial
+from meshmark.place.halving import DECISION_PAIRS, Race, floor_of, trial
+from meshmark.values.shift import shift
 
 
 def test_the_interval_of_a_shift_is_that_of_the_signed_ranks() -> None:

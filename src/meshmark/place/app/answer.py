@@ -11,15 +11,15 @@ from meshmark.machine.topology import Topology
 from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import Pair, compare, confidence_of_each
+from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
 from meshmark.place.app.records import FIGURE, neighbours_of, usual_flags
-from meshmark.place.app.scaling import Point, scaling
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.store.record import median, median_interval
+from meshmark.values.scaling import Point, confidence_of_each, scaling
 
 
 def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:

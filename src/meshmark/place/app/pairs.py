@@ -1,6 +1,6 @@
 """Compares two configurations by their runs within rounds: their values, and how much these vary.
 
-Sources: centre of the log-ratios within rounds: Hodges and Lehmann (1963), by `halving.shift`; interval of the ratio of
+Sources: centre of the log-ratios within rounds: Hodges and Lehmann (1963), by `values.shift`; interval of the ratio of
 two mean absolute deviations from the median: Bonett, Seier, Statist. Probab. Lett. 63 (2003), 245-254.
 """
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
 
-from meshmark.place.halving import shift
 from meshmark.store.record import Better
+from meshmark.values.scaling import confidence_of_each
+from meshmark.values.shift import shift
 from meshmark.values.verdicts import Interval, Word, alike, judge
 
 # Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
 # of prefetchers, each.
-ERROR: Final = 0.05
 
 _USUAL_ROUNDS: Final = 7
 _LIGHTEST: Final = 1 / 3  # of a uniform distribution: a few values seem lighter-tailed by chance
@@ -90,11 +90,6 @@ def compare(
 def rounds_needed(confidence: float) -> int:
     """The fewest rounds whose interval has this confidence."""
     return math.ceil(1 - math.log2(1 - confidence) - 1e-9)
-
-
-def confidence_of_each(statements: int) -> float:
-    """With which the probability that any of them is false is `ERROR`."""
-    return 1 - ERROR / max(1, statements)
 
 
 def usual_rounds(configurations: int) -> int:

@@ -16,12 +16,13 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Final
 
-from meshmark.place.halving import shift
-from meshmark.store.record import median
+from meshmark.values.shift import shift
 from meshmark.values.verdicts import Interval
 
+ERROR: Final = 0.05
 DRAWS: Final = 400
 MIN_POINTS: Final = 3  # numbers of workers that a fit needs
 _MIN_ROUNDS: Final = 5  # for intervals
@@ -92,6 +93,11 @@ class Scaling:
                 break
             found[point.workers] = kind
         return found
+
+
+def confidence_of_each(statements: int) -> float:
+    """With which the probability that any of them is false is `ERROR`."""
+    return 1 - ERROR / max(1, statements)
 
 
 def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence: float = 0.95) -> Scaling:
