@@ -112,9 +112,14 @@ def measure(
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
-    _measure_host(
-        d, _checked_argv(d, extra), repetitions, None if no_store else store or data_home() / "store", as_json
-    )
+    argv = _checked_argv(d, extra)
+    where = None if no_store else store or data_home() / "store"
+    if d.name == "llm":
+        from meshmark.cli.measure_llm import measure_llm
+
+        measure_llm(d, argv, repetitions, where, as_json)
+        return
+    _measure_host(d, argv, repetitions, where, as_json)
 
 
 def _measure_host(d: Description, argv: list[str], repetitions: int, store: Path | None, as_json: bool) -> None:

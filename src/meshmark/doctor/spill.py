@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import multiprocessing
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from meshmark import process
 from meshmark.doctor.finding import Finding
 from meshmark.doctor.settings import NEARLY, NODE, full_nodes
 from meshmark.doctor.trials import MPOL_PREFERRED, NO_HUGE_PAGES, give_policy, node_of_pages
+from meshmark.machine.memory import group_available_bytes, machine_available_bytes
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, format_list, kilobytes
 
@@ -41,23 +41,10 @@ class Spill:
 
 def _room(tree: Tree) -> int:
     """Bytes that may be allocated: available on the machine and in its cgroups, less the reserve."""
-    about = tree.text("proc/meminfo")
-    room = (kilobytes(about, "MemAvailable") or 0) - max(_LEFT, (kilobytes(about, "MemTotal") or 0) // 20)
-    groups = re.findall(
-        r"^[0-9]+:(|memory|[\w,]*,memory|memory,[\w,]*):(/.*)$", tree.text("proc/self/cgroup") or "", re.M
-    )
-    for version, group in groups:
-        top, limit_file, used = (
-            ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
-            if version
-            else ("sys/fs/cgroup", "memory.max", "memory.current")
-        )
-        at = Path(group.lstrip("/"))
-        for each in (at, *at.parents):
-            limit, now = tree.number(f"{top}/{each}/{limit_file}"), tree.number(f"{top}/{each}/{used}")
-            if limit is not None and now is not None:
-                room = min(room, limit - now - _LEFT)
-    return room
+    total = kilobytes(tree.text("proc/meminfo"), "MemTotal") or 0
+    room = machine_available_bytes(tree) - max(_LEFT, total // 20)
+    group = group_available_bytes(tree)
+    return room if group is None else min(room, group - _LEFT)
 
 
 def fill_node(tree: Tree, node: int) -> Spill:

@@ -100,7 +100,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
         option, values = _values_per_process(d, argv)
         if len(values) > 1:
             budget = f"{total_s / len(values):.9g}s"
-            each = [_replaced(_replaced(argv, option, v), BUDGET, budget) for v in values]
+            each = [replaced(replaced(argv, option, v), BUDGET, budget) for v in values]
             return [Launch((d.name, *own), total_s / len(values), value=v) for own, v in zip(each, values, strict=True)]
         return [Launch((d.name, *argv) if named else (d.name, *argv, BUDGET, budget), total_s)]
     from meshmark.measure.launch import chosen, counts, cpus, cpus_of_rank
@@ -124,7 +124,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
         for value, kind in itertools.product(values, order):
             given = ("--ranks", str(ranks), "--mpi", kind, BUDGET, budget, "--seed", shuffled)
-            own = _replaced(rest, option, value) if option else rest
+            own = replaced(rest, option, value) if option else rest
             threads = int(value) if option == "--threads" else 1
             found.append(Launch((d.name, *given, *own), own_s, ranks, kind, turn, value if several else "", threads))
     return found
@@ -176,7 +176,7 @@ def measurement(d: Description, argv: Sequence[str], repetitions: int = 0) -> Pl
     for number in range(1, count + 1):
         own = list(argv)
         if count > 1:
-            own = _replaced(own, BUDGET, f"{total_s / count:.9g}s")
+            own = replaced(own, BUDGET, f"{total_s / count:.9g}s")
             if number > 1 and "--seed" not in given:
                 own += ["--seed", str(number)]
         for run in launched(d, own):
@@ -201,7 +201,7 @@ def _id(number: int, name: str, run: Launch, repetition: int, repetitions: int) 
     return f"{number:02d}-{name}{suffix or (f'.r{repetition}' if _REPETITION.search(name) else '')}"
 
 
-def _replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
+def replaced(argv: Sequence[str], option: str, value: str) -> list[str]:
     """`argv` with another value of an option, wherever it is."""
     at = argv.index(option) if option in argv else None
     return [*argv, option, value] if at is None else [*argv[: at + 1], value, *argv[at + 2 :]]

@@ -110,6 +110,14 @@ def size(value: float) -> str:
     return show(value, "B")
 
 
+def round_size(value: int) -> str:
+    """A size in bytes with the prefix in which it is round, decimal or binary: `40 GB`, `512 MiB`."""
+    factor, prefix = next(((f, p) for f, p in _DECIMAL if value >= f), _DECIMAL[-1])
+    if value % 2**20 and value >= 1e6 and value % (factor / 1000) == 0:
+        return f"{value / factor:g}{NBSP}{prefix}B"
+    return size(value)
+
+
 def seconds(value: float) -> str:
     """A run's duration in whole seconds: `48 s`, `3 min 12 s`."""
     if value < 90:

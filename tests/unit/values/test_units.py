@@ -12,6 +12,7 @@ from meshmark.values.units import (
     number,
     percent,
     plain,
+    round_size,
     scale_for,
     seconds,
     seconds_of,
@@ -137,3 +138,14 @@ def test_seconds_in_a_column(value: float, text: str) -> None:
 )
 def test_durations(length_s: float, text: str) -> None:
     assert duration(length_s) == text
+
+
+def test_a_size_is_shown_with_the_prefix_in_which_it_is_round() -> None:
+    sizes = {
+        40 * 10**9: "40 GB",
+        2**30: "1 GiB",
+        1_500_000_000: "1.5 GB",
+        40 << 30: "40 GiB",
+        39_999_766_528: "37.3 GiB",
+    }
+    assert {n: round_size(n).replace("\u00a0", " ") for n in sizes} == sizes

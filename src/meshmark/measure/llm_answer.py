@@ -1,0 +1,164 @@
+"""Sentences about how many tokens a second a machine generates, as measured or as predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from meshmark.machine.topology import Topology
+from meshmark.measure.llm import Memory, Point, Request, best_of
+from meshmark.store.record import Record
+from meshmark.values.units import NBSP, counted, number, percent, plain, round_size
+
+_WHERE: Final = {
+    "one-node": "all weights on node {node} (one-node)",
+    "interleave": "pages interleaved over all nodes (interleave)",
+    "local": "the weights of each thread on its own node (local)",
+    "mirror": "a copy of the weights on every node (mirror)",
+}
+_BOUND: Final = 0.9  # share of the read bandwidth from which it alone is called the limit
+_MOSTLY: Final = 0.6
+_NAMED: Final = 3  # settings in a sentence
+
+
+def setting_text(point: Point) -> str:
+    """Placement and threads of a setting, and its page size unless it is the default."""
+    where = _WHERE[point.placement].format(node=point.condition("memory_node"))
+    threads = point.tokens.conditions["threads"]
+    assert isinstance(threads, int)
+    pages = point.condition("pages")
+    return f"{where}, {counted(threads, 'thread')}" + (f", pages of {pages}" if pages != "thp" else "")
+
+
+def measured_answer(
+    measured: Sequence[Point], weights_bytes: int, compared: Sequence[Point], trial_bytes: int, topology: Topology
+) -> list[str]:
+    """The answer for a size of weights that was measured, as sentences; the first one has the rate.
+
+    Args:
+        measured: Its settings, at least one.
+        compared: Settings that were compared with the weights of the trial; empty without one.
+    """
+    best, others, word = best_of(measured)
+    lines = [f"{_size(weights_bytes)} of weights: {_rate(best.tokens)} with {setting_text(best)}."]
+    if len(measured) > 1:
+        lines.append(_rank_text(others, word, len(measured)))
+    elif len(compared) > 1:
+        rest = counted(len(compared) - 1, "other setting")
+        lines.append(f"Measured with the best setting only: {rest} did worse with {_size(trial_bytes)}.")
+    lines.append(_limit_text(best))
+    caches = _last_level_bytes(topology)
+    if weights_bytes < 2 * caches:
+        lines.append(
+            f"The last-level caches of {plain(caches, 'B')} hold much of these weights: larger ones are slower."
+        )
+    return lines + _flag_lines([best.tokens, best.read])
+
+
+def predictions(trial: Sequence[Point], weights_bytes: int, memory: Memory) -> list[dict[str, str]]:
+    """Return a row for each setting: the rate that the trial predicts for larger weights, and whether they fit."""
+    rows = []
+    for point in trial:
+        bounds = point.read.bounds
+        interval = "–" if bounds is None else " to ".join(number(b / weights_bytes) for b in bounds)
+        rows.append(
+            {
+                "placement": point.placement,
+                "threads": point.condition("threads"),
+                "pages": point.condition("pages"),
+                "predicted tokens/s": number(point.read.value / weights_bytes),
+                "95 % interval": interval,
+                "measured read bandwidth": plain(point.read.value, "B/s", 3),
+                f"memory for {_size(weights_bytes)}": memory.lacks(point, weights_bytes) or "fits",
+            }
+        )
+    return rows
+
+
+def predicted_answer(
+    trial: Sequence[Point], weights_bytes: int, asked: Request, memory: Memory, reason: str
+) -> list[str]:
+    """The answer for a size of weights that was not measured, as sentences; the first one has the rate.
+
+    Args:
+        trial: Settings that were measured with the weights of the trial, at least one.
+        reason: Why the size was not measured.
+    """
+    fitting = [p for p in trial if not memory.lacks(p, weights_bytes)]
+    best, others, word = best_of(fitting or trial, "read")
+    value = best.read.value / weights_bytes
+    size, measured = _size(weights_bytes), _size(asked.trial_bytes)
+    rate = f"{number(value)} tokens/s{_bounds_text(best.read, weights_bytes)}"
+    where = "" if fitting else ", if the memory were large enough"
+    lines = [
+        f"{size} of weights: {rate} predicted with {setting_text(best)}{where}.",
+        f"This is a prediction, since the size was not measured: {reason}.",
+    ]
+    if len(fitting or trial) > 1:
+        lines.append(_rank_text(others, word, len(fitting or trial)))
+    lines += [
+        f"It assumes that each token reads all {size} once, as fast as these threads read the {measured} that were "
+        f"measured: {plain(best.read.value, 'B/s', 3)}.",
+        f"With {measured}, the load itself reached {_percent(best.share)} of this bandwidth, which would give "
+        f"{number(best.share * value)} tokens/s.",
+    ]
+    if asked.cached:
+        lines.append(f"There is memory for {measured} only, part of which caches may hold: the rate may be too high.")
+    return lines + _flag_lines([best.read])
+
+
+def _rate(tokens: Record) -> str:
+    return f"{number(tokens.value)} tokens/s{_bounds_text(tokens, 1)}"
+
+
+def _bounds_text(record: Record, divisor: int) -> str:
+    """The interval of a record over a divisor, in parentheses, or why there is none."""
+    if record.bounds is None:
+        return f" (no interval: {counted(len(record.samples), 'sample')})"
+    return " (95 %: {} to {})".format(*(number(b / divisor) for b in record.bounds))
+
+
+def _rank_text(others: Sequence[Point], word: str, settings: int) -> str:
+    """How the best setting stands beside the others that were compared."""
+    if not others:
+        return f"It is the best of {settings} settings."
+    named = "; ".join(setting_text(p) for p in others[:_NAMED])
+    more = f"; and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    relation = "Equal within 2 %" if word == "tie" else "Not shown to be slower"
+    return f"{relation}: {named}{more}."
+
+
+def _limit_text(point: Point) -> str:
+    share = point.share
+    if share >= _BOUND:
+        limit = "the memory bandwidth of these threads limits it"
+    elif share >= _MOSTLY:
+        limit = (
+            "their memory bandwidth limits it for the most part; the rest is arithmetic, and waiting of the "
+            "threads for each other"
+        )
+    else:
+        limit = "memory bandwidth is not what limits it: arithmetic does, or the threads wait for each other"
+    return (
+        f"It reads its weights at {plain(point.weights.value, 'B/s', 3)}, {_percent(share)} of the "
+        f"{plain(point.read.value, 'B/s', 3)} at which the same threads only read them: {limit}."
+    )
+
+
+def _percent(share: float) -> str:
+    return percent(share).replace(NBSP, " ")
+
+
+def _size(value: int) -> str:
+    return round_size(value).replace(NBSP, " ")
+
+
+def _flag_lines(records: Sequence[Record]) -> list[str]:
+    flags = sorted(frozenset().union(*(r.flags for r in records)))
+    return [f"The result is flagged ({', '.join(flags)}): repeat it before you rely on it."] if flags else []
+
+
+def _last_level_bytes(topology: Topology) -> int:
+    """Size of the caches of the last level, in B; 0 if unknown."""
+    level = max((c.level for c in topology.caches), default=0)
+    return sum(c.size_bytes or 0 for c in topology.caches if c.level == level)
