@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import MeshmarkError, UsageError, near_option, quoted
 from meshmark.native import find_native
 from meshmark.store.record import Metric
 
@@ -98,7 +98,9 @@ class Description:
             if key in (p.word, p.name):
                 return p
         known = ", ".join(p.option if word.startswith("--") else p.word for p in self.parameters)
-        raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}")
+        options = [p.option for p in self.parameters]
+        hint = near_option(word, options) or f"meshmark measure {self.name} --help" if word.startswith("--") else ""
+        raise UsageError(f"{self.name}: found '{quoted(word)}'; allowed: {known}", hint)
 
 
 def descriptions() -> Mapping[str, Description]:

@@ -14,6 +14,8 @@ VERBS = frozenset({"run", "slots", "placed", "migrate", "translate"})
 
 def native_argv(argv: list[str]) -> list[str] | None:
     """The arguments for `meshmark-place`; None if Python must handle the command."""
+    if argv[:1] == ["run"] and len(argv) > 1 and not argv[1].startswith("-"):
+        return ["run", "--", *argv[1:]]  # a command without options of ours
     if argv and argv[0] in VERBS:
         return argv
     if argv and argv[0] == "place" and not any(map(_needs_python, ["", *argv], argv)):

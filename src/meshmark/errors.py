@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 
 class MeshmarkError(Exception):
@@ -49,3 +50,37 @@ def near(text: object, allowed: Collection[str]) -> str:
 
     close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
     return f"did you mean {close[0]}?" if close else ""
+
+
+# Words that mean the same in options of different commands, in the order of preference.
+_ALIKE: Final = (
+    ("threads", "processes", "ranks", "cpus", "n", "cores", "copies", "jobs"),
+    ("footprint", "weights", "size", "sizes", "memory", "bytes", "length", "cells", "edge", "block"),
+    ("budget", "duration", "time", "timeout", "seconds", "for"),
+    ("out", "output", "file", "html", "save"),
+    ("rate", "hz", "frequency"),
+    ("repetitions", "repeat", "runs", "times", "iterations"),
+    ("memory-node", "node", "numa", "membind", "nodes"),
+    ("placement", "policy", "bind", "memory"),
+    ("on", "model", "machine", "host"),
+    ("interval", "accuracy", "precision", "width"),
+)
+
+
+def near_option(option: str, allowed: Collection[str]) -> str:
+    """Like `near`, but for options, which may also have another name with the same meaning.
+
+    >>> near_option("--threads", ["--processes", "--resume"])
+    'did you mean --processes?'
+    """
+    import difflib
+
+    word = option.lstrip("-")
+    if difflib.get_close_matches(option, allowed, 1, 0.8):
+        return near(option, allowed)
+    for group in _ALIKE:
+        if word in group:
+            for other in group:
+                if f"--{other}" in allowed and other != word:
+                    return f"did you mean --{other}?"
+    return near(option, [a for a in allowed if a[:3] == option[:3]])

@@ -231,7 +231,8 @@ def _installed(package: str) -> Any:
     try:
         return import_module(package)
     except ImportError as why:
-        raise AbsentError(f"to_{package}: {package} is not installed", f"pip install {package}") from why
+        extra = "install the extra: pip install 'meshmark[notebook]'"  # Python shows no hints
+        raise AbsentError(f"to_{package}: {package} is not installed; {extra}") from why
 
 
 def _records_as_arrow(rows: Sequence[Row]) -> Any:

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
@@ -24,6 +25,7 @@ from meshmark.cli.experiment import register as register_experiment
 from meshmark.cli.export import register as register_export
 from meshmark.cli.fleet import register as register_fleet
 from meshmark.cli.fleet_network import register as register_fleet_network
+from meshmark.cli.help_form import with_uniform_help
 from meshmark.cli.history import register as register_history
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
@@ -36,7 +38,7 @@ from meshmark.cli.serve import register as register_serve
 from meshmark.cli.store import app as store_app
 from meshmark.cli.survey import register as register_survey
 from meshmark.cli.watch import register as register_watch
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, near_option, quoted
 from meshmark.values.paths import find_home
 
 _MEMORY_BYTES: Final = 1 << 30
@@ -117,7 +119,7 @@ register_advise(app)
 def suggestion(text: str) -> str:
     """`did you mean X?` for an error of the form `found 'Y'; allowed: X, Z`; "" where nothing is close."""
     match = re.search(r"found '([^']+)'; allowed: ([\w.:/-]+(?:, [\w.:/-]+)+)$", text)
-    return near(match[1], match[2].split(", ")) if match else ""
+    return near(match[1], match[2].split(", ")) if match and not match[1].startswith("--") else ""
 
 
 def fail(error: MeshmarkError) -> NoReturn:
@@ -165,6 +167,30 @@ def _status() -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
+def _command() -> Any:
+    """The parser of all commands."""
+    return with_uniform_help(with_strict_values(typer.main.get_command(app)))
+
+
+def _usage_error(error: Any, argv: Sequence[str]) -> UsageError:
+    """An error of the parser, with the option or the help that was probably meant."""
+    path, group = ["meshmark"], _command()
+    for word in argv:
+        if word not in getattr(group, "commands", {}):
+            break
+        path, group = [*path, word], group.commands[word]
+    following = argv[len(path) - 1 : len(path)]
+    if following and (nested := getattr(group, "nested", lambda _: None)(following[0])) is not None:
+        path, group = [*path, *following], nested
+    text, _, _ = error.format_message().partition(" (Possible options")
+    unknown = getattr(error, "option_name", "") if text.startswith("No such option") else ""
+    if not unknown:
+        return UsageError(text, f"{' '.join(path)} --help")
+    options = [name for p in group.params for name in (*p.opts, *p.secondary_opts) if name.startswith("--")]
+    text = f"{' '.join(path[1:] or path)}: found '{quoted(unknown)}'; allowed: {', '.join([*options, '--help'])}"
+    return UsageError(text, near_option(unknown, options) or f"{' '.join(path)} --help")
+
+
 def _dispatch() -> Any:
     argv: list[str] = []
     try:
@@ -176,7 +202,7 @@ def _dispatch() -> Any:
         argv, notes = current(sys.argv[1:])
         for note in notes:
             say(f"meshmark: note: {note}")
-        code = with_strict_values(typer.main.get_command(app))(argv, standalone_mode=False, prog_name="meshmark")
+        code = _command()(argv, standalone_mode=False, prog_name="meshmark")
         if code == 130:
             raise KeyboardInterrupt  # the parser caught the interrupt
         return code
@@ -201,8 +227,7 @@ def _dispatch() -> Any:
             say(str(why))
             raise SystemExit(UsageError.status) from None
         if hasattr(why, "format_message") and hasattr(why, "exit_code"):
-            context = getattr(why, "ctx", None)
-            fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
+            fail(_usage_error(why, argv))
         if isinstance(why, ImportError) and ("failed to map" in str(why) or "allocate" in str(why)):
             fail(MeshmarkError(f"out of memory for a library: {quoted(why)}", hint=memory_limit()))
         if "start new thread" in str(why) or "launch worker thread" in str(why):  # CPython's and Arrow's words
@@ -263,7 +288,7 @@ def help_(
     example: meshmark help measure latency
     """
     sys.argv[1:] = [*(command or []), "--help"]  # which the commands of the native placer read
-    app(standalone_mode=False, prog_name="meshmark")
+    _command()(standalone_mode=False, prog_name="meshmark")
 
 
 @app.command("list")

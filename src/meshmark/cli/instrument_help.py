@@ -100,7 +100,7 @@ def instrument_help(d: Description) -> str:
 
 def _entry(p: Parameter, modelled: str) -> tuple[str, str]:
     """An option and its help; `modelled` is its default on a modelled machine."""
-    metavar = "" if p.kind == "flag" else f" <{p.kind}>"
+    metavar = "" if p.kind == "flag" else f" <{p.kind.replace('integer', 'int')}>"
     choices = f": {', '.join(p.choices)}" if p.choices else ""
     unit = f" ({p.unit})" if p.unit and p.unit != "1" else ""
     default = p.default or "none" if modelled else p.default

@@ -26,15 +26,22 @@ if TYPE_CHECKING:
 class _Measure(OfInstrument):
     """`meshmark measure`; `measure app` and `measure composite` are commands with options of their own."""
 
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        if args[:1] == ["app"]:
+    @staticmethod
+    def nested(name: str) -> Any:
+        """The command of this name; None if the name is not one of a command."""
+        if name == "app":
             from meshmark.cli.measure_app import command
 
-            return command().make_context(f"{info_name} app", args[1:], parent, **extra)
-        if args[:1] == ["composite"]:
+            return command()
+        if name == "composite":
             from meshmark.cli.measure_composite import command as composite
 
-            return composite().make_context(f"{info_name} composite", args[1:], parent, **extra)
+            return composite()
+        return None
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        if args and (command := self.nested(args[0])) is not None:
+            return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 

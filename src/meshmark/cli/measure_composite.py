@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli.console import say
+from meshmark.cli.help_form import with_uniform_help
 from meshmark.cli.measure_app import RunProgress
 from meshmark.cli.options import (
     JsonOption,
@@ -44,7 +45,7 @@ def command() -> Any:
     """The command, whose name is an argument of `meshmark measure`."""
     app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     app.command("composite", context_settings={"help_option_names": ["-h", "--help"]})(measure_composite)
-    return typer.main.get_command(app)
+    return with_uniform_help(typer.main.get_command(app))
 
 
 def _shipped() -> list[str]:

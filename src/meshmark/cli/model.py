@@ -161,21 +161,10 @@ def compare(
     machines = [find_machine(names[0])] + [find_machine(n, settings) for n in names[1:]]
     with counted("compare") as progress:
         rows = comparison(machines, progress)
-    print_rows(rows if as_json else [_with_gains(row) for row in rows], as_json)
+    print_rows([row.to_json() if as_json else row.row() for row in rows], as_json)
     if not as_json:
         print(f"in brackets: gain (+) or loss (-) against {machines[0].label}")
         note_assumptions(*machines)
-
-
-def _with_gains(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a comparison with each gain beside its value."""
-    gain = ", gain"
-    shown = {}
-    for key, value in row.items():
-        if not key.endswith(gain):
-            found = row.get(key + gain, "-")
-            shown[key] = value if found == "-" else f"{value} ({found})"
-    return shown
 
 
 @app.command("measure")
@@ -252,10 +241,12 @@ def measure(
     with counted(f"{workload} on {machine.name}") as progress:
         records, lines = run_pattern(machine, request, "model measure " + " ".join(mask_words(sys.argv[3:])), progress)
     if frames is not None:
+        from meshmark.model.frames import recording_lines
         from meshmark.store.files import write_file
 
-        write_file(frames, "".join(json.dumps(line) + "\n" for line in lines).encode())
-        say(f"{len(lines)} frames: {frames}")
+        written = recording_lines(machine, window, lines)
+        write_file(frames, "".join(json.dumps(line) + "\n" for line in written).encode())
+        say(f"{len(lines)} frames: {frames}; meshmark replay {frames}")
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:

@@ -59,21 +59,22 @@ def store_machines(
 ) -> None:
     """List the machines of the store, and the software and settings under which each gave its results.
 
-    A row holds from its time until the next row of the same machine.
+    A row holds from its time until the next row of the same machine. Machines whose results were imported or modelled
+    have a source instead.
 
     example: meshmark store machines --json
     """
-    from meshmark.store.machines import machines
+    from meshmark.store.machines import machines, without_facts
 
     kept = existing(store)
-    rows = machines(kept)
+    rows = [*machines(kept), *without_facts(kept)]
     say_broken(kept)
     if as_json:
         print_rows(list(rows), True)
         return
     for row in rows:
         about = "".join(f"\n    {k:<16}{v}" for k, v in row.items() if k not in {"machine", "seen"})
-        print(f"{row['machine']} from {row['seen']}{about}")
+        print(f"{row['machine']} from {row.get('seen', 'an unknown time')}{about}")
 
 
 @app.command("export")

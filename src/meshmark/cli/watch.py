@@ -82,6 +82,10 @@ FullScaleOption = Annotated[
 CanaryOption = Annotated[
     bool, typer.Option("--canary/--no-canary", help="probe memory contention with a few loads per second")
 ]
+RecordingArgument = Annotated[
+    Path,
+    typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part), or frames as JSON Lines"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print frames as JSON Lines, preceded by a header")]
 
 
@@ -174,15 +178,6 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
     return low / 100, high / 100
 
 
-@contextlib.contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """End a view or a recording cleanly on Ctrl-C and SIGTERM, which are not errors."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        say("")
-
-
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
     """Show the interactive map in a terminal; without a terminal, print frame by frame."""
     if sys.stdout.isatty() and sys.stdin.isatty():
@@ -268,13 +263,11 @@ def watch(
         elif web:
             _serve(_past(_viewed(header, ctx), made), address)
         else:
-            with _ended_by_signals():
-                _show(header, _paced(made, 10.0), *bounds, palette)
+            _show(header, _paced(made, 10.0), *bounds, palette)
         return
     with (
         _live(rate, duration, root, 0.0, full_scale, canary, store) as live,
         _sent_to(otlp, interval, summary, live) as seen,
-        _ended_by_signals(),
     ):
         if as_json:
             _print_frames(live.header, seen)
@@ -397,7 +390,7 @@ def record(
 
 def replay(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part)")],
+    file: RecordingArgument,
     web: WebOption = False,
     page: Annotated[
         Path | None,
@@ -436,7 +429,7 @@ def replay(
 
     example: meshmark replay night.parquet --web; meshmark replay night.parquet --trace night.json.gz
     """
-    from meshmark.watch.recording import Recording
+    from meshmark.watch.recording import opened
 
     bounds = _bounds(low, high, palette)
     address = _address(web, host, port, token, token_file, no_token)
@@ -452,10 +445,10 @@ def replay(
         check_out(page)
     if against is not None:
         _refuse_colours(_given(ctx))
-    recording = Recording(file)
+    recording = opened(file)
     viewed = _viewed(recording.header, ctx)
     if against is not None:
-        _replay_change(Recording(against), recording, page, web, as_json, address)
+        _replay_change(opened(against), recording, page, web, as_json, address)
     elif trace is not None:
         from meshmark.watch.trace import write_trace
 
@@ -477,9 +470,8 @@ def replay(
         frames = list(recording.frames())
         if not sys.stdout.isatty():
             frames = frames[-1:]  # without a terminal only the last frame is printed
-        with _ended_by_signals():
-            simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
-            _show(recording.header, _paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
+        simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
+        _show(recording.header, _paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
 
 
 def _write_page(out: Path, header: Header, packed: bytes) -> None:
@@ -515,7 +507,7 @@ def _replay_change(
 
 def plot(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(exists=True, help="recording, complete or interrupted (NAME.part)")],
+    file: RecordingArgument,
     out: Annotated[Path, typer.Option("--out", help="folder to write the pictures to")] = Path("plots"),
     against: Annotated[
         Path | None,
@@ -537,18 +529,18 @@ def plot(
     from meshmark.report.recording import draw_difference, draw_recording
     from meshmark.store.files import check_writable
     from meshmark.watch.frames import USE
-    from meshmark.watch.recording import Recording
+    from meshmark.watch.recording import opened
 
     bounds = _bounds(low, high, palette)
     check_writable("--out", out / "cpu.png")
     if against is not None:
         _refuse_colours([option for option in _given(ctx) if option != "--to"])
-    recording = Recording(file)
+    recording = opened(file)
     headers = [recording.header]
     if against is None:
         paths = draw_recording(recording.header, recording.frames(), out, *bounds, palette)
     else:
-        before = Recording(against)
+        before = opened(against)
         headers.append(before.header)
         paths = draw_difference(
             (before.header, before.frames()), (recording.header, recording.frames()), out, bounds[1] / 2

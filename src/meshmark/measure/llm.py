@@ -221,15 +221,15 @@ class Memory:
         """Why weights do not fit with the placement of a point; "" if they do, or if only the instrument can tell."""
         if point.condition("pages") in _POOLS:
             return ""
-        whole = point.copies * weights_bytes
-        if whole > self.usable():
+        needs = f"it needs {plain(weights_bytes, 'B', 3)}"
+        if point.copies * weights_bytes > self.usable():
             copies = f" {point.copies} times" if point.copies > 1 else ""
-            return f"it needs {plain(weights_bytes, 'B', 3)}{copies}, and {self.text()} has {plain(self.usable(), 'B', 3)} to use"
+            return f"{needs}{copies}, and {self.text()} has {plain(self.usable(), 'B', 3)} to use"
         named = point.condition("memory_node")
         own = point.nodes if point.placement == "mirror" else [int(named)] if named.isdecimal() else []
         for node in own:
             if weights_bytes > self.usable(node):
-                return f"it needs {plain(weights_bytes, 'B', 3)}, and node {node} has {plain(self.usable(node), 'B', 3)} to use"
+                return f"{needs}, and node {node} has {plain(self.usable(node), 'B', 3)} to use"
         return ""
 
 

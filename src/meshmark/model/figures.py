@@ -130,22 +130,51 @@ def figures(machine: MachineFile, simulate: bool = True, progress: Progress | No
     return made
 
 
-def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[dict[str, Any]]:
-    """Return one row per figure: the value on each machine, and the gain (+) or loss (-) against the first."""
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One figure of several machines, the first of which is the baseline; None where a machine lacks it."""
+
+    base: Figure
+    values: dict[str, Figure | None]  # by label of the machine
+
+    def gain(self, label: str) -> float | None:
+        """Gain (+) or loss (-) against the baseline, as a share of 1; None if it is unknown."""
+        other = self.values[label]
+        if other is None or not self.base.value or not other.value:
+            return None
+        better, worse = (self.base, other) if self.base.lower_is_better else (other, self.base)
+        return better.value / worse.value - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Values and gains by machine; values are in `unit`, an SI unit."""
+        baseline, *others = self.values
+        return {
+            "figure": self.base.name,
+            "unit": self.base.unit,
+            "better": "lower" if self.base.lower_is_better else "higher",
+            "baseline": baseline,
+            "values": {label: f.value if f else None for label, f in self.values.items()},
+            "gains": {label: self.gain(label) for label in others},
+        }
+
+    def row(self) -> dict[str, str]:
+        """The row of a table: each value, and behind it the gain."""
+        baseline, *others = self.values
+        row = {"figure": self.base.name, baseline: self.base.shown()}
+        for label in others:
+            figure, gain = self.values[label], self.gain(label)
+            row[label] = figure.shown() if figure else "-"
+            row[label] += "" if gain is None else f" ({100 * gain:+.1f} %)"
+        return row
+
+
+def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[Compared]:
+    """Return each figure of the first machine beside those of the others."""
     tables = [{f.name: f for f in figures(m, progress=progress)} for m in machines]
     labels: list[str] = []
     for m in machines:
         labels.append(m.label if m.label not in labels else f"{m.label} ({len(labels)})")
-    rows = []
-    for name, base in tables[0].items():
-        row: dict[str, Any] = {"figure": name, labels[0]: base.shown()}
-        for label, table in zip(labels[1:], tables[1:], strict=True):
-            other = table.get(name)
-            row[label] = other.shown() if other else "-"
-            if other and base.value and other.value:
-                gain = base.value / other.value if base.lower_is_better else other.value / base.value
-                row[f"{label}, gain"] = f"{100 * (gain - 1):+.1f} %"
-            else:
-                row[f"{label}, gain"] = "-"
-        rows.append(row)
-    return rows
+    return [
+        Compared(base, {label: table.get(name) for label, table in zip(labels, tables, strict=True)})
+        for name, base in tables[0].items()
+    ]

@@ -40,6 +40,18 @@ class Point:
     def error(self) -> float:
         return self.model / self.host - 1
 
+    def to_json(self) -> dict[str, Any]:
+        """Values in `unit`, an SI unit; the error is a share of 1."""
+        return {
+            "point": self.what,
+            "unit": self.unit,
+            "host": self.host,
+            "model": self.model,
+            "error": self.error,
+            "fitted": self.fitted,
+            "flags": sorted(self.flags),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:

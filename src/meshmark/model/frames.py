@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from meshmark.model.engine import Answer, ask
@@ -69,6 +69,19 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
         "metrics": [{"name": n, "unit": "1", "what": w, "of": o} for n, w, o in uses],
         "absent": [],
     }
+
+
+def recording_lines(
+    machine: MachineFile, window_s: float, frames: Iterable[Mapping[str, Any]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield a header and the frames of one or several points, which follow each other in time."""
+    yield header_line(machine, window_s)
+    offset_s = end_s = 0.0
+    for number, frame in enumerate(frames, 1):
+        if frame["t_s"] + offset_s <= end_s:  # the first frame of the next point
+            offset_s = end_s
+        end_s = frame["t_s"] + offset_s
+        yield {**frame, "seq": number, "t_s": end_s}
 
 
 def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:

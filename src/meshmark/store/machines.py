@@ -25,6 +25,17 @@ def machines(store: Store, machine: str = "") -> list[dict[str, str]]:
     return sorted(known, key=lambda row: (row["seen"], row["machine"]))
 
 
+def without_facts(store: Store) -> list[dict[str, str]]:
+    """A row for each machine that has results but no facts, such as imported and modelled ones: source and records."""
+    known = {row["machine"] for row in store.machine_rows()}
+    rows = store.select(
+        """SELECT machine, min(start) AS seen, string_agg(DISTINCT source, ', ' ORDER BY source) AS source,
+                  string_agg(DISTINCT instrument, ', ' ORDER BY instrument) AS instruments, count(*) AS records
+           FROM {rows} GROUP BY machine ORDER BY machine"""
+    )
+    return [{k: str(v) for k, v in row.items() if v is not None} for row in rows if row["machine"] not in known]
+
+
 def add_machine(store: Store, machine: str, facts: Mapping[str, str], seen: str) -> None:
     """Add a row, unless the machine's last one has the same facts.
 

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import islice
@@ -197,6 +198,35 @@ class Recorder:
         else:
             with contextlib.suppress(OSError):  # the error was already raised
                 self._file.close()  # complete frames remain in the .part file
+
+
+def opened(path: Path) -> Recording:
+    """A recording, or frames as JSON Lines, as `watch --json` and `model measure --frames` write them.
+
+    Raises:
+        RecordingError: The file is neither.
+    """
+    try:
+        with open_regular(path) as file:
+            if file.read(1) != b"{":
+                return Recording(path)
+    except (OSError, ValueError):
+        return Recording(path)  # which says why it cannot be read
+    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+        converted = Path(folder) / "frames.parquet"
+        try:
+            with open_regular(path) as file:
+                header = header_of(parse_line(file.readline()))
+                with Recorder(converted, header) as recorder:
+                    for line in file:
+                        recorder.add(frame_of(parse_line(line), header))
+        except (FrameError, UnicodeDecodeError) as error:
+            raise RecordingError(
+                f"{path}: {error}", "meshmark watch --json and meshmark model measure --frames write such files"
+            ) from error
+        recording = Recording(converted)  # keeps the file open
+    recording.path = path
+    return recording
 
 
 def compact(part: Path, out: Path) -> None:

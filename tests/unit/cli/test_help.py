@@ -39,3 +39,20 @@ def test_help_has_one_form(path: tuple[str, ...]) -> None:
         assert "\nOptions:\n" in text and re.search(r"^  -h, --help +Show this message and exit\.$", text, re.M)
     # A paragraph is indented, a heading is not, and nothing else begins a line.
     assert all(re.match(r"  |\w[\w ]*:|$", line) for line in lines), [x for x in lines if not re.match("  |\\w|$", x)]
+
+
+GROUPS = [(), ("fleet",), ("store",), ("machine",), ("model",), ("load",), ("load", "study")]
+
+
+@pytest.mark.parametrize("path", GROUPS, ids=" ".join)
+def test_no_summary_is_cut(path: tuple[str, ...]) -> None:
+    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
+    assert "..." not in text and "…" not in text and max(map(len, text.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("path", [*ALL, ("measure", "app"), ("measure", "composite")], ids=" ".join)
+def test_types_of_options_have_one_style(path: tuple[str, ...]) -> None:
+    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
+    typed = re.findall(r"^  (?:-\w, )?(?:-n|--[\w-]+)(?: /[ \w-]+)? (\S.*?)(?:  |$)", text, re.M)
+    assert all(re.fullmatch(r"<[a-z:=. -]+>(, --on <name>)?", kind) for kind in typed), typed
+    assert not {"<str>", "<int range>", "<float range>", "<integer>"} & {*typed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshmark.model.figures import figures
+from meshmark.model.figures import comparison, figures
 from meshmark.model.machine import find_machine
 
 BOUND = "network bound, uniform reads"
@@ -26,3 +26,12 @@ def test_no_load_of_uniform_reads_exceeds_the_bound(name: str) -> None:
     made = {f.name: f.value for f in figures(find_machine(name))}
     (reads,) = (v for k, v in made.items() if k.startswith("reads of random CPUs") and k.endswith(": bandwidth"))
     assert reads <= made[BOUND] * 8 / 7
+
+
+def test_a_comparison_has_numbers_in_si_units() -> None:
+    rows = [row.to_json() for row in comparison([find_machine("gs1280-4"), find_machine("es80")])]
+    local = next(row for row in rows if row["figure"] == "load latency, mean remote")
+    assert local["unit"] == "s" and local["better"] == "lower" and local["baseline"] == "gs1280-4"
+    one, other = local["values"]["gs1280-4"], local["values"]["es80"]
+    assert 1e-8 < one < 1e-5 and local["gains"] == {"es80": pytest.approx(one / other - 1)}
+    assert {row["unit"] for row in rows} <= {"s", "B/s", "op/s", "1"}

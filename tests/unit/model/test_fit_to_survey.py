@@ -78,6 +78,9 @@ def test_a_fit_to_a_known_machine_finds_its_numbers(survey: list[Record], tmp_pa
     assert again.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
     assert found.rms(True) < 0.05
     assert found.rms(False) < 0.10
+    shown = [p.to_json() for p in found.points]
+    assert all(p["error"] == pytest.approx(p["model"] / p["host"] - 1) for p in shown)
+    assert {p["unit"] for p in shown} <= {"s", "B/s"}
     assert {p.fitted for p in found.points} == {True, False}
     assert all(o.kind in {"fitted", "derived", "assumed"} for o in again.origins.values())
     assert tomllib.loads(found.text)["topology"] == {"kind": "single"}

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from meshmark.cli.store import app
 from meshmark.machine.boot import boot_facts, remember
 from meshmark.machine.facts import host_id
-from meshmark.store.machines import FACTS, add_machine, changes, machines
+from meshmark.store.machines import FACTS, add_machine, changes, machines, without_facts
 from meshmark.store.record import Metric, Record
 from meshmark.store.store import Store
 
@@ -89,3 +89,23 @@ def test_the_command_lists_machines(tmp_path: Path, form: list[str]) -> None:
     add_machine(Store(tmp_path), "n042", A, "2026-11-20T00:00:00+00:00")
     done = CliRunner().invoke(app, ["machines", "--store", str(tmp_path), *form])
     assert done.exit_code == 0 and "n042" in done.output and "madvise" in done.output
+
+
+def test_machines_of_imported_results_are_listed_with_their_source(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    metric = Metric("load_latency", "time", "s", "lower")
+    for machine, source in (("colleague", "tool"), ("here", "host")):
+        made = Record.of(
+            metric, [1e-7], source=source, machine=machine, instrument="latency", conditions={}, provenance={}
+        )
+        store.add(f"run-{machine}", "step", [made])
+        store.finish(f"run-{machine}")
+    add_machine(store, "here", A, "2026-11-20T00:00:00+00:00")
+    (row,) = without_facts(Store(tmp_path))
+    assert {k: row[k] for k in ("machine", "source", "records")} == {
+        "machine": "colleague",
+        "source": "tool",
+        "records": "1",
+    }
+    done = CliRunner().invoke(app, ["machines", "--store", str(tmp_path)])
+    assert done.exit_code == 0 and "colleague from an unknown time" in done.output and "source" in done.output
