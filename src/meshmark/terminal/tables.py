@@ -13,15 +13,15 @@ from meshmark.terminal.records import print_modes, print_records
 
 
 def print_tables(records: Sequence[Record]) -> None:
-    """Print a table for each instrument.
+    """Print a table for each machine and instrument.
 
     Halo protocols are ranked, MPI libraries compared, contention summarized, and iterations of programs split into
     their parts. Records that do not suit these tables, such as those of a model's halo, are listed.
     """
     tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
     records = cleaned(records)
-    for instrument in dict.fromkeys(r.instrument for r in records):
-        selected = [r for r in records if r.instrument == instrument]
+    for machine, instrument in dict.fromkeys((r.machine, r.instrument) for r in records):
+        selected = [r for r in records if r.machine == machine and r.instrument == instrument]
         if instrument not in tables or not tables[instrument](selected):
             print_records(selected)
         else:
