@@ -234,3 +234,18 @@ def test_transfers_in_one_socket_are_unknown_where_some_cores_share_a_cache_and_
     host[0] = replace(host[0], conditions={**host[0].conditions, "cpus_within": "socket"})
     mlc = [r for r in results("mlc-pair.txt") if r.instrument == "lines"]
     assert not matches(host, mlc, same_machine=False)
+
+
+def test_a_small_buffer_of_a_tool_for_memory_is_of_an_unknown_level() -> None:
+    small = [r for r in results("mlc-cxl.txt") if r.conditions.get("footprint_bytes") == 10 << 20]
+    assert len(small) == 1 and not matches(two_sockets(), small, same_machine=False)
+
+
+def test_the_rate_of_each_rank_is_not_that_of_all() -> None:
+    """HPC Challenge prints the mean of the ranks while all run."""
+    large = [
+        replace(r, conditions={**r.conditions, "footprint_bytes": 8 << 30})
+        for r in results("hpcc-four.txt")
+        if r.instrument == "bandwidth" and r.conditions["running"] == "all"
+    ]
+    assert large and not matches(one_socket(), large, same_machine=False)
