@@ -17,6 +17,7 @@ from support.paths import ROOT
 
 MARKUP = re.compile(r"</?[a-z][a-z0-9]*[ />]|<!doctype", re.IGNORECASE)
 ELSEWHERE = {
+    "report/markdown.py",  # Markdown has no other way to fold a part
     "web/page.py",  # looks for them in the built page
     "cli/place.py",  # help: --svg <file>
     "cli/instrument_help.py",
