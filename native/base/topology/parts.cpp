@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <string_view>
 
 namespace mm {
 namespace {
@@ -15,6 +14,8 @@ struct Kind {
   PartOf part;
   bool (*stated)(const Cpu&);
 };
+
+enum Part { kCore, kCache, kNode, kSocket };  ///< places in `kKinds`
 
 const Kind kKinds[] = {
     // from small to large
@@ -59,7 +60,7 @@ std::string smallest_part(const Machine& machine, const std::vector<int>& cpus) 
   // Where nobody states the sockets or cores, a larger part would be a guess.
   for (const Kind& kind : kKinds) {
     if (!all_state(here, kind)) {
-      if (std::string_view{kind.name} == "cache") continue;  // a machine may have no shared cache
+      if (&kind == &kKinds[kCache]) continue;  // a machine may have no shared cache
       return "";
     }
     if (parts(here, kind.part).size() == 1) return kind.name;
@@ -70,7 +71,7 @@ std::string smallest_part(const Machine& machine, const std::vector<int>& cpus) 
 std::string filled_part(const Machine& machine, const std::vector<int>& cpus) {
   const std::vector<Cpu> here = described(machine, cpus);
   if (here.empty()) return "";
-  const auto core = kKinds[0].part;
+  const auto core = kKinds[kCore].part;
   const std::set<int> cores = parts(here, core);
   for (auto kind = std::rbegin(kKinds); kind != std::rend(kKinds); ++kind) {
     if (!all_state(here, *kind)) continue;
@@ -86,15 +87,15 @@ std::string filled_part(const Machine& machine, const std::vector<int>& cpus) {
 std::string memory_place(const Machine& machine, const std::vector<int>& cpus, int node) {
   const std::vector<Cpu> here = described(machine, cpus);
   const auto at = std::find_if(machine.nodes.begin(), machine.nodes.end(), [&](const Node& n) { return n.id == node; });
-  if (here.empty() || at == machine.nodes.end() || !all_state(here, kKinds[2])) return "";
-  const std::set<int> nodes = parts(here, kKinds[2].part);
+  if (here.empty() || at == machine.nodes.end() || !all_state(here, kKinds[kNode])) return "";
+  const std::set<int> nodes = parts(here, kKinds[kNode].part);
   if (nodes.size() != 1) return "";
   if (*nodes.begin() == node) return "local";
   if (at->cpus.empty()) return "without CPUs";
   const std::vector<Cpu> there = described(machine, at->cpus);
-  if (!all_state(here, kKinds[3]) || there.empty() || !all_state(there, kKinds[3])) return "";
-  const std::set<int> sockets = parts(here, kKinds[3].part);
-  return sockets == parts(there, kKinds[3].part) ? "same socket" : "other socket";
+  if (!all_state(here, kKinds[kSocket]) || there.empty() || !all_state(there, kKinds[kSocket])) return "";
+  const std::set<int> sockets = parts(here, kKinds[kSocket].part);
+  return sockets == parts(there, kKinds[kSocket].part) ? "same socket" : "other socket";
 }
 
 std::string level_of(const Machine& machine, const std::vector<int>& cpus, std::size_t bytes) {
@@ -104,8 +105,8 @@ std::string level_of(const Machine& machine, const std::vector<int>& cpus, std::
   bool beyond_former = true;
   for (std::size_t i = 0; i <= last; ++i) {
     const CacheLevel& cache = machine.caches[i];
-    // The last of several levels is shared by the CPUs that hwloc puts into one L3, the others by those of one core.
-    const auto sharing = i == last && last > 0 ? kKinds[1].part : kKinds[0].part;
+    // CPUs with the same number `Cpu::l3` share the last of several levels; those of a core share the others.
+    const auto sharing = i == last && last > 0 ? kKinds[kCache].part : kKinds[kCore].part;
     const std::size_t used = bytes * most_in_one(here, sharing);
     if (used <= cache.bytes) return beyond_former ? "L" + std::to_string(cache.level) : "";
     beyond_former = used >= 2 * cache.bytes;

@@ -77,13 +77,15 @@ def measure_llm(d: Description, argv: Sequence[str], repetitions: int, store: Pa
 
     topology = from_sysfs()
     memory = Memory.of(topology)
-    asked = request([*argv, *([] if "--machine" in argv else ["--machine", host_id()])], memory)
+    llm_request = request([*argv, *([] if "--machine" in argv else ["--machine", host_id()])], memory)
     if store is not None:
         Store(store)  # raises early if the folder is not a store
     session = _Session(d, store, as_json, repetitions, topology, memory)
-    kept = "nothing is stored (--no-store)" if store is None else "completed steps are stored; run the command again"
-    with interruptible(kept):
-        _measure_and_answer(session, asked)
+    after_interrupt = (
+        "nothing is stored (--no-store)" if store is None else "completed steps are stored; run the command again"
+    )
+    with interruptible(after_interrupt):
+        _measure_and_answer(session, llm_request)
 
 
 def _measure_and_answer(session: _Session, asked: Request) -> None:
@@ -105,8 +107,7 @@ def _measure_and_answer(session: _Session, asked: Request) -> None:
         full[size], reasons[size] = _large(session, asked, size, compared, prepare_s, rest_s)
     session.print_records()
     _print_answers(session, asked, trial, compared, full, reasons)
-    for measured in session.measured[:1]:
-        measured.check()
+    session.measured[0].check()
 
 
 def _budgets(session: _Session, asked: Request) -> tuple[float, float]:
@@ -140,9 +141,9 @@ def _large(
         return [], _not_measured(session, chosen, compared, size)
     alone = len(chosen.points) == 1
     argv = chosen.points[0].argv(asked.argv, size) if alone else replaced(asked.argv, WEIGHTS, str(size))
-    found = session.measure(argv, rest_s, chosen.runs)
+    measured_points = session.measure(argv, rest_s, chosen.runs)
     reasons = [a.reason for a in session.measured[-1].absences]
-    return found, "" if found else reasons[0] if reasons else "the instrument measured nothing"
+    return measured_points, "" if measured_points else next(iter(reasons), "the instrument measured nothing")
 
 
 def _not_measured(session: _Session, chosen: Choice, compared: Sequence[Point], size: int) -> str:

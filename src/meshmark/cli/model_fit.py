@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from meshmark.cli.completion import compared
 from meshmark.cli.console import counted, print_rows, say
-from meshmark.cli.model_init import number_option, parsed
+from meshmark.cli.model_init import error_text, number_option, parsed
 from meshmark.cli.options import JsonOption, StoreToReadOption, in_folder
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.values.paths import data_home
@@ -77,7 +77,7 @@ def fit(
             found, notes = of_tool, [*warnings, *(f"note: {note}" for note in of_tool.notes)]
     target = out or Path(f"{name}.toml")
     write_file(target, found.text.encode())
-    print_rows([_json(p) if as_json else _row(p) for p in found.points], as_json)
+    print_rows([p.to_json() if as_json else _row(p) for p in found.points], as_json)
     for note in notes:
         say(note)
     predicted = (
@@ -124,19 +124,7 @@ def _row(p: Point) -> dict[str, str]:
         "point": p.what,
         "host": show(p.host, p.unit),
         "model": show(p.model, p.unit),
-        "error": f"{round(100 * p.error, 1) + 0.0:+.1f} %",
+        "error": error_text(p.error),
         "": "fitted" if p.fitted else "predicted",
         "flags": " ".join(sorted(p.flags)),
-    }
-
-
-def _json(p: Point) -> dict[str, Any]:
-    return {
-        "point": p.what,
-        "unit": p.unit,
-        "host": p.host,
-        "model": p.model,
-        "error": p.error,
-        "fitted": p.fitted,
-        "flags": sorted(p.flags),
     }

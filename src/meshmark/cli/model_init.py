@@ -192,15 +192,15 @@ def _write(numbers: KeyNumbers, file: Path, as_json: bool) -> None:
     from meshmark.store.files import write_file
 
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
-        found = fit_numbers(numbers, file.stem or "machine", Path(folder), progress)
-    write_file(file, found.text.encode())
-    print_outcomes(found, conflicts(numbers), as_json)
+        fitted = fit_numbers(numbers, file.stem or "machine", Path(folder), progress)
+    write_file(file, fitted.text.encode())
+    print_outcomes(fitted, conflicts(numbers), as_json)
     say(f"machine file: {file}")
     say_next(file, _NEXT_OF_TEMPLATE)
 
 
 def print_outcomes(found: Fitted, doubts: Mapping[str, str], as_json: bool, prefix: str = "--") -> None:
-    """Print the numbers of a machine and those of its model, then what contradicts what.
+    """Print the numbers of a machine and those of its model, then warnings about numbers that contradict each other.
 
     Args:
         doubts: Numbers that contradict others, with the reason.
@@ -215,12 +215,17 @@ def print_outcomes(found: Fitted, doubts: Mapping[str, str], as_json: bool, pref
         say(f"note: {note}")
 
 
+def error_text(error: float) -> str:
+    """A relative error as `+0.3 %`; one that rounds to 0 has no minus."""
+    return f"{round(100 * error, 1) + 0.0:+.1f} %"
+
+
 def _row(o: Outcome) -> dict[str, str]:
     return {
         "number": o.name,
         "given": "-" if o.given is None else show(o.name, o.given),
         "model": show(o.name, o.model),
-        "error": "-" if o.error is None else f"{round(100 * o.error, 1) + 0.0:+.1f} %",
+        "error": "-" if o.error is None else error_text(o.error),
         "how": o.how,
     }
 

@@ -78,16 +78,16 @@ def survey(
     records, absences, info = load_run(folder)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
-    kept = Store(store or data_home() / "store")
-    before = earlier_runs(records, info, kept)
+    results_store = Store(store or data_home() / "store")
+    before = earlier_runs(records, info, results_store)
     paths = write_report(records, absences, info, folder, before)
     topology: Any = info.host.get("topology", {})
-    for line in [*suspicious(records, topology), *in_store(records, kept, info.run_id)]:
+    for line in [*suspicious(records, topology), *in_store(records, results_store, info.run_id)]:
         say(line)
-    found = figures(records, len(topology.get("cpus", ())))
-    for sentence in sentences(records, found):
+    main_figures = figures(records, len(topology.get("cpus", ())))
+    for sentence in sentences(records, main_figures):
         say(str(sentence).replace(NBSP, " "))
-    for point in strengths(records, info, found, before):
+    for point in strengths(records, info, main_figures, before):
         say(f"{'good' if point.good else 'bad'}: {point}".replace(NBSP, " "))
     say(trust(records))
     say(

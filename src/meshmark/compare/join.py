@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from meshmark.compare.kinds import kinds
 from meshmark.compare.normalise import Per, normalised
 from meshmark.compare.pairing import PAGES, Match, Unpaired, identity, matches, unpaired
 from meshmark.compare.sides import Side
@@ -174,7 +175,8 @@ def compare(
     same = a.machine == b.machine
     if same:
         ones, others = same_plateaus([ones, others])
-    found = matches(ones, others, same)
+    of_all = kinds(ones) | kinds(others)
+    found = matches(ones, others, same, of_all)
     if [*a.records] == [*b.records]:  # the same results, which are equal to themselves, however uncertain they are
         pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "tie")) for m in found]
     else:
@@ -184,7 +186,7 @@ def compare(
         raise UsageError(
             f"compare: found no result in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}"
         )
-    left = unpaired(ones, others, found)
+    left = unpaired(ones, others, found, of_all)
     return Comparison(
         a=a,
         b=b,

@@ -8,12 +8,13 @@ what cannot be derived stays unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from meshmark.store.record import Record
 
+_K = TypeVar("_K")
 Words = Mapping[str, frozenset[str]]  # by aspect: what it may be; one word: it is known; none: it is unknown
 LEVEL: Final = "level"
 MEMORY: Final = "memory"
@@ -70,11 +71,17 @@ def source(record: Record) -> str:
     return f"tool {record.provenance.get('tool', '')}" if record.source == "tool" else record.source
 
 
+def grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, list[Record]]:
+    """The records by a key, each in their order."""
+    groups: dict[_K, list[Record]] = {}
+    for r in records:
+        groups.setdefault(key(r), []).append(r)
+    return groups
+
+
 def kinds(records: Sequence[Record]) -> dict[int, Kind]:
     """The kind of each record of a side, by its `id`."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
-    for r in records:
-        groups.setdefault((source(r), r.instrument, r.metric), []).append(r)
+    groups = grouped(records, lambda r: (source(r), r.instrument, r.metric))
     spans = [span for r in records if (span := _span(r)) is not None]
     found: dict[int, Kind] = {}
     for group in groups.values():
@@ -247,9 +254,7 @@ def _between(record: Record, all_nodes: Set[int]) -> frozenset[str]:
     if c.get("same_socket"):
         return _IN_ONE_SOCKET
     nodes = c.get("from_node"), c.get("to_node")
-    apart = (
-        None not in nodes and nodes[0] != nodes[1] and len(all_nodes) <= 2
-    )  # of more nodes, some may be of one socket
+    apart = None not in nodes and nodes[0] != nodes[1] and len(all_nodes) <= 2  # of more, some may be of one socket
     return _known("two sockets") if apart else frozenset()
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, Kind, kinds, known_words, resolved, source
+from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, Kind, grouped, kinds, known_words, resolved, source
 from meshmark.measure.repetitions import PLATEAU, point_key
 from meshmark.store.record import Record
 
@@ -33,7 +33,6 @@ _WORKERS: Final = ("threads", "processes")
 # How a latency was measured: of one kind, whatever they are; the difference is named.
 _WAYS: Final = frozenset({"pattern", "stride_bytes", "locality_bytes"})
 Key = str | None
-_K = TypeVar("_K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +58,55 @@ class Unpaired:
     reason: str
 
 
-def matches(ones: Sequence[Record], others: Sequence[Record], same_machine: bool) -> list[Match]:
-    """The pairs, in the order of `ones`."""
-    of_ones, of_others = kinds(ones), kinds(others)
+def matches(
+    ones: Sequence[Record], others: Sequence[Record], same_machine: bool, of_all: Mapping[int, Kind] | None = None
+) -> list[Match]:
+    """The pairs, in the order of `ones`.
+
+    Args:
+        of_all: The kinds of the results of both sides; None: they are determined.
+    """
+    of_all = of_all or kinds(ones) | kinds(others)
     found: list[Match] = []
-    by_source = [_grouped(side, source) for side in (ones, others)]
+    by_source = [grouped(side, source) for side in (ones, others)]
     for of_a, some in by_source[0].items():
         for of_b, more in by_source[1].items():
             if of_a == of_b and same_machine:
                 found += _of_one_machine(some, more)
             else:
-                found += _Pairing(some, more, of_ones | of_others).matches()
+                found += _Pairing(some, more, of_all).matches()
     order = {id(r): i for i, r in enumerate(ones)}
     return sorted(found, key=lambda m: order[id(m.a)])
 
 
-def unpaired(ones: Sequence[Record], others: Sequence[Record], found: Sequence[Match]) -> list[list[Unpaired]]:
-    """The results of each side that are in no pair."""
+def unpaired(
+    ones: Sequence[Record],
+    others: Sequence[Record],
+    found: Sequence[Match],
+    of_all: Mapping[int, Kind] | None = None,
+) -> list[list[Unpaired]]:
+    """The results of each side that are in no pair.
+
+    Args:
+        of_all: See `matches`.
+    """
     paired = {id(r) for m in found for r in (m.a, m.b)}
-    of_all = kinds(ones) | kinds(others)
+    of_all = of_all or kinds(ones) | kinds(others)
 
     def left(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[Unpaired]:
-        reasons = {m: _Others(records, of_all, letter) for m, records in _grouped(other_side, _metric).items()}
+        reasons = {m: _Others(records, of_all, letter) for m, records in grouped(other_side, _metric).items()}
         compared = {_kind_key(r, of_all) for r in side if id(r) in paired}
-        found: list[Unpaired] = []
-        for r in side:
-            if id(r) in paired:
-                continue
-            reason = reasons[_metric(r)].reason(r, of_all[id(r)]) if _metric(r) in reasons else NO_METRIC
-            if not reason and _kind_key(r, of_all) in compared:
-                reason = "another result of this kind is compared"
-            found.append(Unpaired(r, reason or f"no result of {letter} has all of its conditions"))
-        return found
+
+        def reason(r: Record) -> str:
+            if _metric(r) not in reasons:
+                return NO_METRIC
+            if text := reasons[_metric(r)].reason(r, of_all[id(r)]):
+                return text
+            if _kind_key(r, of_all) in compared:
+                return "another result of this kind is compared"
+            return f"no result of {letter} has all of its conditions"
+
+        return [Unpaired(r, reason(r)) for r in side if id(r) not in paired]
 
     return [left(ones, others, "B"), left(others, ones, "A")]
 
@@ -103,13 +119,6 @@ def identity(record: Record) -> dict[str, Any]:
 
 def _metric(record: Record) -> tuple[str, str]:
     return record.instrument, record.metric
-
-
-def _grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, list[Record]]:
-    groups: dict[_K, list[Record]] = {}
-    for r in records:
-        groups.setdefault(key(r), []).append(r)
-    return groups
 
 
 # ------------------------------------------------------------------ one machine
@@ -128,7 +137,7 @@ def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[Ma
 def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[Match]:
     """Results whose identity is the same. Several of one point, such as two detections of a level, are paired in their
     order."""
-    by_point = _grouped(others, point_key)
+    by_point = grouped(others, point_key)
     for r in ones:
         if equals := by_point.get(point_key(r)):
             yield Match(r, equals.pop(0))
@@ -177,7 +186,7 @@ class _Pairing:
         self._sides = ones, others
         self._same_source = source(ones[0]) == source(others[0])
         self._kinds = of_all
-        groups = [_grouped(side, _metric) for side in self._sides]
+        groups = [grouped(side, _metric) for side in self._sides]
         self._groups = {m: (groups[0][m], groups[1][m]) for m in groups[0] if m in groups[1]}
         self._words: dict[int, dict[str, str]] = {}
         for of_metric in self._groups.values():
@@ -208,7 +217,7 @@ class _Pairing:
         taken, metric = self._taken[how.by_part], _metric(sides[0][0])
         paired = [] if how.alike else [m.a for m in self._found if _metric(m.a) == metric and id(m.a) in taken]
         by_names = [
-            _grouped((r for r in of if id(r) not in taken), lambda r: frozenset(self._identity[id(r)])) for of in sides
+            grouped((r for r in of if id(r) not in taken), lambda r: frozenset(self._identity[id(r)])) for of in sides
         ]
         for names_a, some in by_names[0].items():
             for names_b, more in by_names[1].items():

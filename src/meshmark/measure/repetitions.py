@@ -42,7 +42,7 @@ def measured(record: Record) -> Measured:
     return Measured(record.value, record.bounds, " ".join(sorted(record.flags)))
 
 
-def _place(record: Record) -> str:
+def measurement_key(record: Record) -> str:
     """Key of a record's machine and point; all metrics of one measurement have the same."""
     return json.dumps([record.machine, *_point(record)], sort_keys=True, default=str)
 
@@ -87,7 +87,7 @@ def quality(records: Iterable[Record]) -> Quality:
     for r in records:
         if r.metric.endswith(MODE):
             continue
-        key = _place(r)
+        key = measurement_key(r)
         flags[key] = flags.get(key, frozenset()) | r.flags
         wide[key] = wide.get(key, False) or not r.converged
     counts = Counter(f for of in flags.values() for f in of)
@@ -114,7 +114,7 @@ def shortfall(records: Iterable[Record], budget_s: float) -> str:
     for r in records:
         if not r.interval_asked or r.metric.endswith(MODE):
             continue
-        key = _place(r)
+        key = measurement_key(r)
         needed = max(1.0, MIN_SAMPLES / len(r.samples))
         steady = not r.flags and "run_modes" not in r.conditions
         if steady and not r.converged and r.interval is not None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import altair as alt
 
+from meshmark.measure.repetitions import measurement_key
 from meshmark.report.drawing import (
     GB,
     MANY,
@@ -309,9 +310,9 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against bandwidth; tooltips show the number of chains or the pause."""
-    rates = {_point(r): r for r in selected(records, "loaded", "bandwidth_net")}
+    rates = {measurement_key(r): r for r in selected(records, "loaded", "bandwidth_net")}
     found = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
-    found = [r for r in found if _point(r) in rates]
+    found = [r for r in found if measurement_key(r) in rates]
     if not found:
         return None
     rows = []
@@ -320,7 +321,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         series = f"{c['mode']}, {condition_text('threads', c['threads'])}"
         reads = number(r, "read_share")
         share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
-        rate = rates[_point(r)]
+        rate = rates[measurement_key(r)]
         rows.append(
             row(
                 r,
@@ -376,11 +377,6 @@ def loaded_details(records: Sequence[Record]) -> str:
             "which also writes."
         )
     return render("parts/sentence.html", text=text)
-
-
-def _point(r: Record) -> str:
-    keys = ("mode", "chains", "threads", "read_share", "pause", "pages", "memory_node", "footprint_bytes")
-    return str([r.conditions.get(k) for k in keys])
 
 
 _REACHED = 0.95  # of a bandwidth: the rest is within what runs differ by

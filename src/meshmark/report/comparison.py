@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -15,7 +14,7 @@ from meshmark.compare.hops import by_hops, fit
 from meshmark.compare.join import Comparison, Pair
 from meshmark.compare.pairing import NO_METRIC, identity
 from meshmark.compare.sides import Side
-from meshmark.measure.repetitions import point_key
+from meshmark.measure.repetitions import measurement_key
 from meshmark.report.compared_rows import LETTERS, Block, blocks, mean_text, named, sides_of
 from meshmark.report.drawing import (
     GB,
@@ -193,14 +192,15 @@ def lettered(comparisons: Sequence[Comparison]) -> list[tuple[str, Comparison]]:
     return list(zip(LETTERS[1:], comparisons, strict=False))
 
 
-def summaries(comparisons: Sequence[Comparison]) -> list[str]:
-    """How many results were compared, with each verdict, and why some have none: a line each; of several sides with the
-    letter of the side."""
-    lines = []
-    for letter, c in lettered(comparisons):
-        name = f"{letter}: " if len(comparisons) > 1 else ""
-        lines += [name + text for text in (summary(c), *reasons(c))]
-    return lines
+def summaries(comparisons: Sequence[Comparison]) -> list[tuple[str, list[str]]]:
+    """For each comparison, how many results were compared, with each verdict, and lines that say why some have none.
+
+    Of several comparisons, each line begins with the letter of the side.
+    """
+    names = [f"{letter}: " if len(comparisons) > 1 else "" for letter, _ in lettered(comparisons)]
+    return [
+        (name + summary(c), [name + text for text in reasons(c)]) for name, c in zip(names, comparisons, strict=True)
+    ]
 
 
 def _range(made: Sequence[Block]) -> tuple[float, float]:
@@ -384,15 +384,16 @@ def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
     """Latency over bandwidth of all sides, each by the load that it has most points of."""
     rows: list[Row] = []
     for letter, side in sides_of(comparisons):
-        rates = {_of_load(r): r for r in selected(side.points, "loaded", "bandwidth_net", above_zero=True)}
-        found = [r for r in selected(side.points, "loaded", "load_latency", above_zero=True) if _of_load(r) in rates]
+        rates = {measurement_key(r): r for r in selected(side.points, "loaded", "bandwidth_net", above_zero=True)}
+        latencies = selected(side.points, "loaded", "load_latency", above_zero=True)
+        found = [r for r in latencies if measurement_key(r) in rates]
         keys = varying([k for k in _OF_A_CURVE if any(k in r.conditions for r in found)], found)
         curves: dict[str, list[Record]] = {}
         for r in found:
             names = [f"{letter}: {side.name}", *(condition_text(k, r.conditions.get(k)) for k in keys)]
             curves.setdefault(", ".join(names), []).append(r)
         for series, points in sorted(curves.items(), key=lambda item: -len(item[1]))[:_CURVES]:
-            at = [(r, rates[_of_load(r)]) for r in points] if len(points) > 2 else []
+            at = [(r, rates[measurement_key(r)]) for r in points] if len(points) > 2 else []
             rows += [row(r, series=series, x=rate.value, rate=show(rate.value, rate.unit)) for r, rate in at]
     if len({r["series"][0] for r in rows}) < 2:
         return None
@@ -407,11 +408,6 @@ def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
         base.mark_line(strokeWidth=2).encode(order=alt.Order("value:Q")),
         base.mark_point(size=42, filled=True, opacity=1).encode(tooltip=tips),
     ).properties(height=300)
-
-
-def _of_load(record: Record) -> str:
-    """Key of a point of a loaded curve, which its latency and its rate share."""
-    return json.dumps(json.loads(point_key(record))[1:])
 
 
 _OF_A_CURVE: Final = ("mode", "threads", "read_share", "pages", "cpu_node", "memory_node")

@@ -30,7 +30,8 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
         parts.append(_table(comparisons, differ))
     if others:
         parts.append(folded(f"{len(others)} results without a difference that is shown", _table(comparisons, others)))
-    notes = summaries(comparisons) + (left_over(comparisons[0]) if len(comparisons) == 1 else [])
+    notes = [text for first, reasons in summaries(comparisons) for text in (first, *reasons)]
+    notes += left_over(comparisons[0]) if len(comparisons) == 1 else []
     notes += [
         f"differs: {name}: A {one}, {letter} {other}"
         for letter, c in lettered(comparisons)

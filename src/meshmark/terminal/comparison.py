@@ -55,8 +55,10 @@ def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
         console.print(text, soft_wrap=True)
     for text in published(comparisons):
         console.print(text, style="dim", soft_wrap=True)
-    for text in summaries(comparisons):
-        console.print(text.replace(NBSP, " "), style="" if "(margin" in text else "dim", soft_wrap=True)
+    for text, reasons in summaries(comparisons):
+        console.print(text.replace(NBSP, " "), soft_wrap=True)
+        for reason in reasons:
+            console.print(reason.replace(NBSP, " "), style="dim", soft_wrap=True)
     if several:
         console.print("compare A with one side to see what is not compared, and why", style="dim")
     if equal:

@@ -31,15 +31,20 @@ def print_experiment(found: Mapping[str, Any]) -> None:
     table.add_column("setting", overflow="fold")
     table.add_column(f"{found['metric']}, median", justify="right", no_wrap=True)
     table.add_column("failed runs", justify="right", no_wrap=True)
-    for side in ("a", "b"):
-        value = found[f"of_{side}"]
-        shown = "–" if value is None else plain(value, found["unit"])
-        table.add_row(side.upper(), found[side], shown, str(found["failed"][side]))
+    for row in _rows(found):
+        table.add_row(*row)
     console.print(table)
     console.print()
     console.print(sentence(found), soft_wrap=True)
     for line in notes(found):
         console.print(line, style="dim", soft_wrap=True)
+
+
+def _rows(found: Mapping[str, Any]) -> list[list[str]]:
+    """Each setting with its median and its failed runs."""
+    values = {side: found[f"of_{side}"] for side in ("a", "b")}
+    shown = {side: "–" if value is None else plain(value, found["unit"]) for side, value in values.items()}
+    return [[side.upper(), found[side], text, str(found["failed"][side])] for side, text in shown.items()]
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -51,14 +56,10 @@ def markdown(found: Mapping[str, Any]) -> str:
     from meshmark.report.markdown import escaped, folded, table
 
     head = ["", "setting", f"{found['metric']}, median", "failed runs"]
-    rows = []
-    for side in ("a", "b"):
-        value = found[f"of_{side}"]
-        shown = "–" if value is None else plain(value, found["unit"])
-        rows.append([side.upper(), found[side], shown, str(found["failed"][side])])
     command = f"* command: {escaped(' '.join(found['command']))}"
     more = "\n".join([command, *(f"* {escaped(line)}" for line in notes(found))])
-    return "\n\n".join([f"### {sentence(found)}", table(head, rows), folded("How it was measured", more)]) + "\n"
+    parts = [f"### {sentence(found)}", table(head, _rows(found)), folded("How it was measured", more)]
+    return "\n\n".join(parts) + "\n"
 
 
 def sentence(found: Mapping[str, Any]) -> str:
