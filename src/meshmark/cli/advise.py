@@ -291,6 +291,8 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
     print_rows([r for _, r in rows], False)
     print(f"\n{sentence(advice, answer)}")
+    if answer["disturbance"]:
+        print(f"{answer['disturbance']}: the answer holds beside such work only; repeat it on a quiet machine")
     if str(plan.inherited):
         print(f"baseline: {plan.inherited}, inherited")
     before, after = answer["before"], answer["after"]

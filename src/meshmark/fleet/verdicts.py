@@ -19,11 +19,11 @@ from meshmark.fleet.plan import load_plan
 from meshmark.fleet.results import NodeResult, NodeStep, ResultError
 from meshmark.place.app.application import filled, not_installed
 from meshmark.place.app.attempt import Attempt, file_too_large, left_running, no_figure, take_figure, wrote_too_much
-from meshmark.place.app.others import shares_of
 from meshmark.place.app.records import INSTRUMENT, records_of
 from meshmark.place.app.trials import FAILURES
 from meshmark.place.app.verification import by_pattern, by_status, not_run
 from meshmark.place.figure import Value
+from meshmark.place.other_work import shares_of
 from meshmark.place.turns import status_failure
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence

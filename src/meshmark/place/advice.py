@@ -14,8 +14,9 @@ from meshmark.machine.tree import format_list
 from meshmark.place import native
 from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
 from meshmark.place.halving import Race, Verdict
+from meshmark.place.other_work import disturbance, usual_flags
 from meshmark.place.trial import Outcome
-from meshmark.store.record import FLAGS, Better, Metric, Record, median
+from meshmark.store.record import Better, Metric, Record, median
 
 # ------------------------------------------------------------------ the advice
 
@@ -33,6 +34,11 @@ class Advice:
     def of(self, name: str) -> list[Outcome]:
         """The successful runs of one candidate."""
         return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
+
+    @property
+    def compared(self) -> list[Outcome]:
+        """The successful runs of the baseline and of the best candidate."""
+        return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.of(name)]
 
     def candidate(self, name: str) -> Candidate:
         return next(c for c in self.plan.candidates if c.name == name)
@@ -87,25 +93,33 @@ def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Differences between the best candidate and the baseline that may explain the result; medians over the runs."""
-    best = advice.verdict.best
-    if not best:
+    """Differences between the best candidate and the baseline that may explain which of them is better.
+
+    A difference in the other direction explains nothing: a faster candidate whose threads wait longer is not faster
+    because they wait. Quantities are medians over the runs; without a known direction of the result there are none.
+    """
+    best, ratio = advice.verdict.best, advice.verdict.ratio
+    if not best or ratio is None or ratio == 1:
         return []
     before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
-    found = []
-    for key, what, scale, unit, min_change in (
-        ("remote_share", "pages on remote nodes", 100, " %", 1.0),
-        ("huge_share", "memory in huge pages", 100, " %", 5.0),
-        ("migrations", "thread migrations per run", 1, "", 3.0),
-        ("waiting_share", "time that threads waited for a CPU", 100, " %", 1.0),
-        ("minor_faults", "page faults per run", 1, "", 1000.0),
-        ("major_faults", "page faults with I/O per run", 1, "", 10.0),
+    differences = []
+    for key, what, scale, unit, min_change, better_if_higher in (
+        ("remote_share", "pages on remote nodes", 100, " %", 1.0, False),
+        ("huge_share", "memory in huge pages", 100, " %", 5.0, True),
+        ("migrations", "thread migrations per run", 1, "", 3.0, False),
+        ("waiting_share", "time that threads waited for a CPU", 100, " %", 1.0, False),
+        ("minor_faults", "page faults per run", 1, "", 1000.0, False),
+        ("major_faults", "page faults with I/O per run", 1, "", 10.0, False),
     ):
-        if key in before and key in after and abs(after[key] - before[key]) * scale >= min_change:
-            found.append(
+        if key not in before or key not in after:
+            continue
+        change = (after[key] - before[key]) * scale
+        improved = (change > 0) == better_if_higher
+        if abs(change) >= min_change and improved == (ratio < 1):
+            differences.append(
                 f"{what}: {before[key] * scale:.3g}{unit} baseline, {after[key] * scale:.3g}{unit} with {best}"
             )
-    return found
+    return differences
 
 
 def not_held(advice: Advice) -> list[str]:
@@ -230,7 +244,7 @@ def _record(
             "wait_policy": one.wait,
             **{k: v for k, v in _evidence(runs).items() if k != "threads"},
         },
-        flags=frozenset(f for o in runs for f in o.flags) & FLAGS,
+        flags=usual_flags(runs),
         provenance={"build": build, "command": command_line, "start": started, "seed": advice.plan.seed},
     )
 
@@ -266,6 +280,12 @@ def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
         "left_out": plan.left_out,
         "as_it_is": asdict(plan.inherited),
         "why": reasons(advice),
+        "flags": sorted(usual_flags(advice.compared)),
+        "disturbance": disturbance(
+            advice.compared,
+            [o.evidence["others_share"] for o in advice.compared if "others_share" in o.evidence],
+            [o.evidence["steal_share"] for o in advice.compared if "steal_share" in o.evidence],
+        ),
         "not_held": not_held(advice),
         "lines": dict(found.ready),
         "lines_left_out": dict(found.left_out),

@@ -22,8 +22,9 @@ from typing import Any, Final, Literal, cast
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.figure import Figure
 from meshmark.place.journal import BUDGET, appending, load_plan, runs_in, save_plan
+from meshmark.place.other_work import disturbance, usual_flags
 from meshmark.place.setting import Setting, both
-from meshmark.store.record import FLAGS, Better, Metric, Record, Scalar, median
+from meshmark.store.record import Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
 from meshmark.values.verdicts import Interval, Word, alike, judge
 
@@ -107,6 +108,8 @@ class Outcome:
         position: 0 for the first run of the pair, 1 for the second.
         spent_s: Time of the run with its shell command.
         user_s, system_s: CPU time; None on another machine.
+        others_share, stolen_share: Shares of the CPU time of this machine that other programs used, and that the
+            hypervisor took, during the run; None on another machine.
     """
 
     pair: int
@@ -122,6 +125,8 @@ class Outcome:
     flags: list[str] = field(default_factory=list)
     user_s: float | None = None
     system_s: float | None = None
+    others_share: float | None = None
+    stolen_share: float | None = None
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:
@@ -230,6 +235,11 @@ class Experiment:
         """B over A, of each pair."""
         return [cast(float, p["b"].value) / cast(float, p["a"].value) for p in self.pairs]
 
+    @property
+    def counted(self) -> list[Outcome]:
+        """The runs of the pairs that count."""
+        return [outcome for pair in self.pairs for outcome in pair.values()]
+
     def interval(self) -> Interval | None:
         """Of the ratio, valid at any time; None with too few pairs."""
         found = self._sequence.interval()
@@ -331,7 +341,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
                     machine=setting.host or machine,
                     instrument="experiment",
                     conditions={**conditions, "setting": setting.text, **which},
-                    flags=frozenset(f for o in runs for f in o.flags) & FLAGS,
+                    flags=usual_flags(runs),
                     provenance=provenance,
                 )
             )
@@ -345,7 +355,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
             machine=machine,
             instrument="experiment",
             conditions={**conditions, "setting_a": plan.a, "setting_b": plan.b, "of": plan.figure.name, **bounds},
-            flags=frozenset(f for p in found.pairs for o in p.values() for f in o.flags) & FLAGS,
+            flags=usual_flags(found.counted),
             provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.word()},
         )
     )
@@ -391,7 +401,12 @@ def to_json(found: Experiment) -> dict[str, Any]:
         "failed": {side: len(of) for side, of in found.failed.items()},
         "failed_share": found.failures() / runs if runs else 0.0,
         "failure": next((f"{s.upper()}: {of[-1]}" for s, of in found.failed.items() if of), ""),
-        "flags": sorted({f for p in found.pairs for o in p.values() for f in o.flags}),
+        "flags": sorted(usual_flags(found.counted)),
+        "disturbance": disturbance(
+            found.counted,
+            [o.others_share for o in found.counted if o.others_share is not None],
+            [o.stolen_share for o in found.counted if o.stolen_share is not None],
+        ),
         "seed": plan.seed,
         "stopped": found.stopped,
         "spent_s": found.spent_s,

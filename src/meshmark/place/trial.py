@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -19,6 +20,7 @@ from meshmark import process
 from meshmark.machine.tree import parse_list
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
+from meshmark.place.other_work import OtherWork
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
@@ -118,7 +120,7 @@ class Runner:
             *reveal_words(self.command),
         ]
         self.around.begin()
-        began = time.monotonic()
+        began, other_work, own_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:
             child = process.start(
                 argv,
@@ -139,6 +141,7 @@ class Runner:
                 end(child)
                 raise
         outcome = Outcome(one.name, None, time.monotonic() - began)
+        shares = other_work.shares(_cpu_time_of_children() - own_s)
         # The last lines of standard error are the placer's verdict, not output of the command.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         text += self.around.added()
@@ -148,6 +151,8 @@ class Runner:
             outcome.reason = f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
+            outcome.flags = sorted({*outcome.flags, *shares.flags})
+            outcome.evidence |= {"others_share": shares.others, "steal_share": shares.stolen}
             outcome.reason = outcome.reason or self.around.wrong(text)
         if outcome.reason:
             check_space(self.runs)
@@ -188,6 +193,12 @@ class Runner:
                 outcome.evidence, outcome.findings = evidence(line, one, self.node_of)
         if outcome.times.get("elapsed", 0.0) <= 0:
             outcome.reason = "the record has no elapsed time"
+
+
+def _cpu_time_of_children() -> float:
+    """CPU time in s of all children of this process that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def check_space(folder: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from meshmark import process
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.place.experiment import Outcome, Plan, Side
+from meshmark.place.other_work import OtherWork
 from meshmark.place.trial import check_space, end, last_line, printable, tail
 from meshmark.store.files import open_private
 from meshmark.values.secrets import reveal_variables, reveal_words
@@ -60,10 +61,13 @@ class Turns:
             self._shell(f"{side.upper()}: {setting.shell}", setting.shell_argv())
         out, err = self._files("run")
         argv = setting.argv(self.plan.command, self._through_run)
+        other_work = OtherWork()
         ended = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
         outcome = Outcome(pair=pair, side=side, position=position, value=None, elapsed_s=ended.elapsed_s, spent_s=0.0)
         if not setting.host:
             outcome.user_s, outcome.system_s = ended.user_s, ended.system_s
+            shares = other_work.shares(ended.user_s + ended.system_s)
+            outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
         if reason := failure(ended, out, err, self._limit_s):
             outcome.reason = reason
         else:
@@ -72,7 +76,7 @@ class Turns:
                 outcome.reason = read
             else:
                 outcome.value, outcome.unit, outcome.better = read.value, read.unit, read.better
-                outcome.points, outcome.flags = read.points, list(read.flags)
+                outcome.points, outcome.flags = read.points, sorted({*outcome.flags, *read.flags})
         if outcome.value is None:
             check_space(self.folder)
             for file in (out, err):

@@ -89,8 +89,10 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         made.append(
             f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
         )
-    if found["flags"]:
-        made.append(f"flagged: {', '.join(found['flags'])}")
+    if found["disturbance"]:
+        made.append(f"{found['disturbance']}; both settings shared it by turns, but alone they may differ otherwise")
+    if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
+        made.append(f"flagged: {', '.join(rest)}")
     if found["pairs"] and found["low"] is None:
         made.append("an interval needs at least 8 pairs: allow more time with --budget")
     return [line.replace("\u00a0", " ") for line in made]

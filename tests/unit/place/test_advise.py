@@ -30,6 +30,7 @@ from meshmark.place.candidates import (
     SearchSpace,
 )
 from meshmark.place.halving import Race
+from meshmark.place.other_work import Shares
 from meshmark.place.trial import Outcome, Runner, evidence
 from meshmark.store.files import held
 from meshmark.store.record import Record
@@ -129,6 +130,12 @@ else:
 """
 
 
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine without other work: the fake program reports times that it did not take."""
+    monkeypatch.setattr("meshmark.place.trial.OtherWork.shares", lambda _, __: Shares(0.0, 0.0, 1.0))
+
+
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what runs take; returns a function that does, and makes the folder of an advice."""
@@ -175,6 +182,7 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
     assert 0.1 < answer["best_vs_best"] < 0.3 and 0.1 < answer["worst_vs_worst"] < 0.3
     assert answer["why"] == ["thread migrations per run: 40 baseline, 0 with pack"]
     runs = len(advice.of("balance"))
+    assert (answer["flags"], answer["disturbance"]) == (["migrated"], "")
     assert answer["not_held"] == [f"balance: in {runs} of {runs} runs, for example: thread 7 moved"]
     assert answer["lines"] == {
         "meshmark": "meshmark run --bind pack -n 2 --slots cores --openmp -- prog -x",
@@ -183,6 +191,35 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
     assert answer["lines_left_out"] == {"slurm": "the program has no ranks", "lsf": "has one mask for all parts"}
     assert answer["others"][BASELINE]["word"] == "worse" and "pack" not in answer["others"]
     json.loads(json.dumps(answer, allow_nan=False))
+
+
+def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
+    advice = run(world({"pack": 0.8}))
+    for outcome in advice.outcomes:
+        outcome.evidence["waiting_share"] = 1.0 if outcome.candidate == "pack" else 0.24
+        outcome.evidence["huge_share"] = 0.9 if outcome.candidate == "pack" else 0.1
+    assert to_json(advice, Lines({}, {}))["why"] == [
+        "memory in huge pages: 10 % baseline, 90 % with pack",
+        "thread migrations per run: 40 baseline, 0 with pack",
+    ]
+    slower = run(
+        world({"pack": 1.3, "balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",))
+    )
+    assert slower.verdict.best == "balance"
+    assert to_json(slower, Lines({}, {}))["why"] == [], "fewer migrations do not make a run slower"
+
+
+def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.place.trial.OtherWork.shares", lambda _, __: Shares(0.45, 0.0, 1.0))
+    advice = run(world({"pack": 0.8}))
+    answer, runs = to_json(advice, Lines({}, {})), len(advice.compared)
+    assert answer["flags"] == ["disturbed", "migrated"]
+    assert answer["disturbance"] == (
+        "other programs used 45 % of the CPU time of this machine "
+        f"(median; {runs} of {runs} runs are flagged disturbed)"
+    )
+    made = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
+    assert all("disturbed" in r.flags and r.conditions["others_share"] == 0.45 for r in made)
 
 
 def test_a_line_that_cannot_carry_what_won_is_left_out_with_the_reason(world: Any) -> None:

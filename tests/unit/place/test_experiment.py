@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -30,6 +31,7 @@ from meshmark.place.experiment import (
 from meshmark.place.figure import Figure, Value
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from meshmark.terminal.experiment import notes
 from support.cli import meshmark
 
 PLAN = Plan(
@@ -245,6 +247,30 @@ def test_equal_settings_are_two_points_and_other_machines_have_their_name(tmp_pa
     there = Experiment(replace(PLAN, b="ssh:n2"))
     there.pairs = same.pairs
     assert [r.machine for r in records(there, "n1", "", "")] == ["n1"] * 3 + ["n2"] * 3 + ["n1"]
+
+
+def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_runs(tmp_path: Path) -> None:
+    def beside(disturbed: int) -> Make:
+        run, count = machine(b=1.2), itertools.count()
+
+        def disturb(pair: int, side: Side, position: int) -> Outcome:
+            outcome = run(pair, side, position)
+            busy = pair > 0 and next(count) % 10 < disturbed
+            outcome.others_share, outcome.stolen_share = 0.3 if busy else 0.0, 0.0
+            outcome.flags = ["disturbed"] if busy else []
+            return outcome
+
+        return disturb
+
+    for name in ("seldom", "often"):
+        (tmp_path / name).mkdir()
+    seldom, often = (conducted(tmp_path / name, beside(n)) for name, n in (("seldom", 2), ("often", 6)))
+    assert (to_json(seldom)["flags"], to_json(seldom)["disturbance"]) == ([], "")
+    answer = to_json(often)
+    assert answer["flags"] == ["disturbed"] and answer["verdict"] == "higher"
+    assert answer["disturbance"].startswith("other programs used 30 % of the CPU time of this machine (median; ")
+    assert any("by turns" in line for line in notes(answer)) and not any("flagged:" in line for line in notes(answer))
+    assert {r.flags for r in records(often, "m", "experiment", "0")} == {frozenset({"disturbed"})}
 
 
 def test_without_a_pair_there_are_no_records_and_no_verdict() -> None:

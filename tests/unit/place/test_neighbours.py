@@ -22,10 +22,10 @@ from meshmark.place.app.attempt import Attempt, attempt
 from meshmark.place.app.configuration import Configuration, Folders, configurations, environment
 from meshmark.place.app.neighbours import Sharing, beside, check_neighbours, method, occupying, scale_of
 from meshmark.place.app.occupier import Occupier
-from meshmark.place.app.others import Others, Shares
 from meshmark.place.app.records import records
 from meshmark.place.app.single import single
 from meshmark.place.app.trials import Plan, Trials
+from meshmark.place.other_work import OtherWork, Shares
 from meshmark.terminal.application import print_application
 from support.fake_occupier import FAR_S, NEAR_S, MadeCache
 from support.paths import ROOT
@@ -134,12 +134,12 @@ cache_method = "neighbours"
     app = parse_application(text, "a", tmp_path)
     own: list[float] = []
 
-    class Watched(Others):
+    class Watched(OtherWork):
         def shares(self, own_s: float) -> Shares:
             own.append(own_s)
             return super().shares(own_s)
 
-    monkeypatch.setattr("meshmark.place.app.attempt.Others", Watched)
+    monkeypatch.setattr("meshmark.place.app.attempt.OtherWork", Watched)
     made = {c.label: attempt(app, c, Folders(tmp_path / "run"), 1) for c in configurations(app)}
     values = [one.value is not None for one in made.values()]
     assert values == [True, True, False, True], [one.reason for one in made.values()]

@@ -31,6 +31,7 @@ def answer(**changes: Any) -> dict[str, Any]:
         "failed_share": 1 / 18,
         "failure": "B: exit status 1",
         "flags": [],
+        "disturbance": "",
         "seed": 1,
         "stopped": "the interval excludes equality",
         "spent_s": 20.0,

@@ -15,9 +15,10 @@ from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
-from meshmark.place.app.records import FIGURE, neighbours_of, usual_flags
+from meshmark.place.app.records import FIGURE, neighbours_of
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
+from meshmark.place.other_work import usual_flags
 from meshmark.store.record import median, median_interval
 from meshmark.values.scaling import Point, confidence_of_each, scaling
 

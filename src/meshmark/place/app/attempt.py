@@ -27,10 +27,10 @@ from meshmark.place.app.application import Application, absent, filled
 from meshmark.place.app.configuration import Configuration, Folders, argv, environment, placeholders
 from meshmark.place.app.machine_limits import limited
 from meshmark.place.app.neighbours import Beside, beside
-from meshmark.place.app.others import Others
 from meshmark.place.app.verification import verified
 from meshmark.place.figure import Value
 from meshmark.place.journal import BUDGET
+from meshmark.place.other_work import OtherWork
 from meshmark.place.setting import AS_IT_IS
 from meshmark.place.trial import check_space, printable, tail
 from meshmark.place.turns import Ended, failure
@@ -141,7 +141,7 @@ def attempt(
     for copy in range(copies):
         write_files(app, one, folders, copy)
     results = [Results(app, one, folders, copy) for copy in range(copies)]
-    others = Others()
+    other_work = OtherWork()
     reason, started = _run_copies(app, one, folders, copies, observed, under, most_s)
     found.elapsed_s, found.reason = started.elapsed_s, reason
     if not found.reason:
@@ -152,7 +152,7 @@ def attempt(
         _read(found, app, started.copies)
     if not found.reason:
         own_s = found.times.get("user", 0.0) + found.times.get("system", 0.0) + started.beside.cpu_s
-        shares = others.shares(own_s)
+        shares = other_work.shares(own_s)
         found.counts |= started.beside.counts | {"others_share": shares.others, "steal_share": shares.stolen}
         found.flags = sorted({*found.flags, *shares.flags})
     if all(one.values.get(name, usual) == usual for name, usual in AS_IT_IS.items()):

@@ -12,7 +12,8 @@ from meshmark.place.app.configuration import Configuration
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import waiting_share
 from meshmark.place.app.trials import Trials
-from meshmark.store.record import FLAGS, Flag, Metric, Record, Scalar, median
+from meshmark.place.other_work import usual_flags
+from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
 
 INSTRUMENT: Final = "app"
@@ -89,7 +90,7 @@ def records_of(
         runs: At least one, by round; all have a value.
         warm: The run in which placement was observed.
     """
-    flags = usual_flags(list(runs.values()))
+    flags = usual_flags([*runs.values()])
     if warm is not None and warm.findings:
         flags |= {"misplaced"}
     conditions = conditions_of(app, one)
@@ -124,11 +125,6 @@ def neighbours_of(runs: Sequence[Attempt]) -> dict[str, float]:
     """How well the processes that limited the cache kept their part of it; empty without such processes."""
     known = [name for name in _NEIGHBOURS if all(name in a.counts for a in runs)]
     return {name: median([a.counts[name] for a in runs]) for name in known}
-
-
-def usual_flags(runs: Sequence[Attempt]) -> frozenset[Flag]:
-    """Flags of over a quarter of the runs."""
-    return frozenset(f for f in FLAGS if sum(f in a.flags for a in runs) > len(runs) / 4)
 
 
 def _series(app: Application, one: Configuration, runs: Mapping[int, Attempt]) -> Iterator[tuple[Metric, list[float]]]:

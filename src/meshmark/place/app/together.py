@@ -16,8 +16,9 @@ from meshmark.place.app.attempt import Attempt, attempt
 from meshmark.place.app.composite import Composite, Member
 from meshmark.place.app.configuration import Configuration, Folders, placeholders
 from meshmark.place.app.preparation import prepare
-from meshmark.place.app.records import FIGURE, INSTRUMENT, records, usual_flags
+from meshmark.place.app.records import FIGURE, INSTRUMENT, records
 from meshmark.place.app.trials import Plan, Trials, conduct
+from meshmark.place.other_work import usual_flags
 from meshmark.store.files import make_folder
 from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence

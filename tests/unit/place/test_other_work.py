@@ -1,0 +1,86 @@
+"""The CPU time of other programs beside runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from meshmark.place.experiment import Plan
+from meshmark.place.other_work import OtherWork, Shares, disturbance, shares_of, usual_flags
+from meshmark.place.turns import Turns
+from support.waiting import until
+
+
+@dataclass
+class Run:
+    flags: list[str] = field(default_factory=list)
+
+
+def test_the_time_of_other_programs_is_what_is_left_of_the_time_in_use() -> None:
+    shares = shares_of(busy_s=3.01, stolen_s=0.4, own_s=1.0, elapsed_s=2.0, cpus=4)
+    assert (shares.others, shares.stolen) == (pytest.approx(0.25), pytest.approx(0.05))
+    assert shares.flags == ["disturbed", "stolen"]
+    assert shares_of(1.0, 0.0, 1.2, 1.0, 2).others == 0.0, "the accounting of one's own time is finer"
+
+
+def test_differences_of_a_few_ticks_are_no_flags() -> None:
+    assert Shares(0.5, 0.5, 0.02).flags == []
+    assert Shares(0.04, 0.01, 10.0).flags == []
+
+
+def test_another_program_counts_and_the_own_children_do_not() -> None:
+    spin = [sys.executable, "-c", "while True: pass"]
+    spinning = subprocess.Popen(spin)
+    try:
+        used_s = 0.0
+        other_work = OtherWork()
+
+        def seen() -> bool:
+            nonlocal used_s
+            used_s = sum(map(int, Path(f"/proc/{spinning.pid}/stat").read_text().split()[13:15])) / 100
+            return used_s >= 0.3
+
+        assert until(seen)
+        beside, own = other_work.shares(0.0), other_work.shares(used_s)
+        assert beside.others * beside.elapsed_s > 0 and own.others < beside.others
+    finally:
+        spinning.kill()
+        spinning.wait()
+
+
+def test_disturbances_count_from_a_quarter_of_the_runs_on_and_doubts_from_one() -> None:
+    runs = [Run(["disturbed"]), Run(["unverified"]), Run(), Run()]
+    assert usual_flags(runs) == {"unverified"}
+    runs[2].flags.append("disturbed")
+    assert usual_flags(runs) == {"unverified", "disturbed"}
+    assert disturbance(runs, [0.2, 0.0, 0.4, 0.1], [0.0]) == (
+        "other programs used 15 % of the CPU time of this machine (median; 2 of 4 runs are flagged disturbed)"
+    )
+    assert disturbance(runs[:2] + [Run()] * 6, [0.2], [0.0]) == ""
+
+
+def test_runs_of_an_experiment_have_the_shares_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.place.turns.OtherWork.shares", lambda _, __: Shares(0.0, 0.3, 1.0))
+    plan = Plan(
+        a="same",
+        b="X=1",
+        command=["true"],
+        seed=1,
+        budget_s=10.0,
+        warmup=0,
+        max_pairs=9,
+        timeout_s=None,
+        margin=0.02,
+        pattern="",
+        metric="",
+        better="",
+        restore="",
+        run="experiment-1",
+        started="2026-11-29T10:00:00Z",
+    )
+    outcome = Turns(plan, tmp_path).run(0, "a", 0)
+    assert (outcome.others_share, outcome.stolen_share, outcome.flags) == (0.0, 0.3, ["stolen"])
