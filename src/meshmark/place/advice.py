@@ -14,7 +14,8 @@ from meshmark.machine.tree import format_list
 from meshmark.place import native
 from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
 from meshmark.place.halving import Race, Verdict
-from meshmark.place.other_work import disturbance, usual_flags
+from meshmark.place.other_work import conditions as shares_during
+from meshmark.place.other_work import disturbance, result_flags
 from meshmark.place.trial import Outcome
 from meshmark.store.record import Better, Metric, Record, median
 
@@ -243,8 +244,9 @@ def _record(
             "pages": one.pages,
             "wait_policy": one.wait,
             **{k: v for k, v in _evidence(runs).items() if k != "threads"},
+            **shares_during(runs),
         },
-        flags=usual_flags(runs),
+        flags=result_flags(runs),
         provenance={"build": build, "command": command_line, "start": started, "seed": advice.plan.seed},
     )
 
@@ -280,12 +282,8 @@ def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
         "left_out": plan.left_out,
         "as_it_is": asdict(plan.inherited),
         "why": reasons(advice),
-        "flags": sorted(usual_flags(advice.compared)),
-        "disturbance": disturbance(
-            advice.compared,
-            [o.evidence["others_share"] for o in advice.compared if "others_share" in o.evidence],
-            [o.evidence["steal_share"] for o in advice.compared if "steal_share" in o.evidence],
-        ),
+        "flags": sorted(result_flags(advice.compared)),
+        "disturbance": disturbance(advice.compared),
         "not_held": not_held(advice),
         "lines": dict(found.ready),
         "lines_left_out": dict(found.left_out),

@@ -22,7 +22,8 @@ from typing import Any, Final, Literal, cast
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.figure import Figure
 from meshmark.place.journal import BUDGET, appending, load_plan, runs_in, save_plan
-from meshmark.place.other_work import disturbance, usual_flags
+from meshmark.place.other_work import Shares, disturbance, result_flags
+from meshmark.place.other_work import conditions as shares_during
 from meshmark.place.setting import Setting, both
 from meshmark.store.record import Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
@@ -127,6 +128,13 @@ class Outcome:
     system_s: float | None = None
     others_share: float | None = None
     stolen_share: float | None = None
+
+    @property
+    def shares(self) -> Shares | None:
+        """Shares of the CPU time of this machine that other work took."""
+        if self.others_share is None or self.stolen_share is None:
+            return None
+        return Shares(self.others_share, self.stolen_share, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:
@@ -340,8 +348,8 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
                     source="host",
                     machine=setting.host or machine,
                     instrument="experiment",
-                    conditions={**conditions, "setting": setting.text, **which},
-                    flags=usual_flags(runs),
+                    conditions={**conditions, "setting": setting.text, **which, **shares_during(runs)},
+                    flags=result_flags(runs),
                     provenance=provenance,
                 )
             )
@@ -354,8 +362,15 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
             source="host",
             machine=machine,
             instrument="experiment",
-            conditions={**conditions, "setting_a": plan.a, "setting_b": plan.b, "of": plan.figure.name, **bounds},
-            flags=usual_flags(found.counted),
+            conditions={
+                **conditions,
+                "setting_a": plan.a,
+                "setting_b": plan.b,
+                "of": plan.figure.name,
+                **bounds,
+                **shares_during(found.counted),
+            },
+            flags=result_flags(found.counted),
             provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.word()},
         )
     )
@@ -401,12 +416,8 @@ def to_json(found: Experiment) -> dict[str, Any]:
         "failed": {side: len(of) for side, of in found.failed.items()},
         "failed_share": found.failures() / runs if runs else 0.0,
         "failure": next((f"{s.upper()}: {of[-1]}" for s, of in found.failed.items() if of), ""),
-        "flags": sorted(usual_flags(found.counted)),
-        "disturbance": disturbance(
-            found.counted,
-            [o.others_share for o in found.counted if o.others_share is not None],
-            [o.stolen_share for o in found.counted if o.stolen_share is not None],
-        ),
+        "flags": sorted(result_flags(found.counted)),
+        "disturbance": disturbance(found.counted),
         "seed": plan.seed,
         "stopped": found.stopped,
         "spent_s": found.spent_s,

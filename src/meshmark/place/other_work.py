@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from meshmark.store.record import FLAGS, Flag, median
+from meshmark.store.record import FLAGS, Flag
 from meshmark.values.units import NBSP, percent
 
 # The limits are those of all instruments, see native/base/conditions.cpp.
@@ -24,7 +25,7 @@ _USUAL: Final = 0.25  # share of the runs that were disturbed, above which their
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of the time of all CPUs.
+    """Shares of the time of all CPUs. The kernel counts time in ticks, so that a share may be slightly below 0.
 
     Attributes:
         others: Share that other programs used.
@@ -69,8 +70,7 @@ def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cp
         cpus: Number of CPUs.
     """
     whole_s = max(1e-9, elapsed_s) * max(1, cpus)
-    # A tick is 10 ms: shorter differences say nothing.
-    return Shares(max(0.0, busy_s - own_s - 0.01) / whole_s, stolen_s / whole_s, elapsed_s)
+    return Shares((busy_s - own_s) / whole_s, stolen_s / whole_s, elapsed_s)
 
 
 def _used() -> tuple[float, float, int]:
@@ -84,35 +84,52 @@ def _used() -> tuple[float, float, int]:
     return user + nice + system + irq + soft, steal, len(re.findall(r"^cpu[0-9]", text, re.M))
 
 
-class Flagged(Protocol):
-    """A run with flags."""
+class Run(Protocol):
+    """A run with its flags, and the shares during it if they are known."""
 
     @property
     def flags(self) -> list[str]: ...
 
-
-def usual_flags(runs: Sequence[Flagged]) -> frozenset[Flag]:
-    """Flags of the result of several runs: disturbances of more than a quarter of them, other flags of any run."""
-    return frozenset(
-        f for f in FLAGS if sum(f in run.flags for run in runs) > (_USUAL * len(runs) if f in _DISTURBANCES else 0)
-    )
+    @property
+    def shares(self) -> Shares | None: ...
 
 
-def disturbance(runs: Sequence[Flagged], others: Sequence[float], stolen: Sequence[float]) -> str:
-    """Describe the other work beside several runs; "" if it disturbed at most a quarter of them.
+def overall(runs: Iterable[Run]) -> Shares | None:
+    """The shares during all runs together; None if they are known of no run."""
+    known = [run.shares for run in runs if run.shares]
+    elapsed_s = math.fsum(s.elapsed_s for s in known)
+    if elapsed_s <= 0:
+        return None
+    others, stolen = (math.fsum(getattr(s, n) * s.elapsed_s for s in known) / elapsed_s for n in ("others", "stolen"))
+    return Shares(max(0.0, others), max(0.0, stolen), elapsed_s)
 
-    Args:
-        runs: Runs with their flags.
-        others: Shares that other programs used during these runs, where they are known.
-        stolen: Shares that the hypervisor took.
+
+def conditions(runs: Iterable[Run]) -> dict[str, float]:
+    """The shares during all runs, as conditions of their record."""
+    shares = overall(runs)
+    return {"others_share": shares.others, "steal_share": shares.stolen} if shares else {}
+
+
+def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
+    """Flags of the result of several runs: those of any run, and disturbances of more than a quarter of the runs.
+
+    Single runs may be too short to tell whether they were disturbed, so that the shares of all together count as well.
     """
-    reasons = [
-        f"{who} {percent(median(shares))} of the CPU time of this machine (median; "
-        f"{sum(flag in run.flags for run in runs)} of {len(runs)} runs are flagged {flag})"
-        for flag, shares, who in (
-            ("disturbed", others, "other programs used"),
-            ("stolen", stolen, "the hypervisor took"),
-        )
-        if shares and flag in usual_flags(runs)
-    ]
-    return ", and ".join(reasons).replace(NBSP, " ")
+    shares = overall(runs)
+    together = shares.flags if shares else []
+
+    def usual(flag: str) -> bool:
+        count = sum(flag in run.flags for run in runs)
+        return count > (_USUAL * len(runs) if flag in _DISTURBANCES else 0) or flag in together
+
+    return frozenset(filter(usual, FLAGS))
+
+
+def disturbance(runs: Sequence[Run]) -> str:
+    """Describe the other work beside several runs; "" if it did not disturb them."""
+    shares, flags = overall(runs), result_flags(runs)
+    if shares is None:
+        return ""
+    parts = [f"other programs used {percent(shares.others)} (disturbed)"] if "disturbed" in flags else []
+    parts += [f"the hypervisor took {percent(shares.stolen)} (stolen)"] if "stolen" in flags else []
+    return f"{' and '.join(parts)} of this machine's CPU time meanwhile".replace(NBSP, " ") if parts else ""

@@ -20,7 +20,7 @@ from meshmark import process
 from meshmark.machine.tree import parse_list
 from meshmark.place import native
 from meshmark.place.candidates import BUSY, Candidate
-from meshmark.place.other_work import OtherWork
+from meshmark.place.other_work import OtherWork, Shares
 from meshmark.store.files import make_folder, open_private, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.values.expressions import expression
@@ -46,6 +46,12 @@ class Outcome:
     flags: list[str] = field(default_factory=list)
     evidence: dict[str, float] = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
+
+    @property
+    def shares(self) -> Shares | None:
+        """Shares of the CPU time of this machine that other work took."""
+        others, stolen = (self.evidence.get(name) for name in ("others_share", "steal_share"))
+        return None if others is None or stolen is None else Shares(others, stolen, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:

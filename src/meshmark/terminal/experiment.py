@@ -90,7 +90,7 @@ def notes(found: Mapping[str, Any]) -> list[str]:
             f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
         )
     if found["disturbance"]:
-        made.append(f"{found['disturbance']}; both settings shared it by turns, but alone they may differ otherwise")
+        made.append(f"{found['disturbance']}: the result holds beside such work only")
     if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
         made.append(f"flagged: {', '.join(rest)}")
     if found["pairs"] and found["low"] is None:

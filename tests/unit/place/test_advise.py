@@ -212,14 +212,11 @@ def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
 def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("meshmark.place.trial.OtherWork.shares", lambda _, __: Shares(0.45, 0.0, 1.0))
     advice = run(world({"pack": 0.8}))
-    answer, runs = to_json(advice, Lines({}, {})), len(advice.compared)
+    answer = to_json(advice, Lines({}, {}))
     assert answer["flags"] == ["disturbed", "migrated"]
-    assert answer["disturbance"] == (
-        "other programs used 45 % of the CPU time of this machine "
-        f"(median; {runs} of {runs} runs are flagged disturbed)"
-    )
+    assert answer["disturbance"] == "other programs used 45 % (disturbed) of this machine's CPU time meanwhile"
     made = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
-    assert all("disturbed" in r.flags and r.conditions["others_share"] == 0.45 for r in made)
+    assert all("disturbed" in r.flags and r.conditions["others_share"] == pytest.approx(0.45) for r in made)
 
 
 def test_a_line_that_cannot_carry_what_won_is_left_out_with_the_reason(world: Any) -> None:

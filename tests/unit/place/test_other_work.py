@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.place.experiment import Plan
-from meshmark.place.other_work import OtherWork, Shares, disturbance, shares_of, usual_flags
+from meshmark.place.other_work import OtherWork, Shares, conditions, disturbance, overall, result_flags, shares_of
 from meshmark.place.turns import Turns
 from support.waiting import until
 
@@ -18,13 +18,14 @@ from support.waiting import until
 @dataclass
 class Run:
     flags: list[str] = field(default_factory=list)
+    shares: Shares | None = None
 
 
 def test_the_time_of_other_programs_is_what_is_left_of_the_time_in_use() -> None:
-    shares = shares_of(busy_s=3.01, stolen_s=0.4, own_s=1.0, elapsed_s=2.0, cpus=4)
+    shares = shares_of(busy_s=3.0, stolen_s=0.4, own_s=1.0, elapsed_s=2.0, cpus=4)
     assert (shares.others, shares.stolen) == (pytest.approx(0.25), pytest.approx(0.05))
     assert shares.flags == ["disturbed", "stolen"]
-    assert shares_of(1.0, 0.0, 1.2, 1.0, 2).others == 0.0, "the accounting of one's own time is finer"
+    assert overall([Run(shares=shares_of(1.0, 0.0, 1.2, 1.0, 2))]) == Shares(0.0, 0.0, 1.0), "errors of the accounting"
 
 
 def test_differences_of_a_few_ticks_are_no_flags() -> None:
@@ -54,13 +55,23 @@ def test_another_program_counts_and_the_own_children_do_not() -> None:
 
 def test_disturbances_count_from_a_quarter_of_the_runs_on_and_doubts_from_one() -> None:
     runs = [Run(["disturbed"]), Run(["unverified"]), Run(), Run()]
-    assert usual_flags(runs) == {"unverified"}
+    assert result_flags(runs) == {"unverified"}
     runs[2].flags.append("disturbed")
-    assert usual_flags(runs) == {"unverified", "disturbed"}
-    assert disturbance(runs, [0.2, 0.0, 0.4, 0.1], [0.0]) == (
-        "other programs used 15 % of the CPU time of this machine (median; 2 of 4 runs are flagged disturbed)"
+    assert result_flags(runs) == {"unverified", "disturbed"}
+    assert disturbance(runs) == "", "the shares are not known"
+
+
+def test_runs_that_are_too_short_each_count_together() -> None:
+    runs = [Run(shares=Shares(0.5 if i % 2 else -0.1, 0.03, 0.02)) for i in range(10)]
+    assert not any(run.shares and run.shares.flags for run in runs)
+    assert result_flags(runs[:2]) == frozenset(), "not accounted for either"
+    assert result_flags(runs) == {"disturbed"}
+    assert disturbance(runs) == "other programs used 20 % (disturbed) of this machine's CPU time meanwhile"
+    assert conditions(runs) == {"others_share": pytest.approx(0.2), "steal_share": pytest.approx(0.03)}
+    longer = [Run(shares=Shares(0.5, 0.03, 1.0))]
+    assert disturbance(longer) == (
+        "other programs used 50 % (disturbed) and the hypervisor took 3.0 % (stolen) of this machine's CPU time meanwhile"
     )
-    assert disturbance(runs[:2] + [Run()] * 6, [0.2], [0.0]) == ""
 
 
 def test_runs_of_an_experiment_have_the_shares_and_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superline
 from meshmark.place.app.records import FIGURE, neighbours_of
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
-from meshmark.place.other_work import usual_flags
+from meshmark.place.other_work import result_flags
 from meshmark.store.record import median, median_interval
 from meshmark.values.scaling import Point, confidence_of_each, scaling
 
@@ -75,7 +75,7 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
         "lowest": low_high[0],
         "highest": low_high[-1],
         "runs": len(runs),
-        "flags": sorted(usual_flags(runs)),
+        "flags": sorted(result_flags(runs)),
         "failed": found.failures.get(one.label, 0),
         "neighbours": neighbours_of(runs),
         "elapsed_s": usual.elapsed_s,

@@ -30,7 +30,7 @@ from meshmark.place.app.neighbours import Beside, beside
 from meshmark.place.app.verification import verified
 from meshmark.place.figure import Value
 from meshmark.place.journal import BUDGET
-from meshmark.place.other_work import OtherWork
+from meshmark.place.other_work import OtherWork, Shares
 from meshmark.place.setting import AS_IT_IS
 from meshmark.place.trial import check_space, printable, tail
 from meshmark.place.turns import Ended, failure
@@ -82,6 +82,12 @@ class Attempt:
     seen: dict[str, Any] = field(default_factory=dict)
     flags: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
+
+    @property
+    def shares(self) -> Shares | None:
+        """Shares of the CPU time of this machine that other work took."""
+        others, stolen = (self.counts.get(name) for name in ("others_share", "steal_share"))
+        return None if others is None or stolen is None else Shares(others, stolen, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Attempt:

@@ -12,7 +12,8 @@ from meshmark.place.app.configuration import Configuration
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import waiting_share
 from meshmark.place.app.trials import Trials
-from meshmark.place.other_work import usual_flags
+from meshmark.place.other_work import conditions as shares_during
+from meshmark.place.other_work import result_flags
 from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
 
@@ -90,14 +91,13 @@ def records_of(
         runs: At least one, by round; all have a value.
         warm: The run in which placement was observed.
     """
-    flags = usual_flags([*runs.values()])
+    flags = result_flags([*runs.values()])
     if warm is not None and warm.findings:
         flags |= {"misplaced"}
     conditions = conditions_of(app, one)
     if warm is not None and warm.seen.get("cpus"):
         conditions["observed_cpus"] = str(warm.seen["cpus"])
-    for share in ("others_share", "steal_share"):
-        conditions[share] = median([a.counts.get(share, 0.0) for a in runs.values()])
+    conditions |= shares_during(runs.values())
     conditions |= neighbours_of(list(runs.values()))
     more: dict[str, Scalar] = {}
     series = [(metric, samples, flags, conditions) for metric, samples in _series(app, one, runs)]

@@ -18,7 +18,7 @@ from meshmark.place.app.configuration import Configuration, Folders, placeholder
 from meshmark.place.app.preparation import prepare
 from meshmark.place.app.records import FIGURE, INSTRUMENT, records
 from meshmark.place.app.trials import Plan, Trials, conduct
-from meshmark.place.other_work import usual_flags
+from meshmark.place.other_work import result_flags
 from meshmark.store.files import make_folder
 from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
@@ -245,7 +245,7 @@ def _row(found: Trials, composite: Composite, member: Member, by_run: Sequence[f
         "reference": None if of is None else median(of.runs[member.name]),
         "ratio": median(by_run) if by_run else None,
         "ratios": [min(by_run), max(by_run)] if by_run else None,
-        "flags": sorted(usual_flags(list(found.of(label).values()))),
+        "flags": sorted(result_flags(list(found.of(label).values()))),
         "failed": found.failures.get(label, 0),
         "reason": found.excluded.get(label, ""),
     }
