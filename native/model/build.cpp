@@ -32,14 +32,14 @@ struct NodePorts {
 };
 
 NodePorts node_ports(const Table& node, int flit_bytes) {
-  NodePorts p{.cpus = node.integer("cpus", 0, kMaxPorts, 1),
-              .memories = node.integer("controllers", 0, kMaxPorts, 1),
+  NodePorts p{.cpus = node.integer("cpus", 0, kMaxCpus, 1),
+              .memories = node.integer("controllers", 0, kMaxLinks, 1),
               .fs_per_flit = 0,
               .leave = 0,
               .arrive = 0,
               .has_bus = node.has("bus")};
   const Table bus = node.table("bus");
-  if (p.has_bus) p.cpus_per_bus = bus.integer("cpus_per_bus", 1, kMaxPorts);
+  if (p.has_bus) p.cpus_per_bus = bus.integer("cpus_per_bus", 1, kMaxCpus);
   p.fs_per_flit = fs_per_flit(node.number("port_gb_per_s", 0, 1e6, 0), flit_bytes);
   p.leave = ps(node.number("leave_ns", 0, 1e6, 0));
   p.arrive = ps(node.number("arrive_ns", 0, 1e6, 0));
@@ -160,9 +160,12 @@ class Builder {
       }
       g_.first_output.push_back(static_cast<std::uint32_t>(g_.outputs.size()));
       const std::uint32_t ports = g_.first_output[r + 1] - g_.first_output[r];
+      if (edges_of_[r].size() > kMaxLinks)
+        topology_.refuse("kind", "a router with " + std::to_string(edges_of_[r].size()) + " links",
+                         "at most " + std::to_string(kMaxLinks) + "; use levels of switches");
       if (ports > kMaxPorts)
         topology_.refuse("kind", "a router with " + std::to_string(ports) + " ports",
-                         "at most 64; use levels of switches");
+                         "at most " + std::to_string(kMaxPorts));
     }
   }
 

@@ -242,7 +242,7 @@ void FlitNetwork::route(std::uint32_t channel) {
 
 /// Gives virtual channels of the outputs to packets that need one: each picks an input channel, which accepts one.
 void FlitNetwork::allocate_channels(Router& router) {
-  const std::uint32_t in = router.in, out = router.out, all = kMaxPorts << shift_;
+  const std::uint32_t in = router.in, out = router.out, all = kMaxFlitPorts << shift_;
   requests_.clear();
   for (std::uint64_t m = router.wanting; m; m &= m - 1) {
     const std::uint32_t input = in + static_cast<std::uint32_t>(std::countr_zero(m));
@@ -344,7 +344,7 @@ inline void FlitNetwork::forward(Router& router, std::uint32_t input, std::uint3
 
 /// Sends at most one flit from each input and to each output.
 void FlitNetwork::allocate_switch(Router& router) {
-  std::uint64_t picked[kMaxPorts];  // by input: outputs; valid for the bits of `inputs`
+  std::uint64_t picked[kMaxFlitPorts];  // by input: outputs; valid for the bits of `inputs`
   std::uint64_t inputs = 0;
   for (std::uint64_t m = router.asked; m; m &= m - 1) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));

@@ -22,9 +22,11 @@
 
 namespace mm::model {
 
+constexpr std::uint32_t kMaxFlitPorts = 64;  ///< inputs or outputs of one of its routers: masks are one word
+
 class FlitNetwork {
  public:
-  /// Pre: routing in dimension order, no bus.
+  /// Pre: routing in dimension order, no bus, at most `kMaxFlitPorts` ports at a router.
   FlitNetwork(const Graph& graph, const Routing& routing, const RouterRules& rules, std::uint64_t seed);
 
   std::uint32_t fresh() { return pool_.take(); }

@@ -11,7 +11,9 @@
 namespace mm::model {
 
 constexpr std::uint32_t kNone = 0xffffffff;
-constexpr int kMaxPorts = 64;  ///< inputs or outputs of one router: masks are one word
+constexpr int kMaxLinks = 64;    ///< between one router and others, in each direction: their masks are one word
+constexpr int kMaxPorts = 1024;  ///< inputs or outputs of one router, a power of two
+constexpr int kMaxCpus = 512;    ///< of one node
 
 enum class EndpointKind : std::uint8_t { cpu, memory, io };
 

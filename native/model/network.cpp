@@ -16,6 +16,14 @@ std::uint32_t ring_size(const RouterRules& rules) {
   return std::bit_ceil(static_cast<std::uint32_t>(rules.buffer_flits + 1));
 }
 
+/// The first word of each router in masks of inputs, and the number of words.
+std::vector<std::uint32_t> first_words(const Graph& graph) {
+  std::vector<std::uint32_t> first = {0};
+  for (std::uint32_t r = 0; r < graph.routers(); ++r)
+    first.push_back(first.back() + (graph.first_input[r + 1] - graph.first_input[r] + 63) / 64);
+  return first;
+}
+
 }  // namespace
 
 RouterRules router_rules(const Graph& graph, const json& machine) {
@@ -67,7 +75,8 @@ Network::Network(const Graph& graph, const Routing& routing, const RouterRules& 
       busy_(graph.outputs.size(), 0),
       flits_(graph.outputs.size(), 0),
       waiting_(graph.inputs.size(), 0),
-      inputs_waiting_(graph.routers(), 0),
+      first_word_(first_words(graph)),
+      inputs_waiting_(first_word_.back(), 0),
       reading_(graph.inputs.size() * static_cast<std::size_t>(rules.reads), 0),
       turn_(graph.inputs.size(), 0),
       favoured_(graph.outputs.size(), 0),
@@ -141,9 +150,11 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
   queue.retry = queue.ready = from;
   queue.straight = -1;
   if (target.router == router) {
-    queue.minimal = std::uint64_t{1} << (target.output - graph_.first_output[router]);
+    queue.minimal = 0;
+    queue.target_output = static_cast<std::int16_t>(target.output - graph_.first_output[router]);
     queue.escape_output = -1;
   } else {
+    queue.target_output = -1;
     queue.minimal = rules_.channels.adaptive > 0 ? routing_.minimal(router, target.router) : 0;
     if (rules_.channels.escape > 0) {
       const Hop fresh = routing_.escape(router, target.router, kFresh);
@@ -169,7 +180,7 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
     }
   }
   waiting_[input] |= std::uint64_t{1} << v;
-  inputs_waiting_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
+  word_of(router, input) |= bit_of(router, input);
   if (queue.retry < kNever) schedule(router, queue.retry);
 }
 
@@ -208,8 +219,7 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
   bool room = false;  // on any adaptive channel, even if its server is busy
   bool found = false;
   std::int32_t best = -1;
-  for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
-    const auto local = static_cast<std::uint32_t>(std::countr_zero(m));
+  const auto consider = [&](std::uint32_t local) {
     const std::uint32_t o = base + local;
     std::uint32_t channel = kNone;
     std::int32_t best_space = -1;
@@ -219,15 +229,17 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
         best_space = spaces_[o * v_ + c].flits;
         channel = c;
       }
-    if (channel == kNone) continue;
+    if (channel == kNone) return;
     room = true;
-    if (!server_free(o)) continue;
+    if (!server_free(o)) return;
     if (static_cast<int>(local) == queue.straight) best_space = kUnbounded;  // prefer to continue straight
-    if (best_space <= best) continue;
+    if (best_space <= best) return;
     best = best_space;
     found = true;
-    choice = {static_cast<std::uint8_t>(local), static_cast<std::uint8_t>(channel), kFresh};
-  }
+    choice = {static_cast<std::uint16_t>(local), static_cast<std::uint8_t>(channel), kFresh};
+  };
+  if (queue.target_output >= 0) consider(static_cast<std::uint32_t>(queue.target_output));
+  for (std::uint64_t m = queue.minimal; m; m &= m - 1) consider(static_cast<std::uint32_t>(std::countr_zero(m)));
   if (found) return true;
   if (!room && queue.escape_output >= 0) {
     const std::uint32_t o = base + static_cast<std::uint32_t>(queue.escape_output);
@@ -239,7 +251,7 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
           queue.retry = when;
           return false;
         }
-        choice = {static_cast<std::uint8_t>(queue.escape_output), static_cast<std::uint8_t>(c),
+        choice = {static_cast<std::uint16_t>(queue.escape_output), static_cast<std::uint8_t>(c),
                   static_cast<std::uint8_t>(k)};
         return true;
       }
@@ -262,13 +274,13 @@ void Network::give_back(std::uint32_t output, std::uint32_t channel, Time at, in
 
 void Network::wake(std::uint32_t router, Time at) {
   const std::uint32_t base = graph_.first_input[router];
-  for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
-    const std::uint32_t input = base + static_cast<std::uint32_t>(std::countr_zero(m));
+  for_each_waiting(router, [&](std::uint32_t local) {
+    const std::uint32_t input = base + local;
     for (std::uint64_t w = waiting_[input]; w; w &= w - 1) {
       Queue& queue = queues_[input * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
       queue.retry = std::min(queue.retry, std::max(at, queue.ready));
     }
-  }
+  });
   schedule(router, at);
 }
 
@@ -297,10 +309,11 @@ void Network::arbitrate(std::uint32_t router, Time now) {
   const std::uint32_t in = graph_.first_input[router], out = graph_.first_output[router];
 
   Nominee nominees[kMaxPorts];  // only entries in `nominated` are valid
-  std::uint64_t nominated = 0;
+  std::uint64_t nominated[kMaxPorts / 64];
+  const std::uint32_t words = (graph_.first_output[router + 1] - out + 63) / 64;
+  std::fill_n(nominated, words, 0);
   Time again = kNever;
-  for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
-    const auto local = static_cast<std::uint32_t>(std::countr_zero(m));
+  for_each_waiting(router, [&](std::uint32_t local) {
     const std::uint32_t input = in + local;
     std::uint64_t left = waiting_[input];
     for (std::uint32_t a = 0; a < reads_ && left; ++a) {
@@ -322,30 +335,32 @@ void Network::arbitrate(std::uint32_t router, Time now) {
         }
         const std::uint32_t o = choice.output;
         const std::uint32_t rank = (local - favoured_[out + o]) & (kMaxPorts - 1);
-        if (nominated >> o & 1U) {
+        if (nominated[o / 64] >> o % 64 & 1U) {
           again = std::min(again, now + rules_.cycle);
           if (rank >= nominees[o].rank) break;
         }
         nominees[o] = {input, v, a, rank, choice};
-        nominated |= std::uint64_t{1} << o;
+        nominated[o / 64] |= std::uint64_t{1} << o % 64;
         break;
       }
     }
-  }
-  for (std::uint64_t m = nominated; m; m &= m - 1) {
-    const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
+  });
+  const auto grant_output = [&](std::uint32_t o) {
     const Nominee& n = nominees[o];
     const Time until = servers_[graph_.outputs[out + o].server].busy_until;
     const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
     if (until > now && !address) {  // a bus that was just granted to another output
       again = std::min(again, until);
-      continue;
+      return;
     }
     grant(router, n, now);
     // Its other channels are considered again after the input has been read.
     if (const std::uint64_t left = waiting_[n.input])
       again = std::min(again, std::max(reading_[n.input * reads_ + n.arbiter], earliest(n.input, left)));
-  }
+  };
+  for (std::uint32_t w = 0; w < words; ++w)
+    for (std::uint64_t m = nominated[w]; m; m &= m - 1)
+      grant_output(w * 64 + static_cast<std::uint32_t>(std::countr_zero(m)));
   if (again < kNever) schedule(router, std::max(again, now + 1));
 }
 
@@ -378,7 +393,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   reading_[input * reads_ + nominee.arbiter] = end;
   if (spaces_[space].bounded) spaces_[space].flits -= packet.flits;
   turn_[input] = static_cast<std::uint8_t>(v + 1 == v_ ? 0 : v + 1);
-  favoured_[o] = static_cast<std::uint8_t>(input - graph_.first_input[router] + 1);
+  favoured_[o] = static_cast<std::uint16_t>(input - graph_.first_input[router] + 1);
 
   // Frees its space flit by flit as it leaves, so that a packet that follows at the input's rate meets no full buffer
   // from the time when its last flit would.
@@ -393,7 +408,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   if (queue.head == kNone) {
     queue.tail = kNone;
     waiting_[input] &= ~bit;
-    if (waiting_[input] == 0) inputs_waiting_[router] &= ~(std::uint64_t{1} << (input - graph_.first_input[router]));
+    if (waiting_[input] == 0) word_of(router, input) &= ~bit_of(router, input);
     if (const std::uint32_t endpoint = graph_.inputs[input].from_endpoint; endpoint != kNone) {
       PoolQueue& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + queue.klass];
       if (source.head != kNone) {
@@ -448,6 +463,7 @@ std::string Network::waits() const {
       outputs += (outputs.empty() ? "" : " or ") + std::string("[") +
                  name_of(graph_, graph_.first_output[router] + static_cast<std::uint32_t>(o)) + "]";
     };
+    if (queues_[q].target_output >= 0) add(queues_[q].target_output);
     for (std::uint64_t m = queues_[q].minimal; m; m &= m - 1) add(std::countr_zero(m));
     if (queues_[q].escape_output >= 0 && !(queues_[q].minimal >> queues_[q].escape_output & 1U))
       add(queues_[q].escape_output);

@@ -10,6 +10,7 @@
 /// over virtual channels, for an output that is free and has space for it; the global arbiter of each output grants one
 /// nominee, round robin over inputs; the others retry one cycle later. This imperfect matching is what limits real
 /// routers under load.
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -81,9 +82,10 @@ class Network {
  private:
   struct Queue {  ///< of one input and virtual channel
     std::uint32_t head = kNone, tail = kNone;
-    Time retry = 0;  ///< the earliest known time at which its head may be granted
-    Time ready = 0;  ///< when its head has passed the pipeline
-    std::uint64_t minimal = 0;
+    Time retry = 0;                   ///< the earliest known time at which its head may be granted
+    Time ready = 0;                   ///< when its head has passed the pipeline
+    std::uint64_t minimal = 0;        ///< links on shortest paths; none if its target is at this router
+    std::int16_t target_output = -1;  ///< the output to its target, if that is at this router
     std::int16_t escape_output = -1, straight = -1;
     std::uint8_t escape = 0, klass = 0;
   };
@@ -101,7 +103,8 @@ class Network {
     std::int32_t flits;
   };
   struct Choice {
-    std::uint8_t output, channel, escape;  ///< local number; escape class or kFresh
+    std::uint16_t output;          ///< local number
+    std::uint8_t channel, escape;  ///< escape class or kFresh
   };
   struct Nominee {
     std::uint32_t input, channel, arbiter, rank;
@@ -115,6 +118,20 @@ class Network {
   bool choose(std::uint32_t base, Queue& queue, Time now, Choice& choice);
   bool has_space(std::uint32_t space, int flits, Time now, Time& when);
   Time earliest(std::uint32_t input, std::uint64_t channels) const;
+  /// Calls `visit` with the local number of each input of a router at which a packet waits.
+  template <class Visit>
+  void for_each_waiting(std::uint32_t router, Visit visit) const {
+    std::uint32_t local = 0;
+    for (std::uint32_t w = first_word_[router]; w < first_word_[router + 1]; ++w, local += 64)
+      for (std::uint64_t m = inputs_waiting_[w]; m; m &= m - 1)
+        visit(local + static_cast<std::uint32_t>(std::countr_zero(m)));
+  }
+  std::uint64_t& word_of(std::uint32_t router, std::uint32_t input) {
+    return inputs_waiting_[first_word_[router] + (input - graph_.first_input[router]) / 64];
+  }
+  std::uint64_t bit_of(std::uint32_t router, std::uint32_t input) const {
+    return std::uint64_t{1} << (input - graph_.first_input[router]) % 64;
+  }
   void grant(std::uint32_t router, const Nominee& nominee, Time now);
   void give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits);
   void wake(std::uint32_t router, Time at);
@@ -141,10 +158,11 @@ class Network {
   std::vector<Time> busy_;  ///< of outputs, all granted
   std::vector<std::uint64_t> flits_;
   std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
-  std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
+  std::vector<std::uint32_t> first_word_;      ///< of routers, in `inputs_waiting_`; routers + 1
+  std::vector<std::uint64_t> inputs_waiting_;  ///< a bit for each input, a word for 64 inputs of a router
   std::vector<Time> reading_;                  ///< input x arbiter: busy until
   std::vector<std::uint8_t> turn_;             ///< of inputs: the channel with priority
-  std::vector<std::uint8_t> favoured_;         ///< of outputs: the input with priority
+  std::vector<std::uint16_t> favoured_;        ///< of outputs: the input with priority
   std::vector<Time> next_;                     ///< of routers: time of the next arbitration
   std::vector<PoolQueue> sources_;             ///< endpoint x class
   std::vector<Time> injecting_;                ///< endpoint: busy until

@@ -37,7 +37,7 @@ std::vector<T> one_each(const Table& memory, const char* key, std::uint32_t node
 
 MemoryRules memory_rules(const Table& node, const Table& memory, std::uint32_t nodes) {
   MemoryRules r;
-  r.controllers = node.integer("controllers", 1, kMaxPorts, 1);
+  r.controllers = node.integer("controllers", 1, kMaxLinks, 1);
   r.channels = memory.integer("channels", 1, 64, 1);
   r.line_bytes = memory.integer("line_bytes", 8, 4096, 64);
   const double rate = memory.number("channel_gb_per_s", 1e-6, 1e6);
@@ -79,7 +79,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
   const Table all(machine, "");
   const Table cpu = all.table("cpu"), memory = all.table("memory"), coherence = all.table("coherence"),
               packets = all.table("packets"), node = all.table("node"), router = all.table("router");
-  if (node.integer("cpus", 0, kMaxPorts, 1) == 0) node.refuse("cpus", "0", "at least 1 in a machine with [memory]");
+  if (node.integer("cpus", 0, kMaxCpus, 1) == 0) node.refuse("cpus", "0", "at least 1 in a machine with [memory]");
   NodeRules r;
   r.core = core_rules(cpu);
   r.outstanding = node.integer("outstanding", 0, 65536, 0);

@@ -124,7 +124,7 @@ std::vector<int> radix_of(const Table& topology) {
   std::vector<int> radix;
   if (given.is_array())
     for (const json& n : given)
-      if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() < kMaxPorts)
+      if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() < kMaxLinks)
         radix.push_back(n.get<int>());
   if (!given.is_array() || radix.empty() || radix.size() != given.size())
     topology.refuse("radix", brief(given), "children of a switch, one number from 1 to 63 per level");
@@ -237,7 +237,7 @@ Plan lay_out(const Table& topology, const Kinds& kinds) {
   if (kind == "hypercube") return hypercube(topology, kinds);
   if (kind == "fat_tree") return fat_tree(topology, kinds);
   if (kind == "crossbar") {
-    const int nodes = topology.integer("nodes", 1, kMaxPorts);
+    const int nodes = topology.integer("nodes", 1, kMaxLinks);
     return switches(topology, kinds, static_cast<std::uint32_t>(nodes), {nodes});
   }
   if (kind == "switches") {

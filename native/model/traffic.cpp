@@ -349,9 +349,14 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
   const auto side = static_cast<std::size_t>(std::lround(std::sqrt(cpus.size())));
   if (requested.pattern == Pattern::transpose && side * side != cpus.size())
     workload.refuse("pattern", "transpose on " + std::to_string(cpus.size()) + " CPUs", "a square number of CPUs");
-  for (std::uint32_t r = 0; rules.exclusive && r < graph.routers(); ++r)
+  for (std::uint32_t r = 0; rules.exclusive && r < graph.routers(); ++r) {
     if (graph.is_bus(r))
       throw UsageError("router.channel_sharing", "found \"exclusive\" with a node.bus", "packets, or no bus");
+    if (const std::uint32_t ports = graph.first_output[r + 1] - graph.first_output[r]; ports > kMaxFlitPorts)
+      throw UsageError("router.channel_sharing",
+                       "found \"exclusive\" with a router of " + std::to_string(ports) + " ports",
+                       "packets, or at most " + std::to_string(kMaxFlitPorts) + " ports");
+  }
   if (rules.exclusive) return FlitLoop(graph, routing, rules, requested, std::move(cpus), seed).run();
   return PacketLoop(graph, routing, rules, requested, std::move(cpus), seed).run();
 }

@@ -100,24 +100,50 @@ TEST(Model, ABusAndBroadcastAreInTheClosedFormToo) {
 }
 
 TEST(Model, OneQueueIsMD1) {
-  // Two sources feed one output through a crossbar without delay: M/D/1 at the output.
-  const json machine = {
-      {"topology", {{"kind", "single"}}},
-      {"node", {{"cpus", 60}, {"controllers", 0}}},
-      {"links", json::object()},
-      {"router", {{"message_classes", 1}, {"cycle_ns", 1.0}, {"local_arbiters", 1}, {"buffer_flits", 8}}}};
-  json with_port = machine;
-  with_port["node"]["port_gb_per_s"] =
-      8.0;  // one flit per cycle out; the input rate has little effect on Poisson arrivals
-  const Ready m(with_port);
-  for (const double rho : {0.3, 0.6, 0.8}) {
-    const json run = {{"kind", "traffic"}, {"pattern", "hot_spot"}, {"load", rho / 60},
-                      {"poisson", true},   {"packets", 400000},     {"warm_packets", 20000}};
-    const json said = answer(m, run, 0, {});
-    const double wait = said.at("latency_cycles").get<double>() - 1.0;  // service is one cycle
-    const double theory = rho / (2 * (1 - rho));
-    EXPECT_NEAR(1 + wait, 1 + theory, 0.01 * (1 + theory)) << rho;
+  // Many sources feed one output through a crossbar without delay: M/D/1 at the output.
+  for (const int cpus : {60, 480}) {
+    json machine = {
+        {"topology", {{"kind", "single"}}},
+        {"node", {{"cpus", cpus}, {"controllers", 0}}},
+        {"links", json::object()},
+        {"router", {{"message_classes", 1}, {"cycle_ns", 1.0}, {"local_arbiters", 1}, {"buffer_flits", 8}}}};
+    // One flit per cycle out; the input rate has little effect on Poisson arrivals.
+    machine["node"]["port_gb_per_s"] = 8.0;
+    const Ready m(machine);
+    for (const double rho : {0.3, 0.6, 0.8}) {
+      const json run = {{"kind", "traffic"}, {"pattern", "hot_spot"}, {"load", rho / cpus},
+                        {"poisson", true},   {"packets", 400000},     {"warm_packets", 20000}};
+      const json said = answer(m, run, 0, {});
+      const double wait = said.at("latency_cycles").get<double>() - 1.0;  // service is one cycle
+      const double theory = rho / (2 * (1 - rho));
+      EXPECT_NEAR(1 + wait, 1 + theory, 0.01 * (1 + theory)) << cpus << " CPUs, " << rho;
+    }
   }
+}
+
+TEST(Model, ANodeOf512CpusServesThemAllInTurn) {
+  json machine = machine_on({{"kind", "single"}});
+  machine["node"]["cpus"] = 512;
+  const Ready m(machine);
+  json actors = json::array();
+  for (const int cpu : {0, 63, 64, 255, 256, 511})
+    actors.push_back({{"cpus", {cpu}},
+                      {"chains", 4},
+                      {"group", actors.size()},
+                      {"streams", {{{"homes", "local"}, {"random", true}}}}});
+  json others = actors[0];
+  others["group"] = actors.size();
+  others["cpus"] = json::array();
+  for (int cpu = 1; cpu < 511; ++cpu)
+    if (cpu % 64 != 63 && cpu != 64 && cpu != 256) others["cpus"].push_back(cpu);
+  actors.push_back(others);
+  const json run = {
+      {"kind", "trial"}, {"warm_ns", 200000}, {"measure_ns", 4000000}, {"batches", 1}, {"actors", actors}};
+  const json groups = answer(m, run, 0, {}).at("groups");
+  const double per_cpu = groups[6].at("reads_per_s")[0].get<double>() / static_cast<double>(others["cpus"].size());
+  EXPECT_GT(per_cpu, 0);
+  for (std::size_t g = 0; g < 6; ++g)
+    EXPECT_NEAR(groups[g].at("reads_per_s")[0].get<double>() / per_cpu, 1, 0.1) << actors[g].at("cpus");
 }
 
 TEST(Model, EveryRequestIsAnsweredOnceAndAllCreditsComeBack) {
@@ -215,6 +241,26 @@ TEST(Model, WrongMachinesAreRefusedByKey) {
   EXPECT_EQ(refused(m), "taken");  // a network alone is valid
   m = good, m["node"]["controllers"] = 0;
   EXPECT_EQ(refused(m), "node.controllers");
+  m = good, m["node"]["cpus"] = 513;
+  EXPECT_EQ(refused(m), "node.cpus");
+  json edges = json::array();
+  for (int r = 1; r <= 65; ++r) edges.push_back({0, r, "short"});
+  m = good, m["topology"] = {{"kind", "graph"}, {"routers", 66}, {"edges", edges}};
+  EXPECT_EQ(refused(m), "topology.kind") << "a router with 65 links";
+}
+
+TEST(Model, FlitsNeedRoutersOfFewPorts) {
+  json machine = machine_on({{"kind", "mesh"}, {"shape", {2, 2}}});
+  machine["node"]["cpus"] = 70;
+  machine["router"]["routing"] = "dimension_order";
+  machine["router"]["channel_sharing"] = "exclusive";
+  const Ready m(machine);
+  try {
+    answer(m, {{"kind", "traffic"}, {"pattern", "uniform"}, {"load", 0.1}, {"packets", 100}}, 0, {});
+    FAIL() << "not refused";
+  } catch (const mm::UsageError& e) {
+    EXPECT_EQ(e.field, "router.channel_sharing");
+  }
 }
 
 TEST(Model, TheSameSeedGivesTheSameBytes) {

@@ -365,15 +365,31 @@ def list_(
             for name in memory
         ]
     elif what == "machines":
-        rows = [{"machine": "host", "source": "host", "title": "this machine"}]
-        from meshmark.machine.papers import PAPER, papers
-        from meshmark.model.machine import find_machine, machine_names
-
-        rows += [{"machine": n, "source": "model", "title": find_machine(n).title} for n in machine_names()]
-        rows += [
-            {"machine": PAPER + p.name, "source": "paper", "title": f"{p.title}: {p.publication.title}"}
-            for p in papers()
-        ]
+        rows = _machines()
     else:
         raise UsageError(f"list: found '{what}'; allowed: {', '.join(LISTS)}")
     print_rows(rows, as_json)
+    if what == "machines" and not as_json:
+        newest = max(int(row["year"]) for row in rows if row["year"])
+        say(
+            f"the newest of them is from {newest}; for a current one, import its results with `meshmark store import` "
+            "or describe it with `meshmark model init two-socket`"
+        )
+
+
+def _machines() -> list[dict[str, Any]]:
+    """This machine, the models of the package and the publications, with the year of their numbers or "" without."""
+    from meshmark.machine.papers import PAPER, papers
+    from meshmark.machine.reference import publication
+    from meshmark.model.machine import find_machine, machine_names
+
+    rows: list[dict[str, Any]] = [{"machine": "host", "year": "", "source": "host", "title": "this machine"}]
+    for name in machine_names():
+        model = find_machine(name)
+        year = publication(model.publication).year if model.publication else None
+        rows.append({"machine": name, "year": year or "", "source": "model", "title": model.title})
+    for paper in papers():
+        about = paper.publication
+        title = f"{paper.title}: {about.title}"
+        rows.append({"machine": PAPER + paper.name, "year": about.year or "", "source": "paper", "title": title})
+    return rows

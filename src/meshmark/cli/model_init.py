@@ -211,8 +211,6 @@ def print_outcomes(found: Fitted, doubts: Mapping[str, str], as_json: bool, pref
         if o.given is not None and (reason := doubts.get(o.name) or o.warning):
             gives = f"; the model gives {show(o.name, o.model)}" if o.warning else ""
             say(f"warning: {prefix}{o.name} {show(o.name, o.given)}: {reason}{gives}")
-    for note in found.notes:
-        say(f"note: {note}")
 
 
 def error_text(error: float) -> str:

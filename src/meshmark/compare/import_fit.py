@@ -16,7 +16,7 @@ from meshmark.model.engine import ask, median_of
 from meshmark.model.fit import Fit, Point
 from meshmark.model.from_numbers import FOOTPRINT, Fitted, Progress, Request, fit_numbers, measured
 from meshmark.model.instruments import measure
-from meshmark.model.key_numbers import channels_of_node, check, nodes_of_socket
+from meshmark.model.key_numbers import check
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import stream_trial
 from meshmark.store.record import Record
@@ -77,7 +77,7 @@ def fit_import(
         points += _curve_points([knee], _model_curve(found, fitted.machine), fitted=True)
     predicted, used = _predictions(records, found, fitted.machine)
     taken = {id(r) for of in found.used.values() for r in of} | used
-    notes = [*found.notes, *fitted.notes]
+    notes = [*found.notes]
     beyond = sum(p.bandwidth.value > _model_curve(found, fitted.machine)[-1][0] for p in _spread(found.curve))
     if beyond:
         points_beyond = counted(beyond, "loaded point")
@@ -226,10 +226,8 @@ def _channels(found: Numbers, machine: MachineFile, knee: LoadedPoint) -> int:
     """
     now, rate = machine.number("memory.channels"), machine.number("memory.channel_gb_per_s")
     errors: dict[int, float] = {}
-    nodes = nodes_of_socket(found.numbers.cores_each)
     for count in _CHANNELS:
-        each = channels_of_node(count, nodes)
-        settings = [f"memory.channels={each}", f"memory.channel_gb_per_s={rate * now / each:.6g}"]
+        settings = [f"memory.channels={count}", f"memory.channel_gb_per_s={rate * now / count:.6g}"]
         latency = _interpolated(_model_curve(found, machine.with_settings(settings)), knee.bandwidth.value)
         errors[count] = abs(latency - knee.latency.value) if latency is not None else float("inf")
     return min(errors, key=lambda count: errors[count])

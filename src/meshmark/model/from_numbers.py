@@ -1,7 +1,4 @@
-"""Fits a machine file to key numbers of a machine: the simulated instruments then give these numbers.
-
-A socket of more cores than a router has ports for becomes several nodes behind a router of their own.
-"""
+"""Fits a machine file to key numbers of a machine: the simulated instruments then give these numbers."""
 
 from __future__ import annotations
 
@@ -19,9 +16,7 @@ from meshmark.model.key_numbers import (
     QUANTITIES,
     USUAL_CHANNELS,
     KeyNumbers,
-    channels_of_node,
     conflicts,
-    nodes_of_socket,
 )
 from meshmark.model.machine import MachineFile, read_machine
 from meshmark.model.machine_text import Parameters, machine_text
@@ -65,21 +60,18 @@ class Fitted:
         text: The machine file.
         machine: The machine of this text.
         outcomes: What the model gives for each number.
-        notes: What the reader of the file should know.
     """
 
     text: str
     machine: MachineFile
     outcomes: tuple[Outcome, ...]
-    notes: tuple[str, ...]
 
 
 def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
     """Return the instrument, options and metric that measure each number on the model."""
-    cores, each = int(numbers.need("cores")), nodes_of_socket(numbers.cores_each)
+    cores = int(numbers.need("cores"))
     bandwidth = {"kernel": "read", "footprint": FOOTPRINT}
     latency = {"footprint": FOOTPRINT, "memory_node": "0"}
-    other_socket = ",".join(map(str, range(each, 2 * each)))
     asked: dict[str, Request] = {
         "idle-local": ("latency", latency, "load_latency"),
         "read": ("bandwidth", {**bandwidth, "threads": str(cores)}, "bandwidth_net"),
@@ -95,10 +87,10 @@ def requests(numbers: KeyNumbers, outstanding: int) -> dict[str, Request]:
     if cores > 1:
         asked["transfer"] = ("lines", {"cpus": f"0,{cores - 1}"}, "line_latency")
     if numbers.sockets > 1:
-        asked["idle-remote"] = ("latency", {**latency, "memory_node": str(each)}, "load_latency")
+        asked["idle-remote"] = ("latency", {**latency, "memory_node": "1"}, "load_latency")
         asked["link"] = (
             "bandwidth",
-            {**bandwidth, "threads": str(cores // 2), "memory_node": other_socket},
+            {**bandwidth, "threads": str(cores // 2), "memory_node": "1"},
             "bandwidth_net",
         )
     return {name: asked[name] for name in QUANTITIES if name in asked}
@@ -149,7 +141,7 @@ def fit_numbers(
         chosen = better
     if progress is not None:
         progress(_ROUNDS, _ROUNDS)
-    return Fitted(text, machine, tuple(_outcomes(numbers, values, prefix)), tuple(_notes(numbers)))
+    return Fitted(text, machine, tuple(_outcomes(numbers, values, prefix)))
 
 
 class _Turnaround:
@@ -170,12 +162,11 @@ def _first(numbers: KeyNumbers) -> Parameters:
     """Return the parameters that would be right if nothing waited for anything."""
     cores, sockets = int(numbers.need("cores")), numbers.sockets
     local, read = numbers.need("idle-local"), numbers.need("read")
-    nodes = sockets * nodes_of_socket(numbers.cores_each)
     one, loaded, remote = numbers.value("core-read"), numbers.value("loaded"), numbers.value("idle-remote")
     needed = read * local / LINE_BYTES / cores
     stream = math.ceil(1.1 * one * local / LINE_BYTES) if one is not None else max(24, math.ceil(1.5 * needed))
     lines = min(16, stream) if loaded is None else max(1, round(read * loaded / LINE_BYTES / cores))
-    channels = channels_of_node(numbers.channels or USUAL_CHANNELS, nodes // sockets)
+    channels = numbers.channels or USUAL_CHANNELS
     # A modified line comes from a core instead of the memory, so a fast transfer leaves little time for the ways.
     access = 0.5 * local
     if (transfer := numbers.value("transfer")) is not None:
@@ -186,7 +177,7 @@ def _first(numbers: KeyNumbers) -> Parameters:
         link_ns=1e9 * ((remote or local) - local) / 2,
         link_gb=1e-9 * link * 9 / 8,  # a line of eight flits has one more, its header
         channels=channels,
-        channel_gb=1e-9 * read / nodes / channels,
+        channel_gb=1e-9 * read / sockets / channels,
         stream=stream,
         outstanding=lines,
         line_work_ns=0.0 if one is None else 1e9 * LINE_BYTES / one,
@@ -258,13 +249,3 @@ def _outcomes(numbers: KeyNumbers, values: Mapping[str, float], prefix: str) -> 
 _MISSED: Final = {
     "loaded": "the model's cores wait for a whole number of lines each",
 }
-
-
-def _notes(numbers: KeyNumbers) -> list[str]:
-    each = nodes_of_socket(numbers.cores_each)
-    if each == 1:
-        return []
-    note = f"each socket is {each} nodes of {numbers.cores_each // each} cores, since a modelled router has 64 ports"
-    if numbers.sockets > 1:
-        note += f"; node {each} is the first of the second socket"
-    return [note]

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -15,10 +14,9 @@ from meshmark.values.units import plain
 
 SOCKETS: Final[Mapping[str, int]] = {"one-socket": 1, "two-socket": 2}
 LINE_BYTES: Final = 64
-MOST_CPUS: Final = 512  # of a socket
+MOST_CPUS: Final = 512  # of a socket, see native/model/graph.hpp
 MOST_LINES: Final = 256  # outstanding lines of a core, with prefetches; more than of any known core
 MOST_ACCESS: Final = 0.9  # share of the idle latency that passes in the memory and its controller
-ROUTER_CPUS: Final = 60  # of the 64 ports of a modelled router; the others are for its controller and its links
 USUAL_CHANNELS: Final = 8  # of a socket
 STORES: Final = ("ordinary", "streaming")
 _FEW: Final = {1: "a number", 2: "an even number"}
@@ -101,24 +99,6 @@ def show(name: str, value: float) -> str:
     return f"{value / 1e9:.4g} GHz" if unit == "Hz" else f"{value:g}" if unit == "1" else plain(value, unit)
 
 
-def nodes_of_socket(cores: int) -> int:
-    """Return the number of equal nodes that a socket is divided into so that none has more CPUs than a router takes.
-
-    0 if its cores do not divide into such nodes.
-    """
-    counts = range(-(-cores // ROUTER_CPUS), ROUTER_CPUS + 1)
-    return next((n for n in counts if cores % n == 0 and cores // n > 1), 0) if cores > ROUTER_CPUS else 1
-
-
-def channels_of_node(socket: int, nodes: int) -> int:
-    """Return the memory channels of each of the nodes of a socket that has about so many.
-
-    The number has no common divisor with that of the nodes; otherwise the lines of a node would use only a part of the
-    channels of another one.
-    """
-    return next((n for n in range(socket // nodes, 1, -1) if math.gcd(n, nodes) == 1), 1)
-
-
 def required(sockets: int) -> list[str]:
     """The names of the numbers that a machine of so many sockets needs."""
     return [name for name in REQUIRED if sockets > 1 or not QUANTITIES[name].of_two]
@@ -150,9 +130,6 @@ def check(numbers: KeyNumbers, prefix: str = "--") -> None:
     cores, sockets = int(numbers.need("cores")), numbers.sockets
     if cores % sockets or cores // sockets > MOST_CPUS:
         raise refuse("cores", f"; allowed: {_FEW[sockets]} up to {sockets * MOST_CPUS}")
-    if nodes_of_socket(cores // sockets) == 0:
-        few = f"a socket of up to {ROUTER_CPUS} cores, or of equal nodes of up to {ROUTER_CPUS} cores"
-        raise refuse("cores", f"; allowed: {few}, since a modelled router has 64 ports")
     if cores == 1 and "transfer" in numbers.given:
         raise refuse("transfer", " of a machine with one core; allowed: with two cores or more")
     local, read = numbers.need("idle-local"), numbers.need("read")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from meshmark.model.key_numbers import LINE_BYTES, Given, KeyNumbers, nodes_of_socket, show
+from meshmark.model.key_numbers import LINE_BYTES, Given, KeyNumbers, show
 from meshmark.values.units import counted
 
 
@@ -47,8 +47,6 @@ def machine_text(numbers: KeyNumbers, chosen: Parameters, name: str) -> str:
 class _Writer:
     def __init__(self, numbers: KeyNumbers, chosen: Parameters) -> None:
         self.numbers, self.chosen = numbers, chosen
-        self.each = nodes_of_socket(numbers.cores_each)
-        self.nodes = self.each * numbers.sockets
 
     def source(self, *names: str) -> tuple[str, str]:
         """The origin of a parameter that was fitted to numbers, which may be assumed themselves."""
@@ -76,27 +74,18 @@ class _Writer:
         ]
 
     def topology(self) -> list[str]:
-        """Sockets are routers with a link between them; one that is divided into nodes has a router for each, too."""
-        sockets, each, nodes = self.numbers.sockets, self.each, self.nodes
-        if nodes == 1:
+        """Sockets are routers with a link between them."""
+        if self.numbers.sockets == 1:
             return ["[topology]", 'kind = "single"', ""]
-        lines = ["[topology]", 'kind = "graph"']
-        if each == 1:
-            edges, routers = [(0, 1, "socket")], nodes
-            comment = ["# Two sockets with a link between them."]
-        else:
-            comment = [
-                f"# A router of the model has 64 ports. Each socket is therefore {each} nodes of "
-                f"{counted(self.numbers.cores_each // each, 'core')}, joined by a",
-                "# router without CPUs at no cost.",
-            ]
-            routers = nodes + sockets
-            edges = [(node, nodes + node // each, "inside") for node in range(nodes)]
-            edges += [(nodes, nodes + 1, "socket")] if sockets > 1 else []
-            lines += [f"hosts = {list(range(nodes))}"]
-        shown = ", ".join(f'[{a}, {b}, "{kind}"]' for a, b, kind in edges)
-        lines = [*comment, *lines, f"routers = {routers}", f"edges = [{shown}]"]
-        return [*lines, 'derived = "the number of sockets and cores"', ""]
+        return [
+            "# Two sockets with a link between them.",
+            "[topology]",
+            'kind = "graph"',
+            "routers = 2",
+            'edges = [[0, 1, "socket"]]',
+            'derived = "the number of sockets and cores"',
+            "",
+        ]
 
     def network(self) -> list[str]:
         c, lines = self.chosen, []
@@ -108,19 +97,6 @@ class _Writer:
                 entry("latency_ns", c.link_ns, *remote),
                 "",
             ]
-        if self.each > 1:
-            fast = 4 * self.numbers.need("read") * 1e-9
-            lines += [
-                "[links.inside]",
-                entry("bandwidth_gb_per_s", fast, "assumed", "not limiting: the nodes of a socket are one memory"),
-                entry("latency_ns", 0, "assumed", "the nodes of a socket are one memory"),
-                "",
-            ]
-            striping = "all" if self.numbers.sockets == 1 else "pair" if self.each % 2 == 0 else ""
-            if striping:
-                what = "every node" if striping == "all" or self.each == 2 else "two nodes"
-                lines += [f"# Lines are spread over the memory of {what} of a socket."]
-                lines += ["[placement]", f'striping = "{striping}"', ""]
         return [
             *lines,
             "[router]",
@@ -149,7 +125,7 @@ class _Writer:
         kind, text = self.source("idle-local")
         lines = [
             "[node]",
-            entry("cpus", numbers.cores_each // self.each, *origin),
+            entry("cpus", numbers.cores_each, *origin),
             entry("controllers", 1, "assumed", "all channels of a node are one controller"),
             "",
             "[cpu]",

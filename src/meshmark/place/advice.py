@@ -94,13 +94,13 @@ def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Differences between the best candidate and the baseline that may explain which of them is better.
+    """Differences between the best candidate and the baseline that may explain why it is better; none if it is not.
 
-    A difference in the other direction explains nothing: a faster candidate whose threads wait longer is not faster
-    because they wait. Quantities are medians over the runs; without a known direction of the result there are none.
+    A difference in the other direction explains nothing: a candidate whose threads wait longer is not faster because
+    they wait. Quantities are medians over the runs.
     """
-    best, ratio = advice.verdict.best, advice.verdict.ratio
-    if not best or ratio is None or ratio == 1:
+    best = advice.verdict.best
+    if advice.verdict.word != "better":
         return []
     before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
     differences = []
@@ -115,8 +115,7 @@ def reasons(advice: Advice) -> list[str]:
         if key not in before or key not in after:
             continue
         change = (after[key] - before[key]) * scale
-        improved = (change > 0) == better_if_higher
-        if abs(change) >= min_change and improved == (ratio < 1):
+        if abs(change) >= min_change and (change > 0) == better_if_higher:
             differences.append(
                 f"{what}: {before[key] * scale:.3g}{unit} baseline, {after[key] * scale:.3g}{unit} with {best}"
             )

@@ -318,6 +318,14 @@ def test_composites_are_listed_with_their_members(home: dict[str, str]) -> None:
     assert ("open13", 13) in [(row["composite"], row["members"]) for row in rows]
 
 
+def test_machines_have_a_year_and_the_newest_is_named(home: dict[str, str]) -> None:
+    rows = [json.loads(line) for line in meshmark("list", "machines", "--json", env=home).stdout.splitlines()]
+    years = {row["machine"]: row["year"] for row in rows}
+    assert (years["gs1280-16"], years["paper:cray-x1"], years["host"]) == (2003, 2005, "")
+    newest = max(year for year in years.values() if year)
+    assert f"the newest of them is from {newest}; " in meshmark("list", "machines", env=home).stderr
+
+
 def test_every_command_is_in_one_section_of_the_help() -> None:
     names = [name for section in SECTIONS.values() for name in section]
     assert sorted(names) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ import pytest
 from meshmark.errors import UsageError
 from meshmark.model.from_numbers import Fitted, fit_numbers
 from meshmark.model.instruments import measure
-from meshmark.model.key_numbers import Given, KeyNumbers, check, conflicts, nodes_of_socket, show
+from meshmark.model.key_numbers import Given, KeyNumbers, check, conflicts, show
 
 TWO = {"cores": 32, "idle-local": 80e-9, "idle-remote": 140e-9, "read": 200e9}
 ONE = {"cores": 8, "idle-local": 75e-9, "read": 40e9}
@@ -78,21 +78,16 @@ def test_an_assumed_number_makes_assumed_parameters(tmp_path: Path) -> None:
     assert {o.name: o.how.split(":")[0] for o in found.outcomes}["idle-local"] == "assumed"
 
 
-def test_the_nodes_of_a_large_socket_share_its_memory(tmp_path: Path) -> None:
-    found = fitted(tmp_path, {**TWO, "cores": 128})
-    assert len(found.notes) == 1 and found.machine.data["node"]["cpus"] == 32
-    rates = measure("bandwidth", found.machine, {"kernel": "read", "threads": "32,64", "footprint": "4GiB"})
+@pytest.mark.parametrize("cores", [128, 1024])
+def test_a_large_socket_is_one_node(tmp_path: Path, cores: int) -> None:
+    found = fitted(tmp_path, {**TWO, "cores": cores})
+    assert found.machine.data["node"]["cpus"] == cores // 2
+    threads = f"{cores // 4},{cores // 2}"
+    rates = measure("bandwidth", found.machine, {"kernel": "read", "threads": threads, "footprint": "4GiB"})
     half = [r.value for r in rates if r.metric == "bandwidth_net"]
     assert half == pytest.approx([100e9, 100e9], rel=0.01)  # of one socket, also if only half of its cores read
     latencies = measure("latency", found.machine, {"footprint": "4GiB"})
-    assert [r.value for r in latencies] == pytest.approx([80e-9, 80e-9, 140e-9, 140e-9], rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("cores", "nodes"), [(1, 1), (60, 1), (61, 0), (64, 2), (96, 2), (120, 2), (192, 4), (512, 16), (67, 0)]
-)
-def test_a_socket_is_divided_into_the_fewest_equal_nodes(cores: int, nodes: int) -> None:
-    assert nodes_of_socket(cores) == nodes
+    assert [r.value for r in latencies] == pytest.approx([80e-9, 140e-9], rel=1e-3)
 
 
 def test_a_number_that_cannot_be_met_has_a_warning_and_the_nearest_value(tmp_path: Path) -> None:
@@ -117,7 +112,6 @@ def test_a_transfer_that_is_faster_than_the_way_is_reported() -> None:
         ({**TWO, "cores": 31}, "--cores: found 31; allowed: an even number up to 1024"),
         ({**TWO, "cores": 2000}, "--cores: found 2000; allowed: 1 to 1024"),
         ({**ONE, "cores": 600}, "--cores: found 600; allowed: a number up to 512"),
-        ({**ONE, "cores": 61}, "equal nodes of up to 60 cores, since a modelled router has 64 ports"),
         ({**TWO, "idle-remote": 79e-9}, "--idle-remote: found 79.00 ns; allowed: at least --idle-local, 80.00 ns"),
         ({**ONE, "read": 2e12}, "--read: found 2.000 TB/s; allowed: at most 1.748 TB/s, 256 lines on their way"),
         ({**ONE, "read": 0}, "--read: found 0 B/s; allowed: 100.0 MB/s to 100.0 TB/s"),

@@ -202,11 +202,9 @@ def test_a_difference_against_the_result_is_no_reason(world: Any) -> None:
         "memory in huge pages: 10 % baseline, 90 % with pack",
         "thread migrations per run: 40 baseline, 0 with pack",
     ]
-    slower = run(
-        world({"pack": 1.3, "balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",))
-    )
+    slower = run(world({"balance": 1.2}).with_name("slower"), SearchSpace(("none", "balance"), pages=("default",)))
     assert slower.verdict.best == "balance"
-    assert to_json(slower, Lines({}, {}))["why"] == [], "fewer migrations do not make a run slower"
+    assert to_json(slower, Lines({}, {}))["why"] == [], "a candidate that is not better needs no reason"
 
 
 def test_other_work_flags_the_advice_and_limits_what_it_says(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:

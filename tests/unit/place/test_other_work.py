@@ -70,7 +70,8 @@ def test_runs_that_are_too_short_each_count_together() -> None:
     assert conditions(runs) == {"others_share": pytest.approx(0.2), "steal_share": pytest.approx(0.03)}
     longer = [Run(shares=Shares(0.5, 0.03, 1.0))]
     assert disturbance(longer) == (
-        "other programs used 50 % (disturbed) and the hypervisor took 3.0 % (stolen) of this machine's CPU time meanwhile"
+        "other programs used 50 % (disturbed) and the hypervisor took 3.0 % (stolen) "
+        "of this machine's CPU time meanwhile"
     )
 
 
