@@ -433,8 +433,8 @@ def cpu_time_of_children() -> float:
     "instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock", "peak", "dgemm", "linpack"]
 )
 def test_the_budget_bounds_all_of_it(instrument: str) -> None:
-    # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, so the
-    # bound here is wide. It is one of CPU time, because other tests take any share of the CPUs.
+    # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, so
+    # the bound here is wide. It is one of CPU time, because other tests take any share of the CPUs.
     begin_s = cpu_time_of_children()
     done = run("probe", instrument, "--budget", "1s")
     assert cpu_time_of_children() - begin_s < 15
