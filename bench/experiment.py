@@ -29,7 +29,7 @@ Noise = Callable[[np.random.Generator, tuple[int, ...]], Array]
 FIRST = 8  # pairs before the t-tests look, as many as Meshmark needs at least
 MARGIN = 0.02
 CHECKED = 10  # experiments of a row that are computed as the command does
-WORDS = ("higher", "lower", "tie", "inconclusive")
+WORDS = ("higher", "lower", "equal", "inconclusive")
 
 
 def gaussian(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -223,7 +223,7 @@ def aa(count: int) -> None:
             what = f"{name} {100 * scale:.0f} %" + (f", drift {100 * drift:.0f} %" if drift else "")
             what += f", states of {100 * states:.0f} %" if states else ""
             outside = f"{100 * told.outside.mean():.1f} %"
-            shares = (told.share("higher", "lower"), told.share("tie"), outside)
+            shares = (told.share("higher", "lower"), told.share("equal"), outside)
             row((what, *shares, *(f"{100 * v:.1f} %" for v in tests)))
     print()
 
@@ -249,7 +249,7 @@ def equal(count: int) -> None:
         row(
             (
                 f"Gaussian {100 * scale:.0f} %",
-                told.share("tie"),
+                told.share("equal"),
                 told.share("higher", "lower"),
                 f"{told.pairs.mean():.0f}",
             )
@@ -262,7 +262,7 @@ def spread(count: int) -> None:
     row = table(("noise of a run of A", "called different", "equal"))
     for name, noise in NOISES.items():
         told = experiments(Machine(noise, 0.03, wider=3.0), 0.0, 60, count)
-        row((f"{name} 3 %", told.share("higher", "lower"), told.share("tie")))
+        row((f"{name} 3 %", told.share("higher", "lower"), told.share("equal")))
     print()
 
 

@@ -186,8 +186,8 @@ def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> Non
     verdicts = [r["conditions"] for r in found["records"] if r["metric"] == "equivalence_p"]
     assert [v["domains"] for v in verdicts] == [2, 3, 4]
     for said, test in zip(verdicts, found["tests"], strict=True):
-        assert said["verdict"] in {"tie", "higher", "lower", "inconclusive"}
-        assert said["verdict"] != "tie" or test["p"] < 0.05
+        assert said["verdict"] in {"equal", "higher", "lower", "inconclusive"}
+        assert said["verdict"] != "equal" or test["p"] < 0.05
 
 
 def test_each_domains_programs_keep_their_memory_or_carry_a_flag() -> None:

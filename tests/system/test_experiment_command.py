@@ -55,7 +55,7 @@ def test_the_better_of_two_settings_is_found_stored_and_gates(tmp_path: Path, ho
     found = answer(ran)
     assert ran.returncode == 1 and "B is worse than A by more than 5%: B over A 0." in ran.stderr
     assert "seed 3" in ran.stderr and "Traceback" not in ran.stderr
-    assert found["verdict"] == "lower" and found["best"] == "A" and found["pairs"] >= 8
+    assert found["verdict"] == "slower" and found["best"] == "A" and found["pairs"] >= 8
     assert found["low"] < 0.9 < found["high"] < 1
     kept = meshmark("store", "list", "--json", env=home)
     assert found["run"] in kept.stdout and '"experiment"' in kept.stdout
@@ -122,7 +122,7 @@ def test_records_that_a_command_prints_are_compared(tmp_path: Path, home: dict[s
     command = ["--", "cat", str(tmp_path / "lines")]
     ran = meshmark("experiment", "same", "same", "--metric", "m", "--json", *command, env=home)
     found = answer(ran)
-    assert (found["verdict"], found["unit"], found["better"], found["ratio"]) == ("tie", "B/s", "higher", 1.0)
+    assert (found["verdict"], found["unit"], found["better"], found["ratio"]) == ("equal", "B/s", "higher", 1.0)
     wrong = meshmark("experiment", "same", "same", "--metric", "n", *command, env=home)
     assert wrong.returncode == 2 and "--metric: found no record of n in the output; found m" in wrong.stderr
 

@@ -31,7 +31,7 @@ MARGIN: Final = 0.1  # declarations are coarse: a SLIT has steps of a tenth
 CAPACITY: Final = "capacity"
 Word = Literal["agrees", "measured lower", "measured higher", "inconclusive", "not measured"]
 _WORDS: Final[Mapping[str, Word]] = {
-    "tie": "agrees",
+    "equal": "agrees",
     "lower": "measured lower",
     "higher": "measured higher",
     "inconclusive": "inconclusive",
@@ -69,7 +69,7 @@ class Declaration:
         """The verdict."""
         if self.ratio is None:
             return "not measured"
-        return "within" if self.limit and self.ratio.word in {"lower", "tie"} else _WORDS[self.ratio.word]
+        return "within" if self.limit and self.ratio.word in {"lower", "equal"} else _WORDS[self.ratio.word]
 
 
 def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
@@ -130,7 +130,7 @@ def _judged(row: Declaration, margin: float) -> Declaration:
         value = row.value / row.declared
     word = judge(None if row.reason else scaled, alike(margin))
     if row.quantity == CAPACITY and not row.reason and scaled is not None and scaled[0] <= 1 <= scaled[1]:
-        word = "tie"  # a curve tells no more than the footprints between which a cache ends
+        word = "equal"  # a curve tells no more than the footprints between which a cache ends
     return replace(row, ratio=Ratio(value, scaled, word))
 
 

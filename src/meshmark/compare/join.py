@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from meshmark.compare.kinds import kinds
 from meshmark.compare.normalise import Per, normalised
@@ -16,18 +16,10 @@ from meshmark.errors import UsageError, quoted
 from meshmark.measure.repetitions import PLATEAU, measured, same_plateaus
 from meshmark.store.machines import FACTS
 from meshmark.store.record import Record
-from meshmark.values.verdicts import MARGIN, Measured, Ratio, alike, judge, ratio
+from meshmark.values.verdicts import MARGIN, Measured, Ratio, Spoken, alike, is_speed, judge, ratio, spoken
 
-Word = Literal["faster", "slower", "higher", "lower", "equal", "inconclusive", "not comparable"]
-WORDS: Final[tuple[Word, ...]] = (
-    "faster",
-    "slower",
-    "higher",
-    "lower",
-    "equal",
-    "inconclusive",
-    "not comparable",
-)
+Word = Literal[Spoken, "not comparable"]
+WORDS: Final[tuple[Word, ...]] = (*get_args(Spoken), "not comparable")
 DERIVED: Final = frozenset({"bandwidth_gross"})  # from the samples of another metric, whose ratios it repeats
 # How far the result of one run may be from that of the next, where this was not measured. The interval of one process
 # misses it: 30 to 80 % of equal results were called different where runs differed by 1 to 3 %.
@@ -62,13 +54,7 @@ class Pair:
         """What B is, beside A."""
         if self.ratio is None:
             return "not comparable"
-        if self.ratio.word == "tie":
-            return "equal"
-        if self.ratio.word == "inconclusive":
-            return "inconclusive"
-        if self.a.better == "none" or not _is_speed(self.a.unit):
-            return self.ratio.word
-        return "faster" if self.ratio.word == self.a.better else "slower"
+        return spoken(self.ratio.word, self.a.better, self.a.unit)
 
     @property
     def worse(self) -> bool:
@@ -178,7 +164,7 @@ def compare(
     of_all = kinds(ones) | kinds(others)
     found = matches(ones, others, same, of_all)
     if [*a.records] == [*b.records]:  # the same results, which are equal to themselves, however uncertain they are
-        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "tie")) for m in found]
+        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in found]
     else:
         pairs = [_pair(m, margin) for m in found]
     if not pairs:
@@ -214,9 +200,9 @@ def _pair(match: Match, margin: float) -> Pair:
         return Pair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differ)
     # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing,
     # and neither do single values.
-    exact = len(a.samples) > 1 and not a.flags | b.flags and not _is_speed(a.unit)
+    exact = len(a.samples) > 1 and not a.flags | b.flags and not is_speed(a.unit)
     if exact and a.value == b.value and a.samples == b.samples:
-        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "tie"), differ=differ)
+        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "equal"), differ=differ)
     doubts = {letter: why for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))}
     reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())
     doubtful = not {*doubts.values()} <= {PUBLISHED}
@@ -235,10 +221,6 @@ def _of_one_run(record: Record) -> bool:
     """Whether the samples are of one process, so that they do not show how much runs of it differ."""
     measured_here = record.source in {"host", "tool"} and record.instrument in descriptions()
     return measured_here and len(record.samples) > 1 and "runs" not in record.conditions
-
-
-def _is_speed(unit: str) -> bool:
-    return unit in {"s", "Hz", "cycles"} or unit.endswith(("/s", "/cycle"))
 
 
 def _measured(record: Record) -> Measured:

@@ -16,10 +16,10 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.result import EFFECTS, SLOWDOWN_WORDS, Key, LoadRun, ProgramUse, Slowdown, slowdown
+from meshmark.load.result import EFFECTS, Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
 from meshmark.values.units import seconds_of
-from meshmark.values.verdicts import Word
+from meshmark.values.verdicts import Word, spoken
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADINGS: Final = ("elapsed", "user", "system", "waiting")
@@ -127,7 +127,7 @@ class Comparison:
                     "program": m.program,
                     "slowdown": m.slowdown.ratio if m.slowdown else None,
                     "interval": list(m.slowdown.interval) if m.slowdown and m.slowdown.interval else None,
-                    "verdict": SLOWDOWN_WORDS[m.word],
+                    "verdict": spoken(m.word, "lower", "s"),
                     **({"doubt": m.doubt} if m.doubt else {}),
                     "samples_a": m.slowdown.alone if m.slowdown else 0,
                     "samples_b": m.slowdown.together if m.slowdown else 0,
@@ -330,7 +330,7 @@ def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
     rows: list[tuple[str, list[str], Matched, Copy | None]] = []
     for m in c.programs:
         many = len(m.copies) > 1
-        verdict = SLOWDOWN_WORDS[m.word] if m.slowdown else "–"
+        verdict = spoken(m.word, "lower", "s") if m.slowdown else "–"
         for one in m.copies:
             ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
             times = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]

@@ -109,7 +109,7 @@ class Equivalence:
 
     @property
     def word(self) -> Word:
-        """`tie`: equivalent, which is the same as p < alpha."""
+        """`equal`: equivalent, which is the same as p < alpha."""
         return judge(self.interval, alike(self.margin))
 
 

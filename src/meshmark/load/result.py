@@ -293,14 +293,6 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
 
 
-SLOWDOWN_WORDS: Final[Mapping[Word, str]] = {
-    "higher": "slower",
-    "lower": "faster",
-    "tie": "tie",
-    "inconclusive": "inconclusive",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Slowdown:
     """Run time together over run time alone. `interval`: 95 %; None with fewer than 4 runs of each."""

@@ -124,7 +124,7 @@ def _rank_text(others: Sequence[Point], word: str, settings: int) -> str:
         return f"It is the best of {settings} settings."
     named = "; ".join(setting_text(p) for p in others[:_NAMED])
     more = f"; and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    relation = "Equal within 2 %" if word == "tie" else "Not shown to be slower"
+    relation = "Equal within 2 %" if word == "equal" else "Not shown to be slower"
     return f"{relation}: {named}{more}."
 
 

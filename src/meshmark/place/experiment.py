@@ -27,7 +27,7 @@ from meshmark.place.other_work import conditions as shares_during
 from meshmark.place.setting import Setting, both
 from meshmark.store.record import Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
-from meshmark.values.verdicts import Interval, Word, alike, judge
+from meshmark.values.verdicts import Interval, Spoken, Word, alike, judge, spoken
 
 Side = Literal["a", "b"]
 SIDES: Final[tuple[Side, Side]] = ("a", "b")
@@ -257,6 +257,10 @@ class Experiment:
         """What the ratio is."""
         return judge(self.interval(), alike(self.plan.margin))
 
+    def verdict(self) -> Spoken:
+        """What B is, beside A."""
+        return spoken(self.word(), self.better, self.unit)
+
     def best(self) -> Side | None:
         """The better setting; None if there is none, or it is not known."""
         word = self.word()
@@ -371,7 +375,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
                 **shares_during(found.counted),
             },
             flags=result_flags(found.counted),
-            provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.word()},
+            provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.verdict()},
         )
     )
     return made
@@ -407,7 +411,7 @@ def to_json(found: Experiment) -> dict[str, Any]:
         "low": low,
         "high": high,
         "confidence": CONFIDENCE,
-        "verdict": found.word(),
+        "verdict": found.verdict(),
         "best": best.upper() if best else None,
         "margin": plan.margin,
         "pairs": len(found.pairs),

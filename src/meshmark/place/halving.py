@@ -66,7 +66,7 @@ def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = 
 class Standing:
     """A candidate next to the choice. `ratio`: its cost over that of the choice; `pairs`: rounds that contain both."""
 
-    word: Literal["worse", "tie", "inconclusive"]
+    word: Literal["worse", "equal", "inconclusive"]
     ratio: float
     pairs: int
 
@@ -317,8 +317,8 @@ class Race:
             judged = judge(interval, (-smallest, smallest), 0.0)
             worse = judged == "higher" or (beaten and name == self.baseline)
             # What seems better than the choice was dropped, or not shown to be: its lead is that of a selection.
-            word: Literal["worse", "tie", "inconclusive"] = (
-                "worse" if worse else "tie" if judged == "tie" else "inconclusive"
+            word: Literal["worse", "equal", "inconclusive"] = (
+                "worse" if worse else "equal" if judged == "equal" else "inconclusive"
             )
             found[name] = Standing(word, math.exp(estimate), len(values))
         return dict(sorted(found.items(), key=lambda item: item[1].ratio))

@@ -39,7 +39,7 @@ from meshmark.report.selection import modes_of, modes_texts, selected, value_of
 from meshmark.store.record import Record, varying
 from meshmark.values.units import NBSP, ratio_text, scale_for, show, size
 
-_ORDER: Final = ("slower", "faster", "lower", "higher", "not comparable", "inconclusive", "equal")
+_ORDER: Final = ("slower", "worse", "faster", "better", "lower", "higher", "not comparable", "inconclusive", "equal")
 _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycles", "peak": ", as shares of the peak"}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from meshmark.compare.join import Comparison
+from meshmark.compare.join import WORDS, Comparison
 from meshmark.report.compared_rows import Block, Line, blocks, named, sides_of
 from meshmark.report.comparison import left_over, lettered, side_text, summaries
 from meshmark.report.markdown import BOLD, escaped, folded, table
 from meshmark.values.units import NBSP
 
-_SHOWN = frozenset({"faster", "slower", "higher", "lower"})
+_SHOWN = frozenset(WORDS) - {"equal", "inconclusive", "not comparable"}
 
 
 def markdown(comparisons: Sequence[Comparison]) -> str:

@@ -43,7 +43,7 @@ class Factor:
 
     @property
     def word(self) -> Word:
-        """`higher`: contention; `tie`: none; neither is claimed if a time is flagged or too wide."""
+        """`higher`: contention; `equal`: none; neither is claimed if a time is flagged or too wide."""
         usable = not measured(self.alone).excluded and not measured(self.together).excluded
         return judge(self.ratio.interval if usable else None, (0, STARTS), STARTS)
 
@@ -142,7 +142,7 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
         start = found.start(distance)
         if start is None:
             largest = size(cells[-1][0])
-            if all(f.word == "tie" for _, f in cells):
+            if all(f.word == "equal" for _, f in cells):
                 return f"none up to {largest}", ""
             at, highest = max(cells, key=lambda cell: cell[1].ratio.value)
             return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(at)}"

@@ -1,6 +1,6 @@
 """Ranks halo protocols by message size, and compares libraries by their halos, messages and collectives.
 
-`verdicts` decides what wins, what ties and what is inconclusive, for each size that all protocols were measured at.
+`verdicts` decides what wins, what is equal and what is inconclusive, for each size that all protocols were measured at.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ class Stretch:
     """Consecutive sizes with one verdict.
 
     Attributes:
-        winner: The winner, or one that is at least tied at all of the sizes; "" if none is distinguishable.
-        others: Those tied with the winner at all sizes; without a winner, all that may be the fastest at some of them.
+        winner: The winner, or one that is at least equal at all of the sizes; "" if none is distinguishable.
+        others: Those equal to the winner at all sizes; without a winner, all that may be the fastest at some of them.
     """
 
     first: int
@@ -163,7 +163,7 @@ class Comparison(NamedTuple):
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
         """The verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
-        said = {"higher": self.a.library, "lower": self.b.library, "tie": "tie"}
+        said = {"higher": self.a.library, "lower": self.b.library, "equal": "equal"}
         parts = [(word, [s for s, _ in group]) for word, group in groupby(ratios.items(), lambda x: x[1].word)]
         lines = [
             f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: {said[word]}"
@@ -247,7 +247,7 @@ def _uncertainty(r: Record) -> tuple[bool, bool, float]:
 
 
 def stretches(ranking: Ranking) -> list[Stretch]:
-    """Splits the common sizes into the fewest stretches in which one protocol wins or ties at every size."""
+    """Splits the common sizes into the fewest stretches in which one protocol wins or is equal at every size."""
     found: list[Stretch] = []
     sizes: list[int] = []
     names: list[str] = []
@@ -276,13 +276,13 @@ def stretches(ranking: Ranking) -> list[Stretch]:
 
 
 def winner_lines(ranking: Ranking) -> list[str]:
-    """Describes each stretch, such as `from 256 words: persistent; tied: packed`, and what is not ranked."""
+    """Describes each stretch, such as `from 256 words: persistent; equal: packed`, and what is not ranked."""
     found, lines = stretches(ranking), []
     for i, s in enumerate(found):
         where = _where(i, len(found), s.first, s.last, HALO.size_text)
         names = ", ".join(s.others)
         if s.winner:
-            lines.append(f"{where}: {s.winner}{f'; tied: {names}' if names else ''}")
+            lines.append(f"{where}: {s.winner}{f'; equal: {names}' if names else ''}")
         else:
             lines.append(f"{where}: inconclusive{f': {names}' if names else ''}")
     if lacking := [s for s in ranking.sizes if s not in ranking.common]:
@@ -442,7 +442,7 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
     words = Counter(r.word for r in ratios.values())
     console.print(
         f"{b.library} is slower in {words['higher']} of {len(ratios)}, faster in {words['lower']}; "
-        f"tie in {words['tie']}, inconclusive in {words['inconclusive']}"
+        f"equal in {words['equal']}, inconclusive in {words['inconclusive']}"
     )
     if a.subject is HALO:
         console.print("faster library, by the best protocol of each:")

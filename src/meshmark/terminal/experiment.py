@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from meshmark.terminal.screen import table_console
 from meshmark.values.units import percent, plain, seconds
-
-_SPEEDS: Final = ("s", "Hz")
 
 
 def interval_text(interval: tuple[float | None, float | None] | None) -> str:
@@ -69,14 +67,11 @@ def sentence(found: Mapping[str, Any]) -> str:
     low, high = found["low"], found["high"]
     evidence = f"B over A {found['ratio']:.3f}, {interval_text((low, high))}, {found['pairs']} pairs"
     margin = f"margin {percent(found['margin'])}".replace("\u00a0", " ")
-    if found["verdict"] == "tie":
+    if found["verdict"] == "equal":
         return f"A and B are equal: {evidence} ({margin})"
     if found["verdict"] == "inconclusive":
         return f"inconclusive: {evidence} ({margin}; {found['stopped']})"
-    better = "better" if found["best"] == "B" else "worse"
-    if found["unit"] in _SPEEDS or found["unit"].endswith("/s"):
-        better = {"better": "faster", "worse": "slower"}[better]
-    return f"B is {better}: {evidence} ({margin})"
+    return f"B is {found['verdict']}: {evidence} ({margin})"
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:

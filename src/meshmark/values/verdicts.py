@@ -1,8 +1,8 @@
-"""Decides which of several measurements is better: the only place that declares a winner, a tie or no difference.
+"""Decides which of several measurements is better: the only place that declares a winner, equality or no difference.
 
 Every comparison supplies an estimate with a 95 % interval of its own method, and the smallest difference that matters.
 The rule is the same for all: a difference counts if the interval excludes equality and reaches beyond what matters; a
-tie counts only if the whole interval lies within what does not matter; everything else is inconclusive. A tie is
+two are equal only if the whole interval lies within what does not matter; everything else is inconclusive. Equality is
 thus shown, never assumed from missing evidence.
 
 Source: intervals in place of two one-sided tests: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657-680.
@@ -18,11 +18,12 @@ from typing import Final, Literal
 
 from meshmark.values.units import ratio_text
 
-Word = Literal["lower", "higher", "tie", "inconclusive"]
+Word = Literal["lower", "higher", "equal", "inconclusive"]
+Spoken = Literal["faster", "slower", "better", "worse", "higher", "lower", "equal", "inconclusive"]
 Interval = tuple[float, float]
 
 MARGIN: Final = 0.02  # smallest relative difference that matters by default
-WIDE: Final = 0.1  # half of an interval over its value, above which a measurement neither wins nor ties
+WIDE: Final = 0.1  # half of an interval over its value, above which a measurement is not judged
 
 
 def judge(interval: Interval | None, alike: Interval, equal: float = 1.0) -> Word:
@@ -37,8 +38,25 @@ def judge(interval: Interval | None, alike: Interval, equal: float = 1.0) -> Wor
         return "inconclusive"
     low, high = interval
     if alike[0] <= low and high <= alike[1]:
-        return "tie"
+        return "equal"
     return "higher" if low > equal else "lower" if high < equal else "inconclusive"
+
+
+def is_speed(unit: str) -> bool:
+    """Return whether values of this unit are times, rates or frequencies."""
+    return unit in {"s", "Hz", "cycles"} or unit.endswith(("/s", "/cycle"))
+
+
+def spoken(word: Word, better: Literal["lower", "higher", "none"], unit: str) -> Spoken:
+    """Return a verdict about a value of this unit as every view says it.
+
+    Times, rates and frequencies are faster or slower, other values with a direction better or worse.
+    """
+    if word in ("equal", "inconclusive") or better == "none":
+        return word
+    if is_speed(unit):
+        return "faster" if word == better else "slower"
+    return "better" if word == better else "worse"
 
 
 def alike(margin: float) -> Interval:
@@ -61,7 +79,7 @@ class Measured:
 
     @property
     def excluded(self) -> str:
-        """Why it neither wins nor ties: doubt, or too wide an interval; empty if it may."""
+        """Why it is not judged: doubt, or too wide an interval; empty if it is."""
         if self.doubt:
             return self.doubt
         if self.bounds is None or not all(map(math.isfinite, self.bounds)):
@@ -114,14 +132,14 @@ class Ranked:
     """The result of comparing several.
 
     Attributes:
-        word: `winner`: the one in `best` is better than each of the others; `tie`: those in `best` are shown to be
+        word: `winner`: the one in `best` is better than each of the others; `equal`: those in `best` are shown to be
             alike, and better than the others; `inconclusive`: any of `best` may be the best.
         best: Best first; those that were not judged come last.
-        excluded: Names that were not judged, with the reason. They neither win nor tie, but nothing wins or ties
-            against their possible values.
+        excluded: Names that were not judged, with the reason. Nothing wins or is equal against their possible
+            values.
     """
 
-    word: Literal["winner", "tie", "inconclusive"]
+    word: Literal["winner", "equal", "inconclusive"]
     best: tuple[str, ...]
     excluded: Mapping[str, str] = field(default_factory=dict)
 
@@ -142,8 +160,8 @@ def rank(
     possible = [n for n in excluded if _may_reach(measured[n], first, better)]
     if possible or len(order) == 1:
         return Ranked("inconclusive", (*best, *possible), excluded)
-    tied = all(ratio(measured[a], measured[b], margin).word == "tie" for a, b in combinations(best, 2))
-    return Ranked("winner" if len(best) == 1 else "tie" if tied else "inconclusive", tuple(best), excluded)
+    equal = all(ratio(measured[a], measured[b], margin).word == "equal" for a, b in combinations(best, 2))
+    return Ranked("winner" if len(best) == 1 else "equal" if equal else "inconclusive", tuple(best), excluded)
 
 
 def _may_reach(one: Measured, first: Measured, better: Literal["lower", "higher"]) -> bool:

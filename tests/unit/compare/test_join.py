@@ -74,9 +74,9 @@ def test_faster_is_more_in_less_time(one: Record, other: Record, word: str, wors
     assert pair.ratio is not None and pair.ratio.value == pytest.approx(other.value / one.value)
 
 
-def test_what_has_no_speed_is_higher_or_lower() -> None:
+def test_what_has_no_speed_is_better_or_worse_if_it_has_a_direction() -> None:
     share = [record("dgemm", "peak_share", v, n=2000, threads=2) for v in (0.9, 0.5)]
-    assert only(*share).word == "lower" and only(*share).worse
+    assert only(*share).word == "worse" and only(*share).worse
     size = [record("latency", "level_capacity", v, level=2, kind="cache") for v in (2.0**20, 2.0**21)]
     assert only(*size).word == "higher" and not only(*size).worse and not only(*reversed(size)).worse
 
@@ -268,7 +268,7 @@ def test_every_pair_is_an_object_of_json_without_nan() -> None:
     assert {x["type"] for x in lines} >= {"fact", "pair", "mean"}
     pairs = [x for x in lines if x["type"] == "pair"]
     assert len(pairs) == len(c.pairs) and {x["verdict"] for x in pairs} <= {
-        *("faster", "slower", "higher", "lower", "equal", "inconclusive", "not comparable")
+        *("faster", "slower", "better", "worse", "higher", "lower", "equal", "inconclusive", "not comparable")
     }
 
 

@@ -84,15 +84,15 @@ def test_equivalence_is_that_of_two_one_sided_tests(ratios: list[float], margin:
     above = stats.ttest_1samp(logs, -bound, alternative="greater").pvalue
     below = stats.ttest_1samp(logs, bound, alternative="less").pvalue
     assert found.p == pytest.approx(max(above, below), abs=1e-12)
-    assert (found.word == "tie") == (max(above, below) < 0.05)
+    assert (found.word == "equal") == (max(above, below) < 0.05)
     # The same said by an interval of 90 % that lies within the margin.
     low, high = stats.t.interval(0.9, len(logs) - 1, statistics.fmean(logs), stats.sem(logs))
     assert found.interval == pytest.approx((math.exp(low), math.exp(high)))
-    assert (found.word == "tie") == (low > -bound and high < bound)
+    assert (found.word == "equal") == (low > -bound and high < bound)
 
 
 def test_no_difference_found_is_no_equivalence_shown() -> None:
-    assert equivalence([1.0, 1.001, 0.999, 1.0]).word == "tie"
+    assert equivalence([1.0, 1.001, 0.999, 1.0]).word == "equal"
     assert equivalence([0.8, 1.25, 1.1, 0.9]).word == "inconclusive"  # mean 1, but nobody knows
     assert equivalence([1.2, 1.2, 1.2]).word == "higher"
     assert equivalence([1.0, 1.0]).p == 0

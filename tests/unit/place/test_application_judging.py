@@ -42,7 +42,7 @@ def test_a_pair_is_told_apart_equal_or_inconclusive() -> None:
     assert better.word == "lower" and better.best == "b" and better.text("lower").startswith("better: -10")
     assert better.text("higher").startswith("worse")
     same = compare("b", "a", (noisy(1.0, 12, 0.005, 3), one), "lower", 0.02)
-    assert same.word == "tie" and same.best == "" and same.text("lower").startswith("equal within the margin")
+    assert same.word == "equal" and same.best == "" and same.text("lower").startswith("equal within the margin")
     unclear = compare("b", "a", (noisy(1.0, 12, 0.2, 3), one), "lower", 0.02)
     assert unclear.text("lower").startswith("inconclusive")
     few = compare("b", "a", (noisy(0.5, 5, 0.01, 3), one), "lower", 0.02)

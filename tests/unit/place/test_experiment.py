@@ -88,7 +88,7 @@ def test_the_order_is_that_of_a_fair_coin_and_the_same_for_the_same_seed() -> No
     [
         (1.1, "higher", "a", "the interval excludes equality"),
         (0.9, "lower", "b", "the interval excludes equality"),
-        (1.0, "tie", None, "the interval lies within the margin"),
+        (1.0, "equal", None, "the interval lies within the margin"),
     ],
 )
 def test_it_stops_when_it_can_tell(tmp_path: Path, b: float, word: str, best: str | None, why: str) -> None:
@@ -234,7 +234,7 @@ def test_records_hold_all_samples_with_their_setting_and_the_interval_of_any_tim
     assert {len(r.samples) for r in made} == {len(found.pairs)}
     ratio = made[-1]
     assert (ratio.better, ratio.unit, ratio.bounds) == ("none", "1", found.interval())
-    assert ratio.provenance["seed"] == 7 and ratio.provenance["verdict"] == "higher"
+    assert ratio.provenance["seed"] == 7 and ratio.provenance["verdict"] == "slower"
     assert [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in made] == made
     store = Store(tmp_path / "store")
     store.add("experiment-1", "experiment", made)
@@ -268,7 +268,7 @@ def test_other_work_flags_the_result_if_it_disturbed_more_than_a_quarter_of_the_
     seldom, often = (conducted(tmp_path / name, beside(n)) for name, n in (("seldom", 1), ("often", 6)))
     assert (to_json(seldom)["flags"], to_json(seldom)["disturbance"]) == ([], "")
     answer = to_json(often)
-    assert answer["flags"] == ["disturbed"] and answer["verdict"] == "higher"
+    assert answer["flags"] == ["disturbed"] and answer["verdict"] == "slower"
     assert re.fullmatch(
         r"other programs used \d+ % \(disturbed\) of this machine's CPU time meanwhile", answer["disturbance"]
     )

@@ -341,13 +341,13 @@ def test_others_are_sorted_by_their_ratio_and_judged_without_the_choice() -> Non
     costs = {"a": steady(1.0), "b": steady(1.01), "c": series(0.99, None, 0.99), "d": steady(1.5), "e": series(None)}
     found = race_of(costs)[0].verdict().standings
     assert {n: (s.word, pytest.approx(s.ratio)) for n, s in found.items()} == {
-        "c": ("tie", 0.99),
-        "b": ("tie", 1.01),
+        "c": ("equal", 0.99),
+        "b": ("equal", 1.01),
         "d": ("worse", 1.5),
     }
     assert list(found) == ["c", "b", "d"]
     said = race_of({"a": steady(1.0), "b": steady(0.9), "c": steady(0.91)})[0].verdict()
-    assert (said.choice, {n: s.word for n, s in said.standings.items()}) == ("b", {"c": "tie", "a": "worse"})
+    assert (said.choice, {n: s.word for n, s in said.standings.items()}) == ("b", {"c": "equal", "a": "worse"})
 
 
 def test_a_baseline_that_is_beaten_is_worse_whatever_the_noise() -> None:

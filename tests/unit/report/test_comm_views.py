@@ -73,7 +73,7 @@ def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
     assert {second.winner, *second.others} == {"irecv_isend", "persistent_irecv_isend"}
     assert winner_lines(one) == [
         "up to 64 words: neighbour",
-        f"from 256 words: {second.winner}; tied: {second.others[0]}",
+        f"from 256 words: {second.winner}; equal: {second.others[0]}",
     ]
 
 
@@ -85,7 +85,7 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
         records.append(exchange("b", words, level(1.003e-6 if k % 2 else 1.000e-6)))
     (found,) = stretches(rankings(records)[0])
     assert {found.winner, *found.others} == {"a", "b"} and (found.first, found.last) == (1, 8)
-    assert winner_lines(rankings(records)[0]) == [f"at every size: {found.winner}; tied: {found.others[0]}"]
+    assert winner_lines(rankings(records)[0]) == [f"at every size: {found.winner}; equal: {found.others[0]}"]
     # … and by more than their intervals: as many stretches as turns.
     records = [
         exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
@@ -188,7 +188,7 @@ def test_two_libraries_are_compared_where_both_were_asked_the_same() -> None:
         assert ratio.value == pytest.approx(1.5, rel=0.02)
     same = [exchange("a", 1, level(1e-6)), exchange("a", 1, level(1.001e-6), "mpich", library="MPICH 4.0.2")]
     ((_, _, equal),) = comparisons(rankings(same))
-    assert equal["a", 1].word == "tie"
+    assert equal["a", 1].word == "equal"
     four = [same[0], dataclasses.replace(same[1], conditions={**same[1].conditions, "ranks": 4, "grid": "2x2"})]
     assert comparisons(rankings(four)) == []
 
@@ -212,7 +212,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
         assert text.count("*") == 2 * 8 + 2  # … and once in each legend
         assert "up to 64 words: neighbour" in text and "d disturbed" in text
         assert "MPICH 4.0.2 relative to Open MPI 4.1.4" in text
-        counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; tie in 0, inconclusive in 1"
+        counts = "MPICH 4.0.2 is slower in 31 of 32, faster in 0; equal in 0, inconclusive in 1"
         assert counts in text.replace("\n", " ")
 
 
@@ -507,10 +507,10 @@ def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
         records.append(exchange("a", words, level(one * 1e-6)))
         records.append(exchange("a", words, level(other * 1e-6), "mpich"))
     (pair,) = comparisons(rankings(records))
-    lines = ["up to 8 words: Open MPI 4.1.4", "at 64 words: tie", "from 512 words: MPICH 4.0.2"]
+    lines = ["up to 8 words: Open MPI 4.1.4", "at 64 words: equal", "from 512 words: MPICH 4.0.2"]
     assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
     assert pair.best == pair.of("a")
-    assert [r.word for r in pair.best.values()] == ["higher", "higher", "tie", "lower", "lower"]
+    assert [r.word for r in pair.best.values()] == ["higher", "higher", "equal", "lower", "lower"]
     text = comm.comparison_table(records, HALO)
     assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one library after the other" in text
     rows = [r for r in rows_of(comm.halo_libraries(records)) if "series" in r]

@@ -21,7 +21,7 @@ def answer(**changes: Any) -> dict[str, Any]:
         "ratio": 1.1,
         "low": 1.05,
         "high": 1.15,
-        "verdict": "worse",
+        "verdict": "slower",
         "best": "A",
         "margin": 0.05,
         "pairs": 8,
@@ -50,7 +50,7 @@ def test_the_verdict_comes_first_and_names_are_escaped() -> None:
     ("changes", "says"),
     [
         ({"verdict": "inconclusive", "low": None, "high": None, "best": None}, "### inconclusive: B over A 1.100"),
-        ({"verdict": "tie", "best": None}, "### A and B are equal"),
+        ({"verdict": "equal", "best": None}, "### A and B are equal"),
         ({"ratio": None, "of_a": None, "of_b": None}, "### no result"),
     ],
 )

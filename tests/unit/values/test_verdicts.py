@@ -25,9 +25,9 @@ def test_speeds_in_words() -> None:
 @pytest.mark.parametrize(
     ("interval", "word"),
     [
-        ((0.99, 1.01), "tie"),
-        ((1 / 1.02, 1.02), "tie"),
-        ((1.005, 1.015), "tie"),  # certain, and too small to matter
+        ((0.99, 1.01), "equal"),
+        ((1 / 1.02, 1.02), "equal"),
+        ((1.005, 1.015), "equal"),  # certain, and too small to matter
         ((1.005, 1.03), "higher"),
         ((0.9, 0.999), "lower"),
         ((0.97, 1.01), "inconclusive"),
@@ -45,7 +45,7 @@ def test_a_ratio_is_judged_by_its_whole_interval(interval: tuple[float, float] |
 
 
 def test_a_difference_is_judged_around_zero() -> None:
-    assert judge((-0.1, 0.1), (-0.2, 0.2), 0) == "tie"
+    assert judge((-0.1, 0.1), (-0.2, 0.2), 0) == "equal"
     assert judge((0.1, 0.3), (-0.2, 0.2), 0) == "higher"
     assert judge((-0.3, -0.1), (-0.2, 0.2), 0) == "lower"
     assert judge((-0.3, 0.1), (-0.2, 0.2), 0) == "inconclusive"
@@ -59,8 +59,8 @@ def test_a_ratio_combines_both_intervals_at_their_ends() -> None:
     found = ratio(Measured(3, (2, 4)), Measured(1, (0.5, 2)))
     assert (found.value, found.interval, found.word) == (3, (1, 8), "inconclusive")
     assert ratio(near(1.5), near(1)).word == "higher" and ratio(near(1), near(1.5)).word == "lower"
-    assert ratio(near(1.001), near(1)).word == "tie"
-    assert ratio(near(1.1), near(1), margin=0.2).word == "tie"
+    assert ratio(near(1.001), near(1)).word == "equal"
+    assert ratio(near(1.1), near(1), margin=0.2).word == "equal"
 
 
 def test_what_is_not_above_zero_has_no_ratio() -> None:
@@ -88,7 +88,7 @@ def test_a_winner_is_better_than_each_of_the_others() -> None:
 
 def test_ties_are_shown_between_all_of_them() -> None:
     found = rank({"b": near(1.001), "a": near(1), "c": near(3)})
-    assert (found.word, found.best) == ("tie", ("a", "b"))
+    assert (found.word, found.best) == ("equal", ("a", "b"))
     # The first ties with both of the others, which are too far from each other.
     chain = rank({"b": near(1.012), "a": near(1), "c": near(0.999, 0.012)}, margin=0.025)
     assert (chain.word, chain.best) == ("inconclusive", ("c", "a", "b"))
@@ -189,7 +189,7 @@ def test_of_six_equals_one_is_rarely_called_the_winner(sampler: Sampler) -> None
 def test_those_that_differ_by_a_twentieth_are_rarely_called_a_tie(sampler: Sampler) -> None:
     rng = np.random.default_rng(29)
     words = Counter(ratio(observed(rng, sampler, 1.05), observed(rng, sampler)).word for _ in range(TRIALS))
-    assert words["tie"] <= 0.05 * TRIALS, words
+    assert words["equal"] <= 0.05 * TRIALS, words
 
 
 @pytest.mark.parametrize(
@@ -209,4 +209,4 @@ def test_what_is_steady_and_equal_is_called_a_tie() -> None:
         return rng.lognormal(0, 0.003, SAMPLES)
 
     words = Counter(ratio(observed(rng, steady), observed(rng, steady)).word for _ in range(TRIALS))
-    assert words["tie"] >= 0.95 * TRIALS, words
+    assert words["equal"] >= 0.95 * TRIALS, words

@@ -10,7 +10,6 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError
 from meshmark.load.effects import Equivalence, equivalence
 from meshmark.load.placing import Here
-from meshmark.load.result import SLOWDOWN_WORDS
 from meshmark.load.studies.bench import DEFAULT_OPTIONS, Bench, StudyOptions, StudyResult, one_cpu_each
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
@@ -19,6 +18,7 @@ from meshmark.load.variants import Variant
 from meshmark.machine.sources import from_sysfs
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Scalar
+from meshmark.values.verdicts import spoken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ def isolation(
         )
         points.append(p)
         tests.append(test)
-        rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", SLOWDOWN_WORDS[verdict]])
+        rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", spoken(verdict, "lower", "s")])
     text = table(
         ["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows, [p.flags for p in points]
     )

@@ -54,7 +54,7 @@ class Pair:
             return f"too few rounds to tell: {self.rounds}, at least {self.needed} are needed"
         low, high = self.interval
         change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
-        if self.word == "tie":
+        if self.word == "equal":
             return f"equal within the margin: {change}"
         if self.word == "inconclusive":
             return f"inconclusive: {change}"

@@ -54,7 +54,7 @@ def working_sets(
             if pair.best == most.label:
                 worse = f"{part} is {pair.text(better)}"
                 break
-            if pair.word != "tie" and pair.best != one.label:
+            if pair.word != "equal" and pair.best != one.label:
                 unclear = unclear or f"{part} is {pair.text(better)}"
             elif not unclear:
                 enough = part
