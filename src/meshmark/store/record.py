@@ -48,6 +48,13 @@ OBSERVED: Final = frozenset(
         "home",
         "steal_share",
         "others_share",
+        # Of runs of a program: what its threads and pages did.
+        "migrations",
+        "largest_bytes",
+        "waiting_share",
+        "remote_share",
+        "minor_faults",
+        "major_faults",
         "interval_asked",
         "neighbours_held_share",
         "neighbours_load_s",

@@ -33,7 +33,7 @@ from meshmark.place.halving import Race
 from meshmark.place.other_work import Shares
 from meshmark.place.trial import Outcome, Runner, evidence
 from meshmark.store.files import held
-from meshmark.store.record import Record
+from meshmark.store.record import OBSERVED, Record
 from meshmark.store.store import Store
 from support.cli import meshmark
 from support.waiting import until
@@ -247,6 +247,8 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
     assert len(pack["elapsed"].samples) == len(advice.of("pack")) >= 6
     assert pack["figure_of_merit"].value == pytest.approx(100 / pack["elapsed"].value, rel=1e-4)
     assert pack["elapsed"].conditions["cpus"] == "4-5"
+    chosen = "program command copies candidate policy slots slot_kind cpus each threads memory pages wait_policy"
+    assert pack["elapsed"].conditions.keys() - OBSERVED == set(chosen.split()), "or two advices have no common point"
     base = next(r for r in made if r.conditions["candidate"] == BASELINE)
     assert base.flags == {"migrated"} and base.conditions["cpus"] == "none"
 
