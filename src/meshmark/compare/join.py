@@ -167,10 +167,11 @@ def compare(
         pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in found]
     else:
         pairs = [_pair(m, margin) for m in found]
-    if not pairs:
+    if not {r.metric for r in ones} & {r.metric for r in others}:
         metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (ones, others)]
         raise UsageError(
-            f"compare: found no result in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}"
+            f"compare: found no metric in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}",
+            "measure on one what the other has, or import output that has it",
         )
     left = unpaired(ones, others, found, of_all)
     return Comparison(

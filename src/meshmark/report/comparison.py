@@ -48,6 +48,8 @@ _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycl
 
 def summary(c: Comparison) -> str:
     """`180 results on both: 12 slower, 150 equal, 18 inconclusive (margin 2 %).`"""
+    if not c.pairs:
+        return "no result of A pairs with one of B"
     counts = ", ".join(f"{n} {word}" for word, n in c.counts().items())
     of = f"{len(c.pairs)} result{'s' * (len(c.pairs) != 1)} on both"
     return f"{of}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"

@@ -94,7 +94,7 @@ def test_a_gate_that_judged_too_little_is_inconclusive(home: dict[str, str], tmp
         (["a.jsonl", "b.jsonl", "--per", "watt"], "--per: found 'watt'; allowed: thread, clock"),
         (["a.jsonl", "b.jsonl", "--fail-on", "5"], "--fail-on: found '5', a share from 0% to 1000% is required"),
         (["a.jsonl", "b.jsonl", "--margin", "-1%"], "--margin: found '-1%'"),
-        (["a.jsonl", "b.jsonl", "--metric", "latency"], "found no result in common"),
+        (["a.jsonl", "b.jsonl", "--metric", "latency"], "found no metric in common"),
         (["a.jsonl", "b.jsonl", "--html", "no/c.html"], "--html: found no folder no"),
     ],
 )

@@ -92,8 +92,7 @@ def test_the_points_of_a_sweep_are_other_machines(sides: Sides, tmp_path: Path) 
     published, stored = sides.find_all(["paper:e325", run], "bandwidth")
     assert len([r for r in stored.points if r.metric == "bandwidth_net"]) == 2
     assert not any(r.conditions.get("run_modes") for r in stored.points)
-    with pytest.raises(UsageError, match="no result in common"):
-        compare(published, stored)
+    assert not compare(published, stored).pairs
     assert sides.find("e325").what.startswith("model, simulated"), "no variant of the machine stands for it"
 
 
