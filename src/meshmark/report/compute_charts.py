@@ -1,4 +1,4 @@
-"""Draws charts of compute records: peak and libraries, the roofline, rates and efficiency of load kernels."""
+"""Draws charts of compute records: peak and libraries, the roofline, rates of load kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from meshmark.report.drawing import (
     clearest,
     condition_text,
     drawing,
-    natural,
     row,
     sized,
     ticks,
@@ -114,7 +113,8 @@ def _rate(record: Record, *counts: str) -> float:
     return sum(value_of(record, c) for c in counts) / record.value
 
 
-def _variant(record: Record) -> str:
+def variant(record: Record) -> str:
+    """Return kernel, volume, stride and threads of a load kernel's record as text."""
     c = record.conditions
     volume = "no data" if c.get("volume_bytes") == 0 else sized(record, "volume_bytes")
     return listed(
@@ -135,7 +135,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             y=_rate(r, "flops") / 1e9,
             kind=str(r.conditions["kind"]),
             level=text_of(r, "served_by"),
-            what=_variant(r),
+            what=variant(r),
         )
         for r in found
     ]
@@ -163,45 +163,6 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
             fillOpacity=FULL,
             tooltip=tooltip("what", "level"),
-        )
-    )
-    return drawn
-
-
-@drawing
-def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Histogram of the parallel efficiency, T(1) / (n × T(n)), of all kernel variants."""
-    keys = ("kernel", "volume_bytes", "stride")
-    found = selected(records, "kernels", "unit_time", positive=("threads",), texts=keys, above_zero=True)
-    alone = {tuple(r.conditions[k] for k in keys): r.value for r in found if r.conditions["threads"] == 1}
-    rows: list[Row] = []
-    for r in found:
-        threads, key = value_of(r, "threads"), tuple(r.conditions[k] for k in keys)
-        if threads > 1 and key in alone:
-            efficiency = alone[key] / (threads * r.value)
-            # Centres of bins, because rounding would assign some edges to the previous bin.
-            rows.append(
-                {
-                    "bin": (int(min(30.0, efficiency * 20)) + 0.5) / 20,
-                    "series": condition_text("threads", r.conditions["threads"]),
-                }
-            )
-    if not rows:
-        return None
-    names = sorted({r["series"] for r in rows}, key=natural)
-    drawn: alt.Chart = (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "bin:Q",
-                bin=alt.Bin(step=0.05),
-                title="parallel efficiency (1: linear speedup)",
-                axis=alt.Axis(values=[k / 4 for k in range(7)], labelExpr="datum.value < 1.5 ? datum.label : '≥ 1.5'"),
-            ),
-            y=alt.Y("count():Q", title="variants"),
-            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[: len(names)])),
-            tooltip=[alt.Tooltip("count():Q", title="variants"), alt.Tooltip("series:N", title="threads")],
         )
     )
     return drawn

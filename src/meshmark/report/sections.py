@@ -11,6 +11,7 @@ from meshmark.report import (
     charts,
     comm,
     compute_charts,
+    efficiency,
     experiments,
     loops,
     program_charts,
@@ -176,9 +177,12 @@ SECTIONS = (
         "efficiency",
         "Parallel efficiency of kernels",
         "kernels",
-        "T(1) / (n × T(n)) for the same units of work. Kernels that contend for cache lines by design are on the left; "
-        "values above 1 are possible because more threads have more cache.",
-        compute_charts.kernel_efficiency,
+        "T(1) / (n × T(n)) for the same units of work. Super-linear: the whole 95 % interval is above 100 %, often "
+        "because more threads have more cache. About 100 %: the whole interval is within 5 % of it. Kernels that "
+        "contend for cache lines by design need several threads, and refer to the fewest. Dashed: linear speedup.",
+        efficiency.kernel_efficiency,
+        details=efficiency.efficiency_details,
+        needs_topology=True,
         options=("kernels --threads 1,all",),
     ),
     Section(

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.pairs import compare, rounds_needed, spreads, usual_rounds
-from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear
+from meshmark.place.app.reasons import Usual, levels, of_sublinear
+from meshmark.values.cache_gain import superlinear_reason
 from meshmark.values.scaling import ERROR, Scaling, points_of, scaling
 from meshmark.values.shift import shift
 
@@ -158,10 +159,14 @@ def test_a_superlinear_case_is_explained_by_the_caches() -> None:
     speeds = {n: noisy(n * (1.6 if n >= 4 else 1.0), 8, 0.01, n) for n in (1, 2, 4)}
     points = {p.workers: p for p in scaling(speeds).points}
     assert points[2].kind(0.02) == "" and points[4].kind(0.02) == "super-linear"
-    assert of_superlinear(caches(1 << 20, 1 << 20), usual(), 4, 1) == (
+    machine = caches(1 << 20, 1 << 20)
+    one, four = range(1), range(4)
+    assert superlinear_reason(machine.caches, 3e6, one, four) == (
         "its memory of 2.86 MiB fits in the L2 caches of 4 CPUs (4 MiB), not in those of 1 (1 MiB)"
     ).replace(" MiB", "\u00a0MiB")
-    assert "not known" in of_superlinear(caches(1 << 20, 1 << 20), usual(peak_bytes=1e9), 4, 1)
+    assert "not known" in superlinear_reason(machine.caches, 1e9, one, four)
+    assert "are not recorded" in superlinear_reason((), 3e6, one, four)
+    assert "no data" in superlinear_reason(machine.caches, 0, one, four)
 
 
 @pytest.mark.parametrize(

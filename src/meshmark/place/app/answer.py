@@ -14,12 +14,13 @@ from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
-from meshmark.place.app.reasons import Usual, levels, of_sublinear, of_superlinear, waiting_share
+from meshmark.place.app.reasons import Usual, levels, of_sublinear, waiting_share
 from meshmark.place.app.records import FIGURE, neighbours_of
 from meshmark.place.app.trials import Trials
 from meshmark.place.app.working_set import WorkingSet, working_sets
 from meshmark.place.other_work import result_flags
 from meshmark.store.record import median, median_interval
+from meshmark.values.cache_gain import UNKNOWN, superlinear_reason
 from meshmark.values.scaling import Point, confidence_of_each, scaling
 
 
@@ -169,5 +170,8 @@ def _explained(
     one, other = usual[few], usual[point.workers]
     if kind == "sub-linear":
         return {"kind": kind, "reason": of_sublinear(machine, one, other, point.workers, name, each)}
-    reason = of_superlinear(machine, one, point.workers, few) if name == "threads" else "the reason is not known"
+    if name != "threads":
+        return {"kind": kind, "reason": UNKNOWN}
+    cpus = [core.cpus[0] for core in machine.cores]  # each thread on a core of its own
+    reason = superlinear_reason(machine.caches, one.peak_bytes, cpus[:few], cpus[: point.workers])
     return {"kind": kind, "reason": reason}

@@ -9,7 +9,7 @@ from typing import Final
 from meshmark.machine.topology import Topology
 from meshmark.place.app.attempt import Attempt
 from meshmark.store.record import median
-from meshmark.values.units import counted, size
+from meshmark.values.units import counted
 
 _WAITING: Final = 0.05  # share of the threads' time
 _SYSTEM: Final = 0.1  # share of the CPU time, above that of fewer workers
@@ -55,35 +55,6 @@ def waiting_share(warm: Attempt | None) -> float:
         return 0.0
     waiting, cpu = warm.times["waiting"], warm.times.get("user", 0.0) + warm.times.get("system", 0.0)
     return waiting / (waiting + cpu) if waiting > 0 else 0.0
-
-
-def of_superlinear(machine: Topology, few: Usual, workers: int, few_workers: int) -> str:
-    """Why a program is faster than in proportion to its threads: its share of a cache grew to hold its memory."""
-    for level, name, total in cache_sizes(machine, (few_workers, workers)):
-        before, after = total
-        if before < few.peak_bytes <= after:
-            return (
-                f"its memory of {size(few.peak_bytes)} fits in the {name} caches of {workers} CPUs "
-                f"({size(after)}), not in those of {few_workers} ({size(before)})"
-            )
-        if level == 1 and few.peak_bytes <= before:
-            break
-    return "its memory fits in no cache level by the added CPUs; the reason is not known"
-
-
-def cache_sizes(machine: Topology, counts: tuple[int, int]) -> list[tuple[int, str, tuple[float, float]]]:
-    """Data caches by level: what two numbers of CPUs have in total, in B, if each is on a core of its own."""
-    found = []
-    for level in sorted({c.level for c in machine.caches if c.kind != "instruction" and c.size_bytes}):
-        caches = [c for c in machine.caches if c.level == level and c.kind != "instruction" and c.size_bytes]
-        first = [core.cpus[0] for core in machine.cores]
-
-        def total(n: int, caches: Sequence[object] = caches, first: Sequence[int] = first) -> float:
-            reached = set(first[:n])
-            return float(sum(c.size_bytes for c in caches if reached & set(c.cpus)))  # type: ignore[attr-defined]
-
-        found.append((level, f"L{level}", (total(counts[0]), total(counts[1]))))
-    return found
 
 
 def of_sublinear(machine: Topology, few: Usual, many: Usual, workers: int, dimension: str, each: int = 1) -> str:

@@ -1,0 +1,92 @@
+"""Names the caches that a program gains with more CPUs, which can make it faster than in proportion to them.
+
+Applications and load kernels use the same rule: a program gains a cache level if its memory fits in the caches of that
+level that its CPUs reach, but not in the caches that fewer CPUs reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from meshmark.values.units import size
+
+UNKNOWN: Final = "the reason is not known"
+
+
+class Cache(Protocol):
+    """What the rule needs of a cache; the topology of a machine has such caches."""
+
+    @property
+    def level(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def size_bytes(self) -> int | None: ...
+    @property
+    def cpus(self) -> tuple[int, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCache:
+    """A cache of a recorded topology, with a known size."""
+
+    level: int
+    kind: str
+    size_bytes: int
+    cpus: tuple[int, ...]
+
+
+def superlinear_reason(
+    caches: Sequence[Cache], memory_bytes: float, few: Collection[int], many: Collection[int]
+) -> str:
+    """Return why a program is faster than in proportion to its CPUs: the cache level that holds its memory only now.
+
+    Args:
+        memory_bytes: Memory that the program uses, in B.
+        few: CPUs of the run that it is compared with.
+        many: CPUs of the run that is faster than in proportion.
+    """
+    if memory_bytes <= 0:
+        return f"it has no data that a cache could hold; {UNKNOWN}"
+    levels = cache_sizes(caches, (few, many))
+    if not levels:
+        return f"the sizes of the caches are not recorded; {UNKNOWN}"
+    for level, name, (before, after) in levels:
+        if before < memory_bytes <= after:
+            return (
+                f"its memory of {size(memory_bytes)} fits in the {name} caches of {len(many)} CPUs "
+                f"({size(after)}), not in those of {len(few)} ({size(before)})"
+            )
+        if level == 1 and memory_bytes <= before:
+            break
+    return f"its memory of {size(memory_bytes)} fits in no cache level by the added CPUs; {UNKNOWN}"
+
+
+def cache_sizes(
+    caches: Sequence[Cache], cpus: tuple[Collection[int], Collection[int]]
+) -> list[tuple[int, str, tuple[float, float]]]:
+    """Return level, name and total size, in B, of the data caches that each of two sets of CPUs reaches."""
+    found = []
+    known = [(c, c.size_bytes) for c in caches if c.kind != "instruction" and c.size_bytes]
+    for level in sorted({c.level for c, _ in known}):
+
+        def total(reached: Collection[int], level: int = level) -> float:
+            return float(sum(size_b for c, size_b in known if c.level == level and set(c.cpus) & set(reached)))
+
+        found.append((level, f"L{level}", (total(cpus[0]), total(cpus[1]))))
+    return found
+
+
+def recorded_caches(topology: Mapping[str, Any]) -> list[RecordedCache]:
+    """Return the caches of a recorded topology (JSON) whose level, size and CPUs are known."""
+    listed = topology.get("caches", [])
+    return [
+        RecordedCache(c["level"], str(c.get("kind", "unified")), c["size_bytes"], tuple(c["cpus"]))
+        for c in (listed if isinstance(listed, list) else [])
+        if isinstance(c, Mapping)
+        and isinstance(c.get("level"), int)
+        and isinstance(c.get("size_bytes"), int)
+        and isinstance(c.get("cpus"), list)
+    ]
