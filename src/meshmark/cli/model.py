@@ -281,6 +281,7 @@ def sweep(
 
     example: meshmark model sweep gs1280-64 --vary links.bandwidth=1.5..6/4 --instrument gups --option threads=all
     """
+    from meshmark.model.clock_sweep import clock_sweeps
     from meshmark.model.machine import find_machine
     from meshmark.model.sweep import run_sweep
 
@@ -298,10 +299,16 @@ def sweep(
             progress,
             say,
         )
-    for record in records if as_json else ():
-        print(json.dumps(record.to_json()))
-    if not as_json:
+    effects = clock_sweeps(records)
+    if as_json:
+        for record in records:
+            print(json.dumps(record.to_json()))
+        for effect in effects:
+            print(json.dumps(effect))
+    else:
         print_records(records)
+        for effect in effects:
+            print(f"{', '.join(filter(None, ('clock', *effect['metrics'], effect['others'])))}: {effect['text']}")
     note_assumptions(machine)
 
 

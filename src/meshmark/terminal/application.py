@@ -38,7 +38,7 @@ def print_application(found: Mapping[str, Any]) -> None:
     if any(one["functions"] for one in found["profiles"]):
         console.print()
         console.print(_hottest(found))
-    for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _scaling, _exceptions, _notes):
+    for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _clocks, _scaling, _exceptions, _notes):
         lines = list(block(found))
         if lines:
             console.print()
@@ -149,6 +149,11 @@ def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["prefetchers"]:
         of = f", {one['others']}" if one["others"] else ""
         yield f"prefetchers{of}: {one['text']}"
+
+
+def _clocks(found: Mapping[str, Any]) -> Iterator[str]:
+    for one in found["clocks"]:
+        yield f"{', '.join(filter(None, ('clock', one['others'])))}: {one['text']}"
 
 
 def _scaling(found: Mapping[str, Any]) -> Iterator[str]:

@@ -6,6 +6,7 @@ The folders are made up; `rmdir` does what the kernel does with a group of resct
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,8 +19,9 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.place.app import machine_limits
 from meshmark.place.app.application import parse_application
 from meshmark.place.app.attempt import attempt
-from meshmark.place.app.configuration import Folders, configurations
-from meshmark.place.app.machine_limits import check_limits, limited
+from meshmark.place.app.clock_effects import clock_effects
+from meshmark.place.app.configuration import Configuration, Folders, configurations
+from meshmark.place.app.machine_limits import check_limits, limited, usual_clock
 from support.limited_runs import wait_for_each_other
 from support.made_caches import machine
 from support.paths import ROOT
@@ -212,3 +214,47 @@ def test_a_group_that_cannot_be_made_is_an_error(resctrl: Path) -> None:
     (resctrl / f"meshmark-{os.getpid()}").write_text("")
     with pytest.raises(MeshmarkError, match=r"cannot make .*File exists"), limited({"cache": "4MiB"}, machine):
         pass
+
+
+def test_the_clock_of_all_is_the_limit_where_boost_is_off(cpufreq: Path) -> None:
+    assert usual_clock() == 2.9e9
+    (cpufreq / "boost").write_text("0\n")
+    assert usual_clock() == 2.9e9
+    (cpufreq / "boost").write_text("1\n")
+    assert "boost is on" in str(usual_clock())
+    (cpufreq / "boost").unlink()
+    (cpufreq.parent / "intel_pstate").mkdir()
+    (cpufreq.parent / "intel_pstate" / "no_turbo").write_text("0\n")
+    assert "boost is on" in str(usual_clock())
+
+
+def test_without_one_limit_the_clock_of_all_is_unknown(cpufreq: Path) -> None:
+    shutil.copytree(cpufreq / "policy0", cpufreq / "policy9")
+    (cpufreq / "policy9" / "scaling_max_freq").write_text("1000000\n")
+    assert "not the same for all CPUs" in str(usual_clock())
+    (cpufreq / "policy9" / "scaling_max_freq").unlink()
+    assert "the limit of the clock is not known: dimensions.clock: cannot read" in str(usual_clock())
+
+
+def test_the_clocks_of_an_application_are_judged_for_each_value_of_the_others(cpufreq: Path) -> None:
+    ran = [
+        Configuration({"threads": threads, "clock": clock})
+        for threads in ("1", "2")
+        for clock in ("1.5GHz", "2GHz", "all")
+    ]
+    hz = {"1.5GHz": 1.5e9, "2GHz": 2e9, "all": 2.9e9}
+    values = {
+        one.label: {
+            r: (1 + 0.001 * r) * 1e9 / (hz[one.values["clock"]] if one.values["threads"] == "1" else 1.5e9)
+            for r in range(7)
+        }
+        for one in ran
+    }
+    one, two = clock_effects(values, ran, "lower")
+    assert (one["others"], one["word"]) == ("threads=1", "proportional")
+    assert (two["others"], two["word"], two["plateau_hz"]) == ("threads=2", "plateau", 1.5e9)
+    (cpufreq / "boost").write_text("1\n")
+    one, two = clock_effects(values, ran, "lower")
+    assert one["word"] == "inconclusive" and "2 clocks, at least 3" in one["text"]
+    assert "clock=all is left out, because its clock is not known: boost is on" in one["text"]
+    assert clock_effects(values, ran[:1], "lower") == []

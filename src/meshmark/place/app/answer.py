@@ -10,6 +10,7 @@ from typing import Any
 from meshmark.machine.topology import Topology
 from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
+from meshmark.place.app.clock_effects import clock_effects
 from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.pairs import Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
@@ -50,6 +51,7 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
             asdict(one)
             for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin, _confidence(ran))
         ],
+        "clocks": clock_effects(_values(found, ran), ran, _better(app)),
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
             {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None

@@ -63,6 +63,21 @@ def clock_hz(at: str, text: str) -> float | None:
     return float(match[1]) * {"M": 1e6, "G": 1e9}[match[2]]
 
 
+def usual_clock() -> float | str:
+    """Return the clock of `all`, in Hz, or the reason why it is not known: only without boost is it the limit."""
+    try:
+        hz = {float(policy.now) * 1e3 for policy in _read_policies()}
+    except (AbsentError, ValueError) as error:
+        return f"the limit of the clock is not known: {error}"
+    if len(hz) > 1:
+        return "the limit of the clock is not the same for all CPUs"
+    for file, off in ((CPUFREQ / "boost", "0"), (CPUFREQ.parent / "intel_pstate" / "no_turbo", "1")):
+        with contextlib.suppress(OSError):
+            if file.read_text(encoding="ascii").strip() != off:
+                return f"its clock is not known: boost is on ({file})"
+    return hz.pop()
+
+
 def check_limits(dimensions: Mapping[str, Sequence[str]], machine: Callable[[], Topology]) -> None:
     """Check that this machine can limit what the dimensions say.
 
@@ -217,10 +232,23 @@ class _Policy:
 
 
 def _policies() -> list[_Policy]:
-    """Those of the CPUs that this process may use.
+    """Return the policies of the CPUs that this process may use, which it may change.
 
     Raises:
         AbsentError: There are none, or they may not be changed.
+    """
+    found = _read_policies()
+    for policy in found:
+        if not os.access(policy.file, os.W_OK):
+            raise AbsentError(f"dimensions.clock: {policy.file} may not be written", "run as root")
+    return found
+
+
+def _read_policies() -> list[_Policy]:
+    """Return the policies of the CPUs that this process may use.
+
+    Raises:
+        AbsentError: There are none, or one cannot be read.
     """
     allowed, found = os.sched_getaffinity(0), []
     for folder in sorted(CPUFREQ.glob("policy*")):
@@ -234,8 +262,6 @@ def _policies() -> list[_Policy]:
         except (OSError, ValueError) as why:
             raise AbsentError(f"dimensions.clock: cannot read {folder}: {why}") from why
         if cpus & allowed:
-            if not os.access(policy.file, os.W_OK):
-                raise AbsentError(f"dimensions.clock: {policy.file} may not be written", "run as root")
             found.append(policy)
     if not found:
         raise AbsentError(f"dimensions.clock: found no clock that can be limited in {CPUFREQ}")
