@@ -21,7 +21,7 @@ from meshmark.store.record import Record
 from meshmark.values import grammar
 from meshmark.values.cache_gain import UNKNOWN as NO_REASON
 from meshmark.values.cache_gain import Cache, recorded_caches, superlinear_reason
-from meshmark.values.units import counted, number
+from meshmark.values.units import NBSP, counted
 from meshmark.values.verdicts import Interval, ratio
 
 MARGIN: Final = 0.05  # around 100 %, within which an efficiency is called about 100 %
@@ -233,7 +233,7 @@ def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> li
             [
                 variant(e.many),
                 Cell(_percent(e.value), number=True),
-                Cell(f"{number(100 * low)} – {_percent(high)}", number=True),
+                Cell(f"{100 * low:.1f} – {_percent(high)}", number=True),
                 _reason(e, caches),
             ]
         )
@@ -258,4 +258,4 @@ def _cpus(record: Record) -> tuple[int, ...]:
 
 
 def _percent(share: float) -> str:
-    return f"{number(100 * share)}\u00a0%"
+    return f"{100 * share:.1f}{NBSP}%"

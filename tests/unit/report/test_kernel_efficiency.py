@@ -103,7 +103,7 @@ def test_a_superlinear_variant_is_named_with_the_caches_that_it_gained(
     more: dict[str, Any], machine: dict[str, Any], reason: str
 ) -> None:
     text = efficiency_details(pair(1.3, **more), machine).replace("\u00a0", " ")
-    assert "triad, " in text and "130 %" in text and reason in text
+    assert "triad, " in text and "130.0 %" in text and "128.7 – 131.3 %" in text and reason in text
 
 
 def test_without_recorded_cpus_the_reason_is_not_guessed() -> None:
