@@ -42,7 +42,7 @@ from meshmark.store.record import Record
 from meshmark.values.units import show
 
 _HALF, _MORE, _MEASURED = "half, predicted", "more, predicted", "more, measured"
-_COLOURS: Final = {
+COLOURS: Final = {
     "computing": PALETTE[0],
     "halo exchange": PALETTE[1],
     "reductions": PALETTE[3],
@@ -56,7 +56,7 @@ _COLOURS: Final = {
     _MEASURED: PALETTE[0],
 }
 # Shared by bars and points in adjacent panels.
-_STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
+_STROKES: Final = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> Table:
@@ -135,7 +135,7 @@ def _bars(
         )
     order = [label for label, _ in labelled]
     names = [p for p in program.parts if any(r["part"] == p for r in rows)] or list(program.parts)
-    scale = alt.Scale(domain=list(program.parts), range=[_COLOURS[p] for p in program.parts])
+    scale = alt.Scale(domain=list(program.parts), range=[COLOURS[p] for p in program.parts])
     y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
     axis = alt.Axis(labelExpr=f"datum.value === 0 ? '0' : {TIME}", tickCount=5, labelOverlap=True)
     reach = alt.Scale(domain=[0, limit * 1.02], clamp=True, nice=False)
@@ -283,7 +283,7 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
     y = alt.Y("label:N", title=None, sort=[label for label, _ in labelled], axis=None)
     x = alt.X("value:Q", title=None, scale=reach, axis=alt.Axis(tickCount=4, format="~r"))
     names = [_HALF, _MORE, _MEASURED]
-    colour = alt.Scale(domain=names, range=[_COLOURS[n] for n in names])
+    colour = alt.Scale(domain=names, range=[COLOURS[n] for n in names])
     shape = alt.Scale(domain=names, range=["diamond", "diamond", "circle"])
     key = alt.Legend(columns=8, symbolOpacity=1)
     base = chart_of(rows).encode(y=y)

@@ -141,8 +141,13 @@ def _condition_text(key: str, value: object) -> str:
 
 
 def where_of(record: Record, *keys: str) -> str:
+    return ", ".join(filter(None, (ranks_of(record), problem_of(record, *keys))))
+
+
+def problem_of(record: Record, *keys: str) -> str:
+    """Return these conditions as text, such as `256 x 256 cells, 50 steps per run`."""
     c = record.conditions
-    return ", ".join([ranks_of(record), *(_condition_text(k, c[k]) for k in keys if c.get(k) is not None)])
+    return ", ".join(_condition_text(k, c[k]) for k in keys if c.get(k) is not None)
 
 
 def _same_run(total: Record, same: Sequence[Record]) -> Record:

@@ -14,6 +14,7 @@ from meshmark.report import (
     efficiency,
     experiments,
     loops,
+    phases,
     program_charts,
     programs,
     ranking,
@@ -54,6 +55,24 @@ class Section:
     def is_shown(self, requested: Collection[str], drawn: bool) -> bool:
         """Whether the report of a run that requested these instruments contains the section."""
         return drawn or (self.shown == "requested" and not {self.instrument, *self.more}.isdisjoint(requested))
+
+
+def _scaling(program: programs.Program) -> Section:
+    """The section of a program's phases over the number of ranks."""
+    name = program.instrument
+    return Section(
+        f"{name}_phases",
+        f"Communication: {name}, phases by number of ranks",
+        name,
+        "Time of each phase over the number of ranks, both axes logarithmic: means over ranks, and the whole step of "
+        "the slowest rank. Lines are fitted power laws, a × ranks to the power of the exponent; with two numbers of "
+        "ranks, points are joined. Dotted: the whole step in inverse proportion to the ranks. Of steps that do the "
+        "same work, the fastest with the most ranks is shown. Bars are 95 % intervals. Hollow: flagged.",
+        phases.phase_chart(program),
+        details=phases.phase_table(program),
+        options=(f"{name} --ranks 1,2,all",),
+        shown="drawn",
+    )
 
 
 SECTIONS = (
@@ -177,9 +196,9 @@ SECTIONS = (
         "efficiency",
         "Parallel efficiency of kernels",
         "kernels",
-        "T(1) / (n × T(n)) for the same units of work. Super-linear: the whole 95 % interval is above 100 %, often "
-        "because more threads have more cache. About 100 %: the whole interval is within 5 % of it. Kernels that "
-        "contend for cache lines by design need several threads, and refer to the fewest. Dashed: linear speedup.",
+        "T(1) / (n × T(n)) for the same units of work. Super-linear: the whole 95 % interval is above 100\u00a0%, "
+        "often because more threads have more cache. About 100 %: the whole interval is within 5\u00a0% of it. Kernels "
+        "that contend for cache lines by design need several threads, and refer to the fewest. Dashed: linear speedup.",
         efficiency.kernel_efficiency,
         details=efficiency.efficiency_details,
         needs_topology=True,
@@ -308,6 +327,7 @@ SECTIONS = (
         program_charts.anatomy,
         details=lambda r: program_charts.tables(r, programs.ANATOMY),
     ),
+    _scaling(programs.ANATOMY),
     Section(
         "pop",
         "Communication: pop, an ocean model's solver",
@@ -317,6 +337,7 @@ SECTIONS = (
         program_charts.pop,
         details=lambda r: program_charts.tables(r, programs.POP),
     ),
+    _scaling(programs.POP),
     Section(
         "pop_grids",
         "Communication: pop by grid of ranks",
@@ -335,6 +356,7 @@ SECTIONS = (
         program_charts.gyro,
         details=lambda r: program_charts.tables(r, programs.GYRO),
     ),
+    _scaling(programs.GYRO),
     Section(
         "swim",
         "Communication: swim, shallow water",
@@ -344,6 +366,7 @@ SECTIONS = (
         program_charts.swim,
         details=lambda r: program_charts.tables(r, programs.SWIM),
     ),
+    _scaling(programs.SWIM),
     Section(
         "swim_models",
         "Shallow water by programming model",
