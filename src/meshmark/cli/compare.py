@@ -38,7 +38,7 @@ def compare(
         typer.Argument(
             metavar="A B...",
             help="host, latest, a machine of the store (MACHINE, MACHINE@DATE, MACHINE@all), a run, a run folder, a "
-            "file of results, a model, or a publication (paper:NAME)",
+            "file of results or card.json, a model, or a publication (paper:NAME)",
             autocompletion=compared,
             show_default=False,
         ),

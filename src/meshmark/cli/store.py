@@ -135,13 +135,17 @@ def store_import(
         list[Path],
         typer.Argument(
             metavar="FILE...",
-            help="output of --json, store export, meshmark-probe or another tool",
+            help="card.json, or output of --json, store export, meshmark-probe or another tool",
             show_default=False,
         ),
     ],
     machine: Annotated[
         str,
-        typer.Option("--machine", help="machine that another tool measured [name of the file]", show_default=False),
+        typer.Option(
+            "--machine",
+            help="machine of a card or of another tool's output [name in the card, name of the file]",
+            show_default=False,
+        ),
     ] = "",
     name: Annotated[
         str, typer.Option("--name", help="name of the run [machine, start and content]", show_default=False)

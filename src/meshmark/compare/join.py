@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -158,12 +159,13 @@ def compare(
 
     a, b = (normalised(side, per) for side in (a, b))  # all results, since a frequency may not be wanted
     ones, others = ([r for r in side.points if wanted(r)] for side in (a, b))
-    same = a.machine == b.machine
+    identical = _identical(a, b)
+    same = a.machine == b.machine or identical
     if same:
         ones, others = same_plateaus([ones, others])
     of_all = kinds(ones) | kinds(others)
     found = matches(ones, others, same, of_all)
-    if [*a.records] == [*b.records]:  # the same results, which are equal to themselves, however uncertain they are
+    if identical:  # results are equal to themselves, however uncertain they are
         pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in found]
     else:
         pairs = [_pair(m, margin) for m in found]
@@ -184,6 +186,20 @@ def compare(
         margin=margin,
         per=per,
     )
+
+
+def _identical(a: Side, b: Side) -> bool:
+    """Whether both have the same results, in any order; a copy may have another name of the machine."""
+    if [*a.records] == [*b.records]:
+        return True
+    if sorted(r.value for r in a.records) != sorted(r.value for r in b.records):
+        return False
+
+    def lines(side: Side) -> list[str]:
+        of = (r.to_json() | {"machine": ""} if r.machine == side.machine else r.to_json() for r in side.records)
+        return sorted(json.dumps(line, sort_keys=True) for line in of)
+
+    return lines(a) == lines(b)
 
 
 # ------------------------------------------------------------------ verdicts

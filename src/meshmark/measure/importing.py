@@ -1,8 +1,8 @@
 """Imports output of Meshmark into a store, without merging or replacing existing runs.
 
 The input is the output or the journals of instruments, one or several per file; records as `--json` prints them;
-exports of a store as JSON Lines or CSV; or the output of another tool (`measure.tools`). A run without a name is named
-after its machine, start and content.
+exports of a store as JSON Lines or CSV; machine cards (`measure.card`); or the output of another tool
+(`measure.tools`). A run without a name is named after its machine, start and content.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import io
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.measure.card import read_card
 from meshmark.measure.journal import parse_line, read_journal
 from meshmark.measure.tools.output import MAX_LISTED, LeftOut, decoded, encoding_of
 from meshmark.store.export import CSV_FIXED, record_of_csv
@@ -88,6 +89,7 @@ def read_output(path: Path, machine: str = "") -> Imported:
 
     Args:
         machine: The name of the machine that another tool measured, which its output lacks; "": that of the file.
+            Results of a machine card get it, too; "": they retain theirs.
 
     Raises:
         UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
@@ -102,6 +104,8 @@ def read_output(path: Path, machine: str = "") -> Imported:
                 data = file.read(MAX_TOOL_BYTES + 1)
     except (OSError, ValueError) as error:
         raise UsageError(f"import: cannot read {quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
+    if (of_card := _of_card(data, path, machine)) is not None:
+        return of_card
     if (of_tool := _of_tool(data, path, machine or path.stem)) is not None:
         return of_tool
     if not imported.parts:
@@ -111,6 +115,36 @@ def read_output(path: Path, machine: str = "") -> Imported:
         known = ", ".join(r.name for r in readers())
         hint = "" if imported.left_out else f"known formats: {known}"
         raise MeshmarkError(f"import: {quoted(path)}: {reason}", hint)
+    return imported
+
+
+def _of_card(data: bytes, path: Path, machine: str) -> Imported | None:
+    """The content of a machine card; None if the file is empty or too long, or not a card."""
+    if not data or len(data) > MAX_TOOL_BYTES:
+        return None
+    try:
+        card = read_card(data)
+    except UsageError as error:
+        raise UsageError(f"import: {quoted(path)}: {error}", error.hint) from error
+    if card is None:
+        return None
+    names = sorted({r.machine for _, r in card.records})
+    if machine and len(names) > 1:
+        of = ", ".join(names[:4])
+        raise UsageError(f"--machine: found results of {len(names)} machines in {quoted(path)} ({of}), one is allowed")
+    # The store may also have the run under the name of its own machine.
+    run = f"{card.run}-{machine}" if machine and names != [machine] else card.run
+    parts: dict[str, Part] = {}
+    for step, record in card.records:
+        named = replace(record, machine=machine) if machine else record
+        parts.setdefault(step, Part([], run=run, step=step)).records.append(named)
+    for absence in card.absences if parts else ():
+        parts.get(absence.step or "", next(iter(parts.values()))).absences.append(absence)
+    imported = Imported([*parts.values()], left_out_count=len(card.left_out))
+    imported.left_out = [LeftOut(where, reason) for where, reason in card.left_out[:MAX_LISTED]]
+    if not parts:
+        reason = imported.left_out[0] if imported.left_out else "found no results in this card"
+        raise MeshmarkError(f"import: {quoted(path)}: {reason}")
     return imported
 
 
@@ -295,13 +329,17 @@ def add_to(
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
     contents = _Contents(store)
     planned: list[tuple[str, str, Part, bool]] = []
-    named: dict[str, str] = {}  # run by digest, if `name` is given
-    for part in parts:
+    named: dict[str, str] = {}  # if `name` is given: the name by that in the input, or by digest
+    keys = [part.run or part.digest if name else "" for part in parts]
+    steps: dict[str, set[str]] = {}
+    for part, key in zip(parts, keys, strict=True):
+        steps.setdefault(key, set()).add(part.step if part.run else f"{STEP}-{key}")
+    for part, key in zip(parts, keys, strict=True):
         if name:
-            digest = part.digest
-            run = named.setdefault(digest, f"{name}-{len(named) + 1}" if named else name)
-            step = f"{STEP}-{digest}"
-            if contents.steps(run) - {step}:
+            run = named.setdefault(key, f"{name}-{len(named) + 1}" if named else name)
+            step = part.step if part.run else f"{STEP}-{key}"
+            taken = contents.content(run, step) not in {None, _content(part.records)}
+            if taken or contents.steps(run) - steps[key]:
                 raise UsageError(
                     f"--name: found '{quoted(run)}', which is another run of the store",
                     "omit --name or choose another name",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any, Final
 
 from meshmark.describe import descriptions
 from meshmark.measure import suspicion
+from meshmark.measure.card import StepRecord, to_text
 from meshmark.measure.repetitions import quality
 from meshmark.report.absent import absent_groups
 from meshmark.report.card import (
@@ -73,7 +73,12 @@ class ReportPaths:
 
 
 def write_report(
-    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path, earlier: Sequence[Earlier] = ()
+    records: Sequence[Record],
+    absences: Sequence[Absence],
+    run: RunInfo,
+    out: Path,
+    earlier: Sequence[Earlier] = (),
+    steps: Sequence[StepRecord] | None = None,
 ) -> ReportPaths:
     """Writes `report.html`, `card.json` and `charts/` in `out`, each file atomically.
 
@@ -81,15 +86,15 @@ def write_report(
 
     Args:
         earlier: Earlier runs of the same machine, see `strengths.earlier_runs`.
+        steps: See `machine_card`.
 
     Raises:
         MeshmarkError: the folder is not writable.
     """
+    card_path, html_path = out / "card.json", out / "report.html"
+    write_file(card_path, to_text(machine_card(records, absences, run, steps)).encode())
     records = cleaned(records)
     drawn, notes = _draw(records, run)
-    card_path, html_path = out / "card.json", out / "report.html"
-    card = machine_card(records, absences, run)
-    write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
     write_text(html_path, _page(records, absences, run, (drawn, notes), earlier))
     paths, undrawn = charts_or_reason(drawn, out / "charts")
     return ReportPaths(html_path, card_path, tuple(paths), undrawn)

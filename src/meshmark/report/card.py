@@ -2,7 +2,7 @@
 
 Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "flags", "conditions"}` or
 `{"absent": reason}`, in SI units, with the keys of `figures`. Where runs did not meet, `modes` has the value, the
-interval and the number of runs of each level.
+interval and the number of runs of each level. `records` has all results, so that a card can be compared and imported.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from meshmark.measure.card import SCHEMA, TYPE, StepRecord, results
 from meshmark.measure.repetitions import PLATEAU
 from meshmark.report.charts import in_memory
 from meshmark.report.drawing import condition_text
@@ -18,7 +19,6 @@ from meshmark.report.selection import cleaned, modes_of, unusual_stride, usual_s
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 
-SCHEMA = 1
 Figure = dict[str, Any]
 Figures = Mapping[str, tuple[str, Record | None]]  # title and record by key
 
@@ -208,11 +208,19 @@ INSTRUMENT_OF = {
 }
 
 
-def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> dict[str, Any]:
-    """The content of `card.json`, see the module's description."""
+def machine_card(
+    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, steps: Sequence[StepRecord] | None = None
+) -> dict[str, Any]:
+    """The content of `card.json`, see the module's description.
+
+    Args:
+        steps: Step and record of all results before repetitions were pooled; None: `records` are of one step.
+    """
+    of_steps = [("card", r) for r in records] if steps is None else steps
     records = cleaned(records)
     found = figures(records)
     card: dict[str, Any] = {
+        "type": TYPE,
         "schema": SCHEMA,
         "machine": run.machine,
         "run": run.run_id,
@@ -244,7 +252,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     ]
     card["host"] = dict(run.host)
     card["absent"] = [
-        {"instrument": a.instrument, "metric": a.metric, "reason": a.reason, "enable": a.enable, "kind": a.kind}
+        {k: getattr(a, k) for k in ("instrument", "metric", "conditions", "reason", "enable", "kind", "step")}
         for a in absences
     ]
-    return card
+    return card | results(of_steps)
