@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,8 @@ from meshmark.cli.options import (
     in_folder,
     share,
 )
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.values.numbers import decimal
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -70,6 +72,16 @@ def compare(
         Path | None,
         typer.Option("--html", help="write a page with charts", show_default=False, callback=in_folder),
     ] = None,
+    ideal: Annotated[
+        str,
+        typer.Option(
+            "--ideal",
+            help="with --html: draw a line at this ratio of rates, and at its inverse for times; 1.25 for a clock that "
+            "is 25 % higher",
+            metavar="RATIO",
+            show_default=False,
+        ),
+    ] = "",
     as_markdown: MarkdownOption = False,
     store: StoreToReadOption = None,
     as_json: JsonOption = False,
@@ -93,6 +105,7 @@ def compare(
     chosen = next((p for p in ("", *PER) if p == per), None)
     if chosen is None:
         raise UsageError(f"--per: found '{per}'; allowed: {', '.join(PER)}")
+    ratio_of_rates = ideal_ratio(ideal, html)
     check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
@@ -115,12 +128,28 @@ def compare(
         from meshmark.report.drawing import last_undrawn
         from meshmark.store.files import write_text
 
-        page = comparison_page(found)
+        page = comparison_page(found, ratio_of_rates)
         write_text(html, page)
         say(f"meshmark: wrote {html}")
         say_undrawn(last_undrawn())
     if limit is not None:
         _gate(found, fail_on, min_judged, allow_unjudged)
+
+
+def ideal_ratio(text: str, html: Path | None) -> float | None:
+    """The number of --ideal; None without it.
+
+    Raises:
+        UsageError: It is not a number above 0, or there is no page to draw it on.
+    """
+    if not text:
+        return None
+    number = decimal(text)
+    if number is None or number <= 0 or not 1 / number < math.inf:
+        raise UsageError(f"--ideal: found '{quoted(text)}', a number above 0 is required, such as 1.25")
+    if html is None:
+        raise UsageError("--ideal: found without --html; allowed with --html, whose chart of ratios has the line")
+    return number
 
 
 def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: bool) -> None:

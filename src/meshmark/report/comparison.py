@@ -15,7 +15,8 @@ from meshmark.compare.join import Comparison, Pair
 from meshmark.compare.pairing import NO_METRIC, identity
 from meshmark.compare.sides import Side
 from meshmark.measure.repetitions import measurement_key
-from meshmark.report.compared_rows import LETTERS, Block, blocks, mean_text, named, sides_of
+from meshmark.report.compared_charts import ratios
+from meshmark.report.compared_rows import LETTERS, Block, blocks, named, sides_of
 from meshmark.report.drawing import (
     GB,
     NS,
@@ -145,18 +146,20 @@ def side_text(side: Side) -> str:
 # ------------------------------------------------------------------ the page
 
 
-def comparison_page(comparisons: Sequence[Comparison]) -> str:
+def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = None) -> str:
     """The self-contained page.
 
     Args:
         comparisons: Of A with each of the other sides.
+        ideal: See `compared_charts.ratios`.
     """
-    drawn = charts(comparisons)
+    drawn = charts(comparisons, ideal)
+    more = {"means": _ideal_text(ideal)}
     return chart_page(
         "comparison.html",
         drawn,
         title=_joined([side.name for _, side in sides_of(comparisons)]),
-        charts=[(name, head, text) for name, head, text, _ in _CHARTS if name in drawn],
+        charts=[(name, head, text + more.get(name, "")) for name, head, text, _ in _CHARTS if name in drawn],
         **parts(comparisons),
     )
 
@@ -166,9 +169,18 @@ def _joined(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def charts(comparisons: Sequence[Comparison]) -> dict[str, Drawn]:
+def _ideal_text(ideal: float | None) -> str:
+    if ideal is None:
+        return ""
+    inverse = ratio_text(1 / ideal)
+    return f" The other line is what would be ideal: {ideal:g} times the rate, or {inverse} times the time, of A."
+
+
+def charts(comparisons: Sequence[Comparison], ideal: float | None = None) -> dict[str, Drawn]:
     """The charts for which at least two sides have results, by name."""
-    return {name: chart for name, _, _, draw in _CHARTS if (chart := draw((), comparisons)) is not None}
+    more = {"means": {"ideal": ideal}}
+    drawn = {name: draw((), comparisons, **more.get(name, {})) for name, _, _, draw in _CHARTS}
+    return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
 def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
@@ -231,39 +243,6 @@ def _placed(block: Block, low: float, high: float) -> Mapping[str, Any]:
 
 
 _FOLDED: Final = 12  # rows of a block; longer ones are folded
-
-
-@drawing
-def _means(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """The geometric mean of the ratios of each metric."""
-    rows: list[Row] = []
-    for letter, c in lettered(comparisons):
-        for m in c.means():
-            of = named(m.instrument, m.metric).replace("_", " ")
-            low, high = m.interval or (m.value, m.value)
-            side = f"{letter}: {c.b.name}"
-            rows.append({"name": of, "side": side, "value": m.value, "low": low, "high": high, "text": mean_text(m)})
-    names, sides = (list(dict.fromkeys(r[key] for r in rows)) for key in ("name", "side"))
-    if len(rows) < 2:
-        return None
-    ends = [v for r in rows for v in (r["low"], r["high"]) if v > 0]
-    low, high = min(0.9, 0.95 * min(ends)), max(1.1, 1.05 * max(ends))
-    axis = alt.Axis(title="over A" if len(sides) > 1 else "B over A", format=".3~g", tickCount=8)
-    x = alt.X("value:Q", scale=alt.Scale(type="log", domain=[low, high], nice=False), axis=axis)
-    y = alt.Y("name:N", title=None, sort=names, axis=alt.Axis(labelLimit=260, labelAngle=0))
-    base = chart_of(rows).encode(y=y)
-    if len(sides) > 1:
-        scale = alt.Scale(domain=sides, range=colours(len(sides) + 1)[1:])  # A has the first colour in the other charts
-        base = base.encode(
-            color=alt.Color("side:N", title=None, scale=scale), yOffset=alt.YOffset("side:N", sort=sides)
-        )
-    tips = [alt.Tooltip("name:N", title="metric"), alt.Tooltip("side:N"), alt.Tooltip("text:N", title="over A")]
-    rule = chart_of([{"one": 1.0}]).mark_rule(strokeDash=[4, 4], opacity=0.7).encode(x=alt.X("one:Q"))
-    return alt.layer(
-        rule,
-        base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q"), x2="high:Q", tooltip=tips),
-        base.mark_point(size=60, filled=True, opacity=1).encode(x=x, tooltip=tips),
-    ).properties(height=(14 + 14 * len(sides)) * len(names))
 
 
 @drawing
@@ -415,13 +394,13 @@ def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
 _OF_A_CURVE: Final = ("mode", "threads", "read_share", "pages", "cpu_node", "memory_node")
 _CURVES: Final = 2  # of a side, those with most points
 
-_CHARTS: Final[tuple[tuple[str, str, str, Callable[[Sequence[Record], Sequence[Comparison]], Drawn | None]], ...]] = (
+_CHARTS: Final[tuple[tuple[str, str, str, Callable[..., Drawn | None]], ...]] = (
     (
         "means",
         "Ratios",
         "Each side over A: geometric means over the points that both have; the intervals assume that all errors have "
-        "the same sign. Beyond the dashed line a time is longer, or a rate higher.",
-        _means,
+        "the same sign. Beyond the dashed line at 1 a time is longer, or a rate higher.",
+        ratios,
     ),
     ("latency", "Latency by footprint", "Random loads of one process.", _latency),
     ("bandwidth", "Bandwidth by footprint", "Net bandwidth of triad.", _bandwidth),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from meshmark.cli.compare import ideal_ratio
 from meshmark.compare.join import Comparison, compare
 from meshmark.compare.sides import Side
+from meshmark.errors import UsageError
 from meshmark.report.compared_rows import blocks
 from meshmark.report.comparison import charts, comparison_page
 from meshmark.report.comparison_markdown import markdown
@@ -59,6 +62,44 @@ def test_one_chart_has_the_curves_of_all_sides(three: list[Comparison]) -> None:
     assert {text[:1] for text in series} == {"A", "B", "C"}
     page = comparison_page(three)
     assert "old, new and x|y" in page and "C is" in page
+
+
+def lines_of(comparisons: list[Comparison], ideal: float | None) -> dict[tuple[str, str], float]:
+    """Where the lines of the chart of ratios are, by metric and name."""
+    rows = [r for data in charts(comparisons, ideal)["means"].data.values() for r in data]
+    return {(r["name"], r["line"]): r["at"] for r in rows if "line" in r}
+
+
+def test_the_chart_of_ratios_has_each_side_beside_1_and_beside_what_is_ideal(three: list[Comparison]) -> None:
+    drawn = charts(three, 1.25)["means"]
+    rows = [r for data in drawn.data.values() for r in data if "side" in r]
+    latency = {r["side"]: r for r in rows if r["name"] == "latency load latency"}
+    assert latency["B: new"]["value"] == pytest.approx(1.2) and latency["C: x|y"]["value"] == pytest.approx(1.0)
+    assert all(r["low"] <= r["value"] <= r["high"] for r in rows)
+    lines = lines_of(three, 1.25)
+    # A clock that is 25 % higher gives 1.25 times the rate, and 0.8 times the time.
+    assert lines["bandwidth net", "ideal 1.25"] == 1.25 and lines["latency load latency", "ideal 1.25"] == 0.8
+    assert {at for (_, line), at in lines.items() if line == "equal to A"} == {1.0}
+    assert {line for _, line in lines_of(three, None)} == {"equal to A"}
+    low, high = drawn.chart.to_dict()["layer"][-1]["encoding"]["x"]["scale"]["domain"]
+    assert low < 0.8 and high > 1.25, "the lines are within the axis"
+    page = comparison_page(three, 1.25)
+    assert (
+        "1.25 times the rate, or 0.800 times the time, of A" in page
+        and "what would be ideal" not in comparison_page(three)
+    )
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "1e-320", "fast", "1,25", "1.25x"])
+def test_an_ideal_is_a_number_above_0(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--ideal: found '{text}', a number above 0 is required, such as 1.25"):
+        ideal_ratio(text, tmp_path / "page.html")
+
+
+def test_an_ideal_needs_a_page() -> None:
+    assert ideal_ratio("", None) is None and ideal_ratio(" 1.25", Path("page.html")) == 1.25
+    with pytest.raises(UsageError, match="--ideal: found without --html; allowed with --html"):
+        ideal_ratio("1.25", None)
 
 
 def test_markdown_begins_with_the_verdict_and_escapes_names(three: list[Comparison]) -> None:
