@@ -1,24 +1,40 @@
-"""The chart of the ratios of each side to the first."""
+"""Charts of a comparison over all of its machines: the ratios of each to the first, and values machine by machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import altair as alt
 
 from meshmark.compare.join import Comparison, is_speed
-from meshmark.report.compared_rows import LETTERS, mean_text, named
+from meshmark.compare.kinds import LEVEL, MEMORY, Kind, kinds
+from meshmark.compare.normalise import Per
+from meshmark.measure.repetitions import point_key
+from meshmark.report.compared_rows import LETTERS, mean_text, named, sides_of
 from meshmark.report.drawing import (
+    FULL,
+    GB,
+    NS,
     Row,
     chart_of,
     colours,
     drawing,
+    level_marks,
+    row,
     ticks,
+    tooltip,
+    value_scale,
 )
+from meshmark.report.selection import value_of
 from meshmark.store.record import Record
 
 EQUAL: Final = "equal to A"
+_NARROW_PX: Final = 720  # width of a chart on the page, within which names stand beside each other
+_LETTER_PX: Final = 7
+_GAP: Final = 0.75  # between the points of a machine and those of the next, as a share
 
 
 # ------------------------------------------------------------------ ratios
@@ -95,3 +111,146 @@ def _ideal(record: Record, ideal: float) -> float | None:
     if record.better == "higher":
         return ideal
     return 1 / ideal if record.better == "lower" and is_speed(record.unit) else None
+
+
+# ------------------------------------------------------------------ machine by machine
+
+
+@dataclass(frozen=True, slots=True)
+class _Headline:
+    """Lines of a chart: results of memory, of one kernel for bandwidths.
+
+    Attributes:
+        otherwise: Whether they are drawn only if there is no other line.
+    """
+
+    name: str
+    instrument: str
+    metric: str
+    kernel: str = ""
+    otherwise: bool = False
+
+    def takes(self, r: Record, kind: Kind) -> bool:
+        if (r.instrument, r.metric) != (self.instrument, self.metric) or r.value <= 0:
+            return False
+        if kind.words.get(LEVEL) != frozenset({"memory"}) or kind.words.get(MEMORY) == frozenset():
+            return False
+        if self.kernel:
+            return kind.words.get("kernel") == frozenset({self.kernel})
+        return kind.words.get(MEMORY) == frozenset({"local"}) and kind.workers is not None and kind.workers.count == 1
+
+
+_BANDWIDTHS: Final = [
+    _Headline(kernel, "bandwidth", "bandwidth_net", kernel, otherwise=kernel == "copy")
+    for kernel in ("read", "triad", "copy")
+]
+_LATENCIES: Final = [_Headline("memory latency", "latency", "load_latency")]
+_UNITS: Final[dict[Per, tuple[str, str]]] = {
+    "": ("net bandwidth", GB),
+    "thread": ("net bandwidth per thread", GB),
+    "clock": ("net bandwidth per clock cycle", "format(datum.value, '~r') + ' B'"),
+    "peak": ("share of the theoretical peak", "format(datum.value, '~%')"),
+}
+
+
+@drawing
+def bandwidth_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """The bandwidth of memory of each side, in the order given."""
+    return _over_machines(comparisons, _BANDWIDTHS, *_UNITS[comparisons[0].per])
+
+
+@drawing
+def latency_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
+    """The latency of memory of each side, in the order given."""
+    title, label = "time per load", NS
+    if comparisons[0].per == "clock":
+        title, label = "clock cycles per load", "format(datum.value, '~r')"
+    return _over_machines(comparisons, _LATENCIES, title, label)
+
+
+def _over_machines(
+    comparisons: Sequence[Comparison], headlines: Sequence[_Headline], title: str, label: str
+) -> alt.TopLevelMixin | None:
+    sides = sides_of(comparisons)
+    if len(sides) == 2 and sides[0][1].machine == sides[1][1].machine:
+        return None  # before and after on one machine
+    names = [f"{letter}: {side.name}" for letter, side in sides]
+    rows: list[Row] = []
+    for headline in headlines:
+        if rows and headline.otherwise:
+            continue
+        for line in _trends(comparisons, headline):
+            series = f"{headline.name}, {_workers(line)}"
+            rows += [
+                row(r, series=series, machine=names[number], order=number, **{"threads or processes": _count(r)})
+                for number, r in line.items()
+            ]
+    lines = list(dict.fromkeys(r["series"] for r in rows))
+    if not rows:
+        return None
+    wide = max(map(len, names)) * len(names) * _LETTER_PX > _NARROW_PX
+    axis = alt.Axis(labelLimit=180, labelOverlap=False)
+    if wide:  # else the page decides by its width
+        axis["labelAngle"] = -35
+    narrow = alt.Scale(type="band", domain=names, paddingInner=_GAP, paddingOuter=_GAP / 2)
+    x = alt.X("machine:N", title=None, sort=names, scale=narrow, axis=axis)
+    beside = alt.XOffset("series:N", sort=lines)  # so that intervals do not hide each other
+    scale, y_axis = value_scale(rows), alt.Axis(labelExpr=label, tickCount=6)
+    of_lines = alt.Scale(domain=lines, range=colours(len(lines)))
+    color = alt.Color(
+        "series:N",
+        title=None,
+        scale=of_lines,
+        legend=alt.Legend(symbolType="stroke", symbolOpacity=1),
+    )
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=title, scale=scale, axis=y_axis)
+
+    base = chart_of(rows).encode(x=x, xOffset=beside, color=color)
+    tips = tooltip("machine", "series", "threads or processes")
+    return alt.layer(
+        base.mark_line(strokeWidth=2, opacity=0.7).encode(y=y("value"), order=alt.Order("order:Q")),
+        base.mark_rule(strokeWidth=2).encode(y=y("low"), y2="high:Q", tooltip=tips),
+        base.mark_point(size=60, filled=True, opacity=1, strokeWidth=1.5).encode(
+            y=y("value"), stroke=alt.Stroke("series:N", scale=of_lines, legend=None), fillOpacity=FULL, tooltip=tips
+        ),
+        *level_marks(rows, base, y("level"), ["machine", "series"]),
+    ).properties(height=300)
+
+
+def _trends(comparisons: Sequence[Comparison], headline: _Headline) -> list[dict[int, Record]]:
+    """Results of one kind by the number of their side, A's first: with one thread, and with the most threads.
+
+    Each are compared with one result of A. Of several of those, the one that most sides have, with most threads and the
+    largest footprint.
+    """
+    found: dict[str, dict[int, Record]] = {}
+    for number, c in enumerate(comparisons, 1):
+        of_all = kinds(c.a.points)
+        for p in c.pairs:
+            kind = of_all.get(id(p.a))
+            if p.ratio is not None and kind is not None and headline.takes(p.a, kind) and p.b.value > 0:
+                found.setdefault(f"{point_key(p.a)} {'threads' in p.differ}", {0: p.a})[number] = p.b
+    one, several = ([of for of in found.values() if (_count(of[0]) > 1) == many] for many in (False, True))
+    return [max(of, key=_rank) for of in (one, several) if of]
+
+
+def _rank(of: Mapping[int, Record]) -> tuple[int, float, float, bool, float]:
+    a = of[0]
+    good = math.log(a.value) * (-1 if a.better == "lower" else 1)
+    return len(of), _count(a), value_of(a, "footprint_bytes"), not a.flags, good
+
+
+def _count(r: Record) -> int:
+    """The number of threads or processes of a result."""
+    return int(value_of(r, "threads", value_of(r, "processes", 1)))
+
+
+def _workers(of: Mapping[int, Record]) -> str:
+    """`one thread`, `8 threads`, or `8 to 128 threads`."""
+    name = "process" if "threads" not in of[0].conditions else "thread"
+    low, high = (end(_count(r) for r in of.values()) for end in (min, max))
+    if high == 1:
+        return f"one {name}"
+    return f"{low if low == high else f'{low} to {high}'} {name}{'es' if name == 'process' else 's'}"

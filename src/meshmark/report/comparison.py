@@ -15,7 +15,7 @@ from meshmark.compare.join import Comparison, Pair
 from meshmark.compare.pairing import NO_METRIC, identity
 from meshmark.compare.sides import Side
 from meshmark.measure.repetitions import measurement_key
-from meshmark.report.compared_charts import ratios
+from meshmark.report.compared_charts import bandwidth_over_machines, latency_over_machines, ratios
 from meshmark.report.compared_rows import LETTERS, Block, blocks, named, sides_of
 from meshmark.report.drawing import (
     GB,
@@ -401,6 +401,19 @@ _CHARTS: Final[tuple[tuple[str, str, str, Callable[..., Drawn | None]], ...]] = 
         "Each side over A: geometric means over the points that both have; the intervals assume that all errors have "
         "the same sign. Beyond the dashed line at 1 a time is longer, or a rate higher.",
         ratios,
+    ),
+    (
+        "bandwidth-over-machines",
+        "Bandwidth, machine by machine",
+        "Net bandwidth of memory, with one thread and with the most threads that A and others have. Each line joins "
+        "results that are compared with one of A.",
+        bandwidth_over_machines,
+    ),
+    (
+        "latency-over-machines",
+        "Latency, machine by machine",
+        "Latency of local memory, one process, with the largest footprint.",
+        latency_over_machines,
     ),
     ("latency", "Latency by footprint", "Random loads of one process.", _latency),
     ("bandwidth", "Bandwidth by footprint", "Net bandwidth of triad.", _bandwidth),

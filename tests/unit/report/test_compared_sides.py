@@ -9,14 +9,16 @@ import pytest
 
 from meshmark.cli.compare import ideal_ratio
 from meshmark.compare.join import Comparison, compare
-from meshmark.compare.sides import Side
+from meshmark.compare.sides import Side, Sides
 from meshmark.errors import UsageError
 from meshmark.report.compared_rows import blocks
 from meshmark.report.comparison import charts, comparison_page
 from meshmark.report.comparison_markdown import markdown
 from meshmark.store.record import Record, median, median_interval
+from meshmark.store.store import Store
 from meshmark.terminal.comparison import print_comparison
 from support.made_hosts import one_socket
+from support.made_run import record
 
 
 def side(name: str, records: list[Record]) -> Side:
@@ -100,6 +102,68 @@ def test_an_ideal_needs_a_page() -> None:
     assert ideal_ratio("", None) is None and ideal_ratio(" 1.25", Path("page.html")) == 1.25
     with pytest.raises(UsageError, match="--ideal: found without --html; allowed with --html"):
         ideal_ratio("1.25", None)
+
+
+def memory(name: str, factor: float, threads: int, **more: str | int) -> Side:
+    """Results of memory: rates that grow with the factor, and half of it for each of all threads."""
+    where = {"memory_level": "memory", "memory_place": "local", "cpus_within": "machine", "pages": "thp", **more}
+    every: list[Record] = []
+    for kernel, rate in (("read", 12e9), ("triad", 10e9), ("copy", 9e9)):
+        for count, each in ((1, rate), (threads, rate / 2)):
+            of = {"kernel": kernel, "threads": count, "cpus_fill": "machine" if count > 1 else "core"}
+            value = factor * each * count
+            every.append(record("bandwidth", "bandwidth_net", value, footprint_bytes=2**30, **of, **where))
+    of_latency = {"pattern": "random", "processes": 1, "cpu": 0, "memory_node": 0, "locality_bytes": 0}
+    every += [
+        record("latency", "load_latency", seconds / factor, footprint_bytes=size, **of_latency, **where)
+        for size, seconds in ((2**29, 95e-9), (2**30, 100e-9))
+    ]
+    return side(name, [replace(r, conditions={**r.conditions, "runs": 2}) for r in every])
+
+
+def trend(comparisons: list[Comparison], chart: str) -> dict[str, list[tuple[str, float]]]:
+    """Machines and values by line, in the order of the machines."""
+    rows = [r for data in charts(comparisons)[chart].data.values() for r in data]
+    lines: dict[str, list[tuple[str, float]]] = {}
+    for r in sorted(rows, key=lambda r: r["order"]):
+        lines.setdefault(r["series"], []).append((r["machine"], r["value"]))
+    return lines
+
+
+def test_a_trend_over_machines_is_in_their_order_and_per_thread() -> None:
+    sides = [memory("zeta", 1.0, 8), memory("beta", 0.5, 16), memory("alpha", 2.0, 64)]
+    comparisons = [compare(sides[0], other, per="thread") for other in sides[1:]]
+    lines = trend(comparisons, "bandwidth-over-machines")
+    assert list(lines) == ["read, one thread", "read, 8 to 64 threads", "triad, one thread", "triad, 8 to 64 threads"]
+    names, values = zip(*lines["triad, 8 to 64 threads"], strict=True)
+    assert names == ("A: zeta", "B: beta", "C: alpha") and values == pytest.approx((5e9, 2.5e9, 10e9), rel=0.02)
+    whole = trend([compare(sides[0], other) for other in sides[1:]], "bandwidth-over-machines")
+    assert [v for _, v in whole["triad, 8 to 64 threads"]] == pytest.approx([40e9, 40e9, 640e9], rel=0.02)
+    latency = trend(comparisons, "latency-over-machines")
+    assert list(latency) == ["memory latency, one process"]
+    assert [v for _, v in latency["memory latency, one process"]] == pytest.approx([1e-7, 2e-7, 5e-8], rel=0.02)
+    rows = [r for data in charts(comparisons)["latency-over-machines"].data.values() for r in data]
+    assert all(r["low"] < r["value"] < r["high"] for r in rows), "each point has its interval"
+
+
+def test_a_machine_without_a_result_has_no_point_and_one_machine_has_no_trend() -> None:
+    one, two, three_ = memory("a", 1.0, 8), memory("b", 0.5, 16), memory("c", 2.0, 64)
+    lacking = replace(two, records=[r for r in two.records if r.conditions.get("kernel") != "triad"])
+    lines = trend([compare(one, lacking), compare(one, three_)], "bandwidth-over-machines")
+    assert [name for name, _ in lines["triad, one thread"]] == ["A: a", "C: c"]
+    assert [name for name, _ in lines["read, one thread"]] == ["A: a", "B: b", "C: c"]
+    later = replace(one, name="later")
+    assert not {name for name in charts([compare(one, later)]) if "machines" in name}
+
+
+def test_copy_stands_for_kernels_that_publications_lack(tmp_path: Path) -> None:
+    find = Sides(Store(tmp_path / "store"), tmp_path / "runs", "here")
+    old, new = find.find_all(["paper:xeon5400", "paper:xeon5500"])
+    lines = trend([compare(old, new, per="thread")], "bandwidth-over-machines")
+    assert list(lines) == ["copy, one thread", "copy, 8 threads"]
+    assert [round(v / 1e9, 2) for _, v in lines["copy, 8 threads"]] == [1.38, 4.08]
+    page = comparison_page([compare(old, new, per="thread")])
+    assert 'id="bandwidth-over-machines"' in page and "net bandwidth per thread" in page
 
 
 def test_markdown_begins_with_the_verdict_and_escapes_names(three: list[Comparison]) -> None:
