@@ -9,7 +9,7 @@ from typing import Final
 
 import altair as alt
 
-from meshmark.compare.join import Comparison, is_speed
+from meshmark.compare.join import Comparison
 from meshmark.compare.kinds import LEVEL, MEMORY, Kind, kinds
 from meshmark.compare.normalise import Per
 from meshmark.measure.repetitions import point_key
@@ -30,6 +30,7 @@ from meshmark.report.drawing import (
 )
 from meshmark.report.selection import value_of
 from meshmark.store.record import Record
+from meshmark.values.verdicts import is_speed
 
 EQUAL: Final = "equal to A"
 _NARROW_PX: Final = 720  # width of a chart on the page, within which names stand beside each other
