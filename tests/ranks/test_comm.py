@@ -185,7 +185,9 @@ def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
 @kinds
 def test_samples_state_when_they_began(kind: str) -> None:
     before = time.monotonic()
-    lines = measured(kind, 2, "halo", "--words", "8", "--protocol", "sendrecv,shared", "--budget", "1s")
+    lines = measured(
+        kind, 2, "halo", "--words", "8", "--protocol", "sendrecv,shared", "--interval", "100", "--budget", "20s"
+    )
     after = time.monotonic()
     for point in (0, 1):
         begun = [line["begun_s"] for line in of(lines, "sample") if line["point"] == point]

@@ -201,7 +201,7 @@ def test_wrong_data_never_yield_a_result(
     if call == "shmem" and not has_openshmem():
         pytest.skip("no OpenSHMEM is installed")
     before = spoilt(spoilers, kind, call, rank, first, stale)
-    _status, lines, talk = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "2s", more=before)
+    _status, lines, talk = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "20s", more=before)
     wrong = [line["reason"] for line in of(lines, "absent")]
     shows = rf"{named}: wrong data: rank [01], [\w ]+, word \d+: expected [0-9a-f]{{16}}, got [0-9a-f]{{16}}$"
     assert len(wrong) == 1 and re.search(shows, wrong[0]), (wrong, talk)

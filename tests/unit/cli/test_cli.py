@@ -28,10 +28,10 @@ options = { clocks = "tsc,monotonic", budget = "1s" }
 [[step]]
 instrument = "latency"
 repetitions = 2
-options = { footprint = "4KiB..256KiB", cpus = "first", budget = "1s" }
+options = { footprint = "4KiB..256KiB", cpus = "first", budget = "20s", interval = 50 }
 [[step]]
 instrument = "gups"
-options = { table = "1MiB", threads = "1", budget = "1s" }
+options = { table = "1MiB", threads = "1", budget = "20s", interval = 50 }
 [[step]]
 instrument = "latency"
 name = "no-such-pages"
