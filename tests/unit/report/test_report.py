@@ -38,6 +38,8 @@ def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
     records = [*made_run.everything(), made_run.experiment(1.0, 1.1, 1.2)]
+    for program in (made_run.pop, made_run.gyro, made_run.swim, made_run.anatomy):
+        records += program(count=4)  # phases are drawn over several numbers of ranks
     paths = write_report(records, made_run.absences(), made_run.run_info(), tmp_path)
     page = paths.html.read_text()
     drawn = specs(page)
