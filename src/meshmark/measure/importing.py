@@ -25,7 +25,7 @@ from meshmark.measure.tools.output import MAX_LISTED, LeftOut, decoded, encoding
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
 from meshmark.store.lines import MAX_LINE_BYTES
-from meshmark.store.record import Record, RecordError
+from meshmark.store.record import Record, RecordError, is_unicode
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
@@ -95,6 +95,8 @@ def read_output(path: Path, machine: str = "") -> Imported:
         UsageError: The file cannot be read, is not a regular file, is larger than 1 GiB, or is damaged.
         MeshmarkError: The file contains no record.
     """
+    if not is_unicode(machine):
+        raise UsageError(f"--machine: found {machine!r}, a name in UTF-8 is required")
     data = b""
     try:
         with open_regular(path) as file:

@@ -131,6 +131,8 @@ def test_a_card_of_several_machines_gets_no_single_name(tmp_path: Path, sides: S
     path = written(tmp_path, [*rows, ("b", replace(rows[0][1], machine="n2"))])
     with pytest.raises(UsageError, match=r"--machine: found results of 2 machines in .* one is allowed"):
         read_output(path, "siteb")
+    with pytest.raises(UsageError, match=r"--machine: found .* a name in UTF-8 is required"):
+        read_output(path, "site\udcff")
     with pytest.raises(UsageError, match="found results of 2 machines"):
         sides.find(str(path))
 
