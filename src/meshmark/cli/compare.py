@@ -11,7 +11,7 @@ import typer
 
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_judged, check_used
+from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_results, check_used
 from meshmark.cli.options import (
     InstrumentOption,
     JsonOption,
@@ -22,7 +22,7 @@ from meshmark.cli.options import (
     in_folder,
     share,
 )
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import UsageError, quoted
 from meshmark.values.numbers import decimal
 from meshmark.values.paths import data_home
 
@@ -156,15 +156,13 @@ def _gate(found: list[Comparison], limit: str, min_judged: int, allow_unjudged: 
     """Raise if a result is worse by more than the limit, or if too few could be judged."""
     from meshmark.report.comparison import reasons
 
+    worse = [
+        f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s"
+        for c in found
+        for p in c.worse()
+        if p.ratio is not None
+    ]
     judged = sum(p.word not in {"not comparable", "inconclusive"} for c in found for p in c.pairs)
-    worse = [(c, p) for c in found for p in c.worse()]
-    total = sum(len(c.pairs) for c in found)
-    message = f"{judged} of {total} results judged"
-    say(f"meshmark: {message}, {len(worse)} worse by more than {limit}")
-    if worse:
-        c, p = worse[0]
-        more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
-        assert p.ratio is not None
-        raise MeshmarkError(f"{c.b.name}: {p.a.instrument} {p.a.metric} is {p.ratio.value:.3g} of {c.a.name}'s{more}")
+    counts = (judged, sum(len(c.pairs) for c in found), "results")
     all_reasons = "; ".join(text for c in found for text in reasons(c))
-    check_judged(f"compare: {message}", judged, min_judged, allow_unjudged, all_reasons)
+    check_results("compare", counts, worse, limit, min_judged, allow_unjudged, all_reasons)

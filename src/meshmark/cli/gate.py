@@ -6,12 +6,13 @@ did, and 3 if too little could be judged to know.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from meshmark.cli.console import say
-from meshmark.errors import UnjudgedError, UsageError
+from meshmark.errors import MeshmarkError, UnjudgedError, UsageError
 
 MinJudgedOption = Annotated[
     int,
@@ -36,6 +37,35 @@ def check_used(fail_on: str, min_judged: int, allow_unjudged: bool) -> None:
     if not fail_on and (min_judged != 1 or allow_unjudged):
         name = "--allow-unjudged" if allow_unjudged else "--min-judged"
         raise UsageError(f"{name}: found without --fail-on; allowed only with it")
+
+
+def check_results(
+    command: str,
+    counts: tuple[int, int, str],
+    worse: Sequence[str],
+    limit: str,
+    min_judged: int,
+    allow_unjudged: bool,
+    reason: str,
+) -> None:
+    """End a gate over several results: print how many were judged, and how many are worse.
+
+    Args:
+        counts: How many were judged, of how many, and what they are, such as `results`.
+        worse: A sentence about each that is worse by more than the limit, the most important first.
+        limit: `--fail-on` as it was given.
+        reason: Why the others could not be judged; "" if unknown.
+
+    Raises:
+        MeshmarkError: A result is worse.
+        UnjudgedError: Too few results were judged.
+    """
+    judged, total, what = counts
+    message = f"{judged} of {total} {what} judged"
+    say(f"meshmark: {message}, {len(worse)} worse by more than {limit}")
+    if worse:
+        raise MeshmarkError(worse[0] + (f", and {len(worse) - 1} more" if len(worse) > 1 else ""))
+    check_judged(f"{command}: {message}", judged, min_judged, allow_unjudged, reason)
 
 
 def check_judged(message: str, judged: int, min_judged: int, allow_unjudged: bool, reason: str) -> None:

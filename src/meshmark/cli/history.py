@@ -11,7 +11,7 @@ import typer
 
 from meshmark.cli.completion import Suggestions, beginning
 from meshmark.cli.console import say, say_broken, say_undrawn
-from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_judged, check_used
+from meshmark.cli.gate import AllowUnjudgedOption, MinJudgedOption, check_results, check_used
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder, share
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, near, quoted
 from meshmark.values.paths import data_home
@@ -152,17 +152,13 @@ def _nothing(kept: Store, machine: str, host: str, other: bool, selected: str) -
 
 def _gate(found: History, limit: float, text: str, min_judged: int, allow_unjudged: bool) -> None:
     """Raise if the last change of a point made it worse by more than the limit, or if too few could be judged."""
+    worse = [
+        f"{found.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
+        f"{c.between[1].start[:10]}"
+        for c in sorted(found.worse(limit), key=lambda c: c.between[1].start, reverse=True)
+    ]
     judged = sum(p.status in {"changed", "steady"} for p in found.points)
-    worse = found.worse(limit)
-    message = f"{judged} of {len(found.points)} points judged"
-    say(f"meshmark: {message}, {len(worse)} worse by more than {text}")
-    if worse:
-        c = max(worse, key=lambda c: c.between[1].start)
-        more = f", and {len(worse) - 1} more" if len(worse) > 1 else ""
-        raise MeshmarkError(
-            f"{found.machine}: {c.record.instrument} {c.record.metric} is {c.ratio.value:.3g} of what it was before "
-            f"{c.between[1].start[:10]}{more}"
-        )
-    counts = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
+    others = [f"{status} ({n})" for status, n in found.counts().items() if status not in {"changed", "steady"}]
     flags = [f"flagged results left out ({found.flagged})"] if found.flagged else []
-    check_judged(f"history: {message}", judged, min_judged, allow_unjudged, ", ".join([*counts, *flags]))
+    counts = (judged, len(found.points), "points")
+    check_results("history", counts, worse, text, min_judged, allow_unjudged, ", ".join([*others, *flags]))
