@@ -15,9 +15,10 @@ from meshmark.measure.plan import Plan
 from meshmark.measure.repetitions import pool_steps, shortfall, unique
 from meshmark.measure.runner import Report, StepResult, run_plan
 from meshmark.measure.suspicion import suspicious
-from meshmark.store.record import Record
+from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
+from meshmark.values.units import NBSP, size
 
 
 class PartlyError(MeshmarkError):
@@ -93,15 +94,19 @@ def absent_lines(absences: Sequence[Absence]) -> list[str]:
     differing = [k for k in keys if len({str(a.conditions.get(k)) for a in absences}) > 1]
     lines = []
     for (what, reason, enable), same in groups.items():
-        points = [
-            " ".join(f"{k.removesuffix('_bytes')} {a.conditions[k]}" for k in differing if k in a.conditions)
-            for a in same
-        ]
+        points = [" ".join(_condition(k, a.conditions[k]) for k in differing if k in a.conditions) for a in same]
         named = [p for p in dict.fromkeys(points) if p]
         more = f" and {len(named) - _NAMED} more points" if len(named) > _NAMED else ""
         where = f" at {', '.join(named[:_NAMED])}{more}" if named else ""
         lines.append(f"absent: {what}{where}: {reason}" + (f" (to enable: {enable})" if enable else ""))
     return lines
+
+
+def _condition(name: str, value: Scalar) -> str:
+    """`footprint 1 GiB`."""
+    if name.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
+        return f"{name.removesuffix('_bytes')} {size(value)}".replace(NBSP, " ")
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def stores(d: Description, words: Sequence[str]) -> tuple[list[str], str]:

@@ -23,6 +23,11 @@ def test_absences_name_their_points_in_one_line() -> None:
     assert line == f"absent: loop_time at length 1, length 7: {REASON} (to enable: a larger --budget)"
 
 
+def test_sizes_of_points_have_units() -> None:
+    [line] = absent_lines([absence(kernel="copy", footprint_bytes=n << 20) for n in (512, 1024)])
+    assert line.startswith("absent: loop_time at footprint 512 MiB, footprint 1 GiB: ")
+
+
 def test_many_points_are_counted() -> None:
     [line] = absent_lines([absence(kernel="copy", length=n) for n in range(33)])
     assert line.startswith("absent: loop_time at length 0, length 1, length 2, length 3 and 29 more points: ")
