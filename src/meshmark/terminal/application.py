@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.scaling_text import scaling_lines, scaling_title
 from meshmark.values.units import FLAG_TEXT, number, percent, plain, scale_for, size
 
@@ -48,14 +48,9 @@ def print_application(found: Mapping[str, Any]) -> None:
 
 def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
     """A row for each configuration, with these columns."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("configuration", overflow="fold")
     scale = scale_for(found["unit"], max((abs(r["value"]) for r in found["configurations"]), default=1.0))
     figure = found["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
-    for title in (figure, *titles[1:]):
-        table.add_column(title, justify="right", no_wrap=True)
+    rows = []
     for row in found["configurations"]:
         ends = (row["lowest"], row["highest"])
         best, worst = ends if found["better"] == "lower" else ends[::-1]
@@ -70,27 +65,20 @@ def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
             "waiting": "–" if row["waiting_share"] is None else percent(row["waiting_share"]),
             "peak": size(row["peak_bytes"]),
         }
-        table.add_row(row["configuration"], *(cells[title] for title in titles))
-    return table
+        rows.append([row["configuration"], *(cells[title] for title in titles)])
+    return text_table(["configuration", figure, *titles[1:]], rows, numbers=range(1, len(titles) + 1), folds=[0])
 
 
 def _hottest(found: Mapping[str, Any]) -> Table:
     """The first functions of each profile."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("configuration", overflow="fold")
-    table.add_column("hottest functions", overflow="fold")
-    table.add_column("in", overflow="fold")
-    for title in ("share", "95 % interval"):
-        table.add_column(title, justify="right", no_wrap=True)
+    rows = []
     for one in found["profiles"]:
         for place, hot in enumerate(one["functions"][:_FUNCTIONS]):
             low, high = (f"{100 * end:.1f}" for end in hot["interval"])
             cells = (hot["function"], hot["object"], f"{100 * hot['share']:.1f} %", f"{low} – {high} %")
-            table.add_row("" if place else Text(one["configuration"]), *map(Text, cells))
-    return table
+            rows.append(["" if place else one["configuration"], *cells])
+    head = ["configuration", "hottest functions", "in", "share", "95 % interval"]
+    return text_table(head, rows, numbers=(3, 4), folds=(0, 1, 2))
 
 
 def _profiles(found: Mapping[str, Any]) -> Iterator[str]:

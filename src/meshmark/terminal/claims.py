@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 
 if TYPE_CHECKING:
     from meshmark.compare.claims.catalogue import Claim
@@ -19,7 +19,7 @@ def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
     """Print claims by theme, with where they are tested and their newest verdicts."""
     from meshmark.compare.claims.run import latest
 
-    table = _table(("", "claim", "published", "tested on", "newest verdicts"))
+    table = text_table(("", "claim", "published", "tested on", "newest verdicts"), (), folds=range(1, 5))
     theme = ""
     for c in claims:
         if c.theme != theme:
@@ -35,7 +35,8 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
     """Print the verdicts of a run, then how many there are of each kind."""
     from rich.text import Text
 
-    table = _table(("", "claim", "on", "effect", "found", "95 %", "stated", "verdict"), right=(4, 5))
+    head = ("", "claim", "on", "effect", "found", "95 %", "stated", "verdict")
+    table = text_table(head, (), numbers=(4, 5), folds=(1, 2, 3, 6, 7))
     table.columns[1].ratio = 1
     last = ""
     for v in verdicts:
@@ -89,12 +90,3 @@ def summary(verdicts: Sequence[Verdict]) -> list[str]:
     if any(v.word == "indicative only" for v in verdicts):
         lines.append("a guest never supports a claim about timing: what it measures is indicative only")
     return lines
-
-
-def _table(names: Sequence[str], right: Sequence[int] = ()) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for n, name in enumerate(names):
-        table.add_column(name, justify="right" if n in right else "left", overflow="fold", no_wrap=n in {0, *right})
-    return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.units import NBSP, ratio_text
 
 if TYPE_CHECKING:
@@ -66,57 +66,45 @@ def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
 
 
 def _means(comparisons: Sequence[Comparison]) -> Table:
-    from rich.table import Table
-
     from meshmark.report.compared_rows import interval_text, named, remark
     from meshmark.report.comparison import lettered
 
     several = len(comparisons) > 1
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("geometric mean of", overflow="fold")
-    for name in (*(["side"] if several else []), "over A" if several else "B over A", "95 %", "results"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("", overflow="fold")
+    head = ["geometric mean of", *(["side"] if several else []), "over A" if several else "B over A", "95 %", "results"]
+    rows = []
     for letter, c in lettered(comparisons):
         for m in c.means():
             cells = [ratio_text(m.value), interval_text(m.interval), str(m.pairs), remark(m)]
-            table.add_row(named(m.instrument, m.metric), *([letter] if several else []), *cells)
-    return table
+            rows.append([named(m.instrument, m.metric), *([letter] if several else []), *cells])
+    last = len(head)
+    return text_table([*head, ""], rows, numbers=range(1, last), folds=(0, last))
 
 
 def _table(lines: Sequence[Line]) -> Table:
     """Of two sides."""
-    from rich.table import Table
-
     cells = [(line, cell) for line in lines for cell in line.cells if cell]
     reasons = any(cell.reason for _, cell in cells)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("point", overflow="fold")
-    for name in ("A", "B", "B over A", "95 %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("B is", no_wrap=True)
-    if reasons:
-        table.add_column("because", overflow="fold")
-    for line, cell in cells:
-        texts = [line.point or "–", line.a, cell.value, cell.ratio, cell.interval, cell.word]
-        table.add_row(*(text.replace(NBSP, " ") for text in texts), *([cell.reason] if reasons else []))
-    return table
+    head = ["point", "A", "B", "B over A", "95 %", "B is", *(["because"] if reasons else [])]
+    rows = (
+        [
+            line.point or "–",
+            line.a,
+            cell.value,
+            cell.ratio,
+            cell.interval,
+            cell.word,
+            *([cell.reason] if reasons else []),
+        ]
+        for line, cell in cells
+    )
+    return text_table(head, rows, numbers=range(1, 5), folds=(0, 6))
 
 
 def _columns(lines: Sequence[Line], others: Sequence[tuple[str, Comparison]]) -> Table:
     """Of several sides: value, ratio and verdict of each."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("point", overflow="fold")
-    table.add_column("A", justify="right", no_wrap=True)
-    for letter, _ in others:
-        table.add_column(letter, justify="right", no_wrap=True)
-        table.add_column("over A", no_wrap=True)
-    for line in lines:
-        texts = [text for cell in line.cells for text in _texts(cell)]
-        table.add_row(*(text.replace(NBSP, " ") for text in (line.point or "–", line.a, *texts)))
-    return table
+    head = ["point", "A", *(name for letter, _ in others for name in (letter, "over A"))]
+    rows = ([line.point or "–", line.a, *(text for cell in line.cells for text in _texts(cell))] for line in lines)
+    return text_table(head, rows, numbers=(1, *range(2, len(head), 2)), folds=[0])
 
 
 def _texts(cell: Cell | None) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.units import FLAG_TEXT, number, plain
 
 
@@ -15,24 +15,20 @@ def print_composite(found: Mapping[str, Any]) -> None:
     Args:
         found: The object that `--json` prints last.
     """
-    from rich.table import Table
-
     console = table_console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("member", overflow="fold")
-    for title in ("median", "reference", "ratio", "lowest – highest", "runs"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in found["members"]:
-        ends = "–" if row["ratios"] is None else " – ".join(number(v, 4) for v in row["ratios"])
-        table.add_row(
+    rows = [
+        [
             row["member"],
             "failed" if row["value"] is None else plain(row["value"], row["unit"], 4),
             "–" if row["reference"] is None else plain(row["reference"], row["unit"], 4),
             "–" if row["ratio"] is None else number(row["ratio"], 4),
-            ends,
+            "–" if row["ratios"] is None else " – ".join(number(v, 4) for v in row["ratios"]),
             str(len(row["values"])) + (f" + {row['failed']} failed" if row["failed"] else ""),
-        )
-    console.print(table)
+        ]
+        for row in found["members"]
+    ]
+    head = ["member", "median", "reference", "ratio", "lowest – highest", "runs"]
+    console.print(text_table(head, rows, numbers=range(1, 6), folds=[0]))
     console.print()
     console.print(_whole(found), soft_wrap=True)
     for row in found["members"]:
@@ -59,18 +55,13 @@ def _whole(found: Mapping[str, Any]) -> str:
 
 def print_table(found: Sequence[Mapping[str, Any]]) -> None:
     """Print composites of the same members: a row for each member, and a line for each composite."""
-    from rich.table import Table
-
     console = table_console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("member", overflow="fold")
-    for one in found:
-        table.add_column(one["name"], justify="right", overflow="fold")
-    for member in dict.fromkeys(name for one in found for name in one["members"]):
-        table.add_row(
-            member, *(number(one["members"][member], 3) if member in one["members"] else "–" for one in found)
-        )
-    console.print(table)
+    head = ["member", *(one["name"] for one in found)]
+    rows = (
+        [member, *(number(one["members"][member], 3) if member in one["members"] else "–" for one in found)]
+        for member in dict.fromkeys(name for one in found for name in one["members"])
+    )
+    console.print(text_table(head, rows, numbers=range(1, len(head)), folds=range(len(head))))
     for one in found:
         value = f"{one['name']}: geometric mean of {len(one['members'])} ratios {number(one['value'], 3)}{_bounds(one)}"
         console.print(value, soft_wrap=True)

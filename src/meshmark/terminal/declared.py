@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from meshmark.terminal.screen import table_console
-from meshmark.values.units import NBSP, ratio_text, show
+from meshmark.terminal.screen import table_console, text_table
+from meshmark.values.units import ratio_text, show
 
 if TYPE_CHECKING:
     from meshmark.compare.declared import Declaration
@@ -14,34 +14,21 @@ if TYPE_CHECKING:
 
 def print_declared(rows: Sequence[Declaration]) -> None:
     """A table with a row for each declaration."""
-    from rich.table import Table
-
     from meshmark.report.compared_rows import interval_text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name, right in (
-        ("part", False),
-        ("quantity", False),
-        ("by", False),
-        ("declared", True),
-        ("measured", True),
-        ("ratio", True),
-        ("95 %", True),
-        ("verdict", False),
-        ("because", False),
-    ):
-        table.add_column(name, justify="right" if right else "left", no_wrap=name != "because")
-    for row in rows:
-        ratio = row.ratio
-        table.add_row(
+    head = ["part", "quantity", "by", "declared", "measured", "ratio", "95 %", "verdict", "because"]
+    cells = (
+        [
             row.part,
             row.quantity,
             row.source,
-            show(row.declared, row.unit).replace(NBSP, " "),
-            "–" if row.value is None else show(row.value, row.unit).replace(NBSP, " "),
-            "–" if ratio is None else ratio_text(ratio.value),
-            interval_text(None if ratio is None else ratio.interval),
+            show(row.declared, row.unit),
+            "–" if row.value is None else show(row.value, row.unit),
+            "–" if row.ratio is None else ratio_text(row.ratio.value),
+            interval_text(None if row.ratio is None else row.ratio.interval),
             row.word,
             row.reason,
-        )
-    table_console().print(table)
+        ]
+        for row in rows
+    )
+    table_console().print(text_table(head, cells, numbers=range(3, 7), folds=[8]))

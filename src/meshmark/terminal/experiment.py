@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.units import percent, plain, seconds
 
 
@@ -21,21 +21,16 @@ def print_experiment(found: Mapping[str, Any]) -> None:
     Args:
         found: The object that `--json` prints.
     """
-    from rich.table import Table
-
     console = table_console()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("", no_wrap=True)
-    table.add_column("setting", overflow="fold")
-    table.add_column(f"{found['metric']}, median", justify="right", no_wrap=True)
-    table.add_column("failed runs", justify="right", no_wrap=True)
-    for row in _rows(found):
-        table.add_row(*row)
-    console.print(table)
+    console.print(text_table(_head(found), _rows(found), numbers=(2, 3), folds=[1]))
     console.print()
     console.print(sentence(found), soft_wrap=True)
     for line in notes(found):
         console.print(line, style="dim", soft_wrap=True)
+
+
+def _head(found: Mapping[str, Any]) -> list[str]:
+    return ["", "setting", f"{found['metric']}, median", "failed runs"]
 
 
 def _rows(found: Mapping[str, Any]) -> list[list[str]]:
@@ -53,10 +48,9 @@ def markdown(found: Mapping[str, Any]) -> str:
     """
     from meshmark.report.markdown import escaped, folded, table
 
-    head = ["", "setting", f"{found['metric']}, median", "failed runs"]
     command = f"* command: {escaped(' '.join(found['command']))}"
     more = "\n".join([command, *(f"* {escaped(line)}" for line in notes(found))])
-    parts = [f"### {sentence(found)}", table(head, _rows(found)), folded("How it was measured", more)]
+    parts = [f"### {sentence(found)}", table(_head(found), _rows(found)), folded("How it was measured", more)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.units import NBSP
 
 if TYPE_CHECKING:
@@ -42,17 +42,9 @@ def print_history(h: History, now: datetime, stale_s: float) -> None:
 
 
 def _table(lines: Sequence[Line]) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("metric", "point"):
-        table.add_column(name, overflow="fold")
-    for name in ("before", "95 %", "after", "95 %", "after/before", "95 %"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("it is", no_wrap=True)
-    table.add_column("runs", justify="right", no_wrap=True)
-    for line in lines:
-        cells = (
+    head = ["metric", "point", "before", "95 %", "after", "95 %", "after/before", "95 %", "it is", "runs"]
+    rows = (
+        (
             line.metric,
             line.point or "–",
             line.before,
@@ -64,5 +56,6 @@ def _table(lines: Sequence[Line]) -> Table:
             line.word,
             line.runs,
         )
-        table.add_row(*(cell.replace(NBSP, " ") for cell in cells))
-    return table
+        for line in lines
+    )
+    return text_table(head, rows, numbers=(*range(2, 8), 9), folds=(0, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from meshmark.terminal.screen import table_console
+from meshmark.terminal.screen import table_console, text_table
 from meshmark.values.units import percent, plain
 
 if TYPE_CHECKING:
@@ -71,40 +71,32 @@ def _print_listing(console: Console, listing: Listing) -> list[str]:
 
 
 def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]) -> Table:
-    from rich.table import Table
-
     from meshmark.report.listing import shown, title
 
     records = listing.records
     flagged = any(r.flags - everywhere for r in records)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    if listing.metrics:
-        table.add_column("metric", overflow="fold")
     published = all(r.source == "paper" for r in records)
-    for name in ("value" if published else "median", "95 % interval"):
-        table.add_column(name, justify="right", no_wrap=True)
-    if flagged:
-        table.add_column("flags", overflow="fold")
-    if published:
-        table.add_column("statistic", overflow="fold")
     columns = [k for k in listing.columns if k not in left_out]
     more = [name for name in _MORE if name not in left_out]
-    for name in columns:
-        table.add_column(title(name), overflow="fold")
-    for name in more:
-        table.add_column(_MORE[name], justify="right", no_wrap=True)
-    for r in records:
-        values = _more(r)
-        table.add_row(
+    names = ["metric"] if listing.metrics else []
+    numbers = [len(names), len(names) + 1]
+    names += ["value" if published else "median", "95 % interval"]
+    names += (["flags"] if flagged else []) + (["statistic"] if published else []) + [title(k) for k in columns]
+    numbers += range(len(names), len(names) + len(more))
+    names += [_MORE[name] for name in more]
+    rows = (
+        [
             *([r.metric] if listing.metrics else []),
             plain(r.value, r.unit),
             _interval(r),
             *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
             *([str(r.provenance.get("statistic", "not stated"))] if published else []),
             *[shown(k, r.conditions.get(k)) for k in columns],
-            *[values[name] for name in more],
-        )
-    return table
+            *[_more(r)[name] for name in more],
+        ]
+        for r in records
+    )
+    return text_table(names, rows, numbers, folds=set(range(len(names))) - set(numbers))
 
 
 def _more(record: Record) -> dict[str, str]:
