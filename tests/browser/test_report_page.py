@@ -19,6 +19,8 @@ pytestmark = pytest.mark.browser
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
     records = [*made_run.everything(), *made_run.latency(flags=["disturbed"])[:3], made_run.experiment(1.0, 1.1, 1.2)]
+    for program in (made_run.pop, made_run.gyro, made_run.swim, made_run.anatomy):
+        records += program(count=4)  # phases are drawn over several numbers of ranks
     return write_report(records, made_run.absences(), made_run.run_info(), out).html
 
 

@@ -55,7 +55,7 @@ def test_the_better_of_two_settings_is_found_stored_and_gates(tmp_path: Path, ho
     found = answer(ran)
     assert ran.returncode == 1 and "B is worse than A by more than 5%: B over A 0." in ran.stderr
     assert "seed 3" in ran.stderr and "Traceback" not in ran.stderr
-    assert found["verdict"] == "slower" and found["best"] == "A" and found["pairs"] >= 8
+    assert found["verdict"] == "worse" and found["best"] == "A" and found["pairs"] >= 8
     assert found["low"] < 0.9 < found["high"] < 1
     kept = meshmark("store", "list", "--json", env=home)
     assert found["run"] in kept.stdout and '"experiment"' in kept.stdout

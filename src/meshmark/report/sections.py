@@ -62,7 +62,7 @@ def _scaling(program: programs.Program) -> Section:
     name = program.instrument
     return Section(
         f"{name}_phases",
-        f"Communication: {name}, phases by number of ranks",
+        f"Communication: {name}, phases over ranks",
         name,
         "Time of each phase over the number of ranks, both axes logarithmic: means over ranks, and the whole step of "
         "the slowest rank. Lines are fitted power laws, a × ranks to the power of the exponent; with two numbers of "

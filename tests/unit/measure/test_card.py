@@ -179,7 +179,7 @@ def in_results(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (in_results("flags", ["lucky"]), "result 1: flags: found"),
         (in_results("conditions", 4), "result 1: conditions: found 4, an object"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_field_is_named(tmp_path: Path, edit: Callable[[dict[str, Any]], None], message: str) -> None:
     path = written(tmp_path, steps())
     content = json.loads(path.read_text())
