@@ -51,7 +51,7 @@ def survey(
         return
     from meshmark.measure.history import in_store
     from meshmark.measure.repetitions import quality
-    from meshmark.measure.survey import last_run, load_run, load_steps, run_survey
+    from meshmark.measure.survey import last_run, load_run_and_steps, run_survey
     from meshmark.measure.suspicion import suspicious
     from meshmark.report.build import write_report
     from meshmark.report.card import figures
@@ -75,12 +75,12 @@ def survey(
             progress=made,
             notify=say,
         )
-    records, absences, info = load_run(folder)
+    (records, absences, info), steps = load_run_and_steps(folder)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     results_store = Store(store or data_home() / "store")
     before = earlier_runs(records, info, results_store)
-    paths = write_report(records, absences, info, folder, before, load_steps(folder))
+    paths = write_report(records, absences, info, folder, before, steps)
     topology: Any = info.host.get("topology", {})
     for line in [*suspicious(records, topology), *in_store(records, results_store, info.run_id)]:
         say(line)
@@ -122,7 +122,7 @@ def report(
     from meshmark.cli.serve import Runs
     from meshmark.machine.facts import host_id
     from meshmark.measure.latest import LATEST, newest_run
-    from meshmark.measure.survey import find_run, load_run, load_steps
+    from meshmark.measure.survey import find_run, load_run_and_steps
     from meshmark.report.build import write_report
     from meshmark.report.pdf import find_browser, print_pdf
     from meshmark.report.strengths import earlier_runs
@@ -134,7 +134,7 @@ def report(
     name = str(newest_run(store, runs_, host_id())) if run == LATEST else run
     try:
         folder = find_run(name, runs_)
-        results, steps = load_run(folder), load_steps(folder)
+        results, steps = load_run_and_steps(folder)
     except UsageError:
         if "/" in name or not store.is_dir() or not Store(store).query(run=name):
             raise

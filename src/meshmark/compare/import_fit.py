@@ -77,7 +77,7 @@ def fit_import(
         points += _curve_points([knee], _model_curve(found, fitted.machine), fitted=True)
     predicted, used = _predictions(records, found, fitted.machine)
     taken = {id(r) for of in found.used.values() for r in of} | used
-    notes = [*found.notes]
+    notes = list(found.notes)
     beyond = sum(p.bandwidth.value > _model_curve(found, fitted.machine)[-1][0] for p in _spread(found.curve))
     if beyond:
         points_beyond = counted(beyond, "loaded point")

@@ -52,7 +52,7 @@ class Pair:
 
     @property
     def word(self) -> Word:
-        """What B is, beside A."""
+        """The verdict about B."""
         if self.ratio is None:
             return "not comparable"
         return spoken(self.ratio.word, self.a.better, self.a.unit)
@@ -189,7 +189,7 @@ def compare(
 
 
 def _identical(a: Side, b: Side) -> bool:
-    """Whether both have the same results, in any order; a copy may have another name of the machine."""
+    """Return whether both sides have the same results, in any order, whatever the name of their machine is."""
     if [*a.records] == [*b.records]:
         return True
     if sorted(r.value for r in a.records) != sorted(r.value for r in b.records):

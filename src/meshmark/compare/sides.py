@@ -15,7 +15,7 @@ from meshmark.machine.papers import PAPER, paper, papers
 from meshmark.measure.importing import read_output
 from meshmark.measure.latest import LATEST, newest_run
 from meshmark.measure.repetitions import point_key, pool, same_plateaus
-from meshmark.measure.survey import is_survey, load_run, load_steps
+from meshmark.measure.survey import is_survey, load_run_and_steps
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.sweep import SWEEP
 from meshmark.store.machines import FACTS, machines
@@ -167,8 +167,8 @@ class Sides:
         return self._side(name, what, latest(_by_run(rows)))
 
     def _of_folder(self, name: str, folder: Path) -> Side:
-        _, _, info = load_run(folder)
-        rows = [(info.run_id, step, record) for step, record in load_steps(folder)]
+        (_, _, info), steps = load_run_and_steps(folder)
+        rows = [(info.run_id, step, record) for step, record in steps]
         return self._side(name, f"run {info.run_id}", _pooled(rows))
 
     def _of_run(self, name: str, rows: Sequence[tuple[str, str, Record]]) -> Side:

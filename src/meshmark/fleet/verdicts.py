@@ -219,7 +219,7 @@ def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
             take_figure(found, app, [value], [line.elapsed_s])
     if not found.reason:
         shares = shares_of(line.busy_s, line.stolen_s, line.user_s + line.system_s, line.spent_s, line.cpus)
-        found.counts |= {"others_share": shares.others, "steal_share": shares.stolen}
+        found.counts |= shares.counts
         found.flags = sorted(shares.flags)
         if reason := _unverified(what, line):
             found.reason, found.flags = reason, sorted({*found.flags, "unverified"})

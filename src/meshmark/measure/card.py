@@ -11,11 +11,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from meshmark.errors import UsageError, quoted
-from meshmark.store.record import Record, RecordError, Scalar, is_scalar, is_unicode, median, median_interval
+from meshmark.measure.journal import read_absence
+from meshmark.store.record import Record, RecordError, Scalar, is_unicode, median, median_interval
 from meshmark.store.run import Absence
 
 SCHEMA: Final = 2  # 1 had no results
@@ -82,7 +83,7 @@ def _group(step: str, records: Sequence[Record]) -> dict[str, Any]:
 
 
 def _common(objects: Sequence[Mapping[str, Scalar]]) -> dict[str, Scalar]:
-    """What all have; values of different types, such as 1 and 1.0, are different."""
+    """Return the values that all objects share; 1 and 1.0 are different, because their types are."""
     first = _finite(objects[0])
     return {k: v for k, v in first.items() if all(k in o and _same(o[k], v) for o in objects)}
 
@@ -155,12 +156,12 @@ def read_card(data: bytes) -> Card | None:
     run = card.get("run")
     if not isinstance(run, str) or not run or not is_unicode(run):
         raise UsageError(f"run: found {_shown(run)}, a name is required")
-    found = Card(run)
+    content = Card(run)
     for number, group in enumerate(_objects(card, "records", "records"), 1):
-        _read_group(found, group, f"group {number} of records")
-    _read_left_out(found, card)
-    found.absences = [a for item in _objects(card, "absent", "absent") if (a := _absence(item)) is not None]
-    return found
+        _read_group(content, group, f"group {number} of records")
+    _read_left_out(content, card)
+    content.absences = [a for item in _objects(card, "absent", "absent") if (a := _absence(item)) is not None]
+    return content
 
 
 def _objects(item: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
@@ -214,20 +215,10 @@ def _read_left_out(card: Card, content: Mapping[str, Any]) -> None:
 
 
 def _absence(item: Mapping[str, Any]) -> Absence | None:
-    conditions = item.get("conditions")
-    if not _text(item, "instrument") or not _text(item, "reason"):
+    absence = read_absence(item, _text(item, "step"))
+    if not absence.instrument or not absence.reason:
         return None
-    return Absence(
-        instrument=_text(item, "instrument"),
-        reason=_text(item, "reason"),
-        metric=_text(item, "metric") or None,
-        conditions={k: v for k, v in conditions.items() if is_unicode(k) and is_scalar(v)}
-        if isinstance(conditions, dict)
-        else {},
-        enable=_text(item, "enable"),
-        kind="error" if item.get("kind") == "error" else "absent",
-        step=_text(item, "step") or None,
-    )
+    return replace(absence, kind="error" if item.get("kind") == "error" else "absent", step=absence.step or None)
 
 
 def _text(item: Mapping[str, Any], key: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,7 +68,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
                 reading.invalid_records.append(str(error))
                 reading.invalid_at.append(index)
         elif kind == "absent":
-            absence = _absence(line, step)
+            absence = read_absence(line, step)
             absent[repr(absence)] = absence
         elif kind == "end":
             reading.ended = str(line.get("status", ""))
@@ -81,8 +81,8 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     return reading
 
 
-def _absence(line: dict[str, Any], step: str) -> Absence:
-    """The absence of an `absent` line; values of another type are left out."""
+def read_absence(line: Mapping[str, Any], step: str) -> Absence:
+    """Return the absence that an object describes; values of another type are left out."""
     conditions = line.get("conditions")
     return Absence(
         instrument=_text(line, "instrument"),
@@ -96,7 +96,7 @@ def _absence(line: dict[str, Any], step: str) -> Absence:
     )
 
 
-def _text(line: dict[str, Any], key: str) -> str:
+def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
     return utf8(value).decode() if isinstance(value, str) else ""
 

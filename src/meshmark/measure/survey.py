@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.journal import Reading, read_journal
+from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import pool_steps, unique
 from meshmark.measure.runner import STATE, Report, Runner, StepResult, run_plan, save_state
@@ -185,22 +185,20 @@ def find_run(name: str, runs: Path) -> Path:
     raise UsageError(f"found no run '{quoted(name)}'", "recent runs: " + (", ".join(known) or "none"))
 
 
-def load_steps(folder: Path) -> list[tuple[str, Record]]:
-    """Step and record of the results of a run folder, as they are in the store: repetitions are not pooled.
+RunResults = tuple[list[Record], list[Absence], RunInfo]
+
+
+def load_run(folder: Path) -> RunResults:
+    """Records (repetitions pooled), absences and metadata of a run folder; the run may be unfinished.
 
     Raises:
-        MeshmarkError: The plan cannot be read.
+        MeshmarkError: The plan or the metadata cannot be read.
     """
-    steps = [step.id for step in Plan.load(folder / "plan.json").steps]
-    return [(step, r) for step in steps for r in _journal(folder, step).records]
+    return load_run_and_steps(folder)[0]
 
 
-def _journal(folder: Path, step: str) -> Reading:
-    return read_journal(whole_lines(folder / "journal" / f"{step}.jsonl"), step)
-
-
-def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
-    """Records (repetitions pooled), absences and metadata of a run folder; the run may be unfinished.
+def load_run_and_steps(folder: Path) -> tuple[RunResults, list[tuple[str, Record]]]:
+    """As `load_run`, and step and record of all results as they are in the store: repetitions are not pooled.
 
     Raises:
         MeshmarkError: The plan or the metadata cannot be read.
@@ -214,7 +212,7 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
     machine = ""
     states = {s["id"]: s for s in state.get("steps", [])}
     for step in plan.steps:
-        reading = _journal(folder, step.id)
+        reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
         runs.append((step, reading.records))
         absences += reading.absences
         if reading.header:
@@ -241,4 +239,5 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         host=state.get("host", {}),
         steps=state.get("steps", []),
     )
-    return pool_steps(runs), unique(absences), info
+    steps = [(step.id, record) for step, records in runs for record in records]
+    return (pool_steps(runs), unique(absences), info), steps

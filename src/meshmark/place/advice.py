@@ -14,8 +14,7 @@ from meshmark.machine.tree import format_list
 from meshmark.place import native
 from meshmark.place.candidates import BASELINE, LAUNCHERS, Candidate, Plan
 from meshmark.place.halving import Race, Verdict
-from meshmark.place.other_work import conditions as shares_during
-from meshmark.place.other_work import disturbance, result_flags
+from meshmark.place.other_work import disturbance, result_flags, shares_during
 from meshmark.place.trial import Outcome
 from meshmark.store.record import Better, Metric, Record, median
 

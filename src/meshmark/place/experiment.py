@@ -22,8 +22,7 @@ from typing import Any, Final, Literal, cast
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.place.figure import Figure
 from meshmark.place.journal import BUDGET, appending, load_plan, runs_in, save_plan
-from meshmark.place.other_work import Shares, disturbance, result_flags
-from meshmark.place.other_work import conditions as shares_during
+from meshmark.place.other_work import Shares, disturbance, result_flags, shares_during
 from meshmark.place.setting import Setting, both
 from meshmark.store.record import Better, Metric, Record, Scalar, median
 from meshmark.values.sequential import CONFIDENCE, ConfidenceSequence
@@ -258,7 +257,7 @@ class Experiment:
         return judge(self.interval(), alike(self.plan.margin))
 
     def verdict(self) -> Spoken:
-        """What B is, beside A."""
+        """The verdict about B."""
         return spoken(self.word(), self.better, self.unit)
 
     def best(self) -> Side | None:

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -36,6 +36,17 @@ class Shares:
     others: float
     stolen: float
     elapsed_s: float
+
+    @staticmethod
+    def of_counts(counts: Mapping[str, float], elapsed_s: float) -> Shares | None:
+        """Return the shares among what was counted during a run; None if they are not."""
+        others, stolen = counts.get("others_share"), counts.get("steal_share")
+        return None if others is None or stolen is None else Shares(others, stolen, elapsed_s)
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """The shares by the names of conditions of records."""
+        return {"others_share": self.others, "steal_share": self.stolen}
 
     @property
     def flags(self) -> list[str]:
@@ -104,14 +115,14 @@ def overall(runs: Iterable[Run]) -> Shares | None:
     return Shares(max(0.0, others), max(0.0, stolen), elapsed_s)
 
 
-def conditions(runs: Iterable[Run]) -> dict[str, float]:
+def shares_during(runs: Iterable[Run]) -> dict[str, float]:
     """The shares during all runs, as conditions of their record."""
     shares = overall(runs)
-    return {"others_share": shares.others, "steal_share": shares.stolen} if shares else {}
+    return shares.counts if shares else {}
 
 
 def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
-    """Flags of the result of several runs: those of any run, and disturbances of more than a quarter of the runs.
+    """Return the flags of the result of several runs: disturbances of more than a quarter of them, others of any.
 
     Single runs may be too short to tell whether they were disturbed, so that the shares of all together count as well.
     """

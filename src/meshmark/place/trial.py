@@ -50,8 +50,7 @@ class Outcome:
     @property
     def shares(self) -> Shares | None:
         """Shares of the CPU time of this machine that other work took."""
-        others, stolen = (self.evidence.get(name) for name in ("others_share", "steal_share"))
-        return None if others is None or stolen is None else Shares(others, stolen, self.elapsed_s)
+        return Shares.of_counts(self.evidence, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:
@@ -158,7 +157,7 @@ class Runner:
         else:
             self._read(record, one, outcome)
             outcome.flags = sorted({*outcome.flags, *shares.flags})
-            outcome.evidence |= {"others_share": shares.others, "steal_share": shares.stolen}
+            outcome.evidence |= shares.counts
             outcome.reason = outcome.reason or self.around.wrong(text)
         if outcome.reason:
             check_space(self.runs)

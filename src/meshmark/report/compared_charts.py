@@ -35,7 +35,7 @@ from meshmark.values.verdicts import is_speed
 EQUAL: Final = "equal to A"
 _NARROW_PX: Final = 720  # width of a chart on the page, within which names stand beside each other
 _LETTER_PX: Final = 7
-_GAP: Final = 0.75  # between the points of a machine and those of the next, as a share
+_GAP: Final = 0.75  # empty share of a machine's band, which separates its points from the next machine's
 
 
 # ------------------------------------------------------------------ ratios
@@ -48,7 +48,7 @@ def ratios(
     """The geometric mean of the ratios of each metric and side, beside 1 and what is ideal.
 
     Args:
-        ideal: Ratio of a rate that would be ideal, above 0; that of a time is its inverse.
+        ideal: The ideal ratio of rates, above 0; the ideal ratio of times is its inverse.
     """
     rows: list[Row] = []
     lines: list[Row] = []

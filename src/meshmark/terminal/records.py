@@ -92,9 +92,9 @@ def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]
             *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
             *([str(r.provenance.get("statistic", "not stated"))] if published else []),
             *[shown(k, r.conditions.get(k)) for k in columns],
-            *[_more(r)[name] for name in more],
+            *[of_samples[name] for name in more],
         ]
-        for r in records
+        for r, of_samples in ((r, _more(r)) for r in records)
     )
     return text_table(names, rows, numbers, folds=set(range(len(names))) - set(numbers))
 

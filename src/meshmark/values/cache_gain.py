@@ -68,15 +68,15 @@ def cache_sizes(
     caches: Sequence[Cache], cpus: tuple[Collection[int], Collection[int]]
 ) -> list[tuple[int, str, tuple[float, float]]]:
     """Return level, name and total size, in B, of the data caches that each of two sets of CPUs reaches."""
-    found = []
+    levels = []
     known = [(c, c.size_bytes) for c in caches if c.kind != "instruction" and c.size_bytes]
     for level in sorted({c.level for c, _ in known}):
 
         def total(reached: Collection[int], level: int = level) -> float:
             return float(sum(size_b for c, size_b in known if c.level == level and set(c.cpus) & set(reached)))
 
-        found.append((level, f"L{level}", (total(cpus[0]), total(cpus[1]))))
-    return found
+        levels.append((level, f"L{level}", (total(cpus[0]), total(cpus[1]))))
+    return levels
 
 
 def recorded_caches(topology: Mapping[str, Any]) -> list[RecordedCache]:

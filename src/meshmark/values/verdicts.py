@@ -1,7 +1,7 @@
 """Decides which of several measurements is better: the only place that declares a winner, equality or no difference.
 
 Every comparison supplies an estimate with a 95 % interval of its own method, and the smallest difference that matters.
-The rule is the same for all: a difference counts if the interval excludes equality and reaches beyond what matters; a
+The rule is the same for all: a difference counts if the interval excludes equality and reaches beyond what matters;
 two are equal only if the whole interval lies within what does not matter; everything else is inconclusive. Equality is
 thus shown, never assumed from missing evidence.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.place.experiment import Plan
-from meshmark.place.other_work import OtherWork, Shares, conditions, disturbance, overall, result_flags, shares_of
+from meshmark.place.other_work import OtherWork, Shares, disturbance, overall, result_flags, shares_during, shares_of
 from meshmark.place.turns import Turns
 from support.waiting import until
 
@@ -67,7 +67,7 @@ def test_runs_that_are_too_short_each_count_together() -> None:
     assert result_flags(runs[:2]) == frozenset(), "not accounted for either"
     assert result_flags(runs) == {"disturbed"}
     assert disturbance(runs) == "other programs used 20 % (disturbed) of this machine's CPU time meanwhile"
-    assert conditions(runs) == {"others_share": pytest.approx(0.2), "steal_share": pytest.approx(0.03)}
+    assert shares_during(runs) == {"others_share": pytest.approx(0.2), "steal_share": pytest.approx(0.03)}
     longer = [Run(shares=Shares(0.5, 0.03, 1.0))]
     assert disturbance(longer) == (
         "other programs used 50 % (disturbed) and the hypervisor took 3.0 % (stolen) "

@@ -86,8 +86,7 @@ class Attempt:
     @property
     def shares(self) -> Shares | None:
         """Shares of the CPU time of this machine that other work took."""
-        others, stolen = (self.counts.get(name) for name in ("others_share", "steal_share"))
-        return None if others is None or stolen is None else Shares(others, stolen, self.elapsed_s)
+        return Shares.of_counts(self.counts, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Attempt:
@@ -159,7 +158,7 @@ def attempt(
     if not found.reason:
         own_s = found.times.get("user", 0.0) + found.times.get("system", 0.0) + started.beside.cpu_s
         shares = other_work.shares(own_s)
-        found.counts |= started.beside.counts | {"others_share": shares.others, "steal_share": shares.stolen}
+        found.counts |= started.beside.counts | shares.counts
         found.flags = sorted({*found.flags, *shares.flags})
     if all(one.values.get(name, usual) == usual for name, usual in AS_IT_IS.items()):
         found.findings = []  # nothing was asked for

@@ -21,7 +21,7 @@ def clock_effects(
         values: Figures of the runs of each configuration, by label and round; the rate is 1 over a figure that is
             better if lower, such as a time.
     """
-    found = []
+    effects = []
     for others, these in varied(ran, "clock").items():
         rates: dict[float, Mapping[int, float]] = {}
         left_out = ""
@@ -34,6 +34,5 @@ def clock_effects(
                     continue
                 hz = usual
             rates.setdefault(hz, {r: v if better == "higher" else 1 / v for r, v in values[one.label].items() if v > 0})
-        effect = clock_effect(rates, left_out=left_out)
-        found.append({"others": others, **asdict(effect)})
-    return found
+        effects.append({"others": others, **asdict(clock_effect(rates, left_out=left_out))})
+    return effects

@@ -237,11 +237,11 @@ def _policies() -> list[_Policy]:
     Raises:
         AbsentError: There are none, or they may not be changed.
     """
-    found = _read_policies()
-    for policy in found:
+    policies = _read_policies()
+    for policy in policies:
         if not os.access(policy.file, os.W_OK):
             raise AbsentError(f"dimensions.clock: {policy.file} may not be written", "run as root")
-    return found
+    return policies
 
 
 def _read_policies() -> list[_Policy]:

@@ -12,8 +12,7 @@ from meshmark.place.app.configuration import Configuration
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import waiting_share
 from meshmark.place.app.trials import Trials
-from meshmark.place.other_work import conditions as shares_during
-from meshmark.place.other_work import result_flags
+from meshmark.place.other_work import result_flags, shares_during
 from meshmark.store.record import Metric, Record, Scalar, median
 from meshmark.store.run import Absence
 
