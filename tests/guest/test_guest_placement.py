@@ -60,8 +60,7 @@ def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: st
         footprint,
         "--pages",
         pages,
-        "--budget",
-        budget,
+        *(("--budget", budget) if budget else ()),
         "--interval",
         "50",
         "--shield",
@@ -131,8 +130,8 @@ def plan(name: str) -> list[dict[str, Any]]:
         ]
     if name == "numa-2" and "lines" in instruments():
         # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
-        words = ["lines", "--state", "dirty", "--cpus", "0,2", "--budget", "30s", "--interval", "50", "--shield", "off"]
-        steps.append({"name": "lines", "run": words})
+        words = ["lines", "--state", "dirty", "--cpus", "0,2", "--interval", "100", "--shield", "off"]
+        steps.append({"name": "lines", "budgets": ["4s", "20s", "100s"], "run": words})
     if name == "numa-2":
         huge = latency("--cpus", "0", pages="2MiB")
         node0 = {"cpus": "0-1", "mems": "0"}
@@ -155,7 +154,8 @@ def plan(name: str) -> list[dict[str, Any]]:
             {
                 "name": "offline",
                 "offline": 3,
-                "run": [w if w != "50" else "0.01" for w in latency("--cpus", "3", budget="8s")],
+                "budgets": ["8s", "100s"],
+                "run": [w if w != "50" else "0.01" for w in latency("--cpus", "3", budget="")],
             },
         ]
     return steps
@@ -165,7 +165,7 @@ def plan(name: str) -> list[dict[str, Any]]:
 def gathered(name: str) -> dict[str, Any] | str:
     """The answers of one guest, or why it could not be had."""
     path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if p)
-    return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 400, {"PYTHONPATH": path})
+    return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 900, {"PYTHONPATH": path})
 
 
 @pytest.fixture(params=booted.first_quick(MACHINES))

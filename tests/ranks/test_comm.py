@@ -117,10 +117,7 @@ def grows(few: Line, many: Line) -> bool:
 @kinds
 @pytest.mark.parametrize("ranks", [2, slow(4)])
 def test_messages(kind: str, ranks: int) -> None:
-    patient = ("--budget", "200s") if ranks > CPUS else ()  # a message between ranks that take turns: 30 ms
-    lines = measured(
-        kind, ranks, "pingpong", "--bytes", "0,8,13,1MiB", "--partner", "all", *SHORT[:2], *(patient or SHORT[2:])
-    )
+    lines = measured(kind, ranks, "pingpong", "--bytes", "0,8,13,1MiB", "--partner", "all", *SHORT)
     assert not of(lines, "absent"), of(lines, "absent")
     for to in range(1, ranks):
         for how in ("send", "put", "get"):
@@ -185,9 +182,7 @@ def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
 @kinds
 def test_samples_state_when_they_began(kind: str) -> None:
     before = time.monotonic()
-    lines = measured(
-        kind, 2, "halo", "--words", "8", "--protocol", "sendrecv,shared", "--interval", "100", "--budget", "20s"
-    )
+    lines = measured(kind, 2, "halo", "--words", "8", "--protocol", "sendrecv,shared", *SHORT)
     after = time.monotonic()
     for point in (0, 1):
         begun = [line["begun_s"] for line in of(lines, "sample") if line["point"] == point]
@@ -238,7 +233,7 @@ def test_what_exceeds_memory_is_absent_and_the_rest_is_measured(kind: str) -> No
     if there * 0.9 > needed:
         pytest.skip("this machine has memory for all that may be asked for")
     asked = ("--protocol", "datatype,sendrecv", "--dimensions", "3", "--words", f"8,{words}")
-    lines = measured(kind, 2, "halo", *asked, "--interval", "100", "--budget", "20s")
+    lines = measured(kind, 2, "halo", *asked, *SHORT)
     gone = [line for line in of(lines, "absent") if line["conditions"]["protocol"] == "datatype"]
     assert [line["conditions"]["words"] for line in gone] == [words]
     assert re.search(r"words 16777216: needs \d+ MiB on each rank, available are \d+", gone[0]["reason"])

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.comm_runs import SHORT, with_enough_budget
 from support.mpi_here import installed
 from support.net_hosts import Cluster
 
@@ -41,7 +42,8 @@ kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 
 @kinds
 def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
-    lines = cluster.run(kind, NETWORK[kind], "halo", "--protocol", "mpi", "--words", "8", "--budget", "10s")
+    words = (kind, NETWORK[kind], "halo", "--protocol", "mpi", "--words", "8", *SHORT, "--budget")
+    lines = with_enough_budget(lambda budget: cluster.run(*words, budget))
     found = [line for line in lines if line["type"] == "result" and line["metric"] == "exchange_time"]
     assert {"sendrecv", "irecv_isend", "neighbour", "rma_fence", "rma_lock_all"} <= {
         r["conditions"]["protocol"] for r in found
@@ -61,8 +63,8 @@ def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
 def test_messages_between_hosts_go_over_their_network(cluster: Cluster, kind: str) -> None:
     """Their time tells nothing on a busy machine, where ranks within one host wait for a CPU."""
     before = cluster.sent_bytes()
-    words = ("pingpong", "--protocol", "send", "--bytes", "1MiB", "--budget", "10s")
-    lines = cluster.run(kind, NETWORK[kind], *words, ranks=2)
+    words = (kind, NETWORK[kind], "pingpong", "--protocol", "send", "--bytes", "1MiB", *SHORT, "--budget")
+    lines = with_enough_budget(lambda budget: cluster.run(*words, budget, ranks=2))
     (found,) = [r for r in lines if r["type"] == "result" and r["metric"] == "message_latency"]
     assert found["conditions"]["transport"] == "network eth0"
     assert cluster.sent_bytes() - before > len(found["samples"]) << 20
@@ -79,17 +81,9 @@ def test_a_short_cut_through_shared_memory_is_called_so(cluster: Cluster) -> Non
 
 
 def test_a_library_without_one_sided_messages_over_the_network_has_the_others(cluster: Cluster) -> None:
-    lines = cluster.run(
-        "openmpi",
-        ["--mca", "osc", "sm"],
-        "halo",
-        "--protocol",
-        "rma_fence,rma_lock_all,sendrecv",
-        "--words",
-        "8",
-        "--budget",
-        "1s",
-    )
+    protocols = "rma_fence,rma_lock_all,sendrecv"
+    words = ("openmpi", ["--mca", "osc", "sm"], "halo", "--protocol", protocols, "--words", "8", *SHORT, "--budget")
+    lines = with_enough_budget(lambda budget: cluster.run(*words, budget))
     gone = {line["conditions"]["protocol"]: line["reason"] for line in lines if line["type"] == "absent"}
     assert set(gone) == {"rma_fence", "rma_lock_all"} and all("MPI_Win_allocate: " in why for why in gone.values())
     assert {line["conditions"]["protocol"] for line in lines if line["type"] == "result"} == {"sendrecv"}

@@ -111,7 +111,7 @@ class Cluster:
             [*self.line(kind, *more, ranks=ranks), *words],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
             stdin=subprocess.DEVNULL,
             env=launch.environment(kind),

@@ -339,6 +339,8 @@ def test_what_runs_of_a_measurement_that_was_killed_is_ended(tmp_path: Path) -> 
     folder = tmp_path / "é x"
     folder.mkdir()
     child = os.posix_spawn("/bin/sleep", ["sleep", "600"], {"MESHMARK_APPLICATION": str(folder)})
+    # Its environment is empty for a moment after the kernel has replaced the memory of the child.
+    assert until(lambda: Path(f"/proc/{child}/environ").read_bytes())
     assert end_earlier(folder) == 1
     assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
     assert end_earlier(folder) == 0
