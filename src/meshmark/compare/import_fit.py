@@ -73,12 +73,13 @@ def fit_import(
         fitted = fit_numbers(numbers, name, folder, progress, prefix="")
         found.used = {**found.used, "knee": [knee.latency, knee.bandwidth]}
     points = _fitted_points(found, fitted)
+    curve = _model_curve(found, fitted.machine) if found.curve else []
     if knee is not None:
-        points += _curve_points([knee], _model_curve(found, fitted.machine), fitted=True)
-    predicted, used = _predictions(records, found, fitted.machine)
+        points += _curve_points([knee], curve, fitted=True)
+    predicted, used = _predictions(records, found, fitted.machine, curve)
     taken = {id(r) for of in found.used.values() for r in of} | used
     notes = list(found.notes)
-    beyond = sum(p.bandwidth.value > _model_curve(found, fitted.machine)[-1][0] for p in _spread(found.curve))
+    beyond = sum(p.bandwidth.value > curve[-1][0] for p in _spread(found.curve))
     if beyond:
         points_beyond = counted(beyond, "loaded point")
         notes.append(f"not compared: {points_beyond} of more bandwidth than the model reaches")
@@ -106,10 +107,17 @@ def _unused(records: Sequence[Record]) -> str:
     return ", ".join(f"{counted(count, 'result')} of {what}" for what, count in counts.items())
 
 
-def _predictions(records: Sequence[Record], found: Numbers, machine: MachineFile) -> tuple[list[Point], set[int]]:
-    """Return the points that the fit did not use, and the `id` of their results."""
+def _predictions(
+    records: Sequence[Record], found: Numbers, machine: MachineFile, curve: Sequence[tuple[float, float]]
+) -> tuple[list[Point], set[int]]:
+    """Return the points that the fit did not use, and the `id` of their results.
+
+    Args:
+        curve: Bandwidth and latency of the model under load; empty if the results have no loaded points.
+    """
     taken = {id(r) for of in found.used.values() for r in of}
-    points, used = _curve(found, machine, taken)
+    points = _curve_points(_spread([p for p in found.curve if id(p.latency) not in taken]), curve)
+    used = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
     requests: dict[str, tuple[Record, Request]] = {}
     mixes: dict[str, tuple[Record, dict[str, Any]]] = {}
     for r in records:
@@ -177,13 +185,6 @@ def _mix(r: Record, found: Numbers, machine: MachineFile) -> dict[str, Any] | No
     streams += [{"op": op, **access} for _ in range(writes) for op in ("own", "write")]
     chains = int(machine.number("cpu.stream_outstanding"))
     return {"cpus": list(range(int(found.numbers.need("cores")))), "chains": chains, "streams": streams}
-
-
-def _curve(found: Numbers, machine: MachineFile, taken: set[int]) -> tuple[list[Point], set[int]]:
-    """Compare the loaded curve: the model's latency at each bandwidth that it reaches."""
-    used = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
-    others = [p for p in found.curve if id(p.latency) not in taken]
-    return (_curve_points(_spread(others), _model_curve(found, machine)) if others else []), used
 
 
 def _model_curve(found: Numbers, machine: MachineFile) -> list[tuple[float, float]]:

@@ -78,7 +78,7 @@ def test_an_assumed_number_makes_assumed_parameters(tmp_path: Path) -> None:
     assert {o.name: o.how.split(":")[0] for o in found.outcomes}["idle-local"] == "assumed"
 
 
-@pytest.mark.parametrize("cores", [128, 1024])
+@pytest.mark.parametrize("cores", [128, pytest.param(1024, marks=pytest.mark.slow)])
 def test_a_large_socket_is_one_node(tmp_path: Path, cores: int) -> None:
     found = fitted(tmp_path, {**TWO, "cores": cores})
     assert found.machine.data["node"]["cpus"] == cores // 2
