@@ -13,7 +13,7 @@ namespace {
 
 std::string brief(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%g", value);
+  std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
 

@@ -348,15 +348,11 @@ def compare(
     from meshmark.compare.join import compare as joined
     from meshmark.compare.normalise import PER
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
-    from meshmark.store.store import Store as Kept
-    from meshmark.values.paths import data_home
 
     chosen = next((p for p in ("", *PER) if p == per), None)
     if chosen is None:
         raise UsageError(f"per: found '{quoted(per)}'; allowed: {', '.join(PER)}")
-    kept = Kept(Path(store) if store is not None else data_home() / "store")
-    find = Sides(kept, data_home() / "runs", host_id())
+    find = Sides.here(Path(store) if store is not None else None)
     named = iter(find.find_all([s for s in (a, b) if isinstance(s, str)], instrument))
     one, other = (next(named) if isinstance(s, str) else _side(n, s) for n, s in (("a", a), ("b", b)))
     found = joined(one, other, margin=_share("margin", margin), per=chosen, instrument=instrument, metric=metric)

@@ -1,6 +1,6 @@
 /** A recording inside the page itself, so that one file opens without a server; page.py packs it. */
 
-import type { Frame, Header, HotSpot, Process } from "./types";
+import type { Finding, Frame, Header, Process } from "./types";
 
 interface Said {
   header: Header;
@@ -9,7 +9,7 @@ interface Said {
   at: number[];
   /** Number of the frame from which on a list holds, and the list. */
   processes: [number, Process[]][];
-  spots: [number, HotSpot[]][];
+  spots: [number, Finding[]][];
   /** In the order of the numbers that follow; each of so many components. */
   metrics: { name: string; count: number }[];
 }
@@ -24,7 +24,7 @@ class Packed implements Frame {
     readonly window_s: number,
     readonly at: number,
     readonly processes: Process[],
-    readonly spots: HotSpot[],
+    readonly spots: Finding[],
     private tables: Map<string, [Float64Array, number]>,
   ) {}
 
@@ -72,7 +72,7 @@ export async function unpack(text: string): Promise<{ header: Header; frames: Fr
     await breath();
   }
   const made: Frame[] = [];
-  let [processes, spots]: [Process[], HotSpot[]] = [[], []];
+  let [processes, spots]: [Process[], Finding[]] = [[], []];
   let [p, s] = [0, 0];
   for (let i = 0; i < frames; i += 1) {
     while (said.processes[p]?.[0] === i) processes = said.processes[p++]![1];

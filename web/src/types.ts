@@ -1,7 +1,7 @@
 /** What the server says; see docs/reference/frames.md. `null` is unknown, never zero. */
 import type { StreamFrame, StreamHeader } from "./schema";
 
-export type { Denominators, Process } from "./schema";
+export type { Denominators, Finding, Process } from "./schema";
 
 export type ComponentClass = "cpu" | "memory" | "link" | "io";
 
@@ -65,16 +65,8 @@ export interface Difference {
   changes: Partial<Record<ComponentClass, Change[]>>;
 }
 
-export interface HotSpot {
-  class: ComponentClass;
-  components: number[];
-  verdict: string;
-  text: string;
-}
-
 /** Of a stream, or unpacked. */
 export interface Frame extends Omit<StreamFrame, "type" | "values"> {
-  spots?: HotSpot[];
   values: Record<string, ArrayLike<number | null>>;
 }
 

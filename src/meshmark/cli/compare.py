@@ -24,7 +24,6 @@ from meshmark.cli.options import (
 )
 from meshmark.errors import UsageError, quoted
 from meshmark.values.numbers import decimal
-from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.compare.join import Comparison
@@ -95,9 +94,7 @@ def compare(
     from meshmark.compare.join import to_json
     from meshmark.compare.normalise import PER
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
     from meshmark.report.compared_rows import check_number
-    from meshmark.store.store import Store
     from meshmark.terminal.comparison import print_comparison
 
     check_number(len(sides))
@@ -109,10 +106,9 @@ def compare(
     check_used(fail_on, min_judged, allow_unjudged)
     limit = share("--fail-on", fail_on) if fail_on else None
     matters = limit if limit is not None else share("--margin", margin)
-    kept = Store(store or data_home() / "store")
-    find = Sides(kept, data_home() / "runs", host_id())
+    find = Sides.here(store)
     a, *others = find.find_all(sides, instrument)
-    say_broken(kept)
+    say_broken(find.store)
     found = [joined(a, b, margin=matters, per=chosen, instrument=instrument, metric=metric) for b in others]
     if as_json:
         for line in (line for c in found for line in to_json(c)):

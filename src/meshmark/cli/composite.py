@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from meshmark.cli.options import JsonOption, StoreToReadOption
-from meshmark.values.paths import data_home
 
 
 def register(app: typer.Typer) -> None:
@@ -32,11 +31,9 @@ def composite(
     """
     from meshmark.compare.composites import compared, composites_of
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
-    from meshmark.store.store import Store
     from meshmark.terminal.composite import print_comparison, print_table
 
-    sides = Sides(Store(store or data_home() / "store"), data_home() / "runs", host_id())
+    sides = Sides.here(store, "composite")
     found = [composites_of(sides.find(name)) for name in (a, b) if name]
     pairs = compared(*found) if b else []
     if as_json:

@@ -15,7 +15,6 @@ from meshmark.cli.completion import beginning, compared
 from meshmark.cli.console import print_rows, say, say_broken
 from meshmark.cli.options import InstrumentOption, JsonOption, MetricOption, StoreToReadOption, in_folder
 from meshmark.errors import UsageError
-from meshmark.values.paths import data_home
 
 _LIST = "formats"
 
@@ -70,9 +69,7 @@ def export(
     from meshmark.compare.exports.base import NEEDS, Material, machine_of
     from meshmark.compare.exports.formats import FORMATS, format_of, write
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
     from meshmark.store.files import write_text
-    from meshmark.store.store import Store
 
     if listed or form == _LIST:
         rows = [
@@ -84,11 +81,8 @@ def export(
     if not form:
         raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
     chosen = format_of(form)
-    kept, host = Store(store or data_home() / "store"), host_id()
-    try:
-        found = Sides(kept, data_home() / "runs", host).find(side)
-    except UsageError as why:
-        raise UsageError(str(why).replace("compare:", "export:", 1), why.hint) from why
+    sides = Sides.here(store, "export")
+    found = sides.find(side)
     wanted = [r for r in found.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
     if not wanted:
         asked = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]
@@ -97,13 +91,13 @@ def export(
     if chosen.needs == "history":
         rows_of = [
             row
-            for row in kept.rows(machine=found.machine)
+            for row in sides.store.rows(machine=found.machine)
             if instrument in {"", row[2].instrument} and metric in {"", row[2].metric}
         ]
-    say_broken(kept)
+    say_broken(sides.store)
     material = Material(
         side=replace(found, records=wanted),
-        opened=machine_of(found, topology, host),
+        opened=machine_of(found, topology, sides.host),
         rows=rows_of,
         flagged=flagged,
     )

@@ -14,7 +14,6 @@ import typer
 from meshmark.cli.completion import compared
 from meshmark.cli.console import say, say_broken
 from meshmark.cli.options import JsonOption, StoreToReadOption, share
-from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
@@ -110,14 +109,12 @@ def declared(
     from meshmark.compare.declared import absent, declarations
     from meshmark.compare.exports.base import Material, machine_of
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
-    from meshmark.store.store import Store
     from meshmark.terminal.declared import print_declared
 
-    kept, host = Store(store or data_home() / "store"), host_id()
-    found = Sides(kept, data_home() / "runs", host).find(side)
-    say_broken(kept)
-    material = Material(side=found, opened=machine_of(found, topology, host))
+    sides = Sides.here(store, "declared")
+    found = sides.find(side)
+    say_broken(sides.store)
+    material = Material(side=found, opened=machine_of(found, topology, sides.host))
     rows = declarations(material, share("--margin", margin), flagged=flagged)
     if as_json:
         for row in rows:

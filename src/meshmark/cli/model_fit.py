@@ -12,7 +12,7 @@ from meshmark.cli.completion import compared
 from meshmark.cli.console import counted, print_rows, say
 from meshmark.cli.model_init import error_text, number_option, parsed
 from meshmark.cli.options import JsonOption, StoreToReadOption, in_folder
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import UsageError, quoted
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
@@ -105,13 +105,8 @@ def _side(name: str, store: Path | None) -> Side:
         UsageError: Nothing has this name, or it is a model.
     """
     from meshmark.compare.sides import Sides
-    from meshmark.machine.facts import host_id
-    from meshmark.store.store import Store
 
-    try:
-        side = Sides(Store(store or data_home() / "store"), data_home() / "runs", host_id()).find(name)
-    except MeshmarkError as error:
-        raise type(error)(str(error).replace("compare:", "fit:", 1), error.hint) from error
+    side = Sides.here(store, "fit").find(name)
     if all(r.source == "model" for r in side.records):
         raise UsageError(f"fit: found the model {quoted(name)}; allowed: a survey, a file or a machine with results")
     return side

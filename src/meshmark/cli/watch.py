@@ -189,22 +189,18 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
     from rich.text import Text
 
     from meshmark.terminal.map import draw, scale_text
-    from meshmark.watch.hotspots import Detector
+    from meshmark.watch.findings import Findings
     from meshmark.watch.layout import map_of
-    from meshmark.watch.oversubscription import Oversubscription
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    machine_map, detector, oversubscription = map_of(header), Detector(header), Oversubscription(header)
+    machine_map, findings = map_of(header), Findings(header)
     absent = ", ".join(sorted({a["metric"].partition(":")[0] for a in header.absent}))
     for frame in frames:
-        spots = detector.add(frame)
         console.print(Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold"))
         console.print(scale_text(low, high, palette))
         console.print(draw(header, machine_map, frame, low, high, palette))
-        for spot in spots:
-            console.print(Text(str(spot), style="bold red"))
-        if sentence := oversubscription.add(frame):
-            console.print(Text(sentence, style="bold red"))
+        for finding in findings.add(frame):
+            console.print(Text(str(finding), style="bold red"))
         if absent:
             console.print(Text(f"not available here: {absent}", style="dim"))
 
@@ -332,9 +328,12 @@ def _sent_to(url: str, interval_s: float, whole: bool, live: Live) -> Iterator[I
 
 
 def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
+    from meshmark.watch.findings import Findings, frame_json
+
+    findings = Findings(header)
     print(json.dumps(header.to_json()), flush=True)
     for frame in frames:
-        print(json.dumps(frame.to_json()), flush=True)
+        print(json.dumps(frame_json(frame, findings.add(frame))), flush=True)
 
 
 def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[Frame]:

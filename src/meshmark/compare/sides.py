@@ -10,7 +10,7 @@ from typing import Final
 
 from meshmark.compare.models import memory_peak, simulated
 from meshmark.errors import MeshmarkError, UsageError, near, quoted
-from meshmark.machine.facts import wire_bandwidth
+from meshmark.machine.facts import host_id, wire_bandwidth
 from meshmark.machine.papers import PAPER, paper, papers
 from meshmark.measure.importing import read_output
 from meshmark.measure.latest import LATEST, newest_run
@@ -22,6 +22,7 @@ from meshmark.store.machines import FACTS, machines
 from meshmark.store.newest import first_start, newest
 from meshmark.store.record import MODE, Record
 from meshmark.store.store import Store
+from meshmark.values.paths import data_home
 
 HOST: Final = "host"
 ALL: Final = "all"  # MACHINE@all
@@ -61,10 +62,22 @@ class Sides:
         store: Runs and machines.
         runs: Folder of the runs of surveys.
         host: Name of this machine in the store.
+        command: Start of messages about a name: the command that was given it.
     """
 
-    def __init__(self, store: Store, runs: Path, host: str) -> None:
-        self._store, self._runs, self._host = store, runs, host
+    def __init__(self, store: Store, runs: Path, host: str, command: str = "compare") -> None:
+        self.store, self.host = store, host
+        self._runs, self._command = runs, command
+
+    @classmethod
+    def here(cls, store: Path | None, command: str = "compare") -> Sides:
+        """Find sides on this machine.
+
+        Args:
+            store: Folder of the store; None for the one of this user.
+            command: See `Sides`.
+        """
+        return cls(Store(store or data_home() / "store"), data_home() / "runs", host_id(), command)
 
     def find_all(self, names: Sequence[str], instrument: str = "") -> list[Side]:
         """The sides of several names. Models are simulated with the choices of the other sides.
@@ -97,25 +110,26 @@ class Sides:
     def _recorded(self, name: str) -> Side:
         """The side of a name that is none of a model."""
         if name == LATEST:
-            run = newest_run(self._store.folder, self._runs, self._host)
+            run = newest_run(self.store.folder, self._runs, self.host)
             return self._of_folder(name, run) if isinstance(run, Path) else replace(self.run(run), name=name)
         if name.startswith(PAPER):
             return self._of_paper(name)
         if "/" in name or Path(name).is_file() or is_survey(Path(name)):
             return self._of_path(name, Path(name))
         machine, _, when = name.partition("@")
-        if (side := self._of_machine(name, self._host if machine == HOST else machine, when)) is not None:
+        if (side := self._of_machine(name, self.host if machine == HOST else machine, when)) is not None:
             return side
-        if rows := self._store.rows(run=name):
+        if rows := self.store.rows(run=name):
             return self._of_run(name, rows)
         if is_survey(self._runs / name):
             return self._of_folder(name, self._runs / name)
         if machine == HOST:
-            raise UsageError(f"compare: found no results of this host, {self._host}", "meshmark survey --quick")
-        known = [HOST, *(str(row[k]) for row in self._store.runs() for k in ("run", "machine"))]
+            raise UsageError(f"{self._command}: found no results of this host, {self.host}", "meshmark survey --quick")
+        known = [HOST, *(str(row[k]) for row in self.store.runs() for k in ("run", "machine"))]
         known += [*machine_names(), *(PAPER + p.name for p in papers())]
         raise UsageError(
-            f"compare: found no file, run or machine '{quoted(name)}'", near(name, {*known}) or "meshmark list machines"
+            f"{self._command}: found no file, run or machine '{quoted(name)}'",
+            near(name, {*known}) or "meshmark list machines",
         )
 
     def _model(self, name: str) -> MachineFile | None:
@@ -129,7 +143,7 @@ class Sides:
     def _has(self, machine: str) -> bool:
         """Whether the store has results of a machine itself; a sweep simulates variants of it."""
         query = f"SELECT 1 FROM {{rows}} AND run NOT LIKE '{SWEEP}%' LIMIT 1"
-        return bool(self._store.select(query, machine=machine))
+        return bool(self.store.select(query, machine=machine))
 
     def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> Side:
         what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
@@ -146,20 +160,20 @@ class Sides:
         Raises:
             UsageError: There is none of this name, or it has results of several machines.
         """
-        if rows := self._store.rows(run=name):
+        if rows := self.store.rows(run=name):
             return self._of_run(name, rows)
-        raise UsageError(f"compare: found no run '{quoted(name)}'", "meshmark store list")
+        raise UsageError(f"{self._command}: found no run '{quoted(name)}'", "meshmark store list")
 
     def _of_path(self, name: str, path: Path) -> Side:
         if is_survey(path):
             return self._of_folder(name, path)
         if path.is_dir():
-            raise UsageError(f"compare: found no run in {quoted(path)}")
+            raise UsageError(f"{self._command}: found no run in {quoted(path)}")
         try:
             found = read_output(path)
         except MeshmarkError as why:
-            raise UsageError(str(why).replace("import:", "compare:", 1), why.hint) from why
-        _check_one_machine(name, (r for part in found.parts for r in part.records))
+            raise UsageError(str(why).replace("import:", f"{self._command}:", 1), why.hint) from why
+        self._check_one_machine(name, (r for part in found.parts for r in part.records))
         rows = [(part.run, part.step, r) for part in found.parts for r in part.records]
         what = f"file {path.name}"
         if found.left_out:
@@ -172,31 +186,41 @@ class Sides:
         return self._side(name, f"run {info.run_id}", _pooled(rows))
 
     def _of_run(self, name: str, rows: Sequence[tuple[str, str, Record]]) -> Side:
-        _check_one_machine(name, (r for _, _, r in rows))
+        self._check_one_machine(name, (r for _, _, r in rows))
         return self._side(name, f"run {name}", _pooled(rows))
 
     def _of_machine(self, name: str, machine: str, when: str) -> Side | None:
         """The side of a machine; None if the store has no results of it."""
         if when == ALL:
-            runs = _by_run(self._store.rows(machine=machine))
+            runs = _by_run(self.store.rows(machine=machine))
             what = f"all of {_runs(len(runs))}"
             return self._side(name, what, pool([_points(run) for run in runs])) if runs else None
-        found = newest(self._store, machine, when)
+        found = newest(self.store, machine, when)
         if found.rows:
             until = f" until {when}" if when else ""
             what = f"newest result of each point, of {_runs(found.runs)}{until}"
             return self._side(name, what, latest(_by_run(found.rows)))
-        if when and (first := first_start(self._store, machine)):
-            raise UsageError(f"compare: found no result up to '{when}' in {quoted(name)}; the first is of {first[:10]}")
+        if when and (first := first_start(self.store, machine)):
+            raise UsageError(
+                f"{self._command}: found no result up to '{when}' in {quoted(name)}; the first is of {first[:10]}"
+            )
         return None
+
+    def _check_one_machine(self, name: str, records: Iterable[Record]) -> None:
+        if len(of := sorted({r.machine for r in records})) > 1:
+            raise UsageError(
+                f"{self._command}: {quoted(name)}: found results of {len(of)} machines "
+                f"({', '.join(of[:4])}), one is allowed",
+                "meshmark store import it, and compare the machines by name",
+            )
 
     def _side(self, name: str, what: str, records: Sequence[Record], peak: float | None = None) -> Side:
         if not records:
-            raise UsageError(f"compare: found no result in {quoted(name)}")
+            raise UsageError(f"{self._command}: found no result in {quoted(name)}")
         machine, start = records[0].machine, max(str(r.provenance.get("start", "")) for r in records)
-        held = [row for row in machines(self._store, machine) if row["seen"] <= start]
+        held = [row for row in machines(self.store, machine) if row["seen"] <= start]
         facts = {k: v for k, v in held[-1].items() if k in FACTS} if held else {}
-        if peak is None and machine == self._host:
+        if peak is None and machine == self.host:
             peak = wire_bandwidth()
         return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts, peak=peak)
 
@@ -214,14 +238,6 @@ def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
             mine.setdefault(_of_point(r), []).append(r)
         newest |= mine
     return [r for of in newest.values() for r in of]
-
-
-def _check_one_machine(name: str, records: Iterable[Record]) -> None:
-    if len(of := sorted({r.machine for r in records})) > 1:
-        raise UsageError(
-            f"compare: {quoted(name)}: found results of {len(of)} machines ({', '.join(of[:4])}), one is allowed",
-            "meshmark store import it, and compare the machines by name",
-        )
 
 
 def _of_point(record: Record) -> str:

@@ -18,10 +18,9 @@ from meshmark.errors import MeshmarkError
 from meshmark.terminal.map import draw, scale_text
 from meshmark.terminal.panels import HISTORY, activity, processes
 from meshmark.values.units import duration
+from meshmark.watch.findings import Findings
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.hotspots import Detector
 from meshmark.watch.layout import map_of
-from meshmark.watch.oversubscription import Oversubscription
 from meshmark.watch.palette import PALETTES
 
 KEPT = 36_000  # frames: one hour at ten per second
@@ -58,8 +57,7 @@ class MeshApp(App[None]):
         self.header = header
         self._frames = frames
         self._map = map_of(header)
-        self._detector = Detector(header)
-        self._oversubscription = Oversubscription(header)
+        self._findings = Findings(header)
         self._kept: list[tuple[Frame, list[str]]] = []  # with what is said about it
         self._at = -1  # index of the frame that is shown
         self._follows = True
@@ -100,8 +98,7 @@ class MeshApp(App[None]):
             return
 
     def _take(self, frame: Frame) -> None:
-        sentence = self._oversubscription.add(frame)
-        self._kept.append((frame, [*([sentence] if sentence else []), *map(str, self._detector.add(frame))]))
+        self._kept.append((frame, [*map(str, self._findings.add(frame))]))
         if len(self._kept) > KEPT:
             del self._kept[0]
             self._at = max(0, self._at - 1)

@@ -1,4 +1,4 @@
-"""States in one sentence that more threads are runnable than CPUs, from the frames of a machine.
+"""Says when more threads are runnable than CPUs, from the frames of a machine.
 
 Two things show it: the run queue of the whole machine, and the busiest programs whose threads may use some of the CPUs
 only, which a machine with idle CPUs otherwise hides. One tick says little, since threads start and end: as for hot
@@ -34,6 +34,41 @@ class Crowd:
         return self.threads > _CROWDED * len(self.cpus)
 
 
+@dataclass(frozen=True, slots=True)
+class Oversubscribed:
+    """CPUs on which more threads are runnable than there are CPUs.
+
+    Attributes:
+        cpus: Their numbers.
+        components: Their indices in the frames; none if all CPUs are meant.
+        threads: Mean number of runnable threads over the recent ticks.
+        since_s: The first tick, in the frames' time.
+        programs: The busiest programs there, busiest first.
+    """
+
+    cpus: tuple[int, ...]
+    components: tuple[int, ...]
+    threads: float
+    since_s: float
+    programs: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "class": "cpu",
+            "components": list(self.components),
+            "verdict": "oversubscribed",
+            "threads": round(self.threads, 2),
+            "since_s": self.since_s,
+            "culprits": list(self.programs),
+            "text": str(self),
+        }
+
+    def __str__(self) -> str:
+        where = f"{counted(len(self.cpus), 'CPU')} ({format_list(self.cpus)}), since {duration(self.since_s)}"
+        busiest = f"; busiest: {', '.join(self.programs)}" if self.programs else ""
+        return f"CPUs oversubscribed: {self.threads:.1f} runnable threads on {where}{busiest}"
+
+
 class Oversubscription:
     """Follows a stream of frames."""
 
@@ -44,22 +79,23 @@ class Oversubscription:
         self._past: deque[dict[tuple[int, ...], Crowd]] = deque(maxlen=KEPT)
         self._since: dict[tuple[int, ...], float] = {}
 
-    def add(self, frame: Frame) -> str:
-        """Add a frame, and return the sentence about the CPUs that are oversubscribed; "" if none are."""
+    def add(self, frame: Frame) -> Oversubscribed | None:
+        """Add a frame, and return the CPUs that are oversubscribed; None if none are."""
         crowds = {crowd.cpus: crowd for crowd in self._crowds(frame) if crowd.is_crowded}
         self._past.append(crowds)
         recent = {cpus for past in self._past for cpus in past}
         self._since = {cpus: self._since.get(cpus, frame.t_s) for cpus in recent}
         held = [cpus for cpus in recent if sum(cpus in past for past in self._past) >= HELD]
         if not held:
-            return ""
+            return None
         cpus = self._cpus if self._cpus in held else min(held)
         seen = [past[cpus] for past in self._past if cpus in past]
-        threads = sum(crowd.threads for crowd in seen) / len(seen)
-        names = ", ".join(seen[-1].programs[:_SHOWN])
-        where = f"{counted(len(cpus), 'CPU')} ({format_list(cpus)}), since {duration(self._since[cpus])}"
-        return f"CPUs oversubscribed: {threads:.1f} runnable threads on {where}" + (
-            f"; busiest: {names}" if names else ""
+        return Oversubscribed(
+            cpus,
+            () if cpus == self._cpus else tuple(i for i, number in enumerate(self._cpus) if number in cpus),
+            sum(crowd.threads for crowd in seen) / len(seen),
+            self._since[cpus],
+            seen[-1].programs[:_SHOWN],
         )
 
     def _crowds(self, frame: Frame) -> list[Crowd]:

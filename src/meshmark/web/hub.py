@@ -6,12 +6,12 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, quoted
+from meshmark.watch.findings import Finding, Findings, frame_json
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
 from meshmark.web.openmetrics import Window
 
@@ -24,13 +24,6 @@ WAITING: Final = 50  # maximum number of frames queued for a reader
 def page_header(header: Header, **more: Any) -> dict[str, Any]:
     """The header as JSON for the page, with the layout of the map and the entries `more`."""
     return {**header.to_json(), "map": map_of(header).to_json(), **more}
-
-
-def _frame_json(frame: Frame, spots: Sequence[HotSpot]) -> dict[str, Any]:
-    data = frame.to_json()
-    if spots:
-        data["spots"] = [s.to_json() for s in spots]
-    return data
 
 
 class Past:
@@ -46,23 +39,23 @@ class Past:
     def __init__(self, header: Header, count: int, load: Load, **more: Any) -> None:
         self.header_json = page_header(header, live=False, frames=count, **more)
         self._load = load
-        self._detector = Detector(header)
-        self._spots: list[list[HotSpot]] = []  # for the frames so far; hot spots depend on earlier frames
+        self._findings = Findings(header)
+        self._found: list[list[Finding]] = []  # for the frames so far; findings depend on earlier frames
         self._lock = threading.Lock()
 
     def some(self, begin: int, count: int) -> list[dict[str, Any]]:
-        """At most `count` frames as JSON, starting with number `begin`, with the hot spots at their time."""
+        """At most `count` frames as JSON, starting with number `begin`, with the findings at their time."""
         frames = self._load(begin, count)
         with self._lock:
-            while len(self._spots) < begin:
-                missing = self._load(len(self._spots), min(600, begin - len(self._spots)))
+            while len(self._found) < begin:
+                missing = self._load(len(self._found), min(600, begin - len(self._found)))
                 if not missing:
                     break
-                self._spots += [self._detector.add(f) for f in missing]
+                self._found += [self._findings.add(f) for f in missing]
             for i, frame in enumerate(frames, begin):
-                if i == len(self._spots):
-                    self._spots.append(self._detector.add(frame))
-            return [_frame_json(f, self._spots[i]) for i, f in enumerate(frames, begin)]
+                if i == len(self._found):
+                    self._found.append(self._findings.add(frame))
+            return [frame_json(f, self._found[i]) for i, f in enumerate(frames, begin)]
 
 
 class Hub:
@@ -90,10 +83,10 @@ class Hub:
     def _read(self) -> None:
         reason = "the stream has ended"
         try:
-            detector = Detector(self.header)
+            findings = Findings(self.header)
             for frame in self._frames:
                 self.window.add(frame)
-                self._publish(event_text("frame", _frame_json(frame, detector.add(frame))), keep=True)
+                self._publish(event_text("frame", frame_json(frame, findings.add(frame))), keep=True)
         except MeshmarkError as error:
             reason = str(error)
         except Exception as error:  # readers would wait for ever

@@ -25,8 +25,8 @@ from meshmark.errors import MeshmarkError
 from meshmark.report.render import render
 from meshmark.store.files import utf8, write_file
 from meshmark.watch.difference import Difference
+from meshmark.watch.findings import Findings
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.hotspots import Detector
 from meshmark.web.hub import Load, page_header
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -143,13 +143,13 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
     t_s, window_s, at = [0.0] * bins, [0.0] * bins, [0.0] * bins
     processes: list[list[Any]] = []
     spots: list[list[Any]] = []
-    detector = Detector(of)
+    findings = Findings(of)
     places = 5 if header.period_s >= 1e-3 else 12  # a model's time is in nanoseconds
     for b in range(bins):
         frame = load(b, 1)[0]
         t_s[b], window_s[b], at[b] = round(frame.t_s, places), round(frame.window_s, places), round(frame.at, 3)
         processes.append(frame.processes)
-        spots.append([s.to_json() for s in detector.add(frame)])
+        spots.append([s.to_json() for s in findings.add(frame)])
         for name, table in tables.items():
             values = np.array(frame.values.get(name, ()), dtype=np.float64)
             if values.size == len(table):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.findings import Findings, frame_json
+from meshmark.watch.frames import Frame, Header, Metric, frame_of
 from meshmark.watch.hotspots import HELD, KEPT
 from meshmark.watch.oversubscription import Oversubscription
 
@@ -26,7 +27,7 @@ def program(pid: int, allowed: object, *threads: tuple[float, float | None, int]
 
 
 def said(follower: Oversubscription, *frames: Frame) -> list[str]:
-    return [follower.add(frame) for frame in frames]
+    return [str(follower.add(frame) or "") for frame in frames]
 
 
 def test_it_says_how_many_threads_are_on_which_cpus_since_when_and_who() -> None:
@@ -76,3 +77,24 @@ def test_streams_without_a_run_queue_or_with_odd_numbers_say_nothing() -> None:
     assert not any(said(made(2), *(tick(n, None) for n in range(1, 9))))
     assert "(0-1)" in said(made(2, number="x"), *(tick(n, 9) for n in range(1, 9)))[-1]
     assert not any(said(made(0), *(tick(n, 9) for n in range(1, 9))))
+
+
+def test_only_crowded_cpus_of_a_machine_with_others_are_marked_on_the_map() -> None:
+    crowd = program(7, "3", (0.5, 0.5, 3), (0.5, 0.5, 3))
+    few, all_ = made(64), made(2)
+    for n in range(1, 6):
+        some, whole = few.add(tick(n, 3, crowd)), all_.add(tick(n, 9))
+    assert some and some.to_json()["components"] == [3] and some.to_json()["culprits"] == ["p7 (7)"]
+    assert whole and whole.to_json()["components"] == [] and whole.to_json()["verdict"] == "oversubscribed"
+
+
+def test_frames_as_json_carry_the_sentence_and_are_frames_again() -> None:
+    components = {"cpu": ({"name": "CPU 0", "number": 0},), "host": ({},)}
+    header = Header("host", "m", "2026", 1.0, components, (Metric("host.running", "1", "tasks"),))
+    findings = Findings(header)
+    lines = [frame_json(frame, findings.add(frame)) for frame in (tick(n, 5) for n in range(1, 6))]
+    assert "spots" not in lines[0]
+    assert [spot["text"] for spot in lines[-1]["spots"]] == [
+        "CPUs oversubscribed: 4.0 runnable threads on 1 CPU (0), since 1.00 s"
+    ]
+    assert frame_of(lines[-1], header) == tick(5, 5)
