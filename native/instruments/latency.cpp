@@ -9,6 +9,7 @@
 #include "base/instrument.hpp"
 #include "base/stats.hpp"
 #include "base/topology/topology.hpp"
+#include "instruments/memory_levels.hpp"
 #include "kernels/chase.hpp"
 
 namespace {
@@ -19,6 +20,7 @@ constexpr std::size_t kNursery = std::size_t{64} << 20;   // memory in which sma
 constexpr double kPreparing = 0.5;                        // maximum share of the budget for touching memory
 constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // rings up to this size are rebuilt elsewhere for each sample
 constexpr double kBurst_s = 4e-3;
+constexpr int kCacheLevels = 4;  // as many as any machine has
 
 const mm::Description kLatency{
     .name = "latency",
@@ -305,24 +307,21 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
     if (curve.size() < 6) continue;  // too few footprints to detect levels
     std::sort(curve.begin(), curve.end(),
               [](auto* a, auto* b) { return a->conditions["footprint_bytes"] < b->conditions["footprint_bytes"]; });
-    std::vector<double> y;
-    for (const mm::Outcome* o : curve) y.push_back(o->value);
-    const auto levels = mm::levels(y);
-    int level = 0;
-    for (const mm::Plateau& plateau : levels) {
-      ++level;
-      // The last level is memory if the curve ends on it. TLB misses may raise the end of the curve: then it is memory
-      // if it lies beyond every reported cache, and the curve ends below 2.5 times its latency.
-      const auto end_bytes = curve[plateau.last]->conditions["footprint_bytes"].get<std::size_t>();
-      const bool lifted = end_bytes > mm::topology().last_level_bytes() && y.back() < 2.5 * plateau.level;
-      const bool memory = level > 1 && &plateau == &levels.back() && (plateau.last + 1 == curve.size() || lifted);
+    std::vector<std::size_t> footprints, caches;
+    std::vector<double> latencies;
+    for (const mm::Outcome* o : curve) {
+      footprints.push_back(o->conditions["footprint_bytes"].get<std::size_t>());
+      latencies.push_back(o->value);
+    }
+    for (int level = 1; level <= kCacheLevels; ++level) caches.push_back(mm::topology().cache_bytes(level));
+    for (const auto& [plateau, level, memory, end_is_seen] : mm::memory_levels(footprints, latencies, caches)) {
       json c;
       for (const char* key : {"stride_bytes", "pattern", "page_bytes", "pages", "cpu", "memory_node"})
         c[key] = curve[0]->conditions[key];
       c["level"] = level;
       c["kind"] = memory ? "memory" : "cache";
-      c["from_bytes"] = curve[plateau.first]->conditions["footprint_bytes"];
-      c["to_bytes"] = curve[plateau.last]->conditions["footprint_bytes"];
+      c["from_bytes"] = footprints[plateau.first];
+      c["to_bytes"] = footprints[plateau.last];
       const std::size_t reported = memory ? 0 : mm::topology().cache_bytes(level);
       c["claimed_bytes"] = reported > 0 ? json(reported) : json(nullptr);
       std::vector<double> samples;
@@ -333,10 +332,9 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
       }
       const std::string from = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
       run.derive("level_latency", samples, c, flags, from);
-      if (!memory) {
-        c["next_bytes"] = curve[plateau.last + 1]->conditions["footprint_bytes"];  // the knee is between the two
-        run.derive("level_capacity", {curve[plateau.last]->conditions["footprint_bytes"].get<double>()}, c, flags,
-                   from);
+      if (end_is_seen) {
+        c["next_bytes"] = footprints[plateau.last + 1];  // the knee is between the two
+        run.derive("level_capacity", {static_cast<double>(footprints[plateau.last])}, c, flags, from);
       }
     }
   }

@@ -114,7 +114,7 @@ def test_the_page_follows_what_nodes_send(browser: Any, address: str) -> None:
 
     def post(body: bytes) -> None:
         headers = {"content-type": "application/json", "authorization": "Bearer of-nodes"}
-        urllib.request.urlopen(urllib.request.Request(f"{address}v1/metrics", body, headers), timeout=10).close()
+        urllib.request.urlopen(urllib.request.Request(f"{address}v1/metrics", body, headers), timeout=120).close()
 
     post(text_of("n58", cpu_busy=0.99))
     page.locator("#list tbody tr:first-child", has_text="n58").wait_for()  # a later row of the list by state

@@ -71,7 +71,7 @@ def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: st
 
 @cache
 def instruments() -> frozenset[str]:
-    said = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=30).stdout
+    said = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=120).stdout
     return frozenset(d["name"] for d in json.loads(said))
 
 

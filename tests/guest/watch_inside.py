@@ -120,7 +120,7 @@ class Watch:
 
     def end(self) -> tuple[int, str]:
         self.process.send_signal(signal.SIGTERM)
-        rest, talk = self.process.communicate(timeout=30)
+        rest, talk = self.process.communicate(timeout=120)
         self.lines += [json.loads(text) for text in (self.torn + rest).splitlines()]
         return self.process.returncode, talk.decode()
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is insta
 
 
 def protocols() -> list[str]:
-    done = subprocess.run([str(find_comm()), "halo", "--describe"], capture_output=True, timeout=30, check=True)
+    done = subprocess.run([str(find_comm()), "halo", "--describe"], capture_output=True, timeout=120, check=True)
     found = next(p for p in json.loads(done.stdout)["parameters"] if p["name"] == "protocol")["choices"]
     return [name for name in found if name not in {"all", "mpi", "shmem", "caf"}]
 

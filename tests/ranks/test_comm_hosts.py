@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("cluster"), HOSTS)
     try:
         made.open()
-        subprocess.run([made.agent, made.addresses[0], "true"], check=True, capture_output=True, timeout=30)
+        subprocess.run([made.agent, made.addresses[0], "true"], check=True, capture_output=True, timeout=120)
     except (OSError, subprocess.SubprocessError) as why:
         made.close()
         pytest.skip(f"network namespaces may not be made here: {why}")

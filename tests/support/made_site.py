@@ -77,7 +77,7 @@ def address_of(serve: Callable[[Callable[[str], None]], None]) -> str:
     """The address of a server that runs in a thread; `serve` is given a function to report it to."""
     addresses: queue.Queue[str] = queue.Queue()
     threading.Thread(target=serve, args=(addresses.put,), daemon=True).start()
-    return addresses.get(timeout=10)
+    return addresses.get(timeout=120)
 
 
 class Site:
@@ -120,7 +120,7 @@ class Site:
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Exactly this path: nothing on the way tidies it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=120)
         try:
             connection.request(method, "/" + path, headers=headers)
             answer = connection.getresponse()
@@ -165,7 +165,7 @@ def no_runs(folder: Path) -> Path:
 def status_of(address: str, **headers: str) -> int:
     """The status of an answer."""
     parts = urllib.parse.urlsplit(address)
-    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=120)
     try:
         connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""), headers=headers)
         return connection.getresponse().status

@@ -21,7 +21,7 @@ exec ip netns exec {name}h"${{host##*.}}" unshare --uts sh -c "hostname {name}h$
 
 
 def ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
@@ -55,8 +55,8 @@ class Cluster:
 
     def close(self) -> None:
         for i in range(1, self.count + 1):
-            subprocess.run(["ip", "netns", "del", f"{self.name}h{i}"], capture_output=True, timeout=30, check=False)
-        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, timeout=30, check=False)
+            subprocess.run(["ip", "netns", "del", f"{self.name}h{i}"], capture_output=True, timeout=120, check=False)
+        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, timeout=120, check=False)
 
     def sent_bytes(self) -> int:
         """The number of bytes that the first host has sent."""

@@ -146,6 +146,6 @@ def _answers(address: str) -> bool:
 
 
 def _run(*words: str) -> None:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode != 0:
         raise OSError(f"{' '.join(words[:6])}: {done.stderr.strip()}")

@@ -35,7 +35,7 @@ def hosts(tmp_path: Path) -> Iterator[tuple[Cluster, Path]]:
     try:
         made.open()
         shape = ["ip", "netns", "exec", f"{made.name}h{SLOW}", "tc", "qdisc", "add", "dev", "eth0", "root"]
-        subprocess.run([*shape, *SHAPED], check=True, capture_output=True, timeout=30)
+        subprocess.run([*shape, *SHAPED], check=True, capture_output=True, timeout=120)
         folder = tmp_path / "fleet"
         folder.mkdir()
         (folder / "fleet.toml").write_text(site(made), encoding="utf-8")

@@ -73,7 +73,7 @@ def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
 
 def test_a_request_for_the_head_of_a_stream_ends(folder: Path) -> None:
     site = Site(folder)
-    connection = http.client.HTTPConnection("127.0.0.1", site.port or 0, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port or 0, timeout=120)
     for method, path in (("HEAD", "/live/api/frames"), ("GET", "/page.css"), ("HEAD", "/page.css")):
         connection.request(method, path)  # on one connection
         answer = connection.getresponse()

@@ -43,7 +43,7 @@ class Served:
         base = self.address.partition("?")[0]
         request = urllib.request.Request(base + path, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, answer.read(), dict(answer.headers)
         except urllib.error.HTTPError as wrong:
             return wrong.code, wrong.read(), dict(wrong.headers)
@@ -100,7 +100,7 @@ def test_live_frames_come_as_events_and_late_readers_get_the_past() -> None:
 
     served = Served(Hub(header(), frames()))
     base = served.address
-    with urllib.request.urlopen(base + "api/frames", timeout=10) as answer:
+    with urllib.request.urlopen(base + "api/frames", timeout=120) as answer:
         events = []
         while len(events) < 6:
             text = answer.readline().decode()

@@ -502,7 +502,7 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
         try:
             assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
             child.send_signal(number)
-            _, err = child.communicate(timeout=30)
+            _, err = child.communicate(timeout=120)
         finally:
             child.kill()
     assert child.returncode == (143 if number == signal.SIGTERM else -number)

@@ -419,7 +419,7 @@ def test_ssh_starts_the_runner_on_each_node(fake: Fake, tmp_path: Path) -> None:
     fake("ssh")
     (tmp_path / "100%n logs").mkdir()
     engine = Ssh(["n1", "n2"], ("-oProxyCommand=nc %h 22", "-oBatchMode=no"))
-    work = Work(Path("/fleet/node"), Path("/a plan"), Path("/100%n"), tmp_path / "100%n logs", 5.0, ("--once",))
+    work = Work(Path("/fleet/node"), Path("/a plan"), Path("/100%n"), tmp_path / "100%n logs", 500.0, ("--once",))
     assert engine.submit("mm-1", ["n1", "n2"], work) == "mm-1"
     assert until(lambda: not engine.jobs({"mm-1"}))
     *options, last, node, command = arguments(tmp_path / "ssh")

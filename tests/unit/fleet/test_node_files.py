@@ -76,7 +76,7 @@ def test_an_interrupted_runner_leaves_a_file_of_the_form(tmp_path: Path) -> None
     with subprocess.Popen(runner(tmp_path, long, CLOCK)) as child:
         assert until(lambda: any(path.stat().st_size for path in tmp_path.glob(".n1*")))
         child.send_signal(signal.SIGTERM)
-        child.wait(timeout=30)
+        child.wait(timeout=120)
     path = tmp_path / "n1+interrupted.jsonl.gz"
     assert not (tmp_path / "n1.jsonl.gz").exists()
     assert wrong(path) == []

@@ -321,7 +321,7 @@ def test_no_child_survives_whoever_is_killed(tmp_path: Path, whom: str) -> None:
             top = children_of(python.pid)[0]
             os.kill({"python": python.pid, "top": top, "sampler": children_of(top)[0]}[whom], signal.SIGKILL)
             assert nobody_with(mark)
-            python.wait(timeout=30)
+            python.wait(timeout=120)
         finally:
             python.kill()
     got = read_run(out)
@@ -351,7 +351,7 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
     with (tmp_path / JOURNAL).open("wb") as sink, subprocess.Popen([find_load(), "run", plan], stdout=sink) as child:
         assert until(lambda: (tmp_path / JOURNAL).read_bytes().count(b'"released"') == 2)
         child.send_signal(number)
-        assert child.wait(timeout=30) == status
+        assert child.wait(timeout=120) == status
     got = read_run(tmp_path)
     assert got.status == "stopped"
     assert [p.how for p in got.programs] == ["stopped", "stopped"]

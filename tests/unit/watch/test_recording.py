@@ -147,7 +147,7 @@ def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
     part = out.with_name("r.parquet.part")
     assert until(lambda: part.exists() and part.stat().st_size and Recording(part).count() >= 5)
     child.send_signal(signal.SIGTERM)
-    child.communicate(timeout=20)
+    child.communicate(timeout=120)
     assert child.returncode == 0
     assert Recording(out).count() >= 5
 
