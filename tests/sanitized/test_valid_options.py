@@ -47,7 +47,7 @@ def value(draw: random.Random, p: dict[str, Any]) -> str:
         names = [name for name in p["choices"] if name not in {"2MiB", "1GiB"}]
         return ",".join(draw.sample(names, draw.randint(1, len(names)) if kind == "choices" else 1))
     if kind in {"sizes", "size"}:
-        if kind == "sizes" and draw.random() < 0.4:  # a range, each twice the one before
+        if kind == "sizes" and draw.random() < 0.6:  # a range, each twice the one before
             return f"{smallest}..{smallest << draw.randint(0, max(1, LARGEST - smallest.bit_length()))}"
         return ",".join(size(draw, smallest) for _ in range(draw.randint(1, 8) if kind == "sizes" else 1))
     if kind in {"integers", "integer"}:
@@ -61,11 +61,11 @@ def value(draw: random.Random, p: dict[str, Any]) -> str:
 
 
 def words(draw: random.Random, description: Description) -> list[str]:
-    """Return a command line with a value for about half of the parameters, and always a short budget."""
+    """Return a command line with a value for some of the parameters, and always a short budget."""
     line = [str(description["name"])]
     for p in description["parameters"]:
         always = p["name"] == "budget_s" or p["default"] == "memory"  # else more memory than sanitizers check in time
-        if (always or draw.random() < 0.5) and (text := value(draw, p)):
+        if (always or draw.random() < 0.3) and (text := value(draw, p)):
             line += [p["option"], text]
     if "--cpus" in line and "," not in line[line.index("--cpus") + 1]:
         for option in {"--threads", "--processes"} & {*line}:
