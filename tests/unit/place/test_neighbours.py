@@ -125,7 +125,7 @@ def test_a_program_that_takes_the_cache_from_them_has_no_result(
 ) -> None:
     text = f"""
 [application]
-command = ["sh", "-c", "{cache.of_program(0)}; test {{size}} = 0 || {cache.of_program(16 * MIB)}; sleep 0.4"]
+command = ["sh", "-c", "{cache.of_program(0)}; test {{size}} = 0 || {cache.of_program(16 * MIB)}; sleep 2"]
 [dimensions]
 size = [0, 1]
 cache = ["8MiB", "all"]
@@ -156,7 +156,7 @@ def test_a_run_is_confined_whether_or_not_its_cache_is_limited(cache: MadeCache,
     app = parse_application(
         f"""
 [application]
-command = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status > {tmp_path}/{{cache}}; sleep 0.4"]
+command = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status > {tmp_path}/{{cache}}; sleep 2"]
 [dimensions]
 cache = ["8MiB", "all"]
 cache_method = "neighbours"
