@@ -13,16 +13,16 @@ std::vector<MemoryLevel> memory_levels(std::span<const std::size_t> footprints, 
     largest = std::max(largest, caches[i]);
     if (caches[i] > 0 && caches[i] < footprints.front()) number = static_cast<int>(i) + 2;
   }
-  std::vector<MemoryLevel> found;
+  std::vector<MemoryLevel> result;
   for (const Plateau& plateau : plateaus) {
-    const bool is_last = found.size() + 1 == plateaus.size();
+    const bool is_last = result.size() + 1 == plateaus.size();
     const bool at_end = plateau.last + 1 == footprints.size();
     const bool beyond_caches = footprints[plateau.last] > largest;
     const bool holds = at_end || latencies.back() < 2.5 * plateau.level;
     const bool is_memory = number > 1 && is_last && beyond_caches && holds;
-    found.push_back({plateau, number++, is_memory, !is_memory && !at_end});
+    result.push_back({plateau, number++, is_memory, !is_memory && !at_end});
   }
-  return found;
+  return result;
 }
 
 }  // namespace mm

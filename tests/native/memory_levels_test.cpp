@@ -17,28 +17,28 @@ std::vector<mm::MemoryLevel> levels(std::size_t first_bytes, const std::vector<d
 
 TEST(MemoryLevels, AWholeCurveHasCachesWithTheirEndsAndMemory) {
   // 8 KiB to 256 MiB
-  const auto found = levels(8 * kKiB, {1, 1, 1, 4, 4, 4, 4, 4, 15, 15, 15, 15, 15, 80, 90, 91});
-  ASSERT_EQ(found.size(), 4U);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(found[i].number, i + 1);
-  EXPECT_FALSE(found[2].is_memory);
-  EXPECT_TRUE(found[2].end_is_seen);
-  EXPECT_TRUE(found[3].is_memory);
-  EXPECT_FALSE(found[3].end_is_seen);
+  const auto result = levels(8 * kKiB, {1, 1, 1, 4, 4, 4, 4, 4, 15, 15, 15, 15, 15, 80, 90, 91});
+  ASSERT_EQ(result.size(), 4U);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(result[i].number, i + 1);
+  EXPECT_FALSE(result[2].is_memory);
+  EXPECT_TRUE(result[2].end_is_seen);
+  EXPECT_TRUE(result[3].is_memory);
+  EXPECT_FALSE(result[3].end_is_seen);
 }
 
 TEST(MemoryLevels, ACurveWithinTheFirstCacheShowsNoEnd) {
-  const auto found = levels(1 * kKiB, {1, 1, 1, 1, 1, 1});
-  ASSERT_EQ(found.size(), 1U);
-  EXPECT_EQ(found[0].number, 1);
-  EXPECT_FALSE(found[0].is_memory);
-  EXPECT_FALSE(found[0].end_is_seen);
+  const auto result = levels(1 * kKiB, {1, 1, 1, 1, 1, 1});
+  ASSERT_EQ(result.size(), 1U);
+  EXPECT_EQ(result[0].number, 1);
+  EXPECT_FALSE(result[0].is_memory);
+  EXPECT_FALSE(result[0].end_is_seen);
 }
 
 TEST(MemoryLevels, ACurveThatEndsInACacheHasNoMemory) {
-  const auto found = levels(8 * kKiB, {1, 1, 1, 4, 4, 4});
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_FALSE(found[1].is_memory);
-  EXPECT_FALSE(found[1].end_is_seen);
+  const auto result = levels(8 * kKiB, {1, 1, 1, 4, 4, 4});
+  ASSERT_EQ(result.size(), 2U);
+  EXPECT_FALSE(result[1].is_memory);
+  EXPECT_FALSE(result[1].end_is_seen);
 }
 
 TEST(MemoryLevels, WithoutSmallFootprintsLevelsAreCountedFromTheCacheOfTheFirst) {
@@ -54,10 +54,10 @@ TEST(MemoryLevels, WithoutSmallFootprintsLevelsAreCountedFromTheCacheOfTheFirst)
 }
 
 TEST(MemoryLevels, UnknownCachesLeaveTheOrderOfTheCurve) {
-  const auto found = levels(8 * kKiB, {1, 1, 1, 80, 81, 80}, {0, 0, 0});
-  ASSERT_EQ(found.size(), 2U);
-  EXPECT_EQ(found[0].number, 1);
-  EXPECT_TRUE(found[1].is_memory);
+  const auto result = levels(8 * kKiB, {1, 1, 1, 80, 81, 80}, {0, 0, 0});
+  ASSERT_EQ(result.size(), 2U);
+  EXPECT_EQ(result[0].number, 1);
+  EXPECT_TRUE(result[1].is_memory);
 }
 
 TEST(MemoryLevels, MissesOfTheTlbMayRaiseTheEndOfMemory) {
