@@ -16,27 +16,18 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from mutate import damaged, damaged_words
+from sanitized_runs import PROGRAMS, environment, run_all, verdict
 
 from machines.trees import make_tree
 from meshmark.model.machine import find_machine
 from support.made_program import made_program
-from support.paths import MACHINES, ROOT
-
-PROGRAMS = Path(os.environ.get("MESHMARK_MUTATION_BIN", ROOT / "build" / "asan" / "bin"))
-SECONDS = float(os.environ.get("MESHMARK_MUTATION_SECONDS", "20"))
-SEED = int(os.environ.get("MESHMARK_MUTATION_SEED", "1"))
-STATUSES = {0, 1, 2, 77}
-PATIENCE_S = 20
-SANITIZER = 99
+from support.paths import MACHINES
 
 pytestmark = pytest.mark.slow
 
@@ -173,89 +164,6 @@ def model_requests() -> list[bytes]:
 KINDS = kinds()
 
 
-def environment(folder: Path) -> dict[str, str]:
-    return {
-        **os.environ,
-        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:exitcode={SANITIZER}:log_path={folder}/sanitizer"
-        ":max_allocation_size_mb=2048:handle_abort=1",
-        "UBSAN_OPTIONS": f"print_stacktrace=1:exitcode={SANITIZER}:log_path={folder}/sanitizer",
-        "MESHMARK_LEDGER": f"{folder}/ledger",
-        "XDG_CONFIG_HOME": f"{folder}/none",
-        "OMP_NUM_THREADS": "2",
-    }
-
-
-def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, str], long: bool) -> str:
-    """How it ended: its status, "long", or what is wrong with that."""
-    process = subprocess.Popen(
-        [PROGRAMS / f"meshmark-{words[0]}", *words[1:]],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.DEVNULL,
-        stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
-        stderr=(folder / "err").open("wb"),
-        start_new_session=True,
-    )
-    try:
-        process.communicate(text, timeout=2 if long else PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # what is asked for work of hours ends all the same when it is told to
-        try:
-            process.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            return "hang: does not end at SIGTERM"
-        if not long:
-            return "hang"
-    said = (folder / "err").read_bytes()
-    reports = b"".join(file.read_bytes() for file in folder.glob("sanitizer*"))
-    if process.returncode == SANITIZER or b"Sanitizer" in said + reports or b"runtime error" in said + reports:
-        return "sanitizer"
-    if b"terminate called" in said or b"Assertion" in said or b"Traceback" in said:
-        return "no error line of ours"
-    if long and process.returncode in (-15, 143):
-        return "long"
-    # A program of a plan may end as it likes; the launcher's status is its own.
-    return str(process.returncode) if process.returncode in STATUSES else f"status {process.returncode}"
-
-
-def tries(seconds: float) -> Iterator[int]:
-    end, number = time.monotonic() + seconds, SEED
-    while time.monotonic() < end:
-        yield number
-        number += 1
-
-
-def run_all(name: str, folder: Path, seconds: float, one: Callable[[int, Path], str]) -> None:
-    """Tries on each CPU, and says how they ended."""
-    workers = len(os.sched_getaffinity(0))
-    counts: Counter[str] = Counter()
-    wrong: list[str] = []
-
-    def work(worker: int) -> None:
-        for number in tries(seconds):
-            seed = number * workers + worker
-            own = folder / f"{worker}"
-            shutil.rmtree(own, ignore_errors=True)
-            own.mkdir()
-            ended = one(seed, own)
-            counts[ended] += 1
-            if ended not in {*map(str, STATUSES), "long"}:
-                kept = folder / f"seed-{seed}"
-                if not kept.exists():
-                    own.rename(kept)
-                said = (kept / "err").read_text(errors="replace")[-1500:]
-                reports = "".join(f.read_text(errors="replace")[:3000] for f in kept.glob("sanitizer*"))
-                wrong.append(f"{name}, seed {seed}: {ended}; input in {kept}\n{said}\n{reports}")
-
-    with ThreadPoolExecutor(workers) as pool:
-        list(pool.map(work, range(workers)))
-    print(f"\n{name}: {counts.total()} mutations, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
-    assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:5])
-    assert counts.total() > 0
-
-
 def test_what_is_damaged_was_whole() -> None:
     """Else all that follows would be refused for the same reason."""
     for name, make in KINDS.items():
@@ -307,7 +215,7 @@ def test_damaged_files(name: str, tmp_path: Path) -> None:
         with living(name, file):
             return verdict(*asked(name, kind, file, data))
 
-    run_all(name, tmp_path, SECONDS, one)
+    run_all(name, tmp_path, one)
 
 
 @pytest.mark.parametrize("tree", ["captured", "of counters"])
@@ -338,7 +246,7 @@ def test_damaged_trees(tree: str, tmp_path: Path) -> None:
             long=False,
         )
 
-    run_all(f"tree, {tree}", tmp_path, SECONDS, one)
+    run_all(f"tree, {tree}", tmp_path, one)
 
 
 @pytest.mark.parametrize("program", ["probe", "comm", "watch", "place", "load"])
@@ -414,4 +322,4 @@ def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
         (folder / "words").write_bytes(os.fsencode("\n".join(words)))
         return verdict([program, *words], folder, None, environment(folder), long=program == "watch")
 
-    run_all(f"command line of {program}", tmp_path, SECONDS, one)
+    run_all(f"command line of {program}", tmp_path, one)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_mutations import PROGRAMS, SECONDS, environment, run_all, verdict
+from sanitized_runs import PROGRAMS, environment, run_all, verdict
 
 CPUS = len(os.sched_getaffinity(0))
 COUNTS = (1, 2, 3, 5, 8)  # small, since programs built with sanitizers are slow
@@ -79,4 +79,4 @@ def test_valid_options_do_not_crash(description: Description, tmp_path: Path) ->
     def one(seed: int, folder: Path) -> str:
         return verdict(["probe", *words(random.Random(seed), description)], folder, None, environment(folder), False)
 
-    run_all(str(description["name"]), tmp_path, SECONDS, one)
+    run_all(str(description["name"]), tmp_path, one)
