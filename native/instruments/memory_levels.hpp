@@ -22,7 +22,7 @@ struct MemoryLevel {
 /// A curve need not begin in the first cache, since a budget may end before small footprints are measured: levels are
 /// counted from the smallest cache that holds the first footprint. The last level is memory if it reaches beyond every
 /// cache, and either the curve ends on it or only misses of the TLB raise the end of the curve: then the curve ends
-/// below 2.5 times its latency.
+/// below 2.5 times its latency. Level 1 is never memory: a curve without a step does not show where its loads end.
 ///
 /// @param footprints in bytes, ascending
 /// @param latencies in s, one of each footprint

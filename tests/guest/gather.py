@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from support.budgets import budget_ended
+
 CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -73,11 +75,12 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(probe: str, step: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a step of the probe, with the first of its budgets that is enough."""
     if "budgets" not in step:
         return run(probe, step)
     for budget in step["budgets"]:
         answer = run(probe, {**step, "run": [*step["run"], "--budget", budget]})
-        if not any(x["type"] == "absent" and "before its first sample" in x["reason"] for x in answer["lines"]):
+        if not budget_ended(answer["lines"]):
             break
     return answer
 

@@ -53,7 +53,11 @@ HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
 
 
 def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: str = FOOTPRINT) -> list[str]:
-    """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before."""
+    """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before.
+
+    Args:
+        budget: "" if the step has `budgets`.
+    """
     return [
         "latency",
         "--footprint",
@@ -71,8 +75,8 @@ def latency(*words: str, pages: str = "4KiB", budget: str = "30s", footprint: st
 
 @cache
 def instruments() -> frozenset[str]:
-    said = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=120).stdout
-    return frozenset(d["name"] for d in json.loads(said))
+    described = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=120)
+    return frozenset(d["name"] for d in json.loads(described.stdout))
 
 
 def plan(name: str) -> list[dict[str, Any]]:
@@ -164,7 +168,7 @@ def plan(name: str) -> list[dict[str, Any]]:
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
     """The answers of one guest, or why it could not be had."""
-    path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if p)
+    path = os.pathsep.join(p for p in (str(ROOT / "src"), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")) if p)
     return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 900, {"PYTHONPATH": path})
 
 

@@ -35,7 +35,7 @@ const Description kDescription{.name = "test",
                                .metrics = {{"a", "first", "s", Better::lower}, {"b", "second", "1", Better::higher}},
                                .identity = {"k"}};
 
-constexpr double kBurst_s = 2e-4;  // so that 400 bursts, the most, span a tenth of a budget of 100 s
+constexpr double kBurst_s = 2e-4;  // so that 400 bursts, the most, span a tenth of a budget of 0.5 s
 
 std::string written(const std::function<void()>& write) {
   testing::internal::CaptureStdout();

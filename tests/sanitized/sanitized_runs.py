@@ -34,7 +34,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, str], long: bool) -> str:
-    """How it ended: its status, "long", or what is wrong with that."""
+    """Run a program, and return how it ended: its status, "long", or what is wrong with that."""
     process = subprocess.Popen(
         [PROGRAMS / f"meshmark-{words[0]}", *words[1:]],
         cwd=folder,
@@ -56,11 +56,11 @@ def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, s
             return "hang: does not end at SIGTERM"
         if not long:
             return "hang"
-    said = (folder / "err").read_bytes()
+    messages = (folder / "err").read_bytes()
     reports = b"".join(file.read_bytes() for file in folder.glob("sanitizer*"))
-    if process.returncode == SANITIZER or b"Sanitizer" in said + reports or b"runtime error" in said + reports:
+    if process.returncode == SANITIZER or b"Sanitizer" in messages + reports or b"runtime error" in messages + reports:
         return "sanitizer"
-    if b"terminate called" in said or b"Assertion" in said or b"Traceback" in said:
+    if any(text in messages for text in (b"terminate called", b"Assertion", b"Traceback")):
         return "no error line of ours"
     if long and process.returncode in (-15, 143):
         return "long"
@@ -76,7 +76,7 @@ def tries(seconds: float) -> Iterator[int]:
 
 
 def run_all(name: str, folder: Path, one: Callable[[int, Path], str]) -> None:
-    """Tries on each CPU, and says how they ended."""
+    """Run `one` with seed after seed on each CPU for `SECONDS`, and print how the runs ended; none may end badly."""
     workers = len(os.sched_getaffinity(0))
     counts: Counter[str] = Counter()
     wrong: list[str] = []
@@ -84,21 +84,21 @@ def run_all(name: str, folder: Path, one: Callable[[int, Path], str]) -> None:
     def work(worker: int) -> None:
         for number in tries(SECONDS):
             seed = number * workers + worker
-            own = folder / f"{worker}"
-            shutil.rmtree(own, ignore_errors=True)
-            own.mkdir()
-            ended = one(seed, own)
+            here = folder / f"{worker}"
+            shutil.rmtree(here, ignore_errors=True)
+            here.mkdir()
+            ended = one(seed, here)
             counts[ended] += 1
             if ended not in {*map(str, STATUSES), "long"}:
-                kept = folder / f"seed-{seed}"
-                if not kept.exists():
-                    own.rename(kept)
-                said = (kept / "err").read_text(errors="replace")[-1500:]
-                reports = "".join(f.read_text(errors="replace")[:3000] for f in kept.glob("sanitizer*"))
-                wrong.append(f"{name}, seed {seed}: {ended}; input in {kept}\n{said}\n{reports}")
+                bad = folder / f"seed-{seed}"
+                if not bad.exists():
+                    here.rename(bad)
+                messages = (bad / "err").read_text(errors="replace")[-1500:]
+                reports = "".join(f.read_text(errors="replace")[:3000] for f in bad.glob("sanitizer*"))
+                wrong.append(f"{name}, seed {seed}: {ended}; input in {bad}\n{messages}\n{reports}")
 
     with ThreadPoolExecutor(workers) as pool:
         list(pool.map(work, range(workers)))
-    print(f"\n{name}: {counts.total()} mutations, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
+    print(f"\n{name}: {counts.total()} runs, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
     assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:5])
     assert counts.total() > 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure import launch
+from support.budgets import budget_ended
 from support.mpi_here import needed
 
 CPUS = len(os.sched_getaffinity(0))
@@ -48,8 +49,7 @@ def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[
 def with_enough_budget(measure: Callable[[str], list[Line]]) -> list[Line]:
     """Return the lines of `measure` with the first budget of `BUDGETS` that gives every point a sample."""
     for budget in BUDGETS:
-        lines = measure(budget)
-        if not any("ended before its first sample" in line["reason"] for line in of(lines, "absent")):
+        if not budget_ended(lines := measure(budget)):
             break
     return lines
 
@@ -57,13 +57,14 @@ def with_enough_budget(measure: Callable[[str], list[Line]]) -> list[Line]:
 def measured(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> list[Line]:
     """Return the lines of a run that must end well, with a budget that is enough if `words` have none."""
 
-    def measure(budget: str) -> list[Line]:
-        own = ("--budget", budget) if budget else ()
-        status, lines, talk = comm(kind, ranks, *words, *own, more=more)
+    def measure(*budget: str) -> list[Line]:
+        status, lines, talk = comm(kind, ranks, *words, *budget, more=more)
         assert status == 0 and lines[-1]["type"] == "end" and lines[-1]["status"] == "ok", talk
         return lines
 
-    return measure("") if "--budget" in words else with_enough_budget(measure)
+    if "--budget" in words:
+        return measure()
+    return with_enough_budget(lambda budget: measure("--budget", budget))
 
 
 def of(lines: list[Line], kind: str, metric: str = "") -> list[Line]:

@@ -452,7 +452,7 @@ def test_the_budget_bounds_all_of_it(instrument: str) -> None:
 
 @pytest.mark.parametrize("last", ["32KiB", "128KiB"])
 def test_a_curve_that_ends_within_a_cache_has_no_end_of_that_cache(last: str) -> None:
-    """Where no larger footprint was measured, by request or because the budget ended, the capacity is not known."""
+    """The capacity of a cache is unknown if no larger footprint was measured."""
     done = run("probe", "latency", "--footprint", f"1KiB..{last}", "--interval", "50", "--budget", "60s")
     assert done.returncode == 0, done.stderr
     results = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "result"]

@@ -201,7 +201,7 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
     for status, (found, body, headers) in asked:
         assert found == status and has_headers(headers), (status, found, headers)
         assert body.count(b"\n") <= 1 and b"Traceback" not in body
-    said = [line for line in capfd.readouterr().err.splitlines() if not line.startswith("INFO:")]
+    said = [line for line in capfd.readouterr().err.splitlines() if line and not line.startswith("INFO:")]
     assert len(said) == 1 and re.search(r"/model/m1/swap/api/header: KeyError: 'pages' \(\w+\.py:\d+\)", said[0])
 
 

@@ -82,8 +82,8 @@ def export(
         raise UsageError(f"format: found none; allowed: {', '.join(FORMATS)}", f"meshmark export {_LIST}")
     chosen = format_of(form)
     sides = Sides.here(store, "export")
-    found = sides.find(side)
-    wanted = [r for r in found.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
+    results = sides.find(side)
+    wanted = [r for r in results.records if instrument in {"", r.instrument} and metric in {"", r.metric}]
     if not wanted:
         asked = [f"{k} {v}" for k, v in (("instrument", instrument), ("metric", metric)) if v]
         raise UsageError(f"export: found no result of {', '.join(asked)} in {side}", f"meshmark export {form} {side}")
@@ -91,13 +91,13 @@ def export(
     if chosen.needs == "history":
         rows_of = [
             row
-            for row in sides.store.rows(machine=found.machine)
+            for row in sides.store.rows(machine=results.machine)
             if instrument in {"", row[2].instrument} and metric in {"", row[2].metric}
         ]
     say_broken(sides.store)
     material = Material(
-        side=replace(found, records=wanted),
-        opened=machine_of(found, topology, sides.host),
+        side=replace(results, records=wanted),
+        opened=machine_of(results, topology, sides.host),
         rows=rows_of,
         flagged=flagged,
     )
@@ -106,7 +106,7 @@ def export(
         say(f"note: {note}")
     if as_json:
         notes = [*material.notes, *material.left_out()]
-        text = json.dumps({"format": form, "machine": found.machine, "text": text, "notes": notes}) + "\n"
+        text = json.dumps({"format": form, "machine": results.machine, "text": text, "notes": notes}) + "\n"
     if output is None:
         sys.stdout.write(text)
     else:

@@ -112,13 +112,13 @@ def declared(
     from meshmark.terminal.declared import print_declared
 
     sides = Sides.here(store, "declared")
-    found = sides.find(side)
+    results = sides.find(side)
     say_broken(sides.store)
-    material = Material(side=found, opened=machine_of(found, topology, sides.host))
+    material = Material(side=results, opened=machine_of(results, topology, sides.host))
     rows = declarations(material, share("--margin", margin), flagged=flagged)
     if as_json:
         for row in rows:
-            print(json.dumps({**asdict(row), "verdict": row.word, "machine": found.machine}))
+            print(json.dumps({**asdict(row), "verdict": row.word, "machine": results.machine}))
     else:
         print_declared(rows)
     for line in absent(material):

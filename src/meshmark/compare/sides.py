@@ -195,11 +195,11 @@ class Sides:
             runs = _by_run(self.store.rows(machine=machine))
             what = f"all of {_runs(len(runs))}"
             return self._side(name, what, pool([_points(run) for run in runs])) if runs else None
-        found = newest(self.store, machine, when)
-        if found.rows:
+        results = newest(self.store, machine, when)
+        if results.rows:
             until = f" until {when}" if when else ""
-            what = f"newest result of each point, of {_runs(found.runs)}{until}"
-            return self._side(name, what, latest(_by_run(found.rows)))
+            what = f"newest result of each point, of {_runs(results.runs)}{until}"
+            return self._side(name, what, latest(_by_run(results.rows)))
         if when and (first := first_start(self.store, machine)):
             raise UsageError(
                 f"{self._command}: found no result up to '{when}' in {quoted(name)}; the first is of {first[:10]}"

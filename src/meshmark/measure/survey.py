@@ -198,7 +198,7 @@ def load_run(folder: Path) -> RunResults:
 
 
 def load_run_and_steps(folder: Path) -> tuple[RunResults, list[tuple[str, Record]]]:
-    """As `load_run`, and step and record of all results as they are in the store: repetitions are not pooled.
+    """Read what `load_run` reads, and the step and record of every result, whose repetitions are not pooled.
 
     Raises:
         MeshmarkError: The plan or the metadata cannot be read.
