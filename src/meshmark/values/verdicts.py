@@ -114,17 +114,17 @@ def ratio(one: Measured, other: Measured, margin: float = MARGIN) -> Ratio:
     return Ratio(value, interval, judge(interval if usable else None, alike(margin)))
 
 
-def times_text(speed: float, interval: Interval | None, other: str, quality: str = "fast") -> str:
+def times_text(speed: float, interval: Interval | None, other: str = "", quality: str = "fast") -> str:
     """Return how many times as fast one is as another: `3.90 × as fast as the baseline (95 %: 3.10 to 4.40)`.
 
     Args:
         speed: Speed of the one over the speed of the other, above 0.
         interval: 95 % interval of this ratio; None if it is unknown.
-        other: Name of the other.
+        other: Name of the other; "" if the sentence around has it.
         quality: `fast` for times and rates, `good` for other figures.
     """
     bounds = f" (95 %: {ratio_text(interval[0])} to {ratio_text(interval[1])})" if interval else ""
-    return f"{ratio_text(speed)} × as {quality} as {other}{bounds}"
+    return f"{ratio_text(speed)} × as {quality}{f' as {other}' if other else ''}{bounds}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,13 +208,13 @@ def test_a_table_keeps_configurations_and_figures_on_a_narrow_terminal(
     found |= {"metric": "elapsed", "better": "lower", "verified": True, "stopped": "", "failed": {}}
     found |= {"pairs": [], "scaling": [], "levels": []}
     found |= {"profiles": [], "working_sets": [{"others": "threads=2", "text": "8MiB is as good as all"}]}
-    found |= {"prefetchers": [{"others": "", "text": "off against on: worse: +9.0 %"}]}
+    found |= {"prefetchers": [{"others": "", "text": "off against on: slower: 0.917 × as fast"}]}
     found |= {"clocks": [{"others": "threads=2", "text": "the rate is proportional to the clock"}]}
     monkeypatch.setattr(application, "table_console", lambda: Console(width=columns, markup=False, highlight=False))
     application.print_application(found)
     title, line, _, cache, _, prefetchers, _, clock = capsys.readouterr().out.splitlines()
     assert cache == "cache, threads=2: 8MiB is as good as all"
-    assert prefetchers == "prefetchers: off against on: worse: +9.0 %"
+    assert prefetchers == "prefetchers: off against on: slower: 0.917 × as fast"
     assert clock == "clock, threads=2: the rate is proportional to the clock"
     assert line.startswith("size=1000 threads=2 ") and "108.4" in line and "104.1 – 116.2" in line
     assert "…" not in title + line and line.split()[-1] == "6" and ("peak" in title) == (columns == 200)

@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from meshmark.machine.topology import Cache, Core, Cpu, Node, Package, Topology
 from meshmark.place.app.attempt import Attempt
-from meshmark.place.app.pairs import compare, rounds_needed, spreads, usual_rounds
+from meshmark.place.app.pairs import Merit, compare, rounds_needed, spreads, usual_rounds
 from meshmark.place.app.reasons import Usual, levels, of_sublinear
 from meshmark.values.cache_gain import superlinear_reason
 from meshmark.values.scaling import ERROR, Scaling, points_of, scaling
 from meshmark.values.shift import shift
+
+SECONDS = Merit("lower", "s")
 
 
 def noisy(centre: float, rounds: int, noise: float, seed: int) -> dict[int, float]:
@@ -39,21 +41,24 @@ def test_the_usual_rounds_judge_all_configurations(configurations: int, rounds: 
 
 def test_a_pair_is_told_apart_equal_or_inconclusive() -> None:
     one = noisy(1.0, 12, 0.005, 1)
-    better = compare("b", "a", (noisy(0.9, 12, 0.005, 2), one), "lower", 0.02)
-    assert better.word == "lower" and better.best == "b" and better.text("lower").startswith("better: -10")
-    assert better.text("higher").startswith("worse")
-    same = compare("b", "a", (noisy(1.0, 12, 0.005, 3), one), "lower", 0.02)
-    assert same.word == "equal" and same.best == "" and same.text("lower").startswith("equal within the margin")
-    unclear = compare("b", "a", (noisy(1.0, 12, 0.2, 3), one), "lower", 0.02)
-    assert unclear.text("lower").startswith("inconclusive")
-    few = compare("b", "a", (noisy(0.5, 5, 0.01, 3), one), "lower", 0.02)
-    assert few.text("lower") == "too few rounds to tell: 5, at least 6 are needed"
+    better = compare("b", "a", (noisy(0.9, 12, 0.005, 2), one), SECONDS, 0.02)
+    assert better.word == "lower" and better.best == "b"
+    assert better.text(SECONDS).startswith("faster: 1.11 × as fast (95 %: ")
+    assert better.text(Merit("lower", "B")).startswith("better: 1.11 × as good (95 %: ")
+    assert better.text(Merit("higher", "B/s")).startswith("slower: 0.899")
+    assert better.text(Merit("higher", "1")).startswith("worse: 0.899")
+    same = compare("b", "a", (noisy(1.0, 12, 0.005, 3), one), SECONDS, 0.02)
+    assert same.word == "equal" and same.best == "" and same.text(SECONDS).startswith("equal within the margin")
+    unclear = compare("b", "a", (noisy(1.0, 12, 0.2, 3), one), SECONDS, 0.02)
+    assert unclear.text(SECONDS).startswith("inconclusive")
+    few = compare("b", "a", (noisy(0.5, 5, 0.01, 3), one), SECONDS, 0.02)
+    assert few.text(SECONDS) == "too few rounds to tell: 5, at least 6 are needed"
 
 
 def test_equal_configurations_are_seldom_told_apart() -> None:
     false = 0
     for seed in range(300):
-        pair = compare("b", "a", (noisy(1, 10, 0.05, 2 * seed), noisy(1, 10, 0.05, 2 * seed + 1)), "lower", 0.0)
+        pair = compare("b", "a", (noisy(1, 10, 0.05, 2 * seed), noisy(1, 10, 0.05, 2 * seed + 1)), SECONDS, 0.0)
         false += pair.word in ("lower", "higher")
     assert false <= 0.05 * 300 + 3 * math.sqrt(0.05 * 0.95 * 300)
 
@@ -226,7 +231,7 @@ def test_many_comparisons_widen_the_intervals_of_spreads_too() -> None:
     one, other = list(noisy(1, 12, 0.02, 1).values()), list(noisy(1, 12, 0.01, 2).values())
     (_, usual_), (_, wide) = spreads(one, other), spreads(one, other, 0.99)
     assert usual_ is not None and wide is not None and wide[0] < usual_[0] and usual_[1] < wide[1]
-    pair = compare("b", "a", (dict(enumerate(one)), dict(enumerate(other))), "lower", 0.02, 0.99)
+    pair = compare("b", "a", (dict(enumerate(one)), dict(enumerate(other))), SECONDS, 0.02, 0.99)
     assert pair.spread_interval == wide
 
 

@@ -152,7 +152,7 @@ def test_the_answer_compares_with_the_first(tmp_path: Path) -> None:
         ("n=2", "higher", "n=1"),
         ("n=3", "higher", "n=1"),
     ]
-    assert told["pairs"][0]["text"].startswith("worse: +") and told["levels"] == []
+    assert told["pairs"][0]["text"].startswith("slower: 0.") and told["levels"] == []
 
 
 def test_one_that_failed_before_an_interruption_is_repeated(tmp_path: Path) -> None:

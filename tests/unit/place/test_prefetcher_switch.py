@@ -18,6 +18,7 @@ from meshmark.place.app.application import parse_application
 from meshmark.place.app.attempt import attempt
 from meshmark.place.app.configuration import Configuration, Folders, configurations
 from meshmark.place.app.machine_limits import check_limits, limited
+from meshmark.place.app.pairs import Merit
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.single import single
 from support.limited_runs import wait_for_each_other
@@ -223,16 +224,17 @@ def test_commands_that_leave_the_machine_alone_refuse_them(tmp_path: Path) -> No
 
 def test_the_effect_is_that_of_off_over_on_with_all_else_equal() -> None:
     ran = [Configuration({"threads": t, "prefetchers": p}) for t in ("1", "2") for p in ("on", "off")]
-    times = dict(zip((one.label for one in ran), (1.0, 1.3, 2.0, 2.0), strict=True))
+    elapsed = dict(zip((one.label for one in ran), (1.0, 1.3, 2.0, 2.0), strict=True))
     values = {
         label: {r: time * (1 + 0.002 * ((7 * r + n) % 11 - 5) / 5) for r in range(1, 13)}
-        for n, (label, time) in enumerate(times.items())
+        for n, (label, time) in enumerate(elapsed.items())
     }
-    one, two = prefetcher_effects(values, ran, "lower", 0.02, 0.95)
+    times, rates = Merit("lower", "s"), Merit("higher", "op/s")
+    one, two = prefetcher_effects(values, ran, times, 0.02, 0.95)
     assert (one.others, two.others) == ("threads=1", "threads=2")
-    assert one.text.startswith("off against on: worse: +30.") and one.interval and one.interval[0] > 1.25
+    assert one.text.startswith("off against on: slower: 0.76") and one.interval and one.interval[0] > 1.25
     assert two.text.startswith("off against on: equal within the margin")
-    assert prefetcher_effects(values, ran, "higher", 0.02, 0.95)[0].text.startswith("off against on: better: +30.")
-    assert prefetcher_effects(values, ran[:1], "lower", 0.02, 0.95) == []
+    assert prefetcher_effects(values, ran, rates, 0.02, 0.95)[0].text.startswith("off against on: faster: 1.3")
+    assert prefetcher_effects(values, ran[:1], times, 0.02, 0.95) == []
     short = {label: dict(list(of.items())[:2]) for label, of in values.items()}
-    assert prefetcher_effects(short, ran, "lower", 0.02, 0.95)[0].text.startswith("off against on: too few rounds")
+    assert prefetcher_effects(short, ran, times, 0.02, 0.95)[0].text.startswith("off against on: too few rounds")

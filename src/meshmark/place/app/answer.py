@@ -12,7 +12,7 @@ from meshmark.place.app.application import COUNTS, Application
 from meshmark.place.app.attempt import Attempt
 from meshmark.place.app.clock_effects import clock_effects
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import Pair, compare
+from meshmark.place.app.pairs import Merit, Pair, compare
 from meshmark.place.app.prefetcher_effect import prefetcher_effects
 from meshmark.place.app.profile import Profile
 from meshmark.place.app.reasons import Usual, levels, of_sublinear, waiting_share
@@ -32,12 +32,13 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         machine: For caches, cores and CPUs.
     """
     ran = [c for c in found.all if found.of(c.label)]
+    merit = _merit(app)
     return {
         "type": "application",
         "name": app.name,
         "metric": FIGURE if app.figure.pattern else "elapsed",
-        "unit": app.figure.unit if app.figure.pattern else "s",
-        "better": app.figure.better or "lower",
+        "unit": merit.unit,
+        "better": merit.better,
         "margin": found.plan.margin,
         "verified": bool(app.verify.pattern or app.verify.command),
         "stopped": found.stopped,
@@ -45,13 +46,13 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "run": found.plan.run,
         "configurations": [_row(found, one) for one in ran],
         "failed": dict(found.excluded),
-        "pairs": [asdict(p) | {"text": p.text(_better(app))} for p in _pairs(found, app, ran)],
+        "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(found, app, ran)],
         "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
         "prefetchers": [
             asdict(one)
-            for one in prefetcher_effects(_values(found, ran), ran, _better(app), found.plan.margin, _confidence(ran))
+            for one in prefetcher_effects(_values(found, ran), ran, merit, found.plan.margin, _confidence(ran))
         ],
-        "clocks": clock_effects(_values(found, ran), ran, _better(app)),
+        "clocks": clock_effects(_values(found, ran), ran, merit.better),
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
             {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
@@ -60,8 +61,10 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
     }
 
 
-def _better(app: Application) -> Any:
-    return app.figure.better or "lower"
+def _merit(app: Application) -> Merit:
+    """Return the merit of the figure that the application prints, or of its elapsed time."""
+    better: Any = app.figure.better or "lower"
+    return Merit(better, app.figure.unit if app.figure.pattern else "s")
 
 
 def _row(found: Trials, one: Configuration) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
     first = ran[0].label
     confidence = _confidence(ran)
     return [
-        compare(c.label, first, (values[c.label], values[first]), _better(app), found.plan.margin, confidence)
+        compare(c.label, first, (values[c.label], values[first]), _merit(app), found.plan.margin, confidence)
         for c in ran[1:]
     ]
 
@@ -112,7 +115,7 @@ def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, floa
 
 
 def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> list[WorkingSet]:
-    return working_sets(_values(found, ran), ran, _better(app), found.plan.margin, _confidence(ran))
+    return working_sets(_values(found, ran), ran, _merit(app), found.plan.margin, _confidence(ran))
 
 
 def _confidence(ran: Sequence[Configuration]) -> float:

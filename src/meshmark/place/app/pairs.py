@@ -10,18 +10,25 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import Final
+from typing import Final, Literal
 
-from meshmark.store.record import Better
 from meshmark.values.scaling import confidence_of_each
 from meshmark.values.shift import shift
-from meshmark.values.verdicts import Interval, Word, alike, judge
+from meshmark.values.verdicts import Interval, Word, alike, is_speed, judge, spoken, times_text
 
 # Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
 # of prefetchers, each.
 
 _USUAL_ROUNDS: Final = 7
 _LIGHTEST: Final = 1 / 3  # of a uniform distribution: a few values seem lighter-tailed by chance
+
+
+@dataclass(frozen=True, slots=True)
+class Merit:
+    """The unit of a figure of merit, and whether lower or higher values are better."""
+
+    better: Literal["lower", "higher"]
+    unit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +55,26 @@ class Pair:
     word: Word
     best: str
 
-    def text(self, better: Better) -> str:
-        """The verdict in words, from the side of the first."""
+    def text(self, merit: Merit) -> str:
+        """Return the verdict about the first configuration in words."""
         if self.interval is None or self.ratio is None:
             return f"too few rounds to tell: {self.rounds}, at least {self.needed} are needed"
         low, high = self.interval
-        change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
-        if self.word == "equal":
-            return f"equal within the margin: {change}"
-        if self.word == "inconclusive":
-            return f"inconclusive: {change}"
-        return f"{'better' if self.word == better else 'worse'}: {change}"
+        if self.word in ("equal", "inconclusive"):
+            change = f"{100 * (self.ratio - 1):+.1f} % ({100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %)"
+            return f"{'equal within the margin' if self.word == 'equal' else self.word}: {change}"
+        speed, bounds = self.ratio, (low, high)
+        if merit.better == "lower":
+            speed, bounds = 1 / speed, (1 / high, 1 / low)
+        times = times_text(speed, bounds, quality="fast" if is_speed(merit.unit) else "good")
+        return f"{spoken(self.word, merit.better, merit.unit)}: {times}"
 
 
 def compare(
     of: str,
     to: str,
     values: tuple[Mapping[int, float], Mapping[int, float]],
-    better: Better,
+    merit: Merit,
     margin: float,
     confidence: float = 0.95,
 ) -> Pair:
@@ -82,7 +91,7 @@ def compare(
     interval = None if found is None else (math.exp(found[0]), math.exp(found[1]))
     word = judge(interval, alike(margin))
     spread, spread_interval = spreads([values[0][r] for r in rounds], [values[1][r] for r in rounds], confidence)
-    best = "" if word not in ("lower", "higher") else of if word == better else to
+    best = "" if word not in ("lower", "higher") else of if word == merit.better else to
     needed = rounds_needed(confidence)
     return Pair(of, to, value, interval, spread, spread_interval, len(rounds), needed, word, best)
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshmark.place.app.configuration import Configuration, varied
-from meshmark.place.app.pairs import compare
-from meshmark.store.record import Better
+from meshmark.place.app.pairs import Merit, compare
 from meshmark.values.verdicts import Interval
 
 
@@ -31,7 +30,7 @@ class PrefetcherEffect:
 def prefetcher_effects(
     values: Mapping[str, Mapping[int, float]],
     ran: Sequence[Configuration],
-    better: Better,
+    merit: Merit,
     margin: float,
     confidence: float,
 ) -> list[PrefetcherEffect]:
@@ -46,6 +45,6 @@ def prefetcher_effects(
     for others, these in varied(ran, "prefetchers").items():
         labels = {one.values["prefetchers"]: one.label for one in these}
         off, on = labels["off"], labels["on"]
-        pair = compare(off, on, (values[off], values[on]), better, margin, confidence)
-        found.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(better)}"))
+        pair = compare(off, on, (values[off], values[on]), merit, margin, confidence)
+        found.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(merit)}"))
     return found

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from meshmark.place.app.configuration import Configuration, varied
 from meshmark.place.app.machine_limits import cache_bytes
-from meshmark.place.app.pairs import compare
-from meshmark.store.record import Better
+from meshmark.place.app.pairs import Merit, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class WorkingSet:
 def working_sets(
     values: Mapping[str, Mapping[int, float]],
     ran: Sequence[Configuration],
-    better: Better,
+    merit: Merit,
     margin: float,
     confidence: float,
 ) -> list[WorkingSet]:
@@ -49,13 +48,13 @@ def working_sets(
         largest, enough, unclear, worse = most.values["cache"], "", "", ""
         for one in smaller:
             both = (values[one.label], values[most.label])
-            pair = compare(one.label, most.label, both, better, margin, confidence)
+            pair = compare(one.label, most.label, both, merit, margin, confidence)
             part = one.values["cache"]
             if pair.best == most.label:
-                worse = f"{part} is {pair.text(better)}"
+                worse = f"{part} is {pair.text(merit)}"
                 break
             if pair.word != "equal" and pair.best != one.label:
-                unclear = unclear or f"{part} is {pair.text(better)}"
+                unclear = unclear or f"{part} is {pair.text(merit)}"
             elif not unclear:
                 enough = part
         least = f"{enough} is as good as {largest}" if enough else ""
