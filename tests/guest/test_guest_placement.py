@@ -135,7 +135,7 @@ def plan(name: str) -> list[dict[str, Any]]:
     if name == "numa-2" and "lines" in instruments():
         # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
         words = ["lines", "--state", "dirty", "--cpus", "0,2", "--interval", "100", "--shield", "off"]
-        steps.append({"name": "lines", "budgets": ["12s", "40s", "120s"], "run": words})
+        steps.append({"name": "lines", "budgets": ["4s", "12s", "40s", "120s"], "run": words})
     if name == "numa-2":
         huge = latency("--cpus", "0", pages="2MiB")
         node0 = {"cpus": "0-1", "mems": "0"}
