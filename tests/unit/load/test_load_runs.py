@@ -33,7 +33,8 @@ def closes(got: LoadRun) -> None:
     for t in got.threads:
         if t.wall_s < 0.05:
             continue
-        assert t.accounted == pytest.approx(1, abs=0.01), t
+        # A busy machine may interrupt the observer between its readings of the clock and of the kernel's counters.
+        assert t.accounted == pytest.approx(1, abs=0.01 + 0.05 / t.wall_s), t
         drawn = sum(s.user_s + s.system_s + s.waiting_s + s.sleeping_s for s in t.spans)
         assert drawn == pytest.approx(t.wall_s, rel=0.01, abs=0.02), t
         assert sum(s.user_s + s.system_s for s in t.spans) == pytest.approx(t.user_s + t.system_s, rel=0.05, abs=0.02)
