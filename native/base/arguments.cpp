@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <iostream>
 #include <sstream>
 
@@ -232,19 +231,9 @@ Option Arguments::flag(const std::string& name, bool& value, const std::string& 
 
 void Arguments::footer(const std::string& text) { app_->footer(text); }
 
-void Arguments::renamed(const std::string& before, const std::string& now) { renamed_[before] = now; }
-
 bool Arguments::read(int argc, char** argv, const std::string& verb) {
-  std::vector<const char*> arguments(argv, argv + argc);
-  for (const char*& argument : arguments) {
-    const auto at = renamed_.find(argument);
-    if (at == renamed_.end()) continue;
-    std::fprintf(stderr, "meshmark: note: %s is now %s; the old name will be removed in 0.2.0\n", argument,
-                 at->second.c_str());
-    argument = at->second.c_str();
-  }
   try {
-    app_->parse(argc, arguments.data());
+    app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     std::cout << app_->help();
     return false;

@@ -1,6 +1,5 @@
 #pragma once
 /// Options and operands of a verb. CLI11 parses them; only two files include its header, which is expensive to compile.
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,8 +50,6 @@ class Arguments {
   Option time(const std::string& name, double& value_s, const std::string& help, double low_s = 0,
               double high_s = kLongest_s);
   Option flag(const std::string& name, bool& value, const std::string& help);
-  /// Accepts the old name `before` for one more release, with a note on standard error; `--help` does not list it.
-  void renamed(const std::string& before, const std::string& now);
   void footer(const std::string& text);
 
   /// Parses the command line. Returns false after printing `--help`. Throws UsageError with field `verb` on invalid
@@ -61,7 +58,6 @@ class Arguments {
 
  private:
   std::unique_ptr<CLI::App> app_;
-  std::map<std::string, std::string> renamed_;
 };
 
 }  // namespace mm

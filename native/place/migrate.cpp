@@ -404,7 +404,6 @@ int migrate_verb(int argc, char** argv) {
   app.add("--from", from, "move only pages on these nodes [all]");
   app.flag("--children", children, "include descendants");
   app.flag("--with-threads", threads, "first bind its threads to the CPUs of the target nodes");
-  app.renamed("--threads-too", "--with-threads");
   app.flag("--shared", options.shared, "include pages shared with other processes (needs CAP_SYS_NICE)");
   app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "migrate")) return 0;

@@ -24,7 +24,7 @@ struct Occupancy {
 /// Traffic and bandwidth demand of the parts, for the policy `sharing`.
 struct Sharing {
   std::vector<std::vector<double>> traffic;  ///< [part][part], B or any unit, symmetric after adding its transpose
-  std::vector<double> bandwidth_demand;      ///< [part], share of a node's bandwidth, 0 to 1; `hunger` in files
+  std::vector<double> bandwidth_demand;      ///< [part], share of a node's bandwidth, 0 to 1
 };
 
 struct Request {

@@ -286,15 +286,15 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
 TEST(Sharing, IsReadFromAFileAndEachMistakeIsNamed) {
   const TemporaryFolder folder;
   const auto read = [&](const std::string& text) { return read_sharing(folder.write("s.json", text)); };
-  const Sharing both = read(R"({"traffic": [[0, 1e300], [2.5, 0]], "hunger": [0, 1]})");
+  const Sharing both = read(R"({"traffic": [[0, 1e300], [2.5, 0]], "bandwidth_demand": [0, 1]})");
   EXPECT_EQ(both.traffic, (std::vector<std::vector<double>>{{0, 1e300}, {2.5, 0}}));
   EXPECT_EQ(both.bandwidth_demand, (std::vector<double>{0, 1}));
-  EXPECT_TRUE(read(R"({"hunger": [0.5]})").traffic.empty());
+  EXPECT_TRUE(read(R"({"bandwidth_demand": [0.5]})").traffic.empty());
   EXPECT_TRUE(read(R"({"traffic": [[0]]})").bandwidth_demand.empty());
   for (const char* const wrong :
-       {"", "[]", "{}", R"({"hunger": 1})", R"({"hunger": [1.01]})", R"({"hunger": [-0.1]})", R"({"hunger": ["1"]})",
+       {"", "[]", "{}", R"({"bandwidth_demand": 1})", R"({"bandwidth_demand": [1.01]})", R"({"bandwidth_demand": [-0.1]})", R"({"bandwidth_demand": ["1"]})",
         R"({"traffic": 3})", R"({"traffic": [3]})", R"({"traffic": [[0, 1], [1]]})", R"({"traffic": [[0, 1]]})",
-        R"({"traffic": [[-1]]})", R"({"traffic": [[0, 1], [1, 0]], "hunger": [1]})"}) {
+        R"({"traffic": [[-1]]})", R"({"traffic": [[0, 1], [1, 0]], "bandwidth_demand": [1]})"}) {
     try {
       read(wrong);
       ADD_FAILURE() << wrong;

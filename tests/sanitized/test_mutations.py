@@ -80,7 +80,7 @@ PLAN = {
     ],
 }
 MATRIX = {"nodes": [0, 1], "unit": "ns", "what": "load latency", "better": "lower", "values": [[80, 140.5], [141, 81]]}
-SHARING = {"traffic": [[0, 5e9], [5e9, 0]], "hunger": [0.5, 1]}
+SHARING = {"traffic": [[0, 5e9], [5e9, 0]], "bandwidth_demand": [0.5, 1]}
 SETTINGS = b"""bind = 'pack'
 slots = "cores"
 memory = 'interleave=0'

@@ -121,8 +121,7 @@ Sharing read_sharing(const std::string& file) {
   const Input input = read_input(file);
   if (!input.wrong.empty()) throw error(input.wrong, input.allowed);
   const json given = parse_json(input.text);
-  const bool renamed = given.is_object() && given.contains("bandwidth_demand");
-  const char* const demand = renamed ? "bandwidth_demand" : "hunger";  // the name in older files
+  const char* const demand = "bandwidth_demand";
   if (!given.is_object() || (!given.contains("traffic") && !given.contains(demand)))
     throw error("found neither 'traffic' nor 'bandwidth_demand'", R"({"traffic": [[…]], "bandwidth_demand": […]})");
   const auto numbers = [&](const json& list, const std::string& where, double max) {

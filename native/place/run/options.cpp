@@ -68,7 +68,6 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.add("--record", o.record, "append elapsed, user, system and waiting time to this file (JSON Lines)");
   app.time("--timeout", o.timeout_s, "terminate the command after this time; exit status 124", 1e-9);
   app.flag("--verbose", o.verbose, "print the placement before the command starts");
-  app.renamed("--say", "--verbose");
   try {
     if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
   } catch (const UsageError& error) {

@@ -134,7 +134,7 @@ def advise(
         kept = f"completed runs are kept; resume with meshmark advise --resume {shlex.quote(str(folder))}"
         with interruptible(kept):
             advice = run_advice(plan, folder, runner, say)
-    answer = _keep_advice(advice, plan.run or folder.resolve().name, started, folder, as_json, store, no_store)
+    answer = _keep_advice(advice, plan.run, started, folder, as_json, store, no_store)
     say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
 
 

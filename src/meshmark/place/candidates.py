@@ -137,7 +137,7 @@ class Plan:
     Attributes:
         left_out: Skipped candidates: the equivalent one, or why this machine does not support it.
         application: File of an application, or a name; "" for a command.
-        run: Name of the run in the store; "" in plans of older versions, which used the name of the folder.
+        run: Name of the run in the store.
     """
 
     command: list[str]

@@ -120,7 +120,8 @@ else:
     with open(value("--record"), "a") as record:
         for metric, s in (("elapsed", seconds), ("user", 0.9 * seconds), ("system", 0.1), ("waiting", 0.01)):
             record.write(json.dumps({{"type": "result", "schema": 1, "source": "host", "machine": "m",
-                "instrument": "run", "metric": metric, "unit": "s", "value": s, "interval": None, "samples": [s],
+                "instrument": "run", "metric": metric, "unit": "s", "better": "lower", "value": s, "interval": None,
+                "samples": [s],
                 "flags": ["migrated"] if name == "none" else [], "conditions": {{}}, "provenance": {{}}}}) + "\\n")
         record.write(json.dumps({{"type": "note", "kind": "placement", "conditions": {{"minor_faults": 10}},
             "report": {{"seconds": seconds, "migrations": 40 if name == "none" else 0, "pages": {{}},
