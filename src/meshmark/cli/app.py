@@ -31,7 +31,7 @@ from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.measure import register as register_measure
 from meshmark.cli.model import app as model_app
-from meshmark.cli.options import current, with_strict_values
+from meshmark.cli.options import with_strict_values
 from meshmark.cli.place import register as register_place
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams, output_is_full
 from meshmark.cli.serve import register as register_serve
@@ -199,9 +199,7 @@ def _dispatch() -> Any:
         if limit := memory_limit(_MEMORY_BYTES):
             # Some libraries abort without memory, before an error can be reported.
             say(f"warning: {limit}; commands that read the store or draw charts need about {_MEMORY_BYTES >> 20} MiB")
-        argv, notes = current(sys.argv[1:])
-        for note in notes:
-            say(f"meshmark: note: {note}")
+        argv = sys.argv[1:]
         code = _command()(argv, standalone_mode=False, prog_name="meshmark")
         if code == 130:
             raise KeyboardInterrupt  # the parser caught the interrupt

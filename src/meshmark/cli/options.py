@@ -1,4 +1,4 @@
-"""Defines options that several commands share, and maps renamed options."""
+"""Defines options that several commands share."""
 
 from __future__ import annotations
 
@@ -13,36 +13,6 @@ import typer
 from meshmark.cli.completion import instruments
 from meshmark.errors import UsageError, quoted
 from meshmark.values.numbers import decimal, whole
-
-# Options renamed in 0.1.0: command, old name, new name and renamed values. The old names will be removed in 0.2.0.
-# `Arguments::renamed` has those of the native placer's commands.
-RENAMED: Final[tuple[tuple[tuple[str, ...], str, str, dict[str, str]], ...]] = (
-    (("load", "base"), "--anyway", "--force", {}),
-    (("model", "place-io"), "--least", "--minimize", {}),
-    (("model", "show"), "--numbers", "--origins", {}),
-    (("watch",), "--of", "--full-scale", {"attained": "sustained", "wire": "theoretical"}),
-)
-
-
-def current(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Replace renamed options by their current names.
-
-    Returns:
-        The command line, and a note for each replaced option.
-    """
-    notes = []
-    for command, old, new, values in RENAMED:
-        if tuple(argv[: len(command)]) != command:
-            continue
-        for n, argument in enumerate(argv[len(command) :], len(command)):
-            name, equals, value = argument.partition("=")
-            if name != old:
-                continue
-            argv = [*argv[:n], new + equals + values.get(value, value), *argv[n + 1 :]]
-            if values and not equals and n + 1 < len(argv):
-                argv[n + 1] = values.get(argv[n + 1], argv[n + 1])
-            notes.append(f"{old} is now {new}; the old name will be removed in 0.2.0")
-    return argv, notes
 
 
 def with_strict_values(command: Any) -> Any:
