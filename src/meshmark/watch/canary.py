@@ -21,9 +21,9 @@ def calibration_file(machine: str) -> Path:
 
 
 def shows_traffic(calibration: Path) -> bool:
-    """Whether a stored calibration shows traffic on some node; older formats without `tells` are assumed to."""
+    """Whether a stored calibration shows traffic on some node."""
     try:
-        return any(read_json(calibration).get("tells", {"all": True}).values())
+        return any(read_json(calibration).get("tells", {}).values())
     except (MeshmarkError, AttributeError):
         return False  # the sampler reports the error
 
