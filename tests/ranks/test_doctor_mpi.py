@@ -42,6 +42,7 @@ def result(metric: str, value: float, **conditions: Any) -> str:
                 "instrument": "x",
                 "metric": metric,
                 "unit": "s",
+                "better": "lower",
                 "value": value,
                 "interval": list(interval or ()),
                 "samples": samples,

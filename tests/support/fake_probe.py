@@ -121,6 +121,7 @@ def main() -> int:
             instrument="fake",
             metric="load_latency",
             unit="s",
+            better="lower",
             value=value,
             interval=[ordered[0], ordered[-1]],
             samples=samples,

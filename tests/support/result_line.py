@@ -10,6 +10,7 @@ LINE = {
     "instrument": "latency",
     "metric": "load_latency",
     "unit": "s",
+    "better": "lower",
     "value": 3.0,
     "interval": [1.0, 6.0],
     "samples": [1.0, 2.0, 3.0, 3.0, 4.0, 6.0],

@@ -301,7 +301,7 @@ def store_compact(
     ] = 31.0,
     store: StoreToReadOption = None,
 ) -> None:
-    """Join the files of a store: the older runs of each month and machine, and those of earlier versions.
+    """Join the files of a store: the steps of unfinished runs, and the older runs of each month and machine.
 
     No result changes. Queries of large stores become faster.
 
@@ -316,8 +316,7 @@ def store_compact(
     done = compact(existing(store), before)
     folders = remove_abandoned()
     say(
-        f"files: {done.converted} of the first version converted, {done.finished} of unfinished runs joined, "
-        f"{done.joined} of months joined"
+        f"files: {done.finished} of unfinished runs joined, {done.joined} of months joined"
         + (f", {done.leftovers} temporary files of killed writers removed" if done.leftovers else "")
         + (f", {folders} folders of shared memory of killed measurements removed" if folders else "")
         + (f", {done.unreadable} unreadable left" if done.unreadable else "")

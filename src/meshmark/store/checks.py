@@ -5,7 +5,7 @@ Damaged files make the reader of Parquet raise arbitrary exceptions, so these fu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,10 +34,7 @@ MACHINE_COLUMNS: Final = (
     "hypervisor",
     "prefetchers",
 )
-LATER: Final = ("prefetchers",)  # of these, columns that files of former versions lack
-_COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high")  # which a file of records has
-# Columns of the files of the first version, by kind.
-FIRST: Final = {"records": _COLUMNS, "absent": (*ALWAYS, "kind", "metric", "reason", "enable")}
+_COLUMNS: Final = (*ALWAYS, *OF_RECORDS, "low", "high", "status")  # which every file with results has
 
 
 def machine_schema() -> pa.Schema:
@@ -53,25 +50,13 @@ def read(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return pq.ParquetFile(file).read(columns=None if columns is None else list(columns))
 
 
-def problem(path: Path, first: Mapping[str, Iterable[Path]]) -> str:
-    """Why a file with results has another schema than it should; "" if it has not."""
-    kind = next((k for k, of in first.items() if path in of), "")
-    return schema_problem(path, kind)
-
-
-def schema_problem(path: Path, first: str = "") -> str:
-    """Why the footer, which contains the schema, is not that of a file with results; "" if it is.
-
-    Args:
-        first: The kind of the file, if it is one of the first version.
-    """
-    wanted = {f.name: f.type for f in schema()}
-    return _other_columns(path, wanted, FIRST[first] if first else (*_COLUMNS, "status"))
+def schema_problem(path: Path) -> str:
+    """Return why the footer, which contains the schema, is not that of a file with results; "" if it is."""
+    return _other_columns(path, {f.name: f.type for f in schema()}, _COLUMNS)
 
 
 def machine_problem(path: Path) -> str:
-    required = [name for name in MACHINE_COLUMNS if name not in LATER]
-    return _other_columns(path, {f.name: f.type for f in machine_schema()}, required)
+    return _other_columns(path, {f.name: f.type for f in machine_schema()}, MACHINE_COLUMNS)
 
 
 def _other_columns(path: Path, wanted: dict[str, Any], required: Iterable[str]) -> str:

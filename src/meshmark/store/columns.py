@@ -12,7 +12,7 @@ import json
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.store.record import ALL_FLAGS, BETTER, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
+from meshmark.store.record import BETTER, FLAGS, SOURCES, Record, RecordError, impossible, interval_rank, is_unicode
 from meshmark.store.run import Absence
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ TEXTS: Final = (
 )
 NUMBERS: Final = ("value", "low", "high")
 ALWAYS: Final = ("run", "step", "machine", "instrument", "conditions")  # have a value in every row
-OF_RECORDS: Final = ("source", "metric", "unit", "value", "samples", "flags", "provenance")  # in every record
+OF_RECORDS: Final = ("source", "metric", "unit", "better", "value", "samples", "flags", "provenance")  # in every record
 # In the order in which the instruments list them.
 POINT: Final[dict[str, type]] = {
     "kernel": str,
@@ -171,7 +171,7 @@ def row_of_absence(absence: Absence, run: str, step: str, machine: str) -> dict[
 
 
 def record_of(row: dict[str, Any]) -> Record:
-    """The record of a row, of this or the first version.
+    """Return the record of a row.
 
     Raises:
         RecordError, ValueError, TypeError: The row is not that of a record.
@@ -179,8 +179,7 @@ def record_of(row: dict[str, Any]) -> Record:
     start = row.get("start")
     return Record.from_json(
         {
-            **{k: row[k] for k in ("source", "machine", "instrument", "metric", "unit", "value")},
-            "better": row.get("better"),
+            **{k: row[k] for k in ("source", "machine", "instrument", "metric", "unit", "better", "value")},
             "interval": None if row["low"] is None else [row["low"], row["high"]],
             "samples": list(row["samples"]),
             "flags": list(row["flags"]),
@@ -191,7 +190,7 @@ def record_of(row: dict[str, Any]) -> Record:
 
 
 def absence_of(row: dict[str, Any]) -> Absence:
-    """The absence of a row, of this or the first version.
+    """Return the absence of a row.
 
     Raises:
         RecordError, ValueError, TypeError: The row is not that of an absence.
@@ -217,9 +216,9 @@ def agree(table: pa.Table) -> bool:
     if not measured.all():
         return not (table["reason"].null_count or table["enable"].null_count)
     known = table["flags"].combine_chunks().flatten().unique().to_pylist()
-    if not {*known} <= ALL_FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
+    if not {*known} <= FLAGS or not {*table["source"].unique().to_pylist()} <= SOURCES:
         return False
-    if not {*table["better"].unique().to_pylist()} <= {*BETTER, None}:
+    if not {*table["better"].unique().to_pylist()} <= BETTER:
         return False
     if not _are_possible(table):
         return False
@@ -248,7 +247,7 @@ def _are_possible(table: pa.Table) -> bool:
     lists = table["samples"].combine_chunks()
     parents = pc.list_parent_indices(lists).filter(pc.less(lists.flatten(), 0.0))
     negative = table.select(["unit", "better"]).take(parents.unique()).to_pylist()
-    return not any(impossible(row["unit"], row["better"] or "lower", -1.0) for row in negative)
+    return not any(impossible(row["unit"], row["better"], -1.0) for row in negative)
 
 
 def _summaries_agree(samples: Any, value: Any, low: Any, high: Any) -> bool:

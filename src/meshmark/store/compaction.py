@@ -1,5 +1,5 @@
-"""Makes a store of many files one of few: converts the files of the first version, joins the steps of runs that ended
-without being finished, and joins the runs of a month of a machine.
+"""Makes a store of many files one of few: joins the steps of runs that ended without being finished, and the runs of a
+month of a machine.
 
 Every step writes the new file before it removes the old ones, so a store that loses its writer in between has all its
 results, each once.
@@ -15,13 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meshmark.store.checks import FIRST, problem, read, read_problem, schema_problem
-from meshmark.store.columns import absence_of, record_of
-from meshmark.store.files import make_folder, unlink, write_file
-from meshmark.store.layout import COMPACTED, INDEX, MACHINES, Kept, kept, read_index
+from meshmark.store.checks import read, read_problem, schema_problem
+from meshmark.store.files import unlink, write_file
+from meshmark.store.layout import COMPACTED, INDEX, Kept, kept, read_index
 from meshmark.store.query import runs_in, with_runs
-from meshmark.store.record import Record, RecordError
-from meshmark.store.run import Absence
 from meshmark.store.store import Store, leftovers
 
 QUIET_S: Final = 3600.0  # a run whose last step is newer may still go on
@@ -37,7 +34,6 @@ class Compacted:
         leftovers: Temporary files of killed writers, which were removed.
     """
 
-    converted: int
     finished: int
     joined: int
     unreadable: int
@@ -54,58 +50,11 @@ def compact(store: Store, before: str) -> Compacted:
         MeshmarkError: A file cannot be written or removed.
     """
     with store.exclusively():
-        converted, unreadable = _convert(store)
         finished = _finish(store)
-        joined, damaged = _join(store, before)
+        joined, unreadable = _join(store, before)
         abandoned = leftovers(store)
         unlink(abandoned)
-    return Compacted(converted, finished, joined, unreadable + damaged, len(abandoned))
-
-
-def _convert(store: Store) -> tuple[int, int]:
-    """Write the results of the first version in this one's files, and move the files of machines."""
-    for path in store.folder.glob("*.machine.parquet"):
-        make_folder(store.folder / MACHINES)
-        path.rename(store.folder / MACHINES / path.name)
-    first = {kind: [*store.folder.glob(f"*.{kind}.parquet")] for kind in FIRST}
-    by_stem: dict[str, dict[str, Path]] = {}
-    for kind, paths in first.items():
-        for path in paths:
-            by_stem.setdefault(path.name.removesuffix(f".{kind}.parquet"), {})[kind] = path
-    done = bad = 0
-    runs = set()
-    for files in by_stem.values():
-        try:
-            if any(problem(p, first) or read_problem(p) for p in files.values()):
-                raise RecordError("cannot be read")
-            run, step, machine, records, absences = _step(files)
-        except (RecordError, ValueError, TypeError):  # it stays, and `verify` names it
-            bad += len(files)
-            continue
-        if step not in _newer_steps(store, run):
-            store.add(run, step, records, absences, machine)
-            runs.add(run)
-        unlink(files.values())
-        done += len(files)
-    for run in runs:
-        store.finish(run)
-    return done, bad
-
-
-def _newer_steps(store: Store, run: str) -> set[str]:
-    """The steps of a run in files of this version."""
-    files = [one.path for one in kept(store.folder, run) if one.run and not schema_problem(one.path)]
-    return {step for path in files for step in read(path, ["step"])["step"].to_pylist()}
-
-
-def _step(files: dict[str, Path]) -> tuple[str, str, str, list[Record], list[Absence]]:
-    """Run, step, machine and results of the files of a step."""
-    rows = {kind: read(path).to_pylist() for kind, path in files.items()}
-    records = [record_of(row) for row in rows.get("records", ())]
-    absent = rows.get("absent", [])
-    absences = [absence_of({**row, "status": row["kind"], "kind": None}) for row in absent]
-    one = next(iter([*rows.get("records", ()), *absent]))
-    return one["run"], one["step"], absent[0]["machine"] if absent else "", records, absences
+    return Compacted(finished, joined, unreadable, len(abandoned))
 
 
 def _finish(store: Store) -> int:

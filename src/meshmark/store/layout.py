@@ -9,7 +9,6 @@
 The date is that in the name of the run, or else that of its first result. A step replaces the same step of its run, and
 a finished run replaces itself in a compacted file; both matter only if a writer was killed, or a step was added again.
 `compacted.json` spares a search for a run the files of all machines; those without an entry are read.
-Stores of the first version have `RUN--STEP.records.parquet`, `….absent.parquet` and `….machine.parquet` at the top.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from meshmark.store.checks import LATER, MACHINE_COLUMNS
+from meshmark.store.checks import MACHINE_COLUMNS
 from meshmark.store.store import Store
 
 FACTS: Final = MACHINE_COLUMNS[2:]
@@ -64,8 +64,6 @@ def changes(rows: Sequence[Row], since: str) -> list[str]:
         return []
     then = next((row for row in reversed(rows) if row["seen"] <= since), rows[0])
     now = rows[-1]
-    # A former version did not know the later facts, which then did not change.
-    known = [k for k in FACTS if k not in LATER or (k in then and k in now)]
-    differ = [k for k in known if then.get(k) != now.get(k)]
+    differ = [k for k in FACTS if then.get(k) != now.get(k)]
     texts = [f"{k} {then.get(k, 'unknown')} → {now.get(k, 'unknown')}" for k in differ if k != "boot"]
     return texts or (["a new boot"] if differ else [])

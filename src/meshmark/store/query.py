@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import quoted
 from meshmark.store.checks import read
-from meshmark.store.columns import MEASURED, NUMBERS, POINT, TEXTS
 from meshmark.store.files import open_regular
 from meshmark.store.layout import Kept, file_name
 
@@ -58,45 +57,15 @@ def fetched(query: str, values: Sequence[Any]) -> list[dict[str, Any]]:
             raise QueryError(quoted(str(why).splitlines()[0])) from why
 
 
-def relation(files: Sequence[Kept], first: Mapping[str, Sequence[Path]]) -> tuple[str, list[Any]]:
-    """The rows of these files as SQL with its values; "" without files. Rows that newer files replace are left out."""
-    parts, values = [], []
-    if files:
-        replaced = _replaced(files)
-        text = "SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
-        values.append([str(one.path) for one in files])
-        if replaced:
-            key = f"filename || '{_SEPARATOR}' || run"
-            text += f" WHERE NOT list_contains(?, {key}) AND NOT list_contains(?, {key} || '{_SEPARATOR}' || step)"
-            values += [replaced, replaced]
-        parts.append(text)
-    # The start is in the provenance; JSON functions would fail the whole query on one invalid string.
-    start = """nullif(regexp_extract(provenance, '"start": *"([^"]*)"', 1), '') AS start"""
-    for kind, more in (
-        ("records", f"*, '{MEASURED}' AS status, {start}"),
-        ("absent", "* EXCLUDE (kind), kind AS status"),
-    ):
-        if first[kind]:
-            parts.append(f"SELECT {more} FROM read_parquet(?, union_by_name = true)")  # older files lack columns
-            values.append([str(p) for p in first[kind]])
-    if any(first.values()):
-        parts.insert(0, _NO_ROWS)  # they lack columns, which queries may name
-    return " UNION ALL BY NAME ".join(parts), values
-
-
-_TYPES: Final = {str: "VARCHAR", int: "BIGINT", float: "DOUBLE"}
-_NO_ROWS: Final = "SELECT {} WHERE false".format(
-    ", ".join(
-        f'NULL::{of} AS "{name}"'
-        for name, of in {
-            **dict.fromkeys(TEXTS, "VARCHAR"),
-            **dict.fromkeys(NUMBERS, "DOUBLE"),
-            "samples": "DOUBLE[]",
-            "flags": "VARCHAR[]",
-            **{name: _TYPES[kind] for name, kind in POINT.items()},
-        }.items()
-    )
-)
+def relation(files: Sequence[Kept]) -> tuple[str, list[Any]]:
+    """Return the rows of these files as SQL with its values, without the rows that newer files replace."""
+    text = "SELECT * EXCLUDE (filename) FROM read_parquet(?, union_by_name = true, filename = true)"
+    values: list[Any] = [[str(one.path) for one in files]]
+    if replaced := _replaced(files):
+        key = f"filename || '{_SEPARATOR}' || run"
+        text += f" WHERE NOT list_contains(?, {key}) AND NOT list_contains(?, {key} || '{_SEPARATOR}' || step)"
+        values += [replaced, replaced]
+    return text, values
 
 
 def _replaced(files: Sequence[Kept]) -> list[str]:

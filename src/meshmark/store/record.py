@@ -100,25 +100,6 @@ OBSERVED: Final = frozenset(
 )
 
 
-def _current_flags(flags: Iterable[str], conditions: Mapping[str, Scalar]) -> frozenset[str]:
-    """Flags as they are defined now, of results that may have been written under former definitions.
-
-    `truncated` was a wide interval, which is no violated condition; `noisy` also a wide scatter of the samples.
-    """
-    found = set(flags)
-    if "throttled" in found:
-        found.add("clock_varied")
-    share = conditions.get("disturbed_share")
-    if "noisy" in found and not (isinstance(share, int | float) and share <= _DISTURBED):
-        found.add("disturbed")
-    return frozenset(found - _FORMER_FLAGS)
-
-
-_FORMER_FLAGS: Final = frozenset({"throttled", "noisy", "truncated"})
-ALL_FLAGS: Final = FLAGS | _FORMER_FLAGS
-_DISTURBED: Final = 0.25  # share of the samples
-
-
 class RecordError(ValueError):
     """A record is invalid. The message names the field, what was found and what is allowed."""
 
@@ -360,32 +341,25 @@ class Record:
         if source not in SOURCES:
             raise RecordError(f"source: found {source!r}; allowed: {', '.join(sorted(SOURCES))}")
         better = line.get("better")
-        if better is not None and (not isinstance(better, str) or better not in BETTER):
+        if not isinstance(better, str) or better not in BETTER:
             raise RecordError(f"better: found {_shown(better)}; allowed: {', '.join(sorted(BETTER))}")
-        unit = _text(line, "unit")
         flags = line.get("flags")
-        if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= ALL_FLAGS:
+        if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
             raise RecordError(f"flags: found {_shown(flags)}; allowed: {', '.join(sorted(FLAGS))}")
-        conditions = _scalars(line, "conditions")
         return Record(
             source=cast(Source, source),
             machine=_text(line, "machine"),
             instrument=_text(line, "instrument"),
             metric=_text(line, "metric"),
-            unit=unit,
-            better=cast(Better, better) if better else _better_by_unit(unit),
+            unit=_text(line, "unit"),
+            better=cast(Better, better),
             samples=tuple(samples),
             value=float(value),
             interval=(bounds[0], bounds[1]) if bounds else None,
-            conditions=conditions,
-            flags=_current_flags(map(str, flags), conditions),
+            conditions=_scalars(line, "conditions"),
+            flags=frozenset(map(str, flags)),
             provenance=_scalars(line, "provenance"),
         )
-
-
-def _better_by_unit(unit: str) -> Better:
-    """The direction for results written before records contained it."""
-    return "lower" if unit == "s" else "higher" if unit.endswith("/s") or unit == "Hz" else "none"
 
 
 def _agree(a: float, b: float) -> bool:

@@ -124,6 +124,6 @@ def _run_value(row: Mapping[str, Any], texts: dict[str, str]) -> RunValue:
             if written not in texts:
                 texts[written] = str(json.loads(written))
             made_by[name] = texts[written]
-    flags = tuple(sorted(set(row["flags"] or ()) - {"truncated"}))  # formerly a wide interval, which is no violation
+    flags = tuple(sorted(row["flags"] or ()))
     numbers = {name: row[name] for name in ("value", "low", "high")}
     return RunValue(run=row["run"], start=row["start"] or "", flags=flags, made_by=made_by, **numbers)

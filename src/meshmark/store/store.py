@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.store.checks import (
-    FIRST,
     machine_problem,
     machine_schema,
-    problem,
     read,
     read_or_problem,
     read_problem,
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 _Of = TypeVar("_Of")
 VERSION: Final = 2
-READABLE: Final = (1, 2)
 MARKER: Final = "meshmark-store.json"
 MEASURING: Final = ".measuring"  # folder of incomplete measurements, which are not part of the store
 _TRIES: Final = 5  # readings, if files vanish because a run is finished meanwhile
@@ -76,12 +73,12 @@ class Store:
                 version = read_json(marker).get("version")
             except (MeshmarkError, AttributeError) as why:
                 raise StoreError(f"store {folder}: {MARKER} cannot be read: {why}") from why
-            if version not in READABLE:
+            if version != VERSION:
                 raise StoreError(
-                    f"store {folder}: version: found {version!r}, this program reads {READABLE[0]} and {READABLE[-1]}",
+                    f"store {folder}: version: found {version!r}, this program reads {VERSION}",
                     hint="export it with the version that wrote it, and import the result here",
                 )
-            self._marked = version == VERSION
+            self._marked = True
         elif folder.exists() and not folder.is_dir():
             raise StoreError(f"store {folder}: found a file, a folder is required")
         # Another writer may have created the marker since the check above.
@@ -101,7 +98,7 @@ class Store:
         Raises:
             MeshmarkError: It cannot be written.
         """
-        if not self._marked:  # programs of the first version would not see the new files
+        if not self._marked:
             write_file(self.folder / MARKER, json.dumps({"version": VERSION}).encode() + b"\n", private=True)
             self._marked = True
         write_parquet(path, table, **options)
@@ -133,7 +130,6 @@ class Store:
             start = min((row["start"] for row in mine if row.get("start")), default="")
             path = self.folder / f"date={date_of(run, start)}" / f"machine={file_name(of)}" / f"{stem}.parquet"
             self.write(path, pa.Table.from_pylist(mine, schema=schema()))
-        unlink(self.folder / f"{stem}.{kind}.parquet" for kind in FIRST)  # of this step, by an earlier version
 
     def finish(self, run: str) -> None:
         """Join the steps of a run into one file. A run that is never finished can be read all the same.
@@ -199,11 +195,9 @@ class Store:
         """
         import pyarrow.compute as pc
 
-        stem = f"{file_name(run)}--"
         with self.exclusively():
-            found = [p for kind in FIRST for p in self._first(kind) if p.name.startswith(stem)]
             files = kept(self.folder, run)
-            found += [one.path for one in files if one.run]
+            found = [one.path for one in files if one.run]
             unlink(found)
             within = [one.path for one in files if not one.run and run in runs_in(one.path)]
             for path in within:
@@ -218,7 +212,7 @@ class Store:
 
     def files(self) -> list[Path]:
         """All files with results, including unreadable ones."""
-        return [one.path for one in kept(self.folder)] + [p for kind in FIRST for p in self._first(kind)]
+        return [one.path for one in kept(self.folder)]
 
     def changed(self) -> int:
         """A number that changes when results are added; removing the newest changes it, too."""
@@ -227,16 +221,6 @@ class Store:
             with contextlib.suppress(OSError):  # removed in the meantime
                 found.append(path.stat().st_mtime_ns)
         return max(found, default=0)
-
-    def _first(self, kind: str) -> list[Path]:
-        """The files of a kind in the layout of the first version."""
-        return sorted(self.folder.glob(f"*.{kind}.parquet")) if self.folder.is_dir() else []
-
-    def _first_without(self, files: Sequence[Kept]) -> dict[str, list[Path]]:
-        """The files of the first version, but for steps that a newer file has: a conversion was killed."""
-        newer = {one.path.stem for one in files if one.step}
-        found = {kind: self._first(kind) for kind in FIRST}
-        return {k: [p for p in of if p.name.removesuffix(f".{k}.parquet") not in newer] for k, of in found.items()}
 
     def _select(self, query: str, equal: dict[str, str], status: str) -> list[dict[str, Any]]:
         """Rows of a query whose `FROM` clause is `{rows}`. Unreadable files are skipped and added to `broken`, so that
@@ -247,17 +231,13 @@ class Store:
         bad: dict[Path, str] = {}
         for attempt in range(_TRIES):
             files = kept(self.folder, equal.get("run", ""), equal.get("machine", ""))
-            first = self._first_without(files)
-            every = [*(one.path for one in files), *(p for of in first.values() for p in of)]
-            bad = {p: why for p in every if (why := bad.get(p, "") or problem(p, first))}
+            every = [one.path for one in files]
+            bad = {p: reason for p in every if (reason := bad.get(p, "") or schema_problem(p))}
             if any(not os.path.lexists(p) for p in bad):
                 continue  # a run was finished, or removed
-            rows, more = relation(
-                [one for one in files if one.path not in bad],
-                {kind: [p for p in of if p not in bad] for kind, of in first.items()},
-            )
-            if not rows:
+            if not (sound := [one for one in files if one.path not in bad]):
                 break
+            rows, more = relation(sound)
             try:
                 clause = f"{where} AND {status}" if where else f"WHERE {status}"
                 found = fetched(query.format(rows=f"({rows}) {clause}"), [*more, *values])
@@ -319,11 +299,8 @@ class Store:
 
     def unreadable(self, run: str, step: str) -> bool:
         """Whether a file that cannot be read has, or may have, the results of a step."""
-        names = (file_name(run), file_name(step))
-        mine = [one.path for one in kept(self.folder, run) if one.run and one.step in {"", names[1]}]
-        mine += [p for p in self._first("records") if p.name == f"{'--'.join(names)}.records.parquet"]
-        first = {kind: self._first(kind) for kind in FIRST}
-        return any(problem(p, first) or read_problem(p) for p in mine)
+        mine = [one.path for one in kept(self.folder, run) if one.run and one.step in {"", file_name(step)}]
+        return any(schema_problem(p) or read_problem(p) for p in mine)
 
     def machine_rows(self, machine: str = "") -> list[dict[str, Any]]:
         """Rows of the table of machines, of one or of all."""
@@ -339,20 +316,19 @@ class Store:
         return found
 
     def _machine_files(self) -> list[Path]:
-        return sorted([*self.folder.glob("*.machine.parquet"), *(self.folder / MACHINES).glob("*.machine.parquet")])
+        return sorted((self.folder / MACHINES).glob("*.machine.parquet"))
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Check every file. Yields each path and its problem, "" if there is none."""
-        first = {kind: {*self._first(kind)} for kind in FIRST}
         of_machines = {*self._machine_files()}
         for path in _every_file(self.folder):
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
             of_machine = path in of_machines
-            found = (machine_problem(path) if of_machine else problem(path, first)) or read_or_problem(path)
+            found = (machine_problem(path) if of_machine else schema_problem(path)) or read_or_problem(path)
             sound = not isinstance(found, str)
-            yield path, _row_problem(found, of_machine, path in first["absent"]) if sound else found
+            yield path, _row_problem(found, of_machine) if sound else found
 
 
 def leftovers(store: Store) -> list[Path]:
@@ -371,28 +347,26 @@ def _without(table: pa.Table, steps: Collection[str]) -> pa.Table:
     return table.filter(pa.array([step not in steps for step in table["step"].to_pylist()], pa.bool_()))
 
 
-def _row_problem(table: pa.Table, of_machine: bool, of_absence: bool) -> str:
+def _row_problem(table: pa.Table, of_machine: bool) -> str:
     """What is wrong with the rows of a file; "" if nothing is."""
     try:
-        if "status" in table.column_names and "better" in table.column_names and agree(table):
+        if not of_machine and agree(table):
             return ""
         for row in table.to_pylist():
-            _check(row, of_machine, of_absence)
+            _check(row, of_machine)
     except (RecordError, ValueError, TypeError) as why:
         return f"inconsistent row: {quoted(why)}"
     return ""
 
 
-def _check(row: dict[str, Any], of_machine: bool, of_absence: bool) -> None:
+def _check(row: dict[str, Any], of_machine: bool) -> None:
     """Raises if a row is not what its file is for."""
     if of_machine:
         _machine(row)
         return
     if missing := [k for k in ("run", "step") if row[k] is None]:
         raise RecordError(f"{missing[0]}: missing, a string is required")
-    if of_absence:
-        absence_of({**row, "status": row["kind"], "kind": None})
-    elif row.get("status", MEASURED) == MEASURED:
+    if row.get("status", MEASURED) == MEASURED:
         record_of(row)
     else:
         absence_of(row)

@@ -161,8 +161,6 @@ def test_a_verdict_returns_from_the_store_as_it_went(interval: tuple[float, floa
     assert isinstance(row, Record) and row.source == "host" and row.unit == "1"
     assert Record.from_json(row.to_json()) == row
     assert from_record(row, "claims-1", "H05-host") == replace(made, run="claims-1", step="H05-host")
-    former = replace(row, conditions={**row.conditions, "verdict": "not distinguishable"})
-    assert from_record(former, "claims-1", "H05-host").word == "inconclusive"
     with pytest.raises(ValueError, match="not in tuple"):
         from_record(replace(row, conditions={**row.conditions, "verdict": "perhaps"}), "claims-1", "H05-host")
 

@@ -76,9 +76,9 @@ def test_damaged_rows_are_skipped_and_named(tmp_path: Path) -> None:
     store = Store(tmp_path)
     add_machine(store, "m", A, "2026-11-20")
     (path,) = (tmp_path / "machines").iterdir()
-    (tmp_path / "torn.machine.parquet").write_bytes(path.read_bytes()[:100])
+    (path.parent / "torn.machine.parquet").write_bytes(path.read_bytes()[:100])
     table = pq.read_table(path)
-    pq.write_table(table.set_column(1, "seen", pa.array([None], pa.string())), tmp_path / "x.machine.parquet")
+    pq.write_table(table.set_column(1, "seen", pa.array([None], pa.string())), path.parent / "x.machine.parquet")
     assert [row["thp"] for row in machines(store)] == ["madvise"]
     assert {p.name for p in store.broken} == {"torn.machine.parquet", "m"}
     assert {p.name for p, wrong in store.verify() if wrong} == {"torn.machine.parquet", "x.machine.parquet"}

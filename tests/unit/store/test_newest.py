@@ -117,15 +117,6 @@ def test_what_is_compacted_later_is_in_the_index_too(compacted: Store) -> None:
     assert compacted.rows(run="b-20261003T1000") == [] and len(compacted.rows(run="b-20261005T1000")) == 2
 
 
-def test_absences_alone_of_the_first_version_are_no_results(tmp_path: Path) -> None:
-    texts = ("run", "step", "machine", "instrument", "conditions", "kind", "metric", "reason", "enable")
-    row = dict.fromkeys(texts, "{}")
-    store = Store(tmp_path / "store")
-    store.folder.mkdir()
-    pq.write_table(pa.Table.from_pylist([row]), store.folder / "r--s.absent.parquet")
-    assert newest(store, "{}").rows == [] and len(store.absences()) == 1 and store.broken == {}
-
-
 @pytest.mark.parametrize("text", ["\udcff", "\ud800"])
 def test_a_name_that_is_not_utf_8_has_no_results(store: Store, text: str) -> None:
     assert newest(store, text).rows == []

@@ -73,17 +73,6 @@ def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_a
     assert Record.of(metric, [7], source="paper", **about).flags == frozenset()
 
 
-def test_flags_of_before_are_read_as_they_are_defined_now() -> None:
-    def flags(*found: str, **conditions: float) -> frozenset[str]:
-        return Record.from_json({**LINE, "flags": list(found), "conditions": conditions}).flags
-
-    assert flags("truncated") == frozenset()
-    assert flags("throttled", "stolen") == {"clock_varied", "stolen"}
-    assert flags("noisy") == {"disturbed"}, "of a load, which has no share of disturbed samples"
-    assert flags("noisy", disturbed_share=0.26) == {"disturbed"}
-    assert flags("noisy", disturbed_share=0.25) == frozenset(), "its samples scattered"
-
-
 @pytest.mark.parametrize(
     ("samples", "asked", "half", "converged"),
     [
@@ -113,19 +102,6 @@ def test_the_spread_is_relative_to_the_least_sample() -> None:
     assert spread(0, 0) == 0
     assert math.isnan(spread(0, 3))
     assert spread(4) == 0
-
-
-def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -> None:
-    found = {u: Record.from_json({**LINE, "unit": u}).better for u in ("s", "B/s", "op/s", "flop/s", "Hz", "1", "B")}
-    assert found == {
-        "s": "lower",
-        "B/s": "higher",
-        "op/s": "higher",
-        "flop/s": "higher",
-        "Hz": "higher",
-        "1": "none",
-        "B": "none",
-    }
 
 
 @pytest.mark.parametrize(

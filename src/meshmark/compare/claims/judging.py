@@ -25,7 +25,6 @@ WORDS: Final[tuple[Word, ...]] = (
     "indicative only",
     "cannot be tested here",
 )
-_FORMER_WORD: Final = "not distinguishable"  # which stores of November 2026 have for "inconclusive"
 DECIDED: Final[frozenset[Word]] = frozenset({"holds", "does not hold"})
 Basis = Literal["measured", "measured on a guest", "modelled", "computed", "printed"]
 BASIS_TEXT: Final[Mapping[Basis, str]] = {
@@ -272,8 +271,7 @@ def from_record(record: Record, run: str, step: str) -> Verdict:
     c = record.conditions
     low, high = c.get("run_low"), c.get("run_high")
     known = isinstance(low, int | float) and isinstance(high, int | float)
-    stored = "inconclusive" if c["verdict"] == _FORMER_WORD else c["verdict"]
-    word = WORDS[WORDS.index(stored)]
+    word = WORDS[WORDS.index(c["verdict"])]
     return Verdict(
         claim=str(c["claim"]),
         machine=record.machine,
