@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -28,10 +29,14 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]
 ALL = [*commands(typer.main.get_command(app)), *(("measure", name) for name in INSTRUMENTS)]
 
 
+@cache
+def help_of(path: tuple[str, ...]) -> str:
+    return meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
+
+
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_help_has_one_form(path: tuple[str, ...]) -> None:
-    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
-    usage, *lines = text.splitlines()
+    usage, *lines = (text := help_of(path)).splitlines()
     assert re.match(rf"Usage: meshmark {' '.join(path)} [\[A-Z]", usage)
     assert max(map(len, lines)) <= 80
     assert re.search(r"^  example: .*meshmark ", text, re.M), path
@@ -46,15 +51,13 @@ GROUPS = [(), ("fleet",), ("store",), ("machine",), ("model",), ("load",), ("loa
 
 @pytest.mark.parametrize("path", GROUPS, ids=" ".join)
 def test_no_summary_is_cut(path: tuple[str, ...]) -> None:
-    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
-    usage, *lines = text.splitlines()
+    usage, *lines = help_of(path).splitlines()
     assert usage.startswith("Usage: ") and not any("..." in line or "…" in line or len(line) > 80 for line in lines)
 
 
 @pytest.mark.parametrize("path", [*ALL, ("measure", "app"), ("measure", "composite")], ids=" ".join)
 def test_types_of_options_have_one_style(path: tuple[str, ...]) -> None:
-    text = meshmark(*path, "--help", env={"COLUMNS": "80"}).stdout
-    _, _, text = text.partition("\nOptions")
+    _, _, text = help_of(path).partition("\nOptions")
     other_styles = r"^  (?:-\w, )?-[\w-]+ (?:[A-Z]\S*|<[^>]*[A-Z ][^>]*>|<(?:str|float|integers?|list\[.*)>)"
     assert re.findall(other_styles, text, re.M) == []
     if path == ("fleet", "run"):
