@@ -22,7 +22,6 @@ from meshmark.cli.options import (
     RunSeedOption,
     StoreOption,
     given,
-    in_folder,
     named_values,
     refuse_with_resume,
     share,
@@ -103,15 +102,6 @@ ProfileOption = Annotated[
     bool,
     typer.Option("--profile", help="then run each once more under perf, and name its hottest functions"),
 ]
-ReframeOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--reframe",
-        help="write a test of ReFrame to this file, and measure nothing",
-        callback=in_folder,
-        show_default=False,
-    ),
-]
 
 
 def measure_app(
@@ -130,7 +120,6 @@ def measure_app(
     seed: RunSeedOption = None,
     profile: ProfileOption = False,
     resume: RunResumeOption = "",
-    reframe: ReframeOption = None,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
@@ -155,7 +144,7 @@ def measure_app(
     if resume:
         if file or command_line or vary:
             raise UsageError("--resume: found with an application; the original one applies")
-        refuse_with_resume(context, "budget_s", "profile", "reframe", "store", "no_store", "as_json")
+        refuse_with_resume(context, "budget_s", "profile", "store", "no_store", "as_json")
         folder = run_folder(resume).absolute()
         plan = Plan.load(folder)
         plan.budget_s = budget_s if given(context, "budget_s") else plan.budget_s
@@ -187,13 +176,6 @@ def measure_app(
             started=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         folder = run_folder(plan.run).absolute()
-    if reframe is not None:
-        from meshmark.place.app.reframe import reframe_test
-        from meshmark.store.files import write_text
-
-        write_text(reframe, reframe_test(app))
-        say(f"wrote {reframe}")
-        return
     found, prepared, profiles = _conducted(plan, app, folder, bool(resume))
     _keep(found, prepared, profiles, app, store, no_store, as_json)
     if found.stopped == INTERRUPTED:

@@ -16,7 +16,6 @@ SCENARIO = '[[program]]\nname = "one"\ncommand = ["true"]\n'
     [
         (["load", "run", "sc.toml", "--out", "out", "--programs", "nosuch"], "--programs: found nosuch"),
         (["load", "run", "sc.toml", "--out", "out", "--base", "nosuch"], "found no run 'nosuch'"),
-        (["measure", "app", "--command", "true", "--reframe", "nosuch/x"], "--reframe: found no folder nosuch"),
         (["store", "export", "--since", "2026-13-45"], "--since: found '2026-13-45'"),
         (["store", "export", "--since", "2026-02-30"], "--since: found '2026-02-30'"),
         (["store", "export", "--until", "2026-02-28T25"], "--until: found '2026-02-28T25'"),

@@ -139,8 +139,6 @@ def test_dimensions_and_variables_of_an_application(tmp_path: Path, home: dict[s
     assert seen(tmp_path) == {f"{a} {GAMMA} {DELTA} {DELTA}" for a in (ALPHA, BETA)}
     assert "s3cret" not in done.stdout + done.stderr
     assert files_with_secrets(tmp_path / "data") == []
-    reframe = meshmark("measure", "app", *words, "--reframe", tmp_path / "data" / "test.py", env=home)
-    assert reframe.returncode == 0 and files_with_secrets(tmp_path / "data") == []
 
 
 def test_a_command_line_in_place_of_an_application_file(tmp_path: Path, home: dict[str, str | None]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from meshmark.errors import UsageError
 from meshmark.place.app.application import parse_application
 from meshmark.place.app.configuration import Folders, configurations, environment, placeholders
-from meshmark.place.app.reframe import reframe_test
 
 WHOLE = r"""
 [application]
@@ -156,44 +154,6 @@ def test_too_many_combinations_are_refused() -> None:
     text = "[application]\ncommand='x {a} {b}'\n[dimensions]\na=" + str(list(range(65))) + "\nb=" + str(list(range(64)))
     with pytest.raises(UsageError, match=re.escape("dimensions: found 4160 combinations; allowed: 4096")):
         parse_application(text, "a.toml", Path())
-
-
-def test_a_test_of_reframe_has_a_parameter_of_each_dimension() -> None:
-    text = reframe_test(parse_application(WHOLE.split("[build.spack]", maxsplit=1)[0], "a.toml", Path("/src")))
-    compile(text, "test.py", "exec")
-    assert text.splitlines()[0].endswith(": written by Meshmark.'") and "None" not in text.splitlines()[0]
-    assert "size = parameter(['1000', '2000'])" in text and "threads = parameter(['1', '2', '4'])" in text
-    assert "self.env_vars['SIZE'] = str(self.size)" in text and "figure_of_merit(self)" in text
-    assert "shlex.join(['gcc', '-O2', '/src/stencil.c', '-o', str(self.stagedir + '/build') + '/stencil'])" in text
-    assert "- 0.25), 2.5e-10)" in text
-    assert """'ln -s "$PWD"/inputs/input/b.txt input/b.txt',""" in text
-    assert (
-        "self.postrun_cmds = [shlex.join(['cat', 'result.txt']), shlex.join(['cmp', 'out.dat', '/src/expected.dat'])"
-        in text
-    )
-
-
-def test_a_test_of_reframe_is_python_whatever_the_texts_and_names(tmp_path: Path) -> None:
-    text = """
-[application]
-name = "class"
-about = '\"\"\"; import os; os.mkdir("made"); \"\"\" \\'
-command = "x {lambda}"
-[dimensions]
-lambda = 1
-"""
-    made = reframe_test(parse_application(text, "a.toml", Path("/a 'b' \"c\"")))
-    tree = ast.parse(made)
-    assert [type(node).__name__ for node in tree.body] == ["Expr", "Import", "Import", "Import", "ClassDef"]
-
-
-@pytest.mark.parametrize(
-    ("new", "message"), [("", "found a spec of Spack in build.spack"), ("copies = 2", "found the dimension copies")]
-)
-def test_what_reframe_has_not_is_refused(new: str, message: str) -> None:
-    app = parse_application(WHOLE.replace("MALLOC_ARENA_MAX = 1", new), "a.toml", Path("/src"))
-    with pytest.raises(UsageError, match=f"--reframe: {message}"):
-        reframe_test(app)
 
 
 def test_a_value_that_is_nearly_an_allowed_one_has_a_hint() -> None:
