@@ -221,60 +221,13 @@ def test_libvirt_pins_every_cpu_and_states_distances() -> None:
     assert nodes == [("0", "0"), ("1", "1")]
 
 
-def test_proxmox_lists_cpus_by_distance() -> None:
-    snc = topology("snc-2x2")
-    order = {(0, 0): 95.0, (0, 1): 190.0, (0, 2): 105.0, (0, 3): 200.0}
-    text = write("proxmox", material("snc-2x2", latency(snc, order)))
-    assert "affinity: 0-1\n" in text and "# CPUs by distance: 0,1,4,5,2,3,6,7\n" in text
-
-
 def test_distances_are_bytes_whatever_was_measured() -> None:
     made = material("numa-2", latency(NUMA, {(0, 0): 10.0, (0, 1): 5000.0, (1, 0): 9.0, (1, 1): 10.0}))
     text = write("qemu", made)
     assert "src=0,dst=1,val=254" in text and "src=1,dst=0,val=11" in text
 
 
-# ------------------------------------------------------------------ NCCL and the list
-
-
-def test_nccl_names_cpus_and_what_is_assumed() -> None:
-    made = numa_2()
-    text = write("nccl", made)
-    system = ElementTree.fromstring(text)
-    cpus = [(c.get("numaid"), c.get("affinity"), c.get("arch")) for c in system.findall("cpu")]
-    assert system.get("version") == "1"
-    assert cpus == [("0", "00000003", "x86_64"), ("1", "0000000c", "x86_64")]
-    assert "NCCL assumes 6 GB/s between CPUs of this model" in text and "node 0 to 1: " in text
-    assert any("no bandwidth between CPUs" in note for note in made.notes)
-
-
-@pytest.mark.parametrize(
-    ("vendor", "family", "model", "ids", "rate"),
-    [
-        ("GenuineIntel", "6", "207", ("6", "207"), "40"),
-        ("GenuineIntel", "6", "143", ("6", "143"), "22"),
-        ("GenuineIntel", "6", "106", ("6", "106"), "10"),
-        ("GenuineIntel", "6", "79", ("6", "79"), "6"),
-        ("AuthenticAMD", "25", "17", ("175", "17"), "16"),
-        ("0x41", "8", "0xd4f", (None, None), "6"),
-    ],
-)
-def test_nccl_knows_models(vendor: str, family: str, model: str, ids: tuple[str, str], rate: str) -> None:
-    made = numa_2()
-    assert made.opened is not None
-    made.opened.facts["cpu"] = {"vendor": vendor, "family": family, "model_number": model}
-    text = write("nccl", made)
-    cpu = ElementTree.fromstring(text).find("cpu")
-    assert cpu is not None and (cpu.get("familyid"), cpu.get("modelid")) == ids
-    assert f"NCCL assumes {rate} GB/s" in text
-
-
-def test_nccl_needs_the_model_and_two_nodes() -> None:
-    snc = topology("4x64")
-    with pytest.raises(UsageError, match="found CPUs of vendor 'unknown'"):
-        write("nccl", material("4x64", bandwidth(snc, {(0, 1): 30.0})))
-    with pytest.raises(AbsentError, match="no measured bandwidth between two nodes"):
-        write("nccl", material("numa-2", bandwidth(NUMA, {(0, 0): 60.0})))
+# ------------------------------------------------------------------ the list
 
 
 @pytest.mark.parametrize("name", [f.name for f in FORMATS.values() if f.needs in {"topology", "hwloc"}])

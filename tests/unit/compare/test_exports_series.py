@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import csv
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -193,14 +192,6 @@ def test_otava_gets_a_row_for_each_run_without_empty_cells() -> None:
     assert made.left_out() == [
         "left out 1 result: of a point that not all exported runs have, or of a run that lacks exported points"
     ]
-
-
-def test_the_test_of_otava_has_those_columns() -> None:
-    test = json.loads(write("otava-config", history()))["tests"]["n042"]
-    header = write("otava", history()).splitlines()[0].split(",")
-    assert test["type"] == "csv" and test["time_column"] == "time" and test["attributes"] == ["run"]
-    assert [m["column"] for m in test["metrics"].values()] == header[2:]
-    assert {m["direction"] for m in test["metrics"].values()} == {-1}
 
 
 def test_a_history_needs_two_runs_in_the_store() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from meshmark.compare.exports import guest, hwloc_xml, memory, nccl, series, simulators
+from meshmark.compare.exports import guest, hwloc_xml, memory, series, simulators
 from meshmark.compare.exports.base import Format, Material
 from meshmark.errors import UsageError
 
@@ -22,7 +22,6 @@ _ALL: Final[list[Format]] = [
     *guest.FORMATS,
     *simulators.FORMATS,
     *series.FORMATS,
-    *nccl.FORMATS,
     *_ELSEWHERE,
 ]
 FORMATS: Final[dict[str, Format]] = {f.name: f for f in _ALL}

@@ -1,14 +1,14 @@
-"""Virtual machines whose memory is declared as measured: QEMU, libvirt and Proxmox VE.
+"""Virtual machines whose memory is declared as measured: QEMU and libvirt.
 
 Source:
     QEMU, qemu-options and hw/core/numa.c: bandwidth in whole MiB/s, distances up to 254, 16 bits for each entry of the
     HMAT, in a unit common to all entries.
-    libvirt, formatdomain: cputune, numatune, numa cells with distances. Proxmox VE, qm.conf: affinity, numaN.
+    libvirt, formatdomain: cputune, numatune, numa cells with distances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 from xml.etree import ElementTree
 
@@ -21,7 +21,6 @@ from meshmark.compare.exports.matrix import (
 )
 from meshmark.machine.topology import Node, Topology
 from meshmark.machine.tree import format_list
-from meshmark.store.record import Record
 
 _HMAT_MAX: Final = 65534  # of an entry, in units of the table
 _NODE_MIB: Final = 1024  # memory of a node of a guest, unless the machine's is smaller
@@ -186,48 +185,6 @@ def _kib(node: Node) -> int:
     return (node.memory_bytes if node.memory_bytes is not None else _NODE_MIB * _MIB) // 1024
 
 
-def proxmox(material: Material) -> str:
-    """Lines of a Proxmox VE guest's configuration for each node and each group of CPUs that share a last-level cache.
-
-    Raises:
-        AbsentError: No latency of a memory was measured.
-    """
-    topology = material.topology
-    latency = known_latencies(material)
-    last = max((c.level for c in topology.caches), default=0)
-    shared = sorted({c.cpus for c in topology.caches if c.level == last and c.kind != "instruction"})
-    head = [
-        *material.about("proxmox"),
-        f"Latency measured: {latency.conditions}",
-        "One group of lines for a guest, in /etc/pve/qemu-server/ID.conf; numa0 has the placeholders CPUS and MIB",
-    ]
-    lines = commented(head)
-    for node in topology.nodes:
-        if not node.cpus:
-            continue
-        order = _nearest(latency, node.os_index)
-        lines += commented([f"node {node.os_index}: " + ", ".join(f"node {n} {shown(r)}" for n, r in order.items())])
-        spill = [n for n in order if n != node.os_index]
-        if spill:
-            near = [c for n in [node.os_index, *spill] for c in _cpus_of(topology, n)]
-            lines += commented([f"CPUs by distance: {','.join(map(str, near))}"])
-        lines += [f"affinity: {format_list(node.cpus)}", "numa: 1"]
-        lines.append(f"numa0: cpus=0-CPUS,hostnodes={node.os_index},memory=MIB,policy=bind")
-        groups = [cpus for cpus in shared if set(cpus) < set(node.cpus)]
-        for cpus in groups if len(groups) > 1 else []:
-            lines += [f"# CPUs of node {node.os_index} that share an L{last} cache", f"affinity: {format_list(cpus)}"]
-    return "\n".join(lines) + "\n"
-
-
-def _nearest(latency: Matrix, node: int) -> Mapping[int, Record]:
-    found = {b: r for (a, b), r in latency.cells.items() if a == node}
-    return dict(sorted(found.items(), key=lambda item: item[1].value))
-
-
-def _cpus_of(topology: Topology, node: int) -> tuple[int, ...]:
-    return next((n.cpus for n in topology.nodes if n.os_index == node), ())
-
-
 FORMATS: Final = [
     Format(
         name="qemu",
@@ -241,12 +198,5 @@ FORMATS: Final = [
         write=libvirt,
         needs="topology",
         suffix=".xml",
-    ),
-    Format(
-        name="proxmox",
-        summary="CPU affinity of Proxmox VE guests, by measured distance",
-        write=proxmox,
-        needs="topology",
-        suffix=".conf",
     ),
 ]

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import combinations
-from typing import Any, Final
+from typing import Final
 
 from meshmark.compare.exports.base import Format, Material, commented, nothing
 from meshmark.compare.exports.matrix import latencies, line_latencies
@@ -202,33 +202,8 @@ def otava(material: Material) -> str:
     writer.writerow(["time", "run", *columns])
     for start, run, of in runs:
         writer.writerow([start, run, *(repr(of[name].value) for name in columns)])
-    material.notes.append(
-        f"{len(runs)} runs, {len(columns)} metrics; meshmark export otava-config has the test for Otava"
-    )
+    material.notes.append(f"{len(runs)} runs, {len(columns)} metrics")
     return out.getvalue()
-
-
-def otava_config(material: Material) -> str:
-    """The test of an `otava.yaml` that reads the CSV, in JSON, which is YAML; the file is to be named `MACHINE.csv`.
-
-    Raises:
-        AbsentError: Fewer than two runs have a result in common.
-    """
-    runs, columns = _history(material)
-    direction = {"higher": 1, "lower": -1, "none": 0}
-    newest = runs[-1][2]
-    metrics = {
-        name: {"column": name, "scale": 1, **({"direction": d} if (d := direction[newest[name].better]) else {})}
-        for name in columns
-    }
-    test: dict[str, Any] = {
-        "type": "csv",
-        "file": f"{material.side.machine}.csv",
-        "time_column": "time",
-        "attributes": ["run"],
-        "metrics": metrics,
-    }
-    return json.dumps({"tests": {material.side.machine: test}}, indent=1) + "\n"
 
 
 # ------------------------------------------------------------------ ReFrame
@@ -334,13 +309,6 @@ FORMATS: Final = [
     Format(name="nfd", summary="labels for Node Feature Discovery, features.d", write=nfd),
     Format(
         name="otava", summary="runs of a machine as CSV for Apache Otava", write=otava, needs="history", suffix=".csv"
-    ),
-    Format(
-        name="otava-config",
-        summary="the test of otava.yaml for that CSV",
-        write=otava_config,
-        needs="history",
-        suffix=".yaml",
     ),
     Format(name="reframe", summary="reference values of a ReFrame test, Python", write=reframe, suffix=".py"),
 ]
