@@ -184,8 +184,8 @@ def machine_files() -> list[str]:
 
 
 def claims() -> list[str]:
-    from meshmark.compare.claims.catalogue import Claim
-    from meshmark.compare.claims.catalogue import claims as known
+    from meshmark.validation.claims.catalogue import Claim
+    from meshmark.validation.claims.catalogue import claims as known
 
     def tests(c: Claim) -> str:
         found = []

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.model.validate import validate
-from meshmark.report.validation import CHARTS, write_page
+from meshmark.validation.models.validate import validate
+from meshmark.validation.models_page import CHARTS, write_page
 
 pytestmark = pytest.mark.browser
 

@@ -51,7 +51,7 @@ CORE = {  # what is mutated → the tests that may catch it
         ["tests/unit/measure/tools"],
     ),
     "compare": (
-        [f"compare/claims/{name}.py" for name in ("bench", "catalogue", "computed", "judging", "measured")]
+        [f"validation/claims/{name}.py" for name in ("bench", "catalogue", "computed", "judging", "measured")]
         + [f"compare/{name}.py" for name in ("declared", "join", "sides", "exports/base")],
         ["tests/unit/compare"],
     ),

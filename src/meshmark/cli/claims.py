@@ -18,9 +18,9 @@ from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.compare.claims.judging import Verdict
-    from meshmark.compare.claims.run import Request
     from meshmark.store.store import Store
+    from meshmark.validation.claims.judging import Verdict
+    from meshmark.validation.claims.run import Request
 
 
 def register(app: typer.Typer) -> None:
@@ -65,10 +65,10 @@ def claims(
 
     example: meshmark claims H05 H09 --on host --budget 10s
     """
-    from meshmark.compare.claims.catalogue import chosen
-    from meshmark.compare.claims.run import Request, as_dict, history, latest
     from meshmark.store.store import Store
-    from meshmark.terminal.claims import print_list, print_verdicts
+    from meshmark.validation.claims.catalogue import chosen
+    from meshmark.validation.claims.run import Request, as_dict, history, latest
+    from meshmark.validation.claims_text import print_list, print_verdicts
 
     if listed and store is not None:
         must_exist("--store", store)
@@ -97,7 +97,7 @@ def claims(
     else:
         print_verdicts({c.id: c for c in chosen(())}, found)
     if html is not None:
-        from meshmark.report.claims import write_pages
+        from meshmark.validation.claims_page import write_pages
 
         count = write_pages(html, chosen(ids or (), theme), earlier, known)
         say(f"meshmark: wrote {count} pages to {html}: open {html / 'index.html'}")
@@ -105,8 +105,8 @@ def claims(
 
 def _run(store: Store, request: Request, resume: bool) -> list[Verdict]:
     """Run the tests, or those that an interrupted run has not made. What they found stays if they are interrupted."""
-    from meshmark.compare.claims.bench import Bench
-    from meshmark.compare.claims.run import begun, resumed, run_tests
+    from meshmark.validation.claims.bench import Bench
+    from meshmark.validation.claims.run import begun, resumed, run_tests
 
     again = "" if store.folder == data_home() / "store" else f" --store {store.folder}"
     with ExitStack() as stack:

@@ -131,13 +131,13 @@ def _compared() -> Iterable[str]:
 
 
 def _claim_ids() -> Mapping[str, str]:
-    from meshmark.compare.claims.catalogue import claims
+    from meshmark.validation.claims.catalogue import claims
 
     return {c.id: c.statement for c in claims()}
 
 
 def _claim_themes() -> Iterable[str]:
-    from meshmark.compare.claims.catalogue import themes
+    from meshmark.validation.claims.catalogue import themes
 
     return themes()
 

@@ -361,9 +361,9 @@ def validate_(
     """
     from importlib.metadata import version
 
-    from meshmark.model.validate import validate
-    from meshmark.report.validation import ROLES, TITLE_OF, published, scores, verdict, write_page
-    from meshmark.report.validation import as_json as row_json
+    from meshmark.validation.models.validate import validate
+    from meshmark.validation.models_page import ROLES, TITLE_OF, published, scores, verdict, write_page
+    from meshmark.validation.models_page import as_json as row_json
 
     with counted("validate") as progress:
         rows = validate(only or (), progress, sensitivity)

@@ -7,10 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
-from meshmark.model.claims.base import Claim
-from meshmark.model.claims.gs1280 import figure_13
-from meshmark.model.claims.xeon5500 import copy_5400, copy_5500_each, table_3
-from meshmark.model.validate import claims
+from meshmark.model.statements import Claim, claims, copy_5400, copy_5500_each, figure_13, table_3
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show
 

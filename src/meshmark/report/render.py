@@ -21,7 +21,7 @@ STYLE_SHEET: Final = TEMPLATES / "page.css"
 
 
 @functools.cache
-def _environment() -> Environment:
+def _environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -30,7 +30,7 @@ def _environment() -> Environment:
         return Markup(re.sub(f"</({tag})", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--"))
 
     made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -49,15 +49,16 @@ def _environment() -> Environment:
     return made
 
 
-def render(template: str, **data: Any) -> Markup:
-    """Renders a template with data, which is escaped unless it is rendered markup.
+def render(template: str, folder: Path = TEMPLATES, **data: Any) -> Markup:
+    """Return a template rendered with data, which is escaped unless it is rendered markup.
 
     Args:
-        template: path below `templates/`.
+        template: Path below the folder.
+        folder: Templates of another package, which may include those of this one.
 
     Raises:
         jinja2.UndefinedError: data that the template uses is missing.
     """
     from markupsafe import Markup
 
-    return Markup(_environment().get_template(template).render(data))
+    return Markup(_environment(folder).get_template(template).render(data))

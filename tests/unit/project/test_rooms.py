@@ -1,4 +1,4 @@
-"""The structure of the source where import-linter has no word for it: no circles, few rooms, few arrows."""
+"""The structure of the source that import-linter cannot express."""
 
 from __future__ import annotations
 
@@ -30,15 +30,9 @@ def test_no_module_imports_itself_through_others() -> None:
     list(TopologicalSorter(imports()).static_order())  # which names a circle
 
 
-def test_rooms_are_few_know_few_others_and_stand_on_few_floors() -> None:
-    def room(module: str) -> str:
-        return ".".join(module.split(".")[:2]) if module.count(".") > 1 else ""
-
-    found = imports()
-    rooms = {room(m) for m in found} - {""}
-    arrows = {(room(a), room(b)) for a, them in found.items() for b in them if "" != room(a) != room(b) != ""}
-    floor: dict[str, int] = {}
-    for one in TopologicalSorter({r: {b for a, b in arrows if a == r} for r in rooms}).static_order():
-        floor[one] = 1 + max((floor[b] for a, b in arrows if a == one), default=0)
-    floors = max(floor.values())
-    assert len(rooms) <= 15 and floors <= 7 and len(arrows) <= 67, f"{len(rooms)} rooms, {floors} floors, {arrows}"
+def test_only_the_command_line_imports_the_validation() -> None:
+    inside, importers = "meshmark.validation", set()
+    for module, imported in imports().items():
+        if not module.startswith(inside) and any(one.startswith(inside) for one in imported):
+            importers.add(module)
+    assert importers and all(one.startswith("meshmark.cli.") for one in importers), importers

@@ -16,38 +16,18 @@ from functools import cache
 from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.machine.reference import model_claims
-from meshmark.model.claims import altix, cray_x1, e325, gs1280, xeon5500  # noqa: F401 (the modules register their checks)
-from meshmark.model.claims.base import (
+from meshmark.model.machine import MachineFile, machine_names
+from meshmark.model.statements import claims
+from meshmark.validation.models import altix, cray_x1, e325, gs1280, xeon5500  # noqa: F401 (the modules register their checks)
+from meshmark.validation.models.base import (
     CHECKS,
     Check,
-    Claim,
     Finding,
     Row,
     Sensitivity,
     examined,
     machine,
 )
-from meshmark.model.machine import MachineFile, machine_names
-
-
-@cache
-def claims() -> tuple[Claim, ...]:
-    """Return all statements in the order of the file."""
-    return tuple(
-        Claim(
-            c["id"],
-            c["document"],
-            c["place"],
-            c["quantity"],
-            c.get("value"),
-            c.get("unit", ""),
-            c["tolerance"],
-            c["role"],
-            c.get("note", ""),
-        )
-        for c in model_claims()
-    )
 
 
 @cache

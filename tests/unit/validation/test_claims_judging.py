@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from meshmark.compare.claims.catalogue import Claim, Relation, Source, Trial
-from meshmark.compare.claims.judging import (
+from meshmark.store.record import Record
+from meshmark.store.run import Absence
+from meshmark.validation.claims.catalogue import Claim, Relation, Source, Trial
+from meshmark.validation.claims.judging import (
     Effect,
     exact,
     from_record,
@@ -17,8 +19,6 @@ from meshmark.compare.claims.judging import (
     untested,
     word_of,
 )
-from meshmark.store.record import Record
-from meshmark.store.run import Absence
 from meshmark.values.verdicts import Measured, ratio
 
 START = "2026-11-25T20:00:00Z"

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Final
 
-from meshmark.machine.reference import publication
-from meshmark.model.claims.base import (
+from meshmark.model.engine import ask, median_of
+from meshmark.model.instruments import fill_order, measure
+from meshmark.model.statements import copy_5400, copy_5500_each, table_3
+from meshmark.model.workloads import stream_actor, trial
+from meshmark.validation.models.base import (
     Finding,
     check,
     level_ns,
     machine,
-    published_numbers,
     relation,
     triad,
     within_limits,
     within_percent,
 )
-from meshmark.model.engine import ask, median_of
-from meshmark.model.instruments import fill_order, measure
-from meshmark.model.workloads import stream_actor, trial
 
 
 @check("G01")
@@ -52,31 +50,6 @@ def gross_over_net_traffic() -> Finding:
         ", ".join(f"{r:.3f}" for r in ratios),
         numbers=ratios,
     )
-
-
-_DOCUMENT: Final = "xeon_5500_lsf_2009"
-
-
-@cache
-def table_3(machine_name: str) -> Mapping[int, float]:
-    """Latency by number of processes, ns."""
-    titles = {"xeon5400": "Xeon 5400", "xeon5500": "XEON 5500"}
-    rows = publication(_DOCUMENT).data["random_latency"]
-    return {row["processes"]: row["latency_ns"] for row in rows if row["machine"] == titles[machine_name]}
-
-
-@cache
-def copy_5400() -> Mapping[str, float]:
-    """Streaming copy of all processes, net, by the CPUs that run one, GB/s."""
-    table = publication(_DOCUMENT).data["stream_copy_processes"]["xeon_5400"]
-    one = dict.fromkeys(("0", "0-1", "0-3"), table["one_socket_gb_per_s"])
-    return {**one, "0-7": table["all_cores_gb_per_s"]}
-
-
-@cache
-def copy_5500_each() -> tuple[float, ...]:
-    """Streaming copy of one process, net, with 1, 2, 4 and 8 of them, GB/s."""
-    return published_numbers(_DOCUMENT, "stream_copy_processes.xeon_5500.per_core_gb_per_s")
 
 
 def copy_rate(name: str, cpus: Sequence[int], store: str = "streaming") -> float:

@@ -8,15 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meshmark.compare.claims.bench import Bench, terms_of, value_of
-from meshmark.compare.claims.judging import Effect, exact, product
-from meshmark.compare.claims.registry import method
 from meshmark.describe import find_probe
 from meshmark.errors import AbsentError
 from meshmark.machine.tree import parse_list
 from meshmark.measure.repetitions import MIN_SAMPLES
 from meshmark.store.files import make_folder
 from meshmark.store.record import Record
+from meshmark.validation.claims.bench import Bench, terms_of, value_of
+from meshmark.validation.claims.judging import Effect, exact, product
+from meshmark.validation.claims.registry import method
 
 _SHORT: Final = ("--budget", "200ms")  # of the process that is placed
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from meshmark.terminal.screen import table_console, text_table
 
 if TYPE_CHECKING:
-    from meshmark.compare.claims.catalogue import Claim
-    from meshmark.compare.claims.judging import Verdict
+    from meshmark.validation.claims.catalogue import Claim
+    from meshmark.validation.claims.judging import Verdict
 
 _PIPE_COLUMNS: Final = 120  # width if standard output is not a terminal
 _STYLES: Final = {"holds": "green", "does not hold": "red", "indicative only": "yellow"}
@@ -17,7 +17,7 @@ _STYLES: Final = {"holds": "green", "does not hold": "red", "indicative only": "
 
 def print_list(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]) -> None:
     """Print claims by theme, with where they are tested and their newest verdicts."""
-    from meshmark.compare.claims.run import latest
+    from meshmark.validation.claims.run import latest
 
     table = text_table(("", "claim", "published", "tested on", "newest verdicts"), (), folds=range(1, 5))
     theme = ""
@@ -63,7 +63,7 @@ def print_verdicts(claims: Mapping[str, Claim], verdicts: Sequence[Verdict]) -> 
 
 def basis_text(v: Verdict) -> str:
     """Where a verdict comes from, in words."""
-    from meshmark.compare.claims.judging import BASIS_TEXT
+    from meshmark.validation.claims.judging import BASIS_TEXT
 
     return BASIS_TEXT[v.basis]
 
@@ -78,7 +78,7 @@ def interval_text(v: Verdict) -> str:
 
 def summary(verdicts: Sequence[Verdict]) -> list[str]:
     """How many verdicts there are of each kind, and how many of them are evidence."""
-    from meshmark.compare.claims.judging import DECIDED, WORDS
+    from meshmark.validation.claims.judging import DECIDED, WORDS
 
     if not verdicts:
         return ["no verdicts"]

@@ -6,7 +6,8 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from meshmark.model.claims.base import (
+from meshmark.model.workloads import trial
+from meshmark.validation.models.base import (
     Finding,
     check,
     machine,
@@ -14,7 +15,6 @@ from meshmark.model.claims.base import (
     slowdown,
     within_percent,
 )
-from meshmark.model.workloads import trial
 
 
 @check("E01")

@@ -9,12 +9,12 @@ from functools import cache, reduce
 from itertools import combinations
 from typing import Any, Final
 
-from meshmark.compare.claims.judging import Effect, exact
-from meshmark.compare.claims.modelled import explained
-from meshmark.compare.claims.registry import method
 from meshmark.errors import MeshmarkError
 from meshmark.machine.reference import Entry, publication
 from meshmark.store.record import median, median_rank
+from meshmark.validation.claims.judging import Effect, exact
+from meshmark.validation.claims.modelled import explained
+from meshmark.validation.claims.registry import method
 from meshmark.values.geometric import rounded
 
 XEON: Final = "xeon_5500_lsf_2009"

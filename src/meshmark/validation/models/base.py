@@ -10,29 +10,14 @@ from functools import cache
 from typing import Any, Final
 
 from meshmark.describe import stream_kernels
-from meshmark.machine.reference import publication
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import measure
 from meshmark.model.machine import MachineFile, find_machine
 from meshmark.model.patterns import Program, program_cycles, programs_run
+from meshmark.model.statements import Claim, published_numbers
 from meshmark.model.workloads import stream_actor, stream_trial
 
 Numbers = Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """One statement of `machine_facts.toml`."""
-
-    id: str
-    document: str
-    place: str
-    quantity: str
-    value: Any
-    unit: str
-    tolerance: str
-    role: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +146,6 @@ def triad(
     """Return the net bandwidth of a STREAM kernel on some CPUs, B/s."""
     moved = rate(m, stream_trial([stream_actor(m, cpus, kernel, store, homes)]))
     return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
-
-
-def published_numbers(document: str, path: str) -> tuple[float, ...]:
-    """Return the numbers that a publication prints under a key, in its unit."""
-    return next(e.printed for e in publication(document).entries() if e.path == path)
 
 
 def published_number(document: str, path: str) -> float:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from meshmark.compare.claims.bench import Bench
-from meshmark.compare.claims.catalogue import Where
-from meshmark.compare.claims.judging import Effect
 from meshmark.errors import MeshmarkError, near
+from meshmark.validation.claims.bench import Bench
+from meshmark.validation.claims.catalogue import Where
+from meshmark.validation.claims.judging import Effect
 
 Method = Callable[..., Sequence[Effect]]
 METHODS: Final[dict[tuple[Where, str], Method]] = {}

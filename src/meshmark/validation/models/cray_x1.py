@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshmark.model.claims.base import (
+from meshmark.model.engine import ask
+from meshmark.model.instruments import nodes_and_cpus
+from meshmark.model.machine import MachineFile
+from meshmark.model.workloads import trial
+from meshmark.validation.models.base import (
     Finding,
     check,
     machine,
     published_number,
     relation,
 )
-from meshmark.model.engine import ask
-from meshmark.model.instruments import nodes_and_cpus
-from meshmark.model.machine import MachineFile
-from meshmark.model.workloads import trial
 
 
 @check("D01")

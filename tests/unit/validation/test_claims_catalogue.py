@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.compare.claims import computed, measured, modelled
-from meshmark.compare.claims.catalogue import Claim, chosen, claims, read, themes, trials_of
-from meshmark.compare.claims.registry import METHODS
 from meshmark.describe import description
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.model.instruments import POINTS
 from meshmark.model.machine import machine_names
 from meshmark.model.patterns import PATTERNS
+from meshmark.validation.claims import computed, measured, modelled
+from meshmark.validation.claims.catalogue import Claim, chosen, claims, read, themes, trials_of
+from meshmark.validation.claims.registry import METHODS
 from support.paths import ROOT
 from support.scripts import docs_script
 

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import altair as alt
 
-from meshmark.model.claims.base import Row
-from meshmark.model.claims.gs1280 import figure_13
-from meshmark.model.claims.xeon5500 import copy_5400, copy_5500_each, table_3
+from meshmark.model.statements import copy_5400, copy_5500_each, figure_13, table_3
 from meshmark.report.drawing import PALETTE, Drawn, chart_page, charts_or_reason
 from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
+from meshmark.validation import TEMPLATES
+from meshmark.validation.models.base import Row
 
 TITLES: Final = {
     "gs1280_2003": "AlphaServer GS1280 (2003)",
@@ -116,6 +116,7 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
     return chart_page(
         "validation.html",
         drawn,
+        folder=TEMPLATES,
         subtitle=f"{len(rows)} statements of {len(names)} publications, compared with the models",
         tiles=tiles,
         charts=[(name, *about) for name, about in CHARTS.items() if name in drawn],

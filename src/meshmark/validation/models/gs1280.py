@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
-from meshmark.model.claims.base import (
+from meshmark.model.engine import ask, median_of
+from meshmark.model.instruments import io_run, nodes_and_cpus
+from meshmark.model.machine import MachineFile
+from meshmark.model.statements import figure_13
+from meshmark.model.workloads import chase, gups, random_reads, trial
+from meshmark.validation.models.base import (
     Finding,
     check,
     gs320_mean,
@@ -16,7 +20,6 @@ from meshmark.model.claims.base import (
     machine,
     matrix,
     mean_remote,
-    published_numbers,
     rate,
     relation,
     slowdown,
@@ -24,10 +27,6 @@ from meshmark.model.claims.base import (
     within_limits,
     within_percent,
 )
-from meshmark.model.engine import ask, median_of
-from meshmark.model.instruments import io_run, nodes_and_cpus
-from meshmark.model.machine import MachineFile
-from meshmark.model.workloads import chase, gups, random_reads, trial
 
 
 @check("A01")
@@ -112,13 +111,6 @@ def stream_scales_linearly() -> Finding:
     }
     holds = abs(scale["gs1280-4"] - 1) <= 0.02 and scale["es45"] < 0.9 and scale["gs320-4"] < 0.9
     return relation(holds, ", ".join(f"{k} {v:.2f}" for k, v in scale.items()), numbers=tuple(scale.values()))
-
-
-@cache
-def figure_13() -> tuple[float, ...]:
-    """Latency from node 0 to each node, ns."""
-    rows = (f"latency.remote_clean_16_cpus.row_{i}_ns" for i in range(4))
-    return tuple(v for row in rows for v in published_numbers("alphaserver_gs1280_2003", row))
 
 
 @check("A12")

@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from meshmark.model.claims.base import (
+from meshmark.model.engine import ask, median_of
+from meshmark.model.machine import data_rate_mhz
+from meshmark.model.workloads import stream_actor, stream_trial
+from meshmark.validation.models.base import (
     Finding,
     check,
     machine,
@@ -15,9 +18,6 @@ from meshmark.model.claims.base import (
     within_limits,
     within_percent,
 )
-from meshmark.model.engine import ask, median_of
-from meshmark.model.machine import data_rate_mhz
-from meshmark.model.workloads import stream_actor, stream_trial
 
 
 @check("B01")

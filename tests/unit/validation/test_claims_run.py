@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from meshmark.compare.claims import run
-from meshmark.compare.claims.bench import Bench, Term, selected, terms_of
-from meshmark.compare.claims.catalogue import chosen
-from meshmark.compare.claims.judging import Effect, of_effects
-from meshmark.compare.claims.measured import count, ratio
-from meshmark.compare.claims.registry import call
-from meshmark.compare.claims.run import Request, agreement, begun, history, latest, resumed, run_tests
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure.journal import Reading
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner, StepResult
 from meshmark.store.record import median, median_interval
 from meshmark.store.store import Store
+from meshmark.validation.claims import run
+from meshmark.validation.claims.bench import Bench, Term, selected, terms_of
+from meshmark.validation.claims.catalogue import chosen
+from meshmark.validation.claims.judging import Effect, of_effects
+from meshmark.validation.claims.measured import count, ratio
+from meshmark.validation.claims.registry import call
+from meshmark.validation.claims.run import Request, agreement, begun, history, latest, resumed, run_tests
 from support.made_run import record
 
 COMPUTED = ("P06", "P08", "R01", "M01")

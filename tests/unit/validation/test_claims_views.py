@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.compare.claims.catalogue import chosen, claims
-from meshmark.compare.claims.judging import Effect, Verdict, exact, of_effects, to_record, untested
-from meshmark.compare.claims.run import history
-from meshmark.report.claims import claim_page, index_page, write_pages
 from meshmark.store.record import Record
 from meshmark.store.store import Store
-from meshmark.terminal.claims import print_list, print_verdicts, summary
+from meshmark.validation.claims.catalogue import chosen, claims
+from meshmark.validation.claims.judging import Effect, Verdict, exact, of_effects, to_record, untested
+from meshmark.validation.claims.run import history
+from meshmark.validation.claims_page import claim_page, index_page, write_pages
+from meshmark.validation.claims_text import print_list, print_verdicts, summary
 from support.made_run import record
 
 (H05, P06, R13) = (chosen([i])[0] for i in ("H05", "P06", "R13"))

@@ -17,10 +17,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.compare.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
-from meshmark.compare.claims.bench import BUDGET_S, Bench
-from meshmark.compare.claims.catalogue import Claim, Trial, chosen, trials_of
-from meshmark.compare.claims.judging import (
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.machine.boot import remember
+from meshmark.store.files import NoLocksError, lock, read_json, write_file
+from meshmark.store.record import Record
+from meshmark.store.store import MEASURING, Store, run_name
+from meshmark.validation.claims import computed, measured, modelled  # noqa: F401 (the modules register their methods)
+from meshmark.validation.claims.bench import BUDGET_S, Bench
+from meshmark.validation.claims.catalogue import Claim, Trial, chosen, trials_of
+from meshmark.validation.claims.judging import (
     EFFECT,
     INSTRUMENT,
     Basis,
@@ -30,12 +35,7 @@ from meshmark.compare.claims.judging import (
     to_record,
     untested,
 )
-from meshmark.compare.claims.registry import call
-from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.machine.boot import remember
-from meshmark.store.files import NoLocksError, lock, read_json, write_file
-from meshmark.store.record import Record
-from meshmark.store.store import MEASURING, Store, run_name
+from meshmark.validation.claims.registry import call
 
 KIND: Final = "claims"  # first word of the names of runs
 REQUEST: Final = "claims.json"  # in the folder of an incomplete run

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.model.claims.base import CHECKS, examined, machine, matrix, mean_remote
 from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from meshmark.model.published import misses, with_published
-from meshmark.model.validate import claims, fitted_to, restates, validate
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
+from meshmark.validation.models.base import CHECKS, examined, machine, matrix, mean_remote
+from meshmark.validation.models.validate import claims, fitted_to, restates, validate
 
 
 def test_every_statement_has_a_check_and_every_check_a_statement() -> None:

@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.compare.claims.catalogue import Claim, Trial
-from meshmark.compare.claims.judging import BASIS_TEXT, Verdict
-from meshmark.compare.claims.run import counts, latest
 from meshmark.report.html import Table, Tile, ratio_dot
 from meshmark.report.listing import result_tables
 from meshmark.report.render import render
 from meshmark.store.files import write_text
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from meshmark.validation import TEMPLATES
+from meshmark.validation.claims.catalogue import Claim, Trial
+from meshmark.validation.claims.judging import BASIS_TEXT, Verdict
+from meshmark.validation.claims.run import counts, latest
 from meshmark.values.units import number, ratio_text
 
 INDEX: Final = "index.html"
@@ -79,7 +80,7 @@ def index_page(claims: Sequence[Claim], history: Mapping[str, Sequence[Verdict]]
         }
         for theme in dict.fromkeys(c.theme for c in claims)
     ]
-    return str(render("claims.html", title="Claims of the literature", tiles=tiles, themes=themes))
+    return str(render("claims.html", TEMPLATES, title="Claims of the literature", tiles=tiles, themes=themes))
 
 
 def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Sequence[tuple[str, Record]]]) -> str:
@@ -93,6 +94,7 @@ def claim_page(claim: Claim, verdicts: Sequence[Verdict], runs: Mapping[str, Seq
     return str(
         render(
             "claim.html",
+            TEMPLATES,
             title=f"{claim.id}: {claim.statement}",
             claim=claim,
             index=INDEX,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from meshmark.compare.claims import computed, measured, modelled
-from meshmark.compare.claims.bench import Bench, Term
-from meshmark.compare.claims.catalogue import chosen
-from meshmark.compare.claims.judging import word_of
-from meshmark.compare.claims.registry import call
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.store.record import Metric, Record
 from meshmark.store.store import Store
+from meshmark.validation.claims import computed, measured, modelled
+from meshmark.validation.claims.bench import Bench, Term
+from meshmark.validation.claims.catalogue import chosen
+from meshmark.validation.claims.judging import word_of
+from meshmark.validation.claims.registry import call
 from support.made_run import record
 
 SLOWDOWN = Metric("slowdown", "1", "lower", "time with others over time alone")
