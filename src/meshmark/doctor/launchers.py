@@ -98,7 +98,7 @@ def overlapping_bindings(tested: Tested) -> Iterator[Finding]:
     if len(tested.host.cpus) < 2:
         yield Finding(name, "only one CPU", "ok", why)
         return
-    query = ["sh", "-c", "grep Cpus_allowed_list /proc/tested/status; sleep 0.5"]
+    query = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status; sleep 0.5"]
 
     def job(ranks: int) -> Attempt:
         return tested.attempt([str(tested.launcher.path), "-n", str(ranks), *query], tested.environment)
