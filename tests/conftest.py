@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,3 +35,31 @@ def _default_signals() -> None:
     """`nohup make test &` ignores two of them, and every program that a test starts would inherit that."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# `make test-fast` runs what needs no other process: a test that starts one is skipped as soon as it does.
+_CHILDREN = {"subprocess.Popen", "os.posix_spawn", "os.fork"}
+_running = [False]
+
+
+def _skip_children(event: str, _: object) -> None:
+    if _running[0] and event in _CHILDREN:
+        pytest.skip("starts a process")
+
+
+if os.environ.get("MESHMARK_FAST"):
+    sys.addaudithook(_skip_children)
+
+    def pytest_sessionstart() -> None:
+        """Read the descriptions of the instruments, which many tests use and a process prints once."""
+        from meshmark.describe import descriptions
+
+        descriptions()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol() -> Generator[None, object, object]:
+        _running[0] = True
+        try:
+            return (yield)
+        finally:
+            _running[0] = False
