@@ -16,7 +16,7 @@ from meshmark import process
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
 
-LIMIT_S: Final = 20.0  # per command; exceeding it is a finding
+LIMIT_S: Final = 20.0  # time limit of a command; exceeding it is a finding
 
 
 _PACKAGES: Final = {
@@ -38,7 +38,7 @@ class Attempt:
 
     Attributes:
         status: Exit status as in a shell: 128 plus the number of the signal that ended it.
-        timed_out: Whether it exceeded the time limit and was ended.
+        timed_out: Whether the command exceeded the time limit and was ended.
     """
 
     status: int
@@ -48,30 +48,30 @@ class Attempt:
 
     @property
     def reading(self) -> Reading:
-        """The output, parsed as the output of an instrument."""
+        """Return the output, parsed like the output of an instrument."""
         return read_journal(self.out.encode().splitlines(keepends=True), "doctor")
 
     def value(self, metric: str) -> float | None:
-        """The first value of a metric, in its unit."""
+        """Return the first value of a metric, in its unit; None if the output does not contain the metric."""
         return next((r.value for r in self.reading.of(metric)), None)
 
     @property
     def absent(self) -> str:
-        """The reason of the first absence; "" if there is none."""
-        first = next((a.reason for a in self.reading.absences), "")
-        return re.sub(r"^[a-z_]+ [^:]*: ", "", first)  # without the point
+        """Return the reason of the first absence; "" if nothing is absent."""
+        reason = next((a.reason for a in self.reading.absences), "")
+        return re.sub(r"^[a-z_]+ [^:]*: ", "", reason)  # without the metric and the point of measurement
 
     @property
     def why(self) -> str:
-        """Why the command failed, briefly; "" if it succeeded."""
+        """Return briefly why the command failed; "" if it succeeded."""
         if self.timed_out:
             return f"did not end within {LIMIT_S:.0f} s"
         if self.status == 0:
             return ""
         if error := self.reading.error:
             return error[:120]
-        died = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.stderr, re.I)
-        number = int(died[1]) if died and died[1] else 11 if died else self.status - 128 if self.status > 128 else 0
+        match = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.stderr, re.I)
+        number = int(match[1]) if match and match[1] else 11 if match else self.status - 128 if self.status > 128 else 0
         if 0 < number < signal.NSIG:
             return f"died of {launch.signal_name(number)}"
         lines = [x.strip() for x in self.stderr.splitlines() if re.search(r"[a-z]{3}", x)]
@@ -87,9 +87,8 @@ class Try(Protocol):
 
 
 def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
-    """Like `Try`; all processes of the command have ended when this function returns."""
-
-    # By SIGTERM, on which launchers end their ranks and remove temporary files.
+    """Run a command like `Try`. All its processes have ended when this function returns."""
+    # On SIGTERM, launchers end their ranks and remove temporary files.
     preparation = process.Preparation(at_parent_death=signal.SIGTERM, cpus=cpus or ())
     try:
         child = process.start(
@@ -103,8 +102,8 @@ def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequ
             errors="replace",
             start_new_session=True,
         )
-    except OSError as why:
-        return Attempt(127, "", f"{argv[0]}: {why.strerror or why}")
+    except OSError as error:
+        return Attempt(127, "", f"{argv[0]}: {error.strerror or error}")
     timed_out = False
     try:
         out, stderr = child.communicate(timeout=LIMIT_S)
@@ -130,7 +129,7 @@ def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host as the tests of MPI libraries see it."""
+    """Properties of the host that the tests of MPI libraries use."""
 
     cpus: tuple[int, ...]
     root: bool
@@ -143,7 +142,7 @@ class Host:
         return Host(tuple(sorted(os.sched_getaffinity(0))), os.geteuid() == 0, dict(os.environ))
 
     def install(self, what: str) -> str:
-        """The command that installs a component; "" if its packages on this system are unknown."""
+        """Return the command that installs a component; "" if its packages on this system are unknown."""
         for manager in ("apt-get", "dnf", "zypper"):
             if self.which(manager) and (packages := _PACKAGES.get((what, manager))):
                 return f"{'' if self.root else 'sudo '}{manager} install {packages}   # then make setup"

@@ -15,11 +15,11 @@ class Finding:
     """One property that was checked.
 
     Attributes:
-        found: its value here; if unknown, why it could not be checked.
-        judged: `wrong` breaks what placement relies on; `slows` makes programs take longer at this moment; `hidden`
-            withholds data from Meshmark.
-        why: the consequence for measuring, watching or placing, in one line.
-        command: the command that changes it; empty if none does, or nothing needs to change.
+        found: Value of the property on this host; if it is unknown, the reason why it could not be checked.
+        judged: Judgement of the value. `wrong` breaks what placement relies on; `slows` makes programs take longer at
+            this moment; `hidden` withholds data from Meshmark.
+        why: Effect on measuring, watching or placing, in one line.
+        command: Command that changes the value; "" if no command does, or nothing needs to change.
     """
 
     name: str
@@ -33,18 +33,24 @@ class Finding:
 
 
 def by_limits(value: float, spoils: float, slows: float) -> Judged:
-    """The judgement of a value that is better the lower it is, by the lowest values that spoil and that slow."""
+    """Return the judgement of a value for which lower is better.
+
+    Args:
+        value: The value.
+        spoils: Lowest value that spoils measurements.
+        slows: Lowest value that slows programs.
+    """
     return "slows" if value >= slows else "spoils-measurements" if value >= spoils else "ok"
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings on one line each, worst first; among equals, those with a command first."""
+    """Return the findings with one line of text each, worst first; among equals, findings with a command first."""
     return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.judged), not f.command))
 
 
 def _one_line(finding: Finding) -> Finding:
-    """The finding without control characters and line breaks, which files may contain."""
-    found = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:400]
-    if not found:  # a corrupt file
+    """Return the finding without control characters and line breaks, which files may contain."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:400]
+    if not text:  # a corrupt file
         return replace(finding, found="nothing readable", judged="unknown", command="")
-    return replace(finding, found=found, command=" ".join(finding.command.split()))
+    return replace(finding, found=text, command=" ".join(finding.command.split()))

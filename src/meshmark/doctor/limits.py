@@ -8,7 +8,7 @@ from typing import Final
 from meshmark.doctor.counters import Host
 from meshmark.machine.control_group import ControlGroups, control_groups
 
-# Files of cgroup 2, the controller and file of cgroup 1, and what cgroup 1 calls no limit; "" is a list of numbers.
+# For each file of cgroup 2: controller, file and unlimited value of cgroup 1; the value is "" for lists of numbers.
 _OF_VERSION_1: Final = {
     "cpuset.cpus": ("cpuset", "cpuset.cpus", ""),
     "cpuset.mems": ("cpuset", "cpuset.mems", ""),
@@ -18,10 +18,10 @@ _OF_VERSION_1: Final = {
 
 
 def raise_limit(host: Host, docker: str, file: str, value: str, process: str = "self") -> str:
-    """The command that raises a limit of a process, or removes it; "" if its control group is unknown.
+    """Return the command that raises or removes a limit of a process; "" if its control group is unknown.
 
     Args:
-        docker: Options of `docker update` that do it, for containers.
+        docker: Options of `docker update` that raise the limit, for containers.
         file: The file of cgroup 2 with the limit.
         value: The new value.
         process: The number of the process.
@@ -36,11 +36,13 @@ def raise_limit(host: Host, docker: str, file: str, value: str, process: str = "
 
 
 def _limiting_file(host: Host, groups: ControlGroups, file: str) -> tuple[str, str]:
-    """The file with the limit of the control group or of the nearest ancestor that has one, and the value that removes
-    it in version 1; "" for version 2 and for lists."""
+    """Return the file that limits the control group or its nearest limited ancestor, and the value for no limit.
+
+    The value is "" for version 2 and for lists.
+    """
     controller, unlimited = file.partition(".")[0], ""
     if not groups.unified:
         controller, file, unlimited = _OF_VERSION_1[file]
     names = [f"{folder}/{file}" for folder in groups.folders(controller)]
-    has_limit = (name for name in names if (host.tree.text(name) or "max").split()[0] not in {"max", "-1"})
-    return next(has_limit, names[0]), unlimited
+    limiting_files = (name for name in names if (host.tree.text(name) or "max").split()[0] not in {"max", "-1"})
+    return next(limiting_files, names[0]), unlimited

@@ -22,16 +22,16 @@ Pitfall = Callable[[Tested], Iterator[Finding]]
 
 
 def pitfalls(kind: str) -> list[Pitfall]:
-    """The tests of one library, in order."""
-    always = [
+    """Return the tests of one library, in order."""
+    common_pitfalls = [
         launchers.as_root,
         launchers.oversubscribed,
         launchers.overlapping_bindings,
         launchers.namespaces,
         launchers.stale_shared_memory,
     ]
-    own = [libraries.finalize, libraries.one_sided] if kind == "openmpi" else []
-    return [*always, *own, libraries.odd_windows, libraries.coarrays]
+    library_pitfalls = [libraries.finalize, libraries.one_sided] if kind == "openmpi" else []
+    return [*common_pitfalls, *library_pitfalls, libraries.odd_windows, libraries.coarrays]
 
 
 def examine(
@@ -41,21 +41,21 @@ def examine(
     attempt: Try = try_for_real,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Finding]:
-    """Findings for all requested libraries, worst first.
+    """Return the findings about all requested libraries, worst first.
 
     Args:
         requested: `openmpi`, `mpich`, `mpi` (any other), a comma-separated list, or `all`.
-        host: The host; by default this one.
-        attempt: Runs a command.
-        progress: Called with the numbers of completed and of all tests.
+        host: The host; by default this host.
+        attempt: Function that runs a command.
+        progress: Function that is called with the number of completed tests and the number of all tests.
 
     Raises:
         UsageError: A library is unknown.
-        AbsentError: A requested library is not installed, or none is.
+        AbsentError: A requested library is not installed, or no library is.
     """
     host = host or Host.here()
     kinds = launch.chosen(requested)
-    found = [
+    findings = [
         Finding(
             f"{NAMES[kind]}: installed",
             "not installed, or Meshmark was built without it",
@@ -68,8 +68,8 @@ def examine(
     ]
     all_tested = [Tested(launch.launcher(kind), host, attempt) for kind in kinds]
     trials = [(pitfall, tested) for tested in all_tested for pitfall in pitfalls(tested.kind)]
-    for done, (pitfall, tested) in enumerate(trials):
-        progress(done, len(trials))
-        found += pitfall(tested)
+    for index, (pitfall, tested) in enumerate(trials):
+        progress(index, len(trials))
+        findings += pitfall(tested)
     progress(len(trials), len(trials))
-    return in_order(found)
+    return in_order(findings)

@@ -1,6 +1,6 @@
 """Findings about what slows the programs of a machine at this moment.
 
-What needs two moments is observed for two seconds on the live system, and unknown for a recorded tree.
+Checks that need two moments observe the live system for two seconds; for a recorded tree, they are unknown.
 
 Sources: proc(5), the kernel's documentation (accounting/psi, admin-guide/pm/cpufreq, driver-api/thermal/sysfs-api) and,
 for the counts of throttling, drivers/thermal/intel/therm_throt.c.
@@ -34,8 +34,8 @@ from meshmark.machine.control_group import control_groups
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.values.units import counted, plain
 
-_CROWDED: Final = 1.1  # runnable threads per CPU above which CPUs are oversubscribed; below, threads that start and end
-_FULL: Final = 0.9  # use of CPUs above which another program finds no free one
+_CROWDED: Final = 1.1  # runnable threads per CPU above which CPUs are oversubscribed; more than 1 for brief threads
+_FULL: Final = 0.9  # utilization of CPUs above which another program finds no free CPU
 _STOLEN: Final = (0.02, 0.1)
 _SWAPPED_BYTES_S: Final = (1.0, 4 << 20)
 _SHOWN: Final = 3
@@ -46,7 +46,7 @@ _PARTS: Final = ("core", "package")
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What was observed over an interval: the activity, and by how much counts have grown."""
+    """Observations over an interval: the activity, and the increases of counts."""
 
     activity: Activity
     grown: Counts
@@ -55,12 +55,12 @@ class Moments:
 def examine(
     observe: Callable[[], Activity], root: Path = Path("/"), *, host: Host | None = None
 ) -> tuple[list[Finding], float]:
-    """All findings, worst first, and the length of the interval in s; 0 for a recorded tree.
+    """Return all findings, worst first, and the length of the interval in s; 0 for a recorded tree.
 
     Args:
-        observe: Observes the live system for an interval; not called for a recorded tree.
+        observe: Function that observes the live system for an interval; not called for a recorded tree.
         root: `/`, or a recorded tree with proc and sys.
-        host: The machine below `root`; None: it is read.
+        host: The machine below `root`; by default, it is read.
 
     Raises:
         MeshmarkError: The sampler failed.
@@ -68,15 +68,15 @@ def examine(
     host = host or Host(root, shutil.which, open_counter)
     moments = None
     if host.live:
-        before = _counts(host.tree)
+        first_counts = _counts(host.tree)
         activity = observe()
-        moments = Moments(activity, increases(before, _counts(host.tree)))
+        moments = Moments(activity, increases(first_counts, _counts(host.tree)))
     findings = [finding for check in _CHECKS for finding in check(host, moments)]
     return in_order(findings), moments.activity.interval_s if moments else 0.0
 
 
 def _counts(tree: Tree) -> dict[str, int]:
-    """Counts that grow: pages swapped, periods of the control group without quota, and thermal throttling by CPU."""
+    """Return counts that grow: swapped pages, `cpu.stat` of the control groups, and thermal throttling by CPU."""
     swapped = re.findall(r"^(pswpin|pswpout) (\d{1,19})$", tree.text("proc/vmstat") or "", re.M)
     counts = {key: int(value) for key, value in swapped} | throttle_counts(tree, control_groups(tree))
     for cpu in tree.numbered(CPU, "cpu"):
@@ -91,86 +91,88 @@ def _counts(tree: Tree) -> dict[str, int]:
 
 
 def _load(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    name, why = "load", "threads that find no free CPU wait, and their programs take longer"
+    name, effect = "load", "threads that find no free CPU wait, and their programs take longer"
     averages = host.fact("load")
     average = "" if averages is None else "load average {1min:g}, {5min:g}, {15min:g} (1, 5, 15 min)".format(**averages)
     if not host.cpus:
-        yield unknown(name, f"{CPU}/online", why)
+        yield unknown(name, f"{CPU}/online", effect)
         return
     cpus = f"{counted(len(host.cpus), 'CPU')} ({format_list(host.cpus)})"
     if moments is None:
         if averages is None:
-            yield unknown(name, "proc/loadavg", why)
+            yield unknown(name, "proc/loadavg", effect)
         else:
-            judged = by_limits(averages["1min"] / len(host.cpus), _FULL, _CROWDED)
-            yield Finding(name, f"{average} on {cpus}; what runs now {TWO_MOMENTS}", judged, why)
+            judgement = by_limits(averages["1min"] / len(host.cpus), _FULL, _CROWDED)
+            yield Finding(name, f"{average} on {cpus}; what runs now {TWO_MOMENTS}", judgement, effect)
         return
     activity = moments.activity
     if activity.runnable is None or not activity.busy:
-        yield unknown(name, "proc/stat", why)
+        yield unknown(name, "proc/stat", effect)
         return
-    use, crowd = _mean(activity.busy.values()), activity.runnable / len(host.cpus)
-    found = f"{activity.runnable:.1f} runnable threads on {cpus}, {percent(use)} busy"
+    utilization, threads_per_cpu = _mean(activity.busy.values()), activity.runnable / len(host.cpus)
+    observation = f"{activity.runnable:.1f} runnable threads on {cpus}, {percent(utilization)} busy"
     if host.allowed is not None and len(host.allowed) < len(host.cpus):
-        mine = _mean(activity.busy.get(cpu, 0.0) for cpu in host.allowed)
+        allowed_utilization = _mean(activity.busy.get(cpu, 0.0) for cpu in host.allowed)
         allowed = f"{counted(len(host.allowed), 'CPU')} ({format_list(host.allowed)})"
-        found += f"; the {allowed} that this process may use, {percent(mine)} busy"
-        use = max(use, mine)
-    found += f"; {average}" if average else ""
-    if crowd > _CROWDED:
-        yield Finding(name, found, "slows", why, _less_priority(host, activity))
+        observation += f"; the {allowed} that this process may use, {percent(allowed_utilization)} busy"
+        utilization = max(utilization, allowed_utilization)
+    observation += f"; {average}" if average else ""
+    if threads_per_cpu > _CROWDED:
+        yield Finding(name, observation, "slows", effect, _less_priority(host, activity))
     else:
-        yield Finding(name, found, "spoils-measurements" if use >= _FULL else "ok", why)
+        yield Finding(name, observation, "spoils-measurements" if utilization >= _FULL else "ok", effect)
 
 
 def _less_priority(host: Host, activity: Activity) -> str:
-    """The command that lowers the priority of the busiest programs; "" if they have ended."""
+    """Return the command that lowers the priority of the busiest programs; "" if they have ended."""
     users = {program.pid: user_of(host.tree, program.pid) for program in activity.programs[:_SHOWN]}
-    living = [str(pid) for pid, user in users.items() if user]
-    command = f"renice -n 10 -p {' '.join(living)}" if living else ""
-    others = set(users.values()) - {"", user_of(host.tree, os.getpid())}
-    return host.own_command(command) if command and others else command
+    pids = [str(pid) for pid, user in users.items() if user]
+    command = f"renice -n 10 -p {' '.join(pids)}" if pids else ""
+    other_users = set(users.values()) - {"", user_of(host.tree, os.getpid())}
+    return host.own_command(command) if command and other_users else command
 
 
 def _busiest(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    name, why = "busiest programs", "they take the CPU time that others lack"
+    name, effect = "busiest programs", "they take the CPU time that others lack"
     if moments is None:
-        yield Finding(name, f"the CPU time of programs {TWO_MOMENTS}", "unknown", why)
+        yield Finding(name, f"the CPU time of programs {TWO_MOMENTS}", "unknown", effect)
         return
     activity = moments.activity
     top = activity.programs[:_SHOWN]
     if not top:
         text = f"none used 1 % of a CPU in {activity.interval_s:.1f} s"
-        yield Finding(name, text, "ok", why)
+        yield Finding(name, text, "ok", effect)
         return
     texts = [
         f"{p.name} ({percent(p.cpus)} of a CPU, pid {p.pid}, {f'user {user}' if user else 'ended'})"
         for p in top
         for user in (user_of(host.tree, p.pid),)
     ]
-    crowded = activity.runnable is not None and activity.runnable > _CROWDED * len(host.cpus)
-    yield Finding(name, f"{', '.join(texts)}, in {activity.interval_s:.1f} s", "slows" if crowded else "ok", why)
+    oversubscribed = activity.runnable is not None and activity.runnable > _CROWDED * len(host.cpus)
+    yield Finding(
+        name, f"{', '.join(texts)}, in {activity.interval_s:.1f} s", "slows" if oversubscribed else "ok", effect
+    )
 
 
 def _steal(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    name, why = (
+    name, effect = (
         "steal by the hypervisor",
         "other guests, or a limit of this one, take CPUs that threads need",
     )
     if moments is None:
-        yield Finding(name, f"stolen time {TWO_MOMENTS}", "unknown", why)
+        yield Finding(name, f"stolen time {TWO_MOMENTS}", "unknown", effect)
     elif not moments.activity.stolen:
-        yield unknown(name, "proc/stat", why)
+        yield unknown(name, "proc/stat", effect)
     else:
         stolen = _mean(moments.activity.stolen.values())
-        found = f"{percent(stolen)} of the time of all CPUs in {moments.activity.interval_s:.1f} s"
+        observation = f"{percent(stolen)} of the time of all CPUs in {moments.activity.interval_s:.1f} s"
         if not host.guest and not stolen:
-            found = "none; this is not a guest" if host.fact("virtual", "guest") is False else found
-        yield Finding(name, found, by_limits(stolen, *_STOLEN), why)
+            observation = "none; this is not a guest" if host.fact("virtual", "guest") is False else observation
+        yield Finding(name, observation, by_limits(stolen, *_STOLEN), effect)
 
 
 def _heat(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    name, why = (
+    name, effect = (
         "throttling by heat or power",
         "processors that are too hot or use too much power lower their clock rate",
     )
@@ -181,49 +183,56 @@ def _heat(host: Host, moments: Moments | None) -> Iterator[Finding]:
         and re.fullmatch(_COOLING, host.tree.text(f"{_THERMAL}/{folder}/type") or "", re.I)
         and (state := host.tree.number(f"{_THERMAL}/{folder}/cur_state")) is not None
     ]
-    active = [folder for folder, state in cooling if state > 0]
-    counted_cpus = [n for n in host.cpus if host.exists(f"{CPU}/cpu{n}/thermal_throttle")]
-    if not cooling and not counted_cpus:
-        found = "not reported by the hypervisor" if host.guest else "this kernel reports neither throttling nor cooling"
-        yield Finding(name, found, "hidden" if host.live or host.guest else "unknown", why)
-    elif active:
-        found = f"{counted(len(active), 'cooling device')} of the processor active: {', '.join(active[:_SHOWN])}"
-        yield Finding(name, found, "slows", why)
+    active_devices = [folder for folder, state in cooling if state > 0]
+    cpus_with_counts = [n for n in host.cpus if host.exists(f"{CPU}/cpu{n}/thermal_throttle")]
+    if not cooling and not cpus_with_counts:
+        observation = (
+            "not reported by the hypervisor" if host.guest else "this kernel reports neither throttling nor cooling"
+        )
+        yield Finding(name, observation, "hidden" if host.live or host.guest else "unknown", effect)
+    elif active_devices:
+        observation = (
+            f"{counted(len(active_devices), 'cooling device')} of the processor active: "
+            f"{', '.join(active_devices[:_SHOWN])}"
+        )
+        yield Finding(name, observation, "slows", effect)
     elif moments is None:
-        yield Finding(name, f"throttling {TWO_MOMENTS}", "unknown", why)
+        yield Finding(name, f"throttling {TWO_MOMENTS}", "unknown", effect)
     else:
-        times = {
+        counts = {
             cpu: max(moments.grown.get(f"{CPU}/cpu{cpu}/thermal_throttle/{part}_throttle_count", 0) for part in _PARTS)
-            for cpu in counted_cpus
+            for cpu in cpus_with_counts
         }
-        throttled = [cpu for cpu, count in times.items() if count]
+        throttled_cpus = [cpu for cpu, count in counts.items() if count]
         interval = f"in {moments.activity.interval_s:.1f} s"
-        if throttled:
-            found = f"CPUs {format_list(throttled)}, up to {counted(max(times.values()), 'time')} {interval}"
-            yield Finding(name, found, "slows", why)
+        if throttled_cpus:
+            observation = (
+                f"CPUs {format_list(throttled_cpus)}, up to {counted(max(counts.values()), 'time')} {interval}"
+            )
+            yield Finding(name, observation, "slows", effect)
         else:
-            yield Finding(name, f"none {interval}", "ok", why)
+            yield Finding(name, f"none {interval}", "ok", effect)
 
 
 def _clock_limit(host: Host, _: Moments | None) -> Iterator[Finding]:
-    name, why = "limit of the clock rate", "a limit below that of the processor slows everything that computes"
+    name, effect = "limit of the clock rate", "a limit below that of the processor slows everything that computes"
     limits: dict[tuple[int, int], list[int]] = {}
     for cpu in host.cpus:
-        limit, most = (host.tree.number(f"{CPU}/cpu{cpu}/cpufreq/{f}_max_freq") for f in ("scaling", "cpuinfo"))
-        if limit and most:
-            limits.setdefault((limit, most), []).append(cpu)
-    lowered = {key: cpus for key, cpus in limits.items() if key[0] < key[1]}
+        limit_khz, max_khz = (host.tree.number(f"{CPU}/cpu{cpu}/cpufreq/{f}_max_freq") for f in ("scaling", "cpuinfo"))
+        if limit_khz and max_khz:
+            limits.setdefault((limit_khz, max_khz), []).append(cpu)
+    lowered_limits = {key: cpus for key, cpus in limits.items() if key[0] < key[1]}
     if not limits:
-        found = "controlled by the hypervisor" if host.guest else "the kernel does not control it"
-        yield Finding(name, found, "hidden" if host.live or host.guest else "unknown", why)
-    elif lowered:
-        (limit, most), cpus = min(lowered.items(), key=lambda item: item[0][0] / item[0][1])
-        found = f"{plain(1e3 * limit, 'Hz')} of {plain(1e3 * most, 'Hz')} on CPUs {format_list(cpus)}"
+        observation = "controlled by the hypervisor" if host.guest else "the kernel does not control it"
+        yield Finding(name, observation, "hidden" if host.live or host.guest else "unknown", effect)
+    elif lowered_limits:
+        (limit_khz, max_khz), cpus = min(lowered_limits.items(), key=lambda item: item[0][0] / item[0][1])
+        observation = f"{plain(1e3 * limit_khz, 'Hz')} of {plain(1e3 * max_khz, 'Hz')} on CPUs {format_list(cpus)}"
         folder = f"cpu{cpus[0]}" if len(cpus) == 1 else "cpu*"
-        command = host.write(str(most), f"{CPU}/{folder}/cpufreq/scaling_max_freq")
-        yield Finding(name, found, by_limits(1 - limit / most, 0.0, 0.1), why, command)
+        command = host.write(str(max_khz), f"{CPU}/{folder}/cpufreq/scaling_max_freq")
+        yield Finding(name, observation, by_limits(1 - limit_khz / max_khz, 0.0, 0.1), effect, command)
     else:
-        yield Finding(name, "none", "ok", why)
+        yield Finding(name, "none", "ok", effect)
 
 
 def _quota(host: Host, moments: Moments | None) -> Iterator[Finding]:
@@ -234,7 +243,7 @@ def _quota(host: Host, moments: Moments | None) -> Iterator[Finding]:
 
 
 def _pressures(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    reasons = {
+    effects = {
         "cpu": "threads wait for a CPU although they could run",
         "memory": "threads wait while the kernel reclaims or reads back pages, since memory is short",
         "io": "threads wait for disks or file systems",
@@ -245,43 +254,43 @@ def _pressures(host: Host, moments: Moments | None) -> Iterator[Finding]:
         "memory": f"{plain(available, 'B')} of {plain(total, 'B')} available" if total and available else "",
         "io": f"busiest device: {devices[0][0]}, {percent(devices[0][1])} of the time in use" if devices else "",
     }
-    for kind, why in reasons.items():
+    for kind, effect in effects.items():
         name = {"cpu": "CPU pressure", "memory": "memory pressure", "io": "I/O pressure"}[kind]
-        share = pressure(host.tree, f"proc/pressure/{kind}")
-        if share is None:
-            yield unknown(name, f"proc/pressure/{kind}", why)
+        shares = pressure(host.tree, f"proc/pressure/{kind}")
+        if shares is None:
+            yield unknown(name, f"proc/pressure/{kind}", effect)
             continue
-        # The whole machine always runs something, so that all never wait for a CPU.
-        found = str(share if kind != "cpu" else type(share)(share.some, None))
-        found += f"; {details[kind]}" if details.get(kind) else ""
-        yield Finding(name, found, by_limits(share.some[0], *LIMITS[kind]), why)
+        # The whole machine always runs a thread, so its threads never all wait for a CPU.
+        observation = str(shares if kind != "cpu" else type(shares)(shares.some, None))
+        observation += f"; {details[kind]}" if details.get(kind) else ""
+        yield Finding(name, observation, by_limits(shares.some[0], *LIMITS[kind]), effect)
     yield group_pressure(host)
 
 
 def _swap(host: Host, moments: Moments | None) -> Iterator[Finding]:
-    name, why = "swap activity", "reading a page back from swap takes thousands of times as long as from memory"
+    name, effect = "swap activity", "reading a page back from swap takes thousands of times as long as from memory"
     total, free = (kilobytes(host.tree.text("proc/meminfo"), f"Swap{key}") for key in ("Total", "Free"))
     if total is None or free is None:
-        yield unknown(name, "proc/meminfo", why)
+        yield unknown(name, "proc/meminfo", effect)
         return
     if not total:
-        yield Finding(name, "this machine has no swap", "ok", why)
+        yield Finding(name, "this machine has no swap", "ok", effect)
         return
-    used = f"{plain(total - free, 'B')} of {plain(total, 'B')} in use"
+    usage = f"{plain(total - free, 'B')} of {plain(total, 'B')} in use"
     if moments is None:
-        yield Finding(name, f"{used}; what is swapped now {TWO_MOMENTS}", "unknown", why)
+        yield Finding(name, f"{usage}; what is swapped now {TWO_MOMENTS}", "unknown", effect)
     elif "pswpin" not in moments.grown or "pswpout" not in moments.grown:
-        yield unknown(name, "proc/vmstat", why)
+        yield unknown(name, "proc/vmstat", effect)
     else:
         page = os.sysconf("SC_PAGE_SIZE") / moments.activity.interval_s
-        into, out = (page * moments.grown[key] for key in ("pswpin", "pswpout"))
-        found = f"{plain(into, 'B')}/s read back, {plain(out, 'B')}/s swapped out, {used}"
-        yield Finding(name, found, by_limits(max(into, out), *_SWAPPED_BYTES_S), why)
+        read_bytes_s, written_bytes_s = (page * moments.grown[key] for key in ("pswpin", "pswpout"))
+        observation = f"{plain(read_bytes_s, 'B')}/s read back, {plain(written_bytes_s, 'B')}/s swapped out, {usage}"
+        yield Finding(name, observation, by_limits(max(read_bytes_s, written_bytes_s), *_SWAPPED_BYTES_S), effect)
 
 
 def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / max(1, len(listed))
+    numbers = list(values)
+    return sum(numbers) / max(1, len(numbers))
 
 
 _CHECKS: Final[tuple[Callable[[Host, Moments | None], Iterator[Finding]], ...]] = (

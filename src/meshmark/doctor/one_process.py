@@ -31,7 +31,7 @@ from meshmark.machine.control_group import control_groups
 from meshmark.machine.tree import Tree, allowed_in_status, format_list, kilobytes
 from meshmark.values.units import counted, number, plain
 
-_WAITING: Final = (0.05, 0.2)  # share of the time in which its threads could run
+_WAITING: Final = (0.05, 0.2)  # shares of the time in which the threads of the process could run
 _FAULTS_PER_S: Final = (1.0, 50.0)
 _INTERRUPTED_PER_S: Final = 50.0
 _ACTIVE: Final = 0.05  # share of the interval in which an active thread ran or waited
@@ -73,10 +73,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """A process at the end of an interval, and what it did in it.
+    """A process at the end of an interval, with its activity during the interval.
 
     Attributes:
-        threads: The increases of its threads' counts, without threads that ended.
+        threads: Increases of the counts of its threads, without threads that ended.
     """
 
     host: Host
@@ -91,61 +91,61 @@ class Observed:
 
     @property
     def active(self) -> list[Thread]:
-        """The threads that ran or waited for a CPU."""
+        """Return the threads that ran or waited for a CPU for a considerable share of the interval."""
         floor_s = _ACTIVE * self.interval_s
         return [t for t in self.threads.values() if (t.ran_s or 0.0) + (t.waited_s or 0.0) >= floor_s]
 
     @property
     def allowed(self) -> tuple[int, ...]:
-        """The CPUs that its threads may use."""
+        """Return the CPUs that the threads of the process may use."""
         return tuple(sorted({cpu for t in self.end.threads.values() for cpu in t.cpus} & set(self.host.cpus)))
 
 
 def examine(host: Host, pid: int, wait: Callable[[], float]) -> list[Finding]:
-    """All findings about a process, worst first.
+    """Return all findings about a process, worst first.
 
     Args:
         host: The live system.
         pid: The number of the process.
-        wait: Lets an interval pass and returns its length in s.
+        wait: Function that lets an interval pass and returns its length in s.
 
     Raises:
-        UsageError: There is no such process, or the number is that of a thread.
+        UsageError: There is no such process, or `pid` is the number of a thread.
         AbsentError: The kernel does not show the process to this user.
-        MeshmarkError: It ended while it was observed.
+        MeshmarkError: The process ended while it was observed.
     """
-    before, user = _read(host.tree, pid), user_of(host.tree, pid)
+    start, user = _read(host.tree, pid), user_of(host.tree, pid)
     interval_s = wait()
     try:
-        after = _read(host.tree, pid)
+        end = _read(host.tree, pid)
     except UsageError:
-        after = None
-    if after is None or after.started != before.started or not after.threads:
-        raise MeshmarkError(f"process {pid} ({before.name}) ended while it was observed, within {interval_s:.1f} s")
-    threads = {tid: _since(before.threads.get(tid), thread) for tid, thread in after.threads.items()}
+        end = None
+    if end is None or end.started != start.started or not end.threads:
+        raise MeshmarkError(f"process {pid} ({start.name}) ended while it was observed, within {interval_s:.1f} s")
+    threads = {tid: _since(start.threads.get(tid), thread) for tid, thread in end.threads.items()}
     observed = Observed(
         host,
         pid,
         user,
         interval_s,
-        after,
-        max(0.0, after.cpu_s - before.cpu_s) / interval_s,
-        max(0, after.faults - before.faults),
+        end,
+        max(0.0, end.cpu_s - start.cpu_s) / interval_s,
+        max(0, end.faults - start.faults),
         threads,
-        increases(before.throttled, after.throttled),
+        increases(start.throttled, end.throttled),
     )
     return in_order(finding for check in _CHECKS for finding in check(observed))
 
 
 def pause(interval_s: float) -> float:
     """Sleep for an interval and return how long it took, in s."""
-    begin = time.monotonic()
+    start_s = time.monotonic()
     time.sleep(interval_s)
-    return time.monotonic() - begin
+    return time.monotonic() - start_s
 
 
 def _read(tree: Tree, pid: int) -> Process:
-    """A process at this moment; raises as `examine`."""
+    """Return a process at this moment; raises like `examine`."""
     status, stat = tree.text(f"proc/{pid}/status"), tree.text(f"proc/{pid}/stat")
     if status is None or stat is None:
         if tree.exists(f"proc/{pid}"):
@@ -156,10 +156,10 @@ def _read(tree: Tree, pid: int) -> Process:
         raise UsageError(
             f"--pid: found {pid}, which is not a process here; allowed: a process that runs and is visible to this user"
         )
-    leader = re.search(r"^Tgid:\s*(\d+)", status, re.M)
-    if leader is not None and int(leader[1]) != pid:
-        raise UsageError(f"--pid: found {pid}, which is a thread of process {leader[1]}; allowed: a process")
-    swapped = re.search(r"^VmSwap:\s*(\d{1,18}) kB", status, re.M)
+    leader_match = re.search(r"^Tgid:\s*(\d+)", status, re.M)
+    if leader_match is not None and int(leader_match[1]) != pid:
+        raise UsageError(f"--pid: found {pid}, which is a thread of process {leader_match[1]}; allowed: a process")
+    swap_match = re.search(r"^VmSwap:\s*(\d{1,18}) kB", status, re.M)
     opening, closing = stat.find("("), stat.rfind(")")  # the name may contain any character
     fields = stat[closing + 1 :].split()
     if opening < 0 or len(fields) < 20:
@@ -173,7 +173,7 @@ def _read(tree: Tree, pid: int) -> Process:
         cpu_s=(int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"),
         faults=int(fields[9]),
         nice=int(fields[16]),
-        swapped_bytes=1024 * int(swapped[1]) if swapped else None,
+        swapped_bytes=1024 * int(swap_match[1]) if swap_match else None,
         threads={tid: _thread(tree, f"proc/{pid}/task/{tid}") for tid in tree.numbered(f"proc/{pid}/task", "")},
         throttled=throttle_counts(tree, control_groups(tree, str(pid))),
     )
@@ -193,16 +193,16 @@ def _thread(tree: Tree, folder: str) -> Thread:
 
 
 def _since(before: Thread | None, after: Thread) -> Thread:
-    """What a thread did since an earlier moment, or since its start if it is new."""
+    """Return the increases of a thread's counts since an earlier moment, or since its start if it is new."""
     if before is None:
         return after
 
-    def grown(earlier: float | None, later: float | None) -> float | None:
+    def increase(earlier: float | None, later: float | None) -> float | None:
         return None if earlier is None or later is None else max(0.0, later - earlier)
 
     return Thread(
-        grown(before.ran_s, after.ran_s),
-        grown(before.waited_s, after.waited_s),
+        increase(before.ran_s, after.ran_s),
+        increase(before.waited_s, after.waited_s),
         max(0, after.voluntary - before.voluntary),
         max(0, after.involuntary - before.involuntary),
         after.cpus,
@@ -213,65 +213,71 @@ def _since(before: Thread | None, after: Thread) -> Thread:
 
 
 def _program(p: Observed) -> Iterator[Finding]:
-    name, why = "process state", "what the other findings are about"
+    name, effect = "process state", "what the other findings are about"
     state = _STATES.get(p.end.state, p.end.state)
     owner = f"user {p.user}" if p.user else "an unknown user"
     nice = f", nice {p.end.nice}" if p.end.nice else ""
-    found = f"{p.end.name} (pid {p.pid}, {owner}), {counted(len(p.threads), 'thread')}{nice}, {state}"
+    observation = f"{p.end.name} (pid {p.pid}, {owner}), {counted(len(p.threads), 'thread')}{nice}, {state}"
     if p.end.state == "T":
-        why = "a stopped process does nothing until it is continued"
-        yield Finding(name, found, "slows", why, _as_owner(p, f"kill -CONT {p.pid}"))
+        effect = "a stopped process does nothing until it is continued"
+        yield Finding(name, observation, "slows", effect, _as_owner(p, f"kill -CONT {p.pid}"))
     elif p.end.state in {"D", "t"}:
-        yield Finding(name, found, "slows", "it does nothing until that ends")
+        yield Finding(name, observation, "slows", "it does nothing until that ends")
     else:
-        yield Finding(name, found, "ok", why)
+        yield Finding(name, observation, "ok", effect)
 
 
 def _cpu_share(p: Observed) -> Iterator[Finding]:
-    used = f"{percent(p.cpus_used)} of a CPU" if p.cpus_used < 1 else f"{number(p.cpus_used)} CPUs"
-    why = "a program that needs CPUs and uses few of them waits for something: see the other findings"
-    yield Finding("CPU share", f"{used} in {p.interval_s:.1f} s", "ok", why)
+    usage = f"{percent(p.cpus_used)} of a CPU" if p.cpus_used < 1 else f"{number(p.cpus_used)} CPUs"
+    effect = "a program that needs CPUs and uses few of them waits for something: see the other findings"
+    yield Finding("CPU share", f"{usage} in {p.interval_s:.1f} s", "ok", effect)
 
 
 def _waiting(p: Observed) -> Iterator[Finding]:
-    name, why = "waiting for a CPU", "its threads could run, but others have their CPUs"
-    known = [(t.ran_s, t.waited_s) for t in p.threads.values() if t.ran_s is not None and t.waited_s is not None]
-    if not known:
-        yield Finding(name, f"/proc/{p.pid}/task/*/schedstat is not readable or not in this kernel", "unknown", why)
+    name, effect = "waiting for a CPU", "its threads could run, but others have their CPUs"
+    times = [(t.ran_s, t.waited_s) for t in p.threads.values() if t.ran_s is not None and t.waited_s is not None]
+    if not times:
+        yield Finding(name, f"/proc/{p.pid}/task/*/schedstat is not readable or not in this kernel", "unknown", effect)
         return
-    ran_s, waited_s = (sum(column) for column in zip(*known, strict=True))
+    ran_s, waited_s = (sum(column) for column in zip(*times, strict=True))
     if ran_s + waited_s < _ACTIVE * p.interval_s:
-        yield Finding(name, f"no: its threads hardly wanted to run in {p.interval_s:.1f} s", "ok", why)
+        yield Finding(name, f"no: its threads hardly wanted to run in {p.interval_s:.1f} s", "ok", effect)
         return
     share = waited_s / (ran_s + waited_s)
-    found = f"{percent(share)} of the time in which its threads could run ({waited_s:.2f} of {ran_s + waited_s:.2f} s)"
-    judged = by_limits(share, *_WAITING)
-    command = "" if judged == "ok" else _wider_mask(p, p.allowed)
-    if judged != "ok" and p.end.nice > 0:
+    observation = (
+        f"{percent(share)} of the time in which its threads could run ({waited_s:.2f} of {ran_s + waited_s:.2f} s)"
+    )
+    judgement = by_limits(share, *_WAITING)
+    command = "" if judgement == "ok" else _wider_mask(p, p.allowed)
+    if judgement != "ok" and p.end.nice > 0:
         command = p.host.own_command(f"renice -n 0 -p {p.pid}")
-    yield Finding(name, found, judged, why, command)
+    yield Finding(name, observation, judgement, effect, command)
 
 
 def _threads(p: Observed) -> Iterator[Finding]:
-    name, why = "threads and CPUs", "threads that share a CPU run by turns"
+    name, effect = "threads and CPUs", "threads that share a CPU run by turns"
     cpus = p.allowed
     if not cpus:
-        yield Finding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", why)
+        yield Finding(name, f"/proc/{p.pid}/task/*/status does not state the allowed CPUs", "unknown", effect)
         return
-    active = p.active
-    found = f"{counted(len(active), 'active thread')} on {counted(len(cpus), 'allowed CPU')} ({format_list(cpus)})"
-    crowded = [(count, mask) for mask, count in Counter(t.cpus for t in active).items() if mask and count > len(mask)]
-    if len(active) <= len(cpus) and not crowded:
-        yield Finding(name, found, "ok", why)
+    active_threads = p.active
+    observation = (
+        f"{counted(len(active_threads), 'active thread')} on {counted(len(cpus), 'allowed CPU')} ({format_list(cpus)})"
+    )
+    crowded_masks = [
+        (count, mask) for mask, count in Counter(t.cpus for t in active_threads).items() if mask and count > len(mask)
+    ]
+    if len(active_threads) <= len(cpus) and not crowded_masks:
+        yield Finding(name, observation, "ok", effect)
         return
-    if len(active) <= len(cpus):
-        count, mask = max(crowded, key=lambda one: one[0] / len(one[1]))
-        found += f", {count} of them bound to {counted(len(mask), 'CPU')} ({format_list(mask)})"
-    yield Finding(name, found, "slows", why, _wider_mask(p, cpus if len(active) > len(cpus) else ()))
+    if len(active_threads) <= len(cpus):
+        count, mask = max(crowded_masks, key=lambda one: one[0] / len(one[1]))
+        observation += f", {count} of them bound to {counted(len(mask), 'CPU')} ({format_list(mask)})"
+    yield Finding(name, observation, "slows", effect, _wider_mask(p, cpus if len(active_threads) > len(cpus) else ()))
 
 
 def _wider_mask(p: Observed, mask: tuple[int, ...]) -> str:
-    """The command that lets all threads use more CPUs than a mask; "" if there are no more."""
+    """Return the command that lets all threads use more CPUs than a mask; "" if there are no more CPUs."""
     tree, host = p.host.tree, p.host
     folders = control_groups(tree, str(p.pid)).folders("cpuset")
     names = [f"{folder}/{file}" for folder in folders for file in ("cpuset.cpus.effective", "cpuset.cpus")]
@@ -294,33 +300,33 @@ def _pressure(p: Observed) -> Iterator[Finding]:
 
 
 def _faults(p: Observed) -> Iterator[Finding]:
-    name, why = "major page faults", "each waits for a page to be read from a disk or from swap"
+    name, effect = "major page faults", "each waits for a page to be read from a disk or from swap"
     rate = p.faults / p.interval_s
-    yield Finding(name, f"{p.faults} in {p.interval_s:.1f} s", by_limits(rate, *_FAULTS_PER_S), why)
+    yield Finding(name, f"{p.faults} in {p.interval_s:.1f} s", by_limits(rate, *_FAULTS_PER_S), effect)
 
 
 def _swapped(p: Observed) -> Iterator[Finding]:
-    name, why = "memory in swap", "touching these pages again waits for a disk"
+    name, effect = "memory in swap", "touching these pages again waits for a disk"
     if kilobytes(p.host.tree.text("proc/meminfo"), "SwapTotal") == 0:
-        yield Finding(name, "this machine has no swap", "ok", why)
+        yield Finding(name, "this machine has no swap", "ok", effect)
     elif p.end.swapped_bytes is None:
-        yield Finding(name, f"/proc/{p.pid}/status does not report it, as for threads of the kernel", "unknown", why)
+        yield Finding(name, f"/proc/{p.pid}/status does not report it, as for threads of the kernel", "unknown", effect)
     else:
-        yield Finding(name, plain(p.end.swapped_bytes, "B"), by_limits(p.end.swapped_bytes, 1, math.inf), why)
+        yield Finding(name, plain(p.end.swapped_bytes, "B"), by_limits(p.end.swapped_bytes, 1, math.inf), effect)
 
 
 def _switches(p: Observed) -> Iterator[Finding]:
-    name, why = "context switches", "involuntary: another thread takes the CPU; voluntary: it waits for something"
+    name, effect = "context switches", "involuntary: another thread takes the CPU; voluntary: it waits for something"
     voluntary, involuntary = (
         sum(counts) / p.interval_s
         for counts in zip(*((t.voluntary, t.involuntary) for t in p.threads.values()), strict=True)
     )
-    found = f"{number(voluntary)}/s voluntary, {number(involuntary)}/s involuntary"
-    yield Finding(name, found, by_limits(involuntary, _INTERRUPTED_PER_S, math.inf), why)
+    observation = f"{number(voluntary)}/s voluntary, {number(involuntary)}/s involuntary"
+    yield Finding(name, observation, by_limits(involuntary, _INTERRUPTED_PER_S, math.inf), effect)
 
 
 def _as_owner(p: Observed, command: str) -> str:
-    """A command that the owner of the process may run; others need `sudo`."""
+    """Return a command that the owner of the process may run; for other users, it begins with `sudo`."""
     return command if p.user and p.user == user_of(p.host.tree, os.getpid()) else p.host.own_command(command)
 
 

@@ -5,7 +5,7 @@ pages are touched, and programs are started bound and unbound.
 
 Sources: the kernel's documentation (admin-guide/mm/numa_memory_policy, mm/numa, admin-guide/sysctl/vm and kernel,
 ABI/stable/sysfs-devices-node), move_pages(2), mbind(2), set_mempolicy_home_node(2); the
-scheduling test is that of the study of the Xeon 5500 with LSF (2009), part 3.
+scheduling test comes from the study of the Xeon 5500 with LSF (2009), part 3.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from meshmark.machine.tree import Tree
 
 
 def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: bool = False) -> list[Finding]:
-    """All findings, worst first.
+    """Return all findings, worst first.
 
     Args:
         root: `/`, or a recorded tree with proc and sys, for which only settings are checked.
-        starts: number of starts of the triad, each bound and unbound; 0 skips this test.
-        threads: threads of the triad; 0: half of the cores.
-        provoke: fill each node until allocations spill.
+        starts: Number of bound starts of the triad, and of unbound starts; 0 skips this test.
+        threads: Number of threads of the triad; 0 means half of the cores.
+        provoke: Whether to fill each node until allocations spill.
 
     Raises:
-        MachineError: there is no CPU below the root.
+        MachineError: There is no CPU below the root.
     """
     tree, topology = Tree(root), from_sysfs(root)
-    found = [c for check in BY_READING for c in check(tree, topology)]
-    for name, means, tried in BY_TRIAL:
+    findings = [finding for check in BY_READING for finding in check(tree, topology)]
+    for name, effect, trial in BY_TRIAL:
         if not tree.live:
-            found.append(Finding(name, "tested on live systems only", "unknown", means))
+            findings.append(Finding(name, "tested on live systems only", "unknown", effect))
             continue
         try:
-            found.append(tried(topology, means))
-        except OSError as why:
-            found.append(Finding(name, str(why), "unknown", means))
+            findings.append(trial(topology, effect))
+        except OSError as error:
+            findings.append(Finding(name, str(error), "unknown", effect))
     if provoke:
-        found.append(provoked(tree, topology))
+        findings.append(provoked(tree, topology))
     if starts:
-        found.append(scheduling(tree, topology, starts, threads))
-    return in_order(found)
+        findings.append(scheduling(tree, topology, starts, threads))
+    return in_order(findings)

@@ -1,4 +1,4 @@
-"""A provoked spill: fills a node briefly to see where further pages are allocated."""
+"""Provokes a spill: fills a node briefly and finds the nodes on which further pages are allocated."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Spill:
 
 
 def _room(tree: Tree) -> int:
-    """Bytes that may be allocated: available on the machine and in its cgroups, less the reserve."""
+    """Return how many bytes may be allocated: available on the machine and in its cgroups, less the reserve."""
     total = kilobytes(tree.text("proc/meminfo"), "MemTotal") or 0
     room = machine_available_bytes(tree) - max(_LEFT, total // 20)
     group = group_available_bytes(tree)
@@ -48,25 +48,25 @@ def _room(tree: Tree) -> int:
 
 
 def fill_node(tree: Tree, node: int) -> Spill:
-    """Allocate pages that prefer a node until some are elsewhere. Run it in a child process, whose exit frees them."""
+    """Allocate pages that prefer a node until the node spills. Run it in a child process, whose exit frees them."""
     blocks: list[mmap.mmap] = []
-    filled, until = 0, time.monotonic() + _FILLING_S
+    filled, deadline = 0, time.monotonic() + _FILLING_S
     while True:
         free = kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0
         step = max(4 << 20, min(256 << 20, free // 8)) // mmap.PAGESIZE * mmap.PAGESIZE
         if step > _room(tree):
             return Spill(filled, {}, f"stopped at {filled >> 20} MiB: too little memory left")
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return Spill(filled, {}, f"not full after {_FILLING_S:.0f} s and {filled >> 20} MiB")
         blocks.append(block := mmap.mmap(-1, step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         block.madvise(NO_HUGE_PAGES)
         base = ctypes.addressof(ctypes.c_char.from_buffer(block))
         give_policy(base, step, MPOL_PREFERRED, node)
         ctypes.memset(base, 1, step)
-        found = node_of_pages(base, step)
-        filled += found.pop(node, 0) * mmap.PAGESIZE
-        if found:
-            return Spill(filled, found)
+        pages_by_node = node_of_pages(base, step)
+        filled += pages_by_node.pop(node, 0) * mmap.PAGESIZE
+        if pages_by_node:
+            return Spill(filled, pages_by_node)
 
 
 def in_child(work: Callable[[], Spill]) -> Spill:
@@ -85,7 +85,7 @@ def in_child(work: Callable[[], Spill]) -> Spill:
     except EOFError:
         return Spill(0, {}, "the filling process was killed")
     except BaseException:
-        child.kill()  # or it would keep filling the node
+        child.kill()  # otherwise, it would keep filling the node
         raise
     finally:
         child.join()
@@ -106,18 +106,20 @@ def _send_result(work: Callable[[], Spill], sender: Connection, parent: int) -> 
 
 
 def provoked(tree: Tree, topology: Topology) -> Finding:
-    name, means = "spill, provoked", "pages of a full node go to the nearest node with free memory"
+    name, effect = "spill, provoked", "pages of a full node go to the nearest node with free memory"
     nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
     table = topology.distances
     if not tree.live:
-        return Finding(name, "tested on live systems only", "unknown", means)
+        return Finding(name, "tested on live systems only", "unknown", effect)
     if len(nodes) < 2 or table is None:
-        why = "one node has memory: nothing to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
-        return Finding(name, why, "unknown", means)
-    place = {n.os_index: i for i, n in enumerate(topology.nodes)}
+        reason = (
+            "one node has memory: nothing to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
+        )
+        return Finding(name, reason, "unknown", effect)
+    index_by_node = {n.os_index: i for i, n in enumerate(topology.nodes)}
     texts: list[str] = []
-    wrong: list[int] = []
-    tested = 0
+    wrong_nodes: list[int] = []
+    tested_count = 0
     for node in nodes:
         free, room = (kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0), _room(tree)
         if free > room:
@@ -128,19 +130,25 @@ def provoked(tree: Tree, topology: Topology) -> Finding:
         if spill.why:
             texts.append(f"node {node}: {spill.why}")
             continue
-        tested += 1
-        far = {n: table[place[node]][place[n]] for n in nodes if n != node and (n not in full or n in spill.elsewhere)}
-        went = ", ".join(f"{n} (distance {far[n]})" if n in far else f"{n}" for n in sorted(spill.elsewhere))
-        texts.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
-        if any(far.get(n, 0) > min(far.values()) + NEARLY for n in spill.elsewhere):
-            wrong.append(node)
-    found = "; ".join(texts)
-    if wrong:
+        tested_count += 1
+        distances = {
+            n: table[index_by_node[node]][index_by_node[n]]
+            for n in nodes
+            if n != node and (n not in full or n in spill.elsewhere)
+        }
+        targets = ", ".join(
+            f"{n} (distance {distances[n]})" if n in distances else f"{n}" for n in sorted(spill.elsewhere)
+        )
+        texts.append(f"node {node} spills to {targets} after {spill.filled >> 20} MiB")
+        if any(distances.get(n, 0) > min(distances.values()) + NEARLY for n in spill.elsewhere):
+            wrong_nodes.append(node)
+    observation = "; ".join(texts)
+    if wrong_nodes:
         return Finding(
             name,
-            found + f": from node {format_list(wrong)} not to the nearest node",
+            observation + f": from node {format_list(wrong_nodes)} not to the nearest node",
             "wrong",
-            means,
+            effect,
             "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Finding(name, found, "ok" if tested else "unknown", means)
+    return Finding(name, observation, "ok" if tested_count else "unknown", effect)

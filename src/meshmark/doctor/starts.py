@@ -21,8 +21,14 @@ from meshmark.place import native
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the triad: rate (B/s), CPUs its threads ran on, migrations (None: unknown), and the share of its
-    pages on nodes other than those of the CPUs."""
+    """One start of the triad.
+
+    Attributes:
+        rate: Rate in B/s.
+        cpus: CPUs on which its threads ran; empty if unknown.
+        migrations: Number of migrations; None if unknown.
+        remote_share: Share of its pages on nodes other than the nodes of these CPUs; None if unknown.
+    """
 
     rate: float
     cpus: tuple[int, ...]
@@ -59,28 +65,32 @@ print(count * passes * n * 8 * 5 / (time.perf_counter() - began))
 
 
 def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[int, int]) -> Start:
-    """Starts the triad once through `meshmark-place run` and reads back where it was.
+    """Start the triad once through `meshmark-place run` and return its rate and placement.
 
     Args:
-        bind: none or a policy; elements: per array and thread.
+        bind: `none` or a binding policy.
+        threads: Number of threads.
+        elements: Number of elements per array and thread.
+        passes: Number of passes over the arrays.
+        node_of: Node by CPU.
 
     Raises:
-        MeshmarkError: it failed.
+        MeshmarkError: The triad failed.
     """
-    # An anonymous file: nothing is left behind if a process is killed.
+    # The file is anonymous, so that nothing is left behind if a process is killed.
     with os.fdopen(os.memfd_create("record"), "rb") as record:
-        placed = ["-n", str(threads)] if bind != "none" else []
-        named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
+        thread_options = ["-n", str(threads)] if bind != "none" else []
+        record_path = f"/proc/{os.getpid()}/fd/{record.fileno()}"
         completed = process.run(
             [
                 native.find_place(),
                 "run",
                 "--bind",
                 bind,
-                *placed,
+                *thread_options,
                 "--verify",
                 "--record",
-                named,
+                record_path,
                 "--",
                 sys.executable,
                 "-c",
@@ -105,35 +115,40 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     note: dict[str, Any] = next(
         (x for x in lines if x.get("type") == "note" and x.get("kind") == "placement"), {"report": {}}
     )
-    found, _ = evidence(note, Candidate("triad"), node_of)
-    # Excludes the main thread, which only waits; the kernel counts in ticks of 10 ms.
+    figures, _ = evidence(note, Candidate("triad"), node_of)
+    # This excludes the main thread, which only waits; the kernel counts in ticks of 10 ms.
     busy = [t for t in note["report"].get("threads", ()) if t.get("user_s", 0) + t.get("system_s", 0) > 0.03]
     cpus = sorted({c for t in busy for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))})
-    return Start(rate, tuple(cpus), found.get("migrations"), found.get("remote_share"))
+    return Start(rate, tuple(cpus), figures.get("migrations"), figures.get("remote_share"))
 
 
 def summary(starts: Sequence[Start], threads: int) -> str:
-    """Numbers of starts by where their threads ran and where their pages were."""
-    moved = sum(len(s.cpus) > threads for s in starts)
-    shared = sum(0 < len(s.cpus) < threads for s in starts)
-    remote = sum((s.remote_share or 0.0) > 0.01 for s in starts)
-    clean = sum(len(s.cpus) == threads and (s.remote_share or 0.0) <= 0.01 for s in starts)
-    unobserved = sum(not s.cpus for s in starts)
-    counts = [f"{clean} stayed", f"{moved} moved", f"{shared} shared a CPU", f"{remote} with remote pages"]
-    return ", ".join(counts + ([f"{unobserved} not observed"] if unobserved else []))
+    """Return the numbers of starts by where their threads ran and where their pages were."""
+    moved_count = sum(len(s.cpus) > threads for s in starts)
+    shared_count = sum(0 < len(s.cpus) < threads for s in starts)
+    remote_count = sum((s.remote_share or 0.0) > 0.01 for s in starts)
+    stayed_count = sum(len(s.cpus) == threads and (s.remote_share or 0.0) <= 0.01 for s in starts)
+    unobserved_count = sum(not s.cpus for s in starts)
+    counts = [
+        f"{stayed_count} stayed",
+        f"{moved_count} moved",
+        f"{shared_count} shared a CPU",
+        f"{remote_count} with remote pages",
+    ]
+    return ", ".join(counts + ([f"{unobserved_count} not observed"] if unobserved_count else []))
 
 
 def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
-    """Mean (in the unit of the rates), coefficient of variation, and (max - min) / min, of two or more rates."""
+    """Return mean (in the unit of the rates), coefficient of variation, and (max - min) / min of at least two rates."""
     mean = statistics.fmean(rates)
     return mean, statistics.stdev(rates) / mean, (max(rates) - min(rates)) / min(rates)
 
 
 def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Finding:
     name = "scheduling quality"
-    means = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
+    effect = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
     if not tree.live:
-        return Finding(name, "tested on live systems only", "unknown", means)
+        return Finding(name, "tested on live systems only", "unknown", effect)
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
     cores = {c.core for c in topology.cpus if c.os_index in topology.allowed_cpus}
     count = threads or max(1, len(cores) // 2)
@@ -141,32 +156,32 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Fin
     runs: dict[str, list[Start]] = {"none": [], "balance": []}
     try:
         for _ in range(starts):
-            for bind, found in runs.items():  # interleaved, so that disturbances affect both
-                found.append(triad(bind, count, elements, passes, node_of))
-    except (MeshmarkError, subprocess.TimeoutExpired) as why:
-        return Finding(name, str(why), "unknown", means)
+            for bind, results in runs.items():  # interleaved, so that disturbances affect both
+                results.append(triad(bind, count, elements, passes, node_of))
+    except (MeshmarkError, subprocess.TimeoutExpired) as error:
+        return Finding(name, str(error), "unknown", effect)
     texts = []
-    for bind, found in runs.items():
-        mean, cov, spread = spread_of([s.rate for s in found])
+    for bind, results in runs.items():
+        mean, cov, spread = spread_of([s.rate for s in results])
         texts.append(
             f"{'unbound' if bind == 'none' else 'bound'}: {mean / 1e9:.3g} GB/s, CoV {100 * cov:.3g} %, spread "
-            f"{100 * spread:.3g} % ({summary(found, count)})"
+            f"{100 * spread:.3g} % ({summary(results, count)})"
         )
-    free, bound = (spread_of([s.rate for s in found])[2] for found in runs.values())
-    judged = judge(free, bound)
-    if judged == "unknown":
+    unbound_spread, bound_spread = (spread_of([s.rate for s in results])[2] for results in runs.values())
+    judgement = judge(unbound_spread, bound_spread)
+    if judgement == "unknown":
         texts.append("bound starts vary, too, so that something other than the scheduler disturbs them")
-    command = "bind programs: meshmark run --bind balance" if judged == "wrong" else ""
-    return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judged, means, command)
+    command = "bind programs: meshmark run --bind balance" if judgement == "wrong" else ""
+    return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judgement, effect, command)
 
 
 def judge(unbound: float, bound: float) -> Judged:
-    """Whether the scheduler makes unbound starts vary.
+    """Judge whether the scheduler makes unbound starts vary.
 
     Args:
-        unbound: Spread of the rates of unbound starts, as of `spread_of`.
-        bound: Spread of bound starts, which the scheduler cannot affect. If they vary, other work does it, and nothing
-            is known about the scheduler.
+        unbound: Spread of the rates of unbound starts: (max - min) / min.
+        bound: Spread of bound starts, which the scheduler cannot affect. If they vary, other work is the cause,
+            and the effect of the scheduler is unknown.
     """
     if bound > _STEADY:
         return "unknown"

@@ -20,13 +20,13 @@ ROOT_VARIABLES: Final = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFI
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a launcher reaches a second host through an agent, and how to restrict its library to the network.
+    """Options with which a launcher reaches a second host through an agent, and restricts its library to the network.
 
     Attributes:
-        start: Launcher options for an agent.
+        start: Function that returns the launcher options for an agent.
         cure: Launcher options that restrict the library to TCP.
         setting: Environment variables with the same effect.
-        command: The remedy as shown to users.
+        command: The remedy that users see.
     """
 
     start: Callable[[str], Sequence[str]]
@@ -119,9 +119,9 @@ class Tested:
         return self.attempt([*command, *argv], {**self.environment, **variables})
 
     def room(self) -> list[str]:
-        """Launcher options that allow two ranks on a machine with one CPU."""
-        few = len(self.host.cpus) < 2
-        return ["--oversubscribe", "--bind-to", "none"] if few and self.kind == "openmpi" else []
+        """Return the launcher options that allow two ranks on a machine with one CPU."""
+        single_cpu = len(self.host.cpus) < 2
+        return ["--oversubscribe", "--bind-to", "none"] if single_cpu and self.kind == "openmpi" else []
 
     def between_hosts(
         self, argv: Sequence[str], more: Sequence[str] = (), setting: Mapping[str, str] | None = None
@@ -161,18 +161,18 @@ class Tested:
         return "" if self.host.root else "sudo meshmark doctor mpi"
 
     def cure(self, trial: Sequence[str], in_program: str) -> str:
-        """The remedy for misplaced data: an environment variable, if a test confirms it, and a change to programs."""
+        """Return the remedy for misplaced data: an environment variable, if a test confirms it, and a code change."""
         if self.kind != "mpich":
             return in_program
-        tried = self.as_measured(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
-        results = tried.reading.of("wrong_words")
-        if tried.status or not results or any(r.value for r in results):
+        run = self.as_measured(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
+        results = run.reading.of("wrong_words")
+        if run.status or not results or any(r.value for r in results):
             return in_program
         return "export MPIR_CVAR_NOLOCAL=1   # slower: disables shared memory" + (in_program and f"; or {in_program}")
 
 
 def forbidden_namespaces(tried: Attempt) -> str:
-    """Why namespaces could not be created; "" if they could."""
+    """Return why namespaces could not be created; "" if they were created."""
     if tried.status != _NO_NAMESPACES and not re.search(r"^unshare: ", tried.stderr, re.M) and tried.status != 127:
         return ""
     lines = tried.stderr.strip().splitlines()
@@ -180,7 +180,10 @@ def forbidden_namespaces(tried: Attempt) -> str:
 
 
 def transport_of(tried: Attempt) -> tuple[str, float] | None:
-    """Transport of messages between hosts, according to the network counters of Linux, and the latency in s."""
+    """Return the transport of messages between hosts, from the network counters of Linux, and the latency in s.
+
+    None if no latency was measured.
+    """
     for r in tried.reading.of("message_latency"):
         return str(r.conditions.get("transport", "")), r.value
     return None

@@ -20,7 +20,7 @@ from meshmark.doctor.settings import NEARLY, full_nodes
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, format_list, parse_list
 
-_TOUCHED: Final = 8 << 20  # B per test of pages
+_TOUCHED: Final = 8 << 20  # B touched per test
 _HELD_S: Final = 0.01  # observation time of a bound thread
 MPOL_PREFERRED, _MPOL_BIND = 1, 2
 NO_HUGE_PAGES: Final = 15  # MADV_NOHUGEPAGE
@@ -38,22 +38,22 @@ _CALLS: Final = {
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    """Runs `work` in a new thread, so that its binding ends with the thread."""
-    answer: list[Any] = []
+    """Run `work` in a new thread, so that its binding ends with the thread."""
+    results: list[Any] = []
     errors: list[BaseException] = []
 
     def body() -> None:
         try:
-            answer.append(work())
-        except BaseException as why:
-            errors.append(why)
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
     if errors:
         raise errors[0]
-    return answer[0]
+    return results[0]
 
 
 def _affinity(topology: Topology, means: str) -> Finding:
@@ -61,19 +61,19 @@ def _affinity(topology: Topology, means: str) -> Finding:
 
     def bind(cpu: int) -> bool:
         os.sched_setaffinity(0, {cpu})
-        end = time.monotonic() + _HELD_S
-        while time.monotonic() < end:
+        deadline = time.monotonic() + _HELD_S
+        while time.monotonic() < deadline:
             if libc.sched_getcpu() != cpu:
                 return False
             time.sleep(0)
         return os.sched_getaffinity(0) == {cpu}
 
-    errors = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
+    failed_cpus = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
     name = "thread affinity"
-    if errors:
+    if failed_cpus:
         return Finding(
             name,
-            f"a thread bound to CPU {format_list(errors)} ran elsewhere",
+            f"a thread bound to CPU {format_list(failed_cpus)} ran elsewhere",
             "wrong",
             means,
             "check for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
@@ -82,14 +82,14 @@ def _affinity(topology: Topology, means: str) -> Finding:
 
 
 def _calls() -> tuple[int, int]:
-    found = _CALLS.get(platform.machine())
-    if found is None:
+    numbers = _CALLS.get(platform.machine())
+    if numbers is None:
         raise OSError(f"system call numbers of {platform.machine()} are unknown")
-    return found
+    return numbers
 
 
 def give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
-    """mbind(2)."""
+    """Set the policy of a range of memory with mbind(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     longs = max(nodes) // 64 + 1
     mask = (ctypes.c_ulong * longs)()
@@ -104,7 +104,7 @@ def give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
 
 
 def node_of_pages(base: int, length: int) -> dict[int, int]:
-    """Number of touched pages by node, from move_pages(2)."""
+    """Return the number of touched pages by node, from move_pages(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     count = length // mmap.PAGESIZE
     pages = (ctypes.c_void_p * count)(*range(base, base + length, mmap.PAGESIZE))
@@ -112,14 +112,14 @@ def node_of_pages(base: int, length: int) -> dict[int, int]:
     if libc.syscall(_calls()[1], 0, ctypes.c_ulong(count), pages, None, status, 0):
         number = ctypes.get_errno()
         raise OSError(number, f"move_pages: {os.strerror(number)}")
-    found: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for node in status:
-        found[node] = found.get(node, 0) + 1
-    return found
+        counts[node] = counts.get(node, 0) + 1
+    return counts
 
 
 def _start_from(base: int, length: int, node: int) -> None:
-    """Makes the kernel allocate as if the thread ran on this node: set_mempolicy_home_node(2)."""
+    """Make the kernel allocate as if the thread ran on this node, with set_mempolicy_home_node(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_HOME_NODE, ctypes.c_void_p(base), ctypes.c_ulong(length), ctypes.c_ulong(node), ctypes.c_ulong(0)):
         number = ctypes.get_errno()
@@ -128,7 +128,7 @@ def _start_from(base: int, length: int, node: int) -> None:
 
 
 def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None = None) -> dict[int, int]:
-    """Touches new pages; returns the number of pages by node."""
+    """Touch new pages and return the number of pages by node."""
     with mmap.mmap(-1, length) as memory:
         view = (ctypes.c_char * length).from_buffer(memory)
         base = ctypes.addressof(view)
@@ -137,8 +137,8 @@ def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None 
                 give_policy(base, length, _MPOL_BIND, *bind_to)
             if start_from is not None:
                 _start_from(base, length, start_from)
-            for at in range(0, length, mmap.PAGESIZE):
-                view[at] = b"\1"
+            for offset in range(0, length, mmap.PAGESIZE):
+                view[offset] = b"\1"
             return node_of_pages(base, length)
         finally:
             del view
@@ -146,8 +146,8 @@ def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None 
 
 def _first_touch(topology: Topology, means: str) -> Finding:
     name = "first touch"
-    elsewhere: list[str] = []
-    tried: list[int] = []
+    problems: list[str] = []
+    tested_nodes: list[int] = []
     for node in topology.nodes:
         cpus = sorted(set(node.cpus) & set(topology.allowed_cpus))
         if not cpus or node.memory_bytes == 0:
@@ -157,60 +157,63 @@ def _first_touch(topology: Topology, means: str) -> Finding:
             os.sched_setaffinity(0, {cpu})
             return pages_touched()
 
-        tried.append(node.os_index)
-        found = _in_thread(touch)
-        away = sum(c for n, c in found.items() if n != node.os_index)
-        if away:
-            elsewhere.append(
-                f"{100 * away / sum(found.values()):.1f} % of the pages touched on node {node.os_index} are elsewhere"
+        tested_nodes.append(node.os_index)
+        pages_by_node = _in_thread(touch)
+        misplaced = sum(c for n, c in pages_by_node.items() if n != node.os_index)
+        if misplaced:
+            problems.append(
+                f"{100 * misplaced / sum(pages_by_node.values()):.1f} % of the pages touched on node "
+                f"{node.os_index} are elsewhere"
             )
-    if not tried:
+    if not tested_nodes:
         return Finding(name, "no node has both memory and an allowed CPU", "unknown", means)
-    if elsewhere:
+    if problems:
         return Finding(
             name,
-            "; ".join(elsewhere),
+            "; ".join(problems),
             "wrong",
             means,
             "check for an inherited policy (numactl --show); set it with meshmark run --memory local",
         )
-    one = ", the only one" if len(topology.nodes) == 1 else ""
-    return Finding(name, f"pages are on the node of the first touch: {format_list(tried)}{one}", "ok", means)
+    suffix = ", the only one" if len(topology.nodes) == 1 else ""
+    return Finding(name, f"pages are on the node of the first touch: {format_list(tested_nodes)}{suffix}", "ok", means)
 
 
 def _home(topology: Topology, means: str) -> Finding:
     name = "home allocation"
-    errors: list[str] = []
-    refused: dict[int, str] = {}
+    problems: list[str] = []
+    refusals: dict[int, str] = {}
     nodes = [n for n in topology.nodes if n.memory_bytes != 0]
     for node in nodes:
         try:
-            found = pages_touched(node.os_index)
-        except OSError as why:
-            refused[node.os_index] = str(why.strerror or why)
+            pages_by_node = pages_touched(node.os_index)
+        except OSError as error:
+            refusals[node.os_index] = str(error.strerror or error)
             continue
-        away = sum(c for n, c in found.items() if n != node.os_index)
-        if away:
-            errors.append(f"{100 * away / sum(found.values()):.1f} % of the pages bound to node {node.os_index}")
-    if errors:
+        misplaced = sum(c for n, c in pages_by_node.items() if n != node.os_index)
+        if misplaced:
+            problems.append(
+                f"{100 * misplaced / sum(pages_by_node.values()):.1f} % of the pages bound to node {node.os_index}"
+            )
+    if problems:
         return Finding(
-            name, "; ".join(errors) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
+            name, "; ".join(problems) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
         )
-    if len(refused) == len(nodes):
-        return Finding(name, next(iter(refused.values()), "no node has memory"), "unknown", means)
-    some = f"; refused: {'; '.join(refused.values())}" if refused else ""
-    kept = format_list([n.os_index for n in nodes if n.os_index not in refused])
-    return Finding(name, f"bound pages are on their node: {kept}{some}", "ok", means)
+    if len(refusals) == len(nodes):
+        return Finding(name, next(iter(refusals.values()), "no node has memory"), "unknown", means)
+    suffix = f"; refused: {'; '.join(refusals.values())}" if refusals else ""
+    bound_nodes = format_list([n.os_index for n in nodes if n.os_index not in refusals])
+    return Finding(name, f"bound pages are on their node: {bound_nodes}{suffix}", "ok", means)
 
 
 def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
-    """All other nodes, in the order in which the kernel spills to them from a node.
+    """Return all other nodes, in the order in which the kernel spills to them from a node.
 
-    No node needs to be full: pages bound to a set of nodes are allocated on the first of them in the same order.
+    No node needs to be full: pages bound to a set of nodes are allocated on the first of these nodes in this order.
 
     Args:
         node: The node.
-        cpu: An allowed CPU of the node; None if it has none.
+        cpu: An allowed CPU of the node; None if no CPU of the node is allowed.
         others: The other nodes.
 
     Raises:
@@ -218,62 +221,62 @@ def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
     """
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
-    left, order = set(others), list[int]()
-    while len(left) > 1:
-        found = pages_touched(*left, length=_QUERY_BYTES, start_from=node if cpu is None else None)
-        spilled_to = max(found, key=lambda n: found[n])
-        if spilled_to not in left:
-            raise OSError(0, f"pages bound to node {format_list(sorted(left))} went to {spilled_to}")
-        left.remove(spilled_to)
-        order.append(spilled_to)
-    return [*order, *left]
+    candidates, order = set(others), list[int]()
+    while len(candidates) > 1:
+        pages_by_node = pages_touched(*candidates, length=_QUERY_BYTES, start_from=node if cpu is None else None)
+        target = max(pages_by_node, key=lambda n: pages_by_node[n])
+        if target not in candidates:
+            raise OSError(0, f"pages bound to node {format_list(sorted(candidates))} went to {target}")
+        candidates.remove(target)
+        order.append(target)
+    return [*order, *candidates]
 
 
 def fallback_order(topology: Topology, means: str) -> Finding:
     name, tree, table = "spill order, tried", Tree(Path("/")), topology.distances
     status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
     allowed, full = set(parse_list(status[1])) if status else None, set(full_nodes(tree))
-    usable = [
+    usable_nodes = [
         n.os_index
         for n in topology.nodes
         if n.memory_bytes != 0 and n.os_index not in full and (allowed is None or n.os_index in allowed)
     ]
-    place = {n.os_index: i for i, n in enumerate(topology.nodes)}
+    index_by_node = {n.os_index: i for i, n in enumerate(topology.nodes)}
     orders: dict[int, list[int]] = {}
-    untested: dict[int, str] = {}
-    until = time.monotonic() + MAX_ORDER_S
+    test_errors: dict[int, str] = {}
+    deadline = time.monotonic() + MAX_ORDER_S
     for node in topology.nodes:
-        others = [n for n in usable if n != node.os_index]
-        if len(others) < 2 or table is None:
+        other_nodes = [n for n in usable_nodes if n != node.os_index]
+        if len(other_nodes) < 2 or table is None:
             continue
-        if time.monotonic() > until:
-            untested[node.os_index] = f"time limit of {MAX_ORDER_S:.0f} s"
+        if time.monotonic() > deadline:
+            test_errors[node.os_index] = f"time limit of {MAX_ORDER_S:.0f} s"
             continue
         cpus = sorted(set(node.cpus) & set(topology.allowed_cpus))
         try:
-            orders[node.os_index] = _in_thread(partial(_next_nodes, node.os_index, cpus[0] if cpus else None, others))
-        except OSError as why:
-            untested[node.os_index] = why.strerror or str(why)
-    if not orders and not untested:
-        why_not = (
-            "the nodes have no matrix of distances" if table is None else "no node has two others with free memory"
-        )
-        return Finding(name, why_not, "unknown", means)
-    not_tried = "; ".join(f"node {n} not tested: {why}" for n, why in list(untested.items())[:4])
+            orders[node.os_index] = _in_thread(
+                partial(_next_nodes, node.os_index, cpus[0] if cpus else None, other_nodes)
+            )
+        except OSError as error:
+            test_errors[node.os_index] = error.strerror or str(error)
+    if not orders and not test_errors:
+        reason = "the nodes have no matrix of distances" if table is None else "no node has two others with free memory"
+        return Finding(name, reason, "unknown", means)
+    untested_text = "; ".join(f"node {n} not tested: {error}" for n, error in list(test_errors.items())[:4])
     if table is None or not orders:
-        return Finding(name, not_tried, "unknown", means)
-    errors = []
+        return Finding(name, untested_text, "unknown", means)
+    wrong_nodes = []
     for node_number, order in orders.items():
-        far = [table[place[node_number]][place[n]] for n in order]
-        if any(d > min(far[k:]) + NEARLY for k, d in enumerate(far)):
-            errors.append(node_number)
-    shown = [*errors, *(n for n in orders if n not in errors)][:8]
-    orders_text = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
-    orders_text += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
-    if errors:
+        distances = [table[index_by_node[node_number]][index_by_node[n]] for n in order]
+        if any(d > min(distances[k:]) + NEARLY for k, d in enumerate(distances)):
+            wrong_nodes.append(node_number)
+    shown_nodes = [*wrong_nodes, *(n for n in orders if n not in wrong_nodes)][:8]
+    orders_text = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown_nodes))
+    orders_text += (" …" if len(orders) > 8 else "") + ("; " + untested_text if untested_text else "")
+    if wrong_nodes:
         return Finding(
             name,
-            f"{orders_text}: from node {format_list(errors)} not by distance",
+            f"{orders_text}: from node {format_list(wrong_nodes)} not by distance",
             "wrong",
             means,
             "check whether the firmware changed node distances; bind with --memory bind",
