@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def absent(reason: str) -> dict[str, str]:
-    """The value of a missing fact."""
+    """Return the value of a missing fact."""
     return {"absent": reason}
 
 
 def is_absent(value: object) -> bool:
-    """Whether a fact is missing: `{"absent": reason}`."""
+    """Return whether a fact is missing: `{"absent": reason}`."""
     return isinstance(value, dict) and set(value) == {"absent"}

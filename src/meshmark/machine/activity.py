@@ -11,7 +11,7 @@ from meshmark.machine.tree import Files
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A busy process; `cpus` is its mean number of CPUs, 1 for one that is always busy with one thread."""
+    """A busy process; `cpus` is its mean number of CPUs, 1 for a process that keeps one thread always busy."""
 
     name: str
     pid: int
@@ -23,10 +23,10 @@ class Activity:
     """Means over an interval.
 
     Attributes:
-        runnable: Threads that run or wait for a CPU, without the sampler's; None if unknown.
-        busy, stolen: Shares of time by CPU; without those that are unknown.
-        devices: Share of time in use by disk or interface; without those that are unknown.
-        programs: The busiest first.
+        runnable: Number of threads that run or wait for a CPU, without threads of the sampler; None if unknown.
+        busy, stolen: Shares of time by CPU; CPUs with unknown shares are missing.
+        devices: Share of time in use by disk or interface; devices with unknown shares are missing.
+        programs: Busy processes, the busiest first.
     """
 
     interval_s: float
@@ -38,7 +38,7 @@ class Activity:
 
 
 def user_of(tree: Files, pid: int) -> str:
-    """The name or number of the user of a process; "" if the process ended or is hidden."""
+    """Return the name or number of the user of a process; "" if the process ended or is hidden."""
     match = re.search(r"^Uid:\s*\d+\s+(\d+)", tree.text(f"proc/{pid}/status") or "", re.M)
     if match is None:
         return ""

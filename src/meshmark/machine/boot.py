@@ -1,4 +1,4 @@
-"""Records in the store under which software and settings this machine gave its results."""
+"""Adds facts to the store: the software and settings under which this machine produced its results."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from meshmark.store.store import Store
 
 
 def boot_facts(root: Path = Path("/")) -> dict[str, str]:
-    """The facts of a machine and its present boot that comparability depends on; unknown ones are left out.
+    """Return the facts of a machine and its present boot on which comparability depends; unknown facts are left out.
 
     Args:
         root: `/`, or a recorded tree.
 
     Returns:
-        Texts by name; the names are among `store.machines.FACTS`.
+        Texts by name. The names are among `store.machines.FACTS`.
     """
     boot = Tree(root).text("proc/sys/kernel/random/boot_id")
     return {**({"boot": boot} if boot else {}), **comparable_facts(host_facts(root))}
 
 
 def comparable_facts(known: Mapping[str, Any]) -> dict[str, str]:
-    """Like `boot_facts`, of facts that were read, and without the boot.
+    """Return the same facts as `boot_facts` except the boot, from facts that were already read.
 
     Args:
-        known: As of `host_facts` or `recorded_facts`.
+        known: Result of `host_facts` or `recorded_facts`.
     """
 
     def text(*path: str) -> str:
@@ -45,7 +45,7 @@ def comparable_facts(known: Mapping[str, Any]) -> dict[str, str]:
         return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
     firmware = (text("firmware", key) for key in ("bios_vendor", "bios_version", "bios_date"))
-    found = {
+    facts = {
         "cpu": text("cpu", "model"),
         "microcode": text("cpu", "microcode"),
         "firmware": " ".join(filter(None, firmware)),
@@ -60,25 +60,25 @@ def comparable_facts(known: Mapping[str, Any]) -> dict[str, str]:
         "hypervisor": text("virtual", "hypervisor"),
         "prefetchers": text("settings", "prefetchers"),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in facts.items() if value}
 
 
 def remember(store: Store, records: Iterable[Record] = ()) -> None:
-    """Add this host's facts to the store, if they differ from the last ones there.
+    """Add this host's facts to the store, if they differ from the last facts there.
 
     Args:
-        records: Results that were just made under these facts; without them, results are still to be made.
+        records: Results that were just measured under these facts; empty if the measurement follows.
 
     Raises:
         MeshmarkError: The store cannot be written.
     """
-    now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     starts = (str(r.provenance.get("start", "")) for r in records)
-    add_machine(store, host_id(), boot_facts(), min([now, *filter(None, starts)]))
+    add_machine(store, host_id(), boot_facts(), min([timestamp, *filter(None, starts)]))
 
 
 def keep(store: Store, run: str, step: str, records: Sequence[Record], absences: Sequence[Absence] = ()) -> None:
-    """Add results that this host just gave, at least one, as a finished run, and its facts.
+    """Add results that this host just measured, at least one, as a finished run, and the facts of this host.
 
     Raises:
         MeshmarkError: The store cannot be written.

@@ -39,7 +39,7 @@ from meshmark.store.files import open_regular, read_bytes, write_file
 
 FORMAT = 1
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")
-# A capture of 1,024 CPUs has about 85,000 members.
+# A capture of a machine with 1,024 CPUs has about 85,000 members.
 _MAX_FILES, _MAX_BYTES, _MAX_FILE = 150_000, 512 << 20, 64 << 20
 
 _FOLDERS = (
@@ -97,20 +97,20 @@ class Opened:
 
 
 def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
-    """The members of a capture: (name below the root, content or link target)."""
+    """Yield the members of a capture: (name below the root, content or link target)."""
     for folder in _FOLDERS:
-        for at, folders, files in os.walk(tree.path(folder)):
+        for parent, folders, files in os.walk(tree.path(folder)):
             folders[:] = sorted(f for f in folders if not any(fnmatch.fnmatch(f, s) for s in _SKIP))
-            links = [f for f in folders if (Path(at) / f).is_symlink()]
+            links = [f for f in folders if (Path(parent) / f).is_symlink()]
             for name in sorted([*files, *links]):
-                path = Path(at) / name
+                path = Path(parent) / name
                 if any(fnmatch.fnmatch(name, s) for s in _SKIP):
                     continue
-                below = path.relative_to(tree.root).as_posix()
+                relative = path.relative_to(tree.root).as_posix()
                 if path.is_symlink():
-                    yield below, PurePosixPath(path.readlink())
-                elif (data := tree.data(below)) is not None and path.stat().st_mode & stat.S_IRUSR:
-                    yield below, data
+                    yield relative, PurePosixPath(path.readlink())
+                elif (data := tree.data(relative)) is not None and path.stat().st_mode & stat.S_IRUSR:
+                    yield relative, data
     for name in _FILES:
         if (data := tree.data(name)) is not None:
             yield name, data
@@ -122,8 +122,8 @@ def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
     if (text := tree.text("proc/cpuinfo")) is not None:
         yield "proc/cpuinfo", "\n".join(x for x in text.splitlines() if not x.startswith("Serial")).encode()
     if (text := tree.text("proc/self/status")) is not None:
-        kept = [x for x in text.splitlines() if x.startswith(("Cpus_allowed", "Mems_allowed"))]
-        yield "proc/self/status", "\n".join(kept).encode()
+        lines = [x for x in text.splitlines() if x.startswith(("Cpus_allowed", "Mems_allowed"))]
+        yield "proc/self/status", "\n".join(lines).encode()
     if (table := tree.data("sys/firmware/dmi/tables/DMI")) is not None:
         yield "sys/firmware/dmi/tables/DMI", without_serials(table)
     yield from _recorded_cgroup(tree)
@@ -147,18 +147,18 @@ def _recorded_cgroup(tree: Tree) -> Iterator[tuple[str, bytes]]:
                 "cpuset.cpus",
                 "cpuset.mems",
             ):
-                below = "/".join([base, *parts[:n], name])
-                if (data := tree.data(below)) is not None:
-                    yield below, data
+                relative = "/".join([base, *parts[:n], name])
+                if (data := tree.data(relative)) is not None:
+                    yield relative, data
 
 
 def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: bytes | None = None) -> int:
-    """Write the machine below `root` to an archive, atomically; returns the number of its members.
+    """Write the machine below `root` to an archive, atomically, and return the number of members.
 
     Two captures of an unchanged tree differ only in their time stamps.
 
     Args:
-        out: The archive; the suffix is .tar.gz, .tar.xz or .tar.zst.
+        out: The archive; its suffix is .tar.gz, .tar.xz or .tar.zst.
         root: `/`, or a recorded tree.
         label: Origin: `captured` or `recorded-in-guest`.
         xml: hwloc XML; by default the output of lstopo, if `root` is `/` and lstopo is installed.
@@ -196,7 +196,7 @@ def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: 
 
 
 def _without_host_addresses(xml: bytes) -> bytes:
-    """Remove lines with serial numbers or network addresses."""
+    """Return XML without the lines that contain serial numbers or network addresses."""
     drop = (b'name="Address"', b"Serial", b"AssetTag", b"UUID", b"NodeGUID", b"SysImageGUID", b"Port1LID")
     return b"\n".join(line for line in xml.split(b"\n") if not any(d in line for d in drop))
 
@@ -231,7 +231,7 @@ def _compressed(data: bytes, suffix: str) -> bytes:
 
 @contextlib.contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """Unpack a capture into a temporary folder.
+    """Unpack a capture into a temporary folder and yield the folder.
 
     Raises:
         MachineError: The file is not a capture, is damaged, or unpacks to more than 512 MiB.
@@ -239,8 +239,8 @@ def unpacked(archive: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="meshmark-machine-") as folder:
         try:
             _unpack(archive, Path(folder))
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError, RecursionError) as why:
-            reason = why.strerror if isinstance(why, OSError) and why.strerror else why
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError, RecursionError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise MachineError(
                 f"{quoted(archive)}: not a capture of a machine, or damaged ({quoted(reason)})"
             ) from None
@@ -270,7 +270,7 @@ def _too_large(archive: Path) -> MachineError:
 
 @contextlib.contextmanager
 def _members(archive: Path) -> Iterator[tarfile.TarFile]:
-    """Open an archive for sequential reading."""
+    """Open an archive for sequential reading and yield it."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_regular(archive))
         start = file.read(6)
@@ -291,7 +291,7 @@ def _members(archive: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    with _members(archive) as tar:  # check the size before the first file is written
+    with _members(archive) as tar:  # checks the size before the first file is written
         files = size = 0
         for member in tar:
             files, size = files + 1, size + max(0, member.size)
@@ -301,22 +301,22 @@ def _unpack(archive: Path, folder: Path) -> None:
         for member in tar:
             if member.isdir() or not (member.isreg() or member.issym()):
                 continue
-            place = folder / member.name
-            if not _is_inside(folder, place) or (
-                member.issym() and not _is_inside(folder, place.parent / member.linkname)
+            target = folder / member.name
+            if not _is_inside(folder, target) or (
+                member.issym() and not _is_inside(folder, target.parent / member.linkname)
             ):
                 continue  # names and links that leave the folder are skipped
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.unlink(missing_ok=True)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
             content = None if member.issym() else tar.extractfile(member)
             if content is None:
-                place.symlink_to(member.linkname)
+                target.symlink_to(member.linkname)
             else:
-                place.write_bytes(content.read())
+                target.write_bytes(content.read())
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """Whether `path` is inside `folder`, following the links unpacked so far.
+    """Return whether `path` is inside `folder`, following the links unpacked so far.
 
     tarfile.data_filter would do this, but Python before 3.11.4, as in Debian 12, lacks it.
     """
@@ -327,7 +327,7 @@ def open_machine(what: str = "host") -> Opened:
     """Open a machine: `host`, a capture, a folder with a recorded tree, hwloc XML, or a synthetic description.
 
     Raises:
-        MachineError: The file is none of these, or does not exist and is not a synthetic description.
+        MachineError: The file has another format, or `what` is neither a file nor a synthetic description.
     """
     if what == "host":
         return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
@@ -347,10 +347,10 @@ def open_machine(what: str = "host") -> Opened:
                 data = read_bytes(path, _MAX_FILE)
                 topology = from_hwloc_xml(data)
                 return Opened(what=what, label="hwloc-xml", topology=topology, facts={}, hwloc_xml=data)
-        except OSError as why:
-            raise MachineError(f"{quoted(what)}: {why.strerror or why}") from None
-        except MachineError as why:
-            raise MachineError(f"{what}: {why}", why.hint) from None
+        except OSError as error:
+            raise MachineError(f"{quoted(what)}: {error.strerror or error}") from None
+        except MachineError as error:
+            raise MachineError(f"{what}: {error}", error.hint) from None
         return _open_capture(path)
     topology, xml = from_synthetic(what), None
     with contextlib.suppress(AbsentError):
@@ -363,11 +363,11 @@ def _open_capture(path: Path) -> Opened:
         try:
             metadata = json.loads((folder / "meshmark-capture.json").read_bytes())
             facts = json.loads((folder / "facts.json").read_bytes())
-        except (OSError, ValueError, RecursionError) as why:
-            raise MachineError(f"{path}: not a capture of a machine: {type(why).__name__} in its metadata") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise MachineError(f"{path}: not a capture of a machine: {type(error).__name__} in its metadata") from None
         if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-            found = metadata.get("format") if isinstance(metadata, dict) else None
-            raise MachineError(f"{path}: format: found {str(found)[:20]!r}; allowed: {FORMAT}")
+            version = metadata.get("format") if isinstance(metadata, dict) else None
+            raise MachineError(f"{path}: format: found {str(version)[:20]!r}; allowed: {FORMAT}")
         if not isinstance(facts, dict) or facts.get("schema") != 1:
             raise MachineError(f"{path}: facts.json: schema 1 is required")
         facts.setdefault("node_performance", node_performance(Tree(folder / "root")))  # older captures lack it

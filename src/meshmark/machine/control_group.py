@@ -15,38 +15,38 @@ class ControlGroups:
     """The groups of one process.
 
     Attributes:
-        paths: Path of the group below the root of its hierarchy, by controllers as in `cpu,cpuacct`; version 2 has one
-            path, of the controllers "". Empty if the kernel or a recording does not list them.
+        paths: Path of the group below the root of its hierarchy, by controllers such as `cpu,cpuacct`; version 2 has
+            one path, whose key is "". Empty if the kernel or a recording does not list them.
     """
 
     paths: Mapping[str, str]
 
     @property
     def unified(self) -> bool:
-        """Whether the controllers are those of version 2; version 1 lists controllers by name."""
+        """Return whether the groups are of version 2; version 1 lists controllers by name."""
         return not any(self.paths)
 
     def path(self, controller: str) -> str:
-        """The path of the group of a controller; "" if it is unknown."""
+        """Return the path of the group of a controller; "" if it is unknown."""
         if self.unified:
             return self.paths.get("", "")
         return next((path for names, path in self.paths.items() if controller in names.split(",")), "")
 
     def folders(self, controller: str) -> list[str]:
-        """Folders from the group upwards. In a namespace, some of them may not be visible."""
+        """Return the folders from the group upwards. In a namespace, some folders may not be visible."""
         base = _ROOT if self.unified else f"{_ROOT}/{controller}"
         parts = [part for part in self.path(controller).split("/") if part and part != ".."]
         return ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
 
 
 def control_groups(tree: Files, process: str = "self") -> ControlGroups:
-    """The control groups of a process."""
+    """Return the control groups of a process."""
     lines = [line.split(":", 2) for line in (tree.text(f"proc/{process}/cgroup") or "").splitlines()]
     return ControlGroups({parts[1]: parts[2] for parts in lines if len(parts) == 3})
 
 
 def cpu_quota(tree: Files, groups: ControlGroups) -> tuple[float, str] | None:
-    """The smallest quota of a group and its ancestors as a number of CPUs, and the folder that has it; None without."""
+    """Return the smallest quota of a group and its ancestors, in CPUs, and its folder; None without a quota."""
     quotas: list[tuple[float, str]] = []
     for folder in groups.folders("cpu"):
         if groups.unified:

@@ -1,22 +1,22 @@
 """Reads facts about a host from /proc, /sys and the firmware: processor, memory, firmware, settings.
 
-`host_facts()` returns a JSON-compatible dictionary. Facts are claims of the system, not measurements. **A missing fact
+`host_facts()` returns a JSON-compatible dictionary. Facts are reported by the system, not measured. **A missing fact
 is `{"absent": "the reason"}` in place of its value**; check with `is_absent(value)`.
 
     schema              1
     machine             {"id", "name", "hash"}      (see `machine.identity`)
     cpu                 {"vendor", "model", "family", "model_number", "stepping", "microcode": each a str, or a list of
                          str if the CPUs differ, "isa": [relevant flags that all CPUs have, e.g. "avx2", "avx512f"],
-                         "claimed_hz": base clock according to the model name or the firmware, Hz, or a list of them}
+                         "claimed_hz": base clock according to the model name or the firmware, Hz, or a list of clocks}
     topology            `Topology.to_dict()`, see there (packages, nodes, caches, cores, cpus, allowed_cpus,
                         distances, doubts: list of str)
     caches              [{"level": 1, "kind": "data" | "instruction" | "unified", "size_bytes", "line_bytes",
-                         "ways", "shared_by": CPUs that share one, "count": number of such caches}]
-    memory              {"total_bytes": of the kernel, "nodes_bytes": sum of the nodes' sizes,
-                         "safe_bytes": the minimum of the two, "available_bytes",
+                         "ways", "shared_by": CPUs that share a cache, "count": number of such caches}]
+    memory              {"total_bytes": total of the kernel, "nodes_bytes": sum of the nodes' sizes,
+                         "safe_bytes": the minimum of both, "available_bytes",
                          "swap_bytes", "dimms": [{"slot", "bank", "size_bytes", "kind": "DDR5", "rate_t_per_s":
                          configured transfers per second, "max_rate_t_per_s", "width_bits", "part"}],
-                         "channels": populated channels (an int), "channels_rule": how they were counted,
+                         "channels": populated channels (an int), "channels_rule": rule that counted them,
                          "rate_t_per_s", "peak_bytes_per_s": channels × width × rate}
     node_performance    [{"target", "initiators": [nodes], "access": class of initiators, "read_latency_s",
                          "write_latency_s", "read_bytes_per_s", "write_bytes_per_s"}] as the firmware declares (HMAT)
@@ -31,7 +31,7 @@ is `{"absent": "the reason"}` in place of its value**; check with `is_absent(val
                          "max_hz", "base_hz", "boost"}] for each group of CPUs with the same values,
                          "clocksource", "clocksources": [str], "realtime_share": 0…1,
                          "perf_event_paranoid": int, "isolated_cpus": [int], "nohz_full_cpus": [int],
-                         "prefetchers": "on", or which are off}
+                         "prefetchers": "on", or which prefetchers are off}
     mitigations         {"spectre_v2": "Mitigation: …", …}
     virtual             {"guest": bool, "hypervisor": str, "signs": [evidence]}
     firmware            {"bios_vendor", "bios_version", "bios_date", "system_vendor", "product",
@@ -69,7 +69,7 @@ _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
 
 def host_facts(root: Path = Path("/")) -> dict[str, object]:
-    """Facts of the machine whose /proc and /sys are below `root`.
+    """Return the facts of the machine whose /proc and /sys are below `root`.
 
     Args:
         root: `/`, or a recorded tree.
@@ -82,14 +82,14 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
     topology: Topology | None
     try:
         topology = from_sysfs(root)
-        why = ""
+        reason = ""
     except MachineError as error:
-        topology, why = None, str(error)
+        topology, reason = None, str(error)
     return {"schema": 1} | _read(
         {
-            "machine": lambda: identity(root) if topology else absent(why),
-            "topology": lambda: topology.to_dict() if topology else absent(why),
-            "caches": lambda: _caches(topology) if topology else absent(why),
+            "machine": lambda: identity(root) if topology else absent(reason),
+            "topology": lambda: topology.to_dict() if topology else absent(reason),
+            "caches": lambda: _caches(topology) if topology else absent(reason),
             **_parts(tree, topology),
             "node_performance": lambda: node_performance(tree),
             "cgroup": lambda: _cgroup(tree),
@@ -99,7 +99,7 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
 
 
 def recorded_facts(files: Mapping[str, bytes]) -> dict[str, object]:
-    """Facts of the machine that a few files were recorded of, without its identity, topology, limits and load.
+    """Return the facts of a machine from a few recorded files, without its identity, topology, limits and load.
 
     Args:
         files: Content by path below `/`.
@@ -108,7 +108,7 @@ def recorded_facts(files: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def _parts(tree: Files, topology: Topology | None) -> dict[str, Callable[[], object]]:
-    """Readers of the facts that do not change while a machine runs."""
+    """Return the readers of the facts that do not change while a machine runs."""
     cpu, virtual = processor(tree), _virtual(tree)
     return {
         "cpu": lambda: cpu,
@@ -137,7 +137,7 @@ def _read(parts: Mapping[str, Callable[[], object]]) -> dict[str, object]:
 
 
 def _text(tree: Files, name: str, other: str | None = None) -> object:
-    """The text of a file, or of `other` if the file is missing; absent if it is empty."""
+    """Return the text of a file, or `other` if the file is missing; absent if the text is empty or missing."""
     text = tree.text(name)
     text = other if text is None else text
     return text if text else absent(f"/{name} {'is empty' if text == '' else 'does not exist or is not readable'}")
@@ -163,7 +163,7 @@ _OPTION = re.compile(
 
 
 def performance_options(command_line: str) -> list[str]:
-    """Options of a kernel command line that affect performance. Others are omitted, because they may be private."""
+    """Return the options of a kernel command line that affect performance. Other options may be private."""
     return [word for word in command_line.split(" -- ", maxsplit=1)[0].split() if _OPTION.fullmatch(word)]
 
 
@@ -173,7 +173,10 @@ def _options(tree: Files) -> object:
 
 
 def _build(tree: Files) -> object:
-    """The build, such as `#1 SMP PREEMPT_DYNAMIC …`, which distinguishes kernels of one release; without its author."""
+    """Return the build without its author, such as `#1 SMP PREEMPT_DYNAMIC …`.
+
+    The build distinguishes kernels of one release.
+    """
     match = re.search(r"#[0-9]+.*", tree.text("proc/version") or "")
     return match[0] if match else absent("/proc/version does not exist or contains no build")
 
@@ -205,7 +208,7 @@ def _caches(topology: Topology) -> object:
 
 
 def wire_bandwidth(tree: Files | None = None) -> int | None:
-    """Theoretical peak of all memory channels, from the rate and width of the modules, in B/s; None if unknown."""
+    """Return the theoretical peak of all memory channels in B/s, from rates and widths of modules; None if unknown."""
     tree = tree or Tree(Path("/"))
     peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
     return peak if isinstance(peak, int) else None
@@ -215,7 +218,7 @@ _PERFORMANCE = {"latency_s": ("latency", 1e-9), "bytes_per_s": ("bandwidth", 2.0
 
 
 def node_performance(tree: Files) -> object:
-    """Latency and bandwidth of each memory node as the firmware declares them, for the best initiators only.
+    """Return latency and bandwidth of each memory node as the firmware declares them, for the best initiators only.
 
     Source:
         Linux, Documentation/admin-guide/mm/numaperf.rst. Class 0 counts any initiator, class 1 only CPUs.
@@ -224,33 +227,33 @@ def node_performance(tree: Files) -> object:
     rows: list[dict[str, object]] = []
     for target in tree.numbered(base, "node"):
         for access in tree.numbered(f"{base}/node{target}", "access"):
-            at = f"{base}/node{target}/access{access}/initiators"
+            folder = f"{base}/node{target}/access{access}/initiators"
             values = {
                 f"{kind}_{name}": number * factor
                 for kind in ("read", "write")
                 for name, (file, factor) in _PERFORMANCE.items()
-                if (number := tree.number(f"{at}/{kind}_{file}"))
+                if (number := tree.number(f"{folder}/{kind}_{file}"))
             }
             if values:
-                rows.append({"target": target, "initiators": tree.numbered(at, "node"), "access": access, **values})
+                rows.append({"target": target, "initiators": tree.numbered(folder, "node"), "access": access, **values})
     return rows or absent("the firmware declares no latency and bandwidth of memory (no HMAT)")
 
 
 def _memory(tree: Files, topology: Topology | None, guest: bool) -> dict[str, object]:
     meminfo = tree.text("proc/meminfo") or ""
 
-    def of(name: str) -> object:
+    def meminfo_bytes(name: str) -> object:
         match = re.search(rf"^{name}: *([0-9]{{1,18}}) kB", meminfo, re.M | re.ASCII)
         return int(match[1]) * 1024 if match else absent(f"/proc/meminfo has no {name}")
 
-    total, nodes = of("MemTotal"), topology.nodes_memory_bytes if topology else None
+    total, nodes = meminfo_bytes("MemTotal"), topology.nodes_memory_bytes if topology else None
     safe = topology.safe_memory_bytes if topology else None
     facts: dict[str, object] = {
         "total_bytes": total,
         "nodes_bytes": nodes if nodes is not None else absent("not every node reports its memory"),
         "safe_bytes": safe if safe is not None else absent("neither the nodes nor the kernel report a size"),
-        "available_bytes": of("MemAvailable"),
-        "swap_bytes": of("SwapTotal"),
+        "available_bytes": meminfo_bytes("MemAvailable"),
+        "swap_bytes": meminfo_bytes("SwapTotal"),
     }
     table = tree.data("sys/firmware/dmi/tables/DMI")
     if table is None:
@@ -269,9 +272,9 @@ def _memory(tree: Files, topology: Topology | None, guest: bool) -> dict[str, ob
         {k: absent("not reported by the firmware") if v is None else v for k, v in dataclasses.asdict(m).items()}
         for m in modules
     ]
-    counted = channels(modules)
+    channel_facts = channels(modules)
     reason = "the names of the slots do not identify the channels"
-    facts["channels"], facts["channels_rule"] = counted or (absent(reason), absent(reason))
+    facts["channels"], facts["channels_rule"] = channel_facts or (absent(reason), absent(reason))
     rates, widths = {m.rate_t_per_s for m in modules}, {m.width_bits for m in modules}
     slowest = min((r for r in rates if r is not None), default=None)
     unknown = slowest is None or None in rates
@@ -279,10 +282,10 @@ def _memory(tree: Files, topology: Topology | None, guest: bool) -> dict[str, ob
     peak: object
     if guest:
         peak = absent("in a guest, the hypervisor's table does not describe the hardware")
-    elif counted is None or unknown or slowest is None or len(widths) != 1 or None in widths:
+    elif channel_facts is None or unknown or slowest is None or len(widths) != 1 or None in widths:
         peak = absent("the firmware does not report the channels, rates and a common width of all modules")
     else:
-        peak = counted[0] * slowest * (next(w for w in widths if w) // 8)
+        peak = channel_facts[0] * slowest * (next(w for w in widths if w) // 8)
     facts["peak_bytes_per_s"] = peak
     return facts
 
@@ -300,10 +303,10 @@ def _pages(tree: Files) -> dict[str, object]:
             continue
         nodes = {}
         for n in tree.numbered("sys/devices/system/node", "node"):
-            at = f"sys/devices/system/node/node{n}/hugepages/{name}"
+            folder = f"sys/devices/system/node/node{n}/hugepages/{name}"
             nodes[str(n)] = {
-                "total": _number(tree, f"{at}/nr_hugepages"),
-                "free": _number(tree, f"{at}/free_hugepages"),
+                "total": _number(tree, f"{folder}/nr_hugepages"),
+                "free": _number(tree, f"{folder}/free_hugepages"),
             }
         size = int(match[1]) * 1024
         pool: dict[str, object] = {
@@ -336,11 +339,11 @@ def _pages(tree: Files) -> dict[str, object]:
 def _prefetchers(tree: Files, cpu: Mapping[str, object], virtual: Mapping[str, object]) -> object:
     if virtual["guest"] is True:
         return absent("a hypervisor hides them")
-    found = prefetchers(tree, str(cpu.get("vendor", "")))
+    state = prefetchers(tree, str(cpu.get("vendor", "")))
     return (
         absent("/dev/cpu/*/msr does not exist, is not readable, or has no register for them")
-        if found is None
-        else found
+        if state is None
+        else state
     )
 
 
@@ -354,12 +357,12 @@ def _settings(tree: Files) -> dict[str, object]:
     if runtime is not None and period:
         share = 1.0 if runtime < 0 else min(1.0, runtime / period)
 
-    def known(value: object) -> object:
+    def or_absent(value: object) -> object:
         return value or absent("not reported by the kernel" if groups else no_cpufreq)
 
     def cpus(name: str) -> object:
-        found = tree.cpus(f"{_CPU}/{name}")
-        return list(found) if found is not None else absent(f"/{_CPU}/{name} does not exist")
+        ids = tree.cpus(f"{_CPU}/{name}")
+        return list(ids) if ids is not None else absent(f"/{_CPU}/{name} does not exist")
 
     return {
         "numa_balancing": _number(tree, f"{_KERNEL}/numa_balancing"),
@@ -368,10 +371,10 @@ def _settings(tree: Files) -> dict[str, object]:
         "overcommit": _number(tree, f"{_VM}/overcommit_memory"),
         "smt": _text(tree, f"{_CPU}/smt/control"),
         "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active does not exist"),
-        "governor": known(single(group.governor for group in groups)),
-        "frequency_driver": known(single(group.driver for group in groups)),
-        "frequency_min_hz": known(single(group.min_hz for group in groups)),
-        "frequency_max_hz": known(single(group.max_hz for group in groups)),
+        "governor": or_absent(single(group.governor for group in groups)),
+        "frequency_driver": or_absent(single(group.driver for group in groups)),
+        "frequency_min_hz": or_absent(single(group.min_hz for group in groups)),
+        "frequency_max_hz": or_absent(single(group.max_hz for group in groups)),
         "boost": boost(tree, groups),
         "clocks": [group.to_dict() for group in groups] or absent(no_cpufreq),
         "clocksource": _text(tree, f"{clock}/current_clocksource"),
@@ -386,8 +389,8 @@ def _settings(tree: Files) -> dict[str, object]:
 
 def _mitigations(tree: Files) -> object:
     folder = f"{_CPU}/vulnerabilities"
-    found = {name: text for name in sorted(tree.names(folder)) if (text := tree.text(f"{folder}/{name}"))}
-    return found or absent(f"/{folder} does not exist")
+    mitigations = {name: text for name in sorted(tree.names(folder)) if (text := tree.text(f"{folder}/{name}"))}
+    return mitigations or absent(f"/{folder} does not exist")
 
 
 # ------------------------------------------------------------------ guest and firmware
@@ -411,13 +414,16 @@ _MAKERS = {
 
 
 def _virtual(tree: Files) -> dict[str, object]:
-    """Evidence of a hypervisor. A vendor name alone is not enough, because clouds offer bare-metal machines too."""
+    """Return evidence of a hypervisor.
+
+    A vendor name alone is not enough, because clouds offer bare-metal machines, too.
+    """
     signs: list[str] = []
     hypervisor: str | None = None
     cpuinfo = tree.text("proc/cpuinfo") or ""
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
-    flagged = bool(flags) and "hypervisor" in flags[1].split() if flags else False
-    if flagged:
+    has_flag = bool(flags) and "hypervisor" in flags[1].split() if flags else False
+    if has_flag:
         signs.append("cpuinfo flag hypervisor")
     if kind := tree.text("sys/hypervisor/type"):
         signs.append(f"/sys/hypervisor/type {kind}")
@@ -470,19 +476,19 @@ def _firmware(tree: Files) -> dict[str, object]:
 
 
 def _cgroup(tree: Files) -> dict[str, object]:
-    """The tightest limits of this process's control group and its ancestors."""
+    """Return the tightest limits of this process's control group and its ancestors."""
     facts: dict[str, object] = {}
     groups = control_groups(tree)
     mounted = any(tree.names("sys/fs/cgroup"))
     if not groups.paths:
-        why = absent("/proc/self/cgroup does not exist")
-        facts = {"version": why, "path": why}
+        missing = absent("/proc/self/cgroup does not exist")
+        facts = {"version": missing, "path": missing}
     else:
         path = groups.paths.get("", next(iter(groups.paths.values())))
         facts = {"version": 2 if groups.unified else 1, "path": path}
     no_limit = absent("no limit is set" if mounted else "/sys/fs/cgroup is not mounted or not recorded")
     memory_name = "memory.max" if groups.unified else "memory.limit_in_bytes"
-    limits = [tree.number(f"{at}/{memory_name}") for at in groups.folders("memory")]
+    limits = [tree.number(f"{folder}/{memory_name}") for folder in groups.folders("memory")]
     quota = cpu_quota(tree, groups)
     effective = ("cpuset.cpus.effective", "cpuset.mems.effective") if groups.unified else ("cpuset.cpus", "cpuset.mems")
     status = tree.text("proc/self/status") or ""
@@ -490,9 +496,9 @@ def _cgroup(tree: Files) -> dict[str, object]:
         ("cpus", effective[0], allowed_in_status(status, "Cpus")),
         ("nodes", effective[1], allowed_in_status(status, "Mems")),
     ):
-        of_group = next((c for at in groups.folders("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
-        usable = of_group or in_status
-        facts[key] = list(usable) if usable else absent("reported neither by the group nor by /proc/self/status")
+        group_ids = next((c for folder in groups.folders("cpuset") if (c := tree.cpus(f"{folder}/{name}"))), None)
+        ids = group_ids or in_status
+        facts[key] = list(ids) if ids else absent("reported neither by the group nor by /proc/self/status")
     facts["memory_limit_bytes"] = min((n for n in limits if n is not None and n < 1 << 60), default=None) or no_limit
     facts["cpu_quota"] = quota[0] if quota else no_limit
     return facts
@@ -507,13 +513,13 @@ def _load(tree: Files) -> object:
 
 
 def host_id(facts: Mapping[str, object] | None = None) -> str:
-    """The id of this machine, as in records; only its name if the topology cannot be read.
+    """Return the id of this machine, as in records; only its name if the topology cannot be read.
 
     Args:
-        facts: The result of `host_facts()`, of this or an earlier time; None: the id alone is read, which is faster.
+        facts: A present or earlier result of `host_facts()`; if None, only the id is read, which is faster.
     """
     if facts is None:
         return identity()["id"]
     machine = facts.get("machine")
-    found = machine.get("id") if isinstance(machine, dict) else None
-    return str(found or identity()["name"])
+    machine_id = machine.get("id") if isinstance(machine, dict) else None
+    return str(machine_id or identity()["name"])

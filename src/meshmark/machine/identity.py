@@ -12,7 +12,7 @@ from meshmark.native import call_library
 
 
 def identity(root: Path = Path("/")) -> dict[str, str]:
-    """The identity of the machine whose /proc and /sys are below `root`.
+    """Return the identity of the machine whose /proc and /sys are below `root`.
 
     Args:
         root: `/`, or a recorded tree.
@@ -24,5 +24,5 @@ def identity(root: Path = Path("/")) -> dict[str, str]:
     Raises:
         MeshmarkError: The native library is missing.
     """
-    found = call_library("meshmark_identity", os.fspath(root).rstrip("/"))
-    return {k: str(found[k]) for k in ("id", "name", "hash")}
+    fields = call_library("meshmark_identity", os.fspath(root).rstrip("/"))
+    return {k: str(fields[k]) for k in ("id", "name", "hash")}

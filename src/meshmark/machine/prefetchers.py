@@ -1,4 +1,4 @@
-"""Reads which hardware prefetchers are switched off, from model-specific registers.
+"""Reads from model-specific registers which hardware prefetchers are switched off.
 
 Sources: Intel, Disclosure of Hardware Prefetcher Control on Some Intel Processors (2014), register 1A4h; AMD, Processor
 Programming Reference for family 19h model 11h, register C000_0108h.
@@ -18,23 +18,23 @@ class Register:
     """A model-specific register of each core that switches its data prefetchers.
 
     Attributes:
-        names: Of the prefetchers, by the bit that switches each off.
+        names: Name of each prefetcher, by the bit that switches it off.
     """
 
     number: int
     names: Mapping[int, str]
 
     def off(self, value: int) -> tuple[str, ...]:
-        """The prefetchers that a value switches off."""
+        """Return the names of the prefetchers that a value switches off."""
         return tuple(name for bit, name in self.names.items() if value >> bit & 1)
 
     @property
     def all_off(self) -> int:
-        """The bits that switch off all that have a name."""
+        """Return the bits that switch off all prefetchers in `names`."""
         return sum(1 << bit for bit in self.names)
 
 
-# By vendor, as /proc/cpuinfo has it.
+# Registers by vendor, as /proc/cpuinfo reports it.
 REGISTERS: Final[Mapping[str, Register]] = {
     "GenuineIntel": Register(0x1A4, {0: "L2 stream", 1: "L2 adjacent line", 2: "L1 next line", 3: "L1 by instruction"}),
     "AuthenticAMD": Register(
@@ -46,10 +46,14 @@ DIFFER: Final = "differ between CPUs"
 
 
 def prefetchers(tree: Files, vendor: str) -> str | None:
-    """Which are off, such as `off: L2 stream, L2 adjacent line`; `on`, `differ between CPUs`, or None if unknown.
+    """Return which prefetchers are off.
 
     Args:
-        vendor: As /proc/cpuinfo has it.
+        tree: Files of the machine.
+        vendor: Vendor as /proc/cpuinfo reports it.
+
+    Returns:
+        For example `off: L2 stream, L2 adjacent line`, `on` or `differ between CPUs`; None if unknown.
     """
     register = REGISTERS.get(vendor)
     if register is None:
@@ -58,8 +62,8 @@ def prefetchers(tree: Files, vendor: str) -> str | None:
     values = [tree.register(cpu, register.number) for cpu in cpus]
     if not values or None in values:
         return None
-    off = {register.off(value or 0) for value in values}
-    if len(off) > 1:
+    off_names = {register.off(value or 0) for value in values}
+    if len(off_names) > 1:
         return DIFFER
-    these = off.pop()
-    return f"off: {', '.join(these)}" if these else ALL_ON
+    names = off_names.pop()
+    return f"off: {', '.join(names)}" if names else ALL_ON

@@ -1,6 +1,6 @@
 """Reads facts about the processor and its clocks, separately for each group of CPUs that are alike.
 
-No CPU stands for the others: hybrid processors and big.LITTLE have cores of several models and clock rates, and a
+No CPU represents all CPUs: hybrid processors and big.LITTLE have cores of several models and clock rates, and a
 governor can be set per CPU.
 """
 
@@ -15,7 +15,7 @@ from meshmark.machine.absence import absent
 from meshmark.machine.tree import Files
 
 CPU_FOLDER = "sys/devices/system/cpu"
-_MAX_COMPLETE = 1_000_000  # characters; only the first MiB of a file is read, so that a longer one ends within a CPU
+_MAX_COMPLETE = 1_000_000  # characters; only the first MiB of a file is read, so longer text ends within a CPU
 T = TypeVar("T", str, int)
 
 _ISA = re.compile(
@@ -27,24 +27,27 @@ _ISA = re.compile(
 
 
 def single(values: Iterable[T | None]) -> T | list[T] | None:
-    """The value that all CPUs have in common, or the sorted list of the different values.
+    """Return the value that all CPUs have in common, or the sorted list of the different values.
 
     Args:
-        values: None where a value is unknown, which is left out.
+        values: Values of the CPUs. None means unknown and is left out.
 
     Returns:
         None if all values are unknown.
     """
-    known = sorted({value for value in values if value is not None})
-    return known[0] if len(known) == 1 else known or None
+    distinct_values = sorted({value for value in values if value is not None})
+    return distinct_values[0] if len(distinct_values) == 1 else distinct_values or None
 
 
 # ------------------------------------------------------------------ /proc/cpuinfo
 
 
 def _described(tree: Files) -> list[dict[str, str]]:
-    """The fields of each CPU in /proc/cpuinfo. Fields outside the sections of CPUs, as Arm and s390 have them, are
-    fields of every CPU that has none of the same name."""
+    """Return the fields of each CPU in /proc/cpuinfo.
+
+    Arm and s390 have fields outside the sections of CPUs. Such a field belongs to every CPU without a field of the
+    same name.
+    """
     cpus: list[dict[str, str]] = []
     common: dict[str, str] = {}
     text = tree.text("proc/cpuinfo") or ""
@@ -68,23 +71,23 @@ def _described(tree: Files) -> list[dict[str, str]]:
 
 
 def processor(tree: Files) -> dict[str, object]:
-    """The facts `cpu` of `host_facts`."""
+    """Return the part `cpu` of `host_facts`."""
     cpus = _described(tree)
 
-    def of(*names: str) -> object:
+    def field(*names: str) -> object:
         values = (next((cpu[n] for n in names if cpu.get(n)), None) for cpu in cpus)
         return single(values) or absent(f"/proc/cpuinfo has no {' or '.join(names)}")
 
     flags = [set((cpu.get("flags") or cpu.get("Features") or "").split()) for cpu in cpus]
     common = set.intersection(*flags) if flags else set()
-    model = of("model name", "Model", "cpu model", "cpu")
+    model = field("model name", "Model", "cpu model", "cpu")
     return {
-        "vendor": of("vendor_id", "CPU implementer", "vendor"),
+        "vendor": field("vendor_id", "CPU implementer", "vendor"),
         "model": model,
-        "family": of("cpu family", "CPU architecture"),
-        "model_number": of("model", "CPU part"),
-        "stepping": of("stepping", "CPU revision"),
-        "microcode": of("microcode"),
+        "family": field("cpu family", "CPU architecture"),
+        "model_number": field("model", "CPU part"),
+        "stepping": field("stepping", "CPU revision"),
+        "microcode": field("microcode"),
         "isa": sorted({f for f in common if _ISA.fullmatch(f)}) or absent("/proc/cpuinfo contains no instruction sets"),
         "claimed_hz": _claimed(tree, model),
     }
@@ -103,7 +106,7 @@ def _claimed(tree: Files, model: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How the kernel controls the clock of some CPUs; None for what it does not report."""
+    """The kernel's control of the clock of some CPUs; values that it does not report are None."""
 
     cpus: tuple[int, ...]
     governor: str | None
@@ -111,10 +114,10 @@ class Clock:
     min_hz: int | None
     max_hz: int | None
     base_hz: int | None
-    boost: int | None  # of the policy, since Linux 6.11
+    boost: int | None  # boost setting of the policy, since Linux 6.11
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-compatible form; what is unknown is absent with a reason."""
+        """Return the JSON-compatible form, in which an unknown value is absent with a reason."""
         values = {
             "governor": self.governor,
             "driver": self.driver,
@@ -129,18 +132,20 @@ class Clock:
 
 
 def clocks(tree: Files) -> list[Clock]:
-    """The clocks of all CPUs with a cpufreq policy; one entry per group of CPUs with the same values."""
+    """Return the clocks of all CPUs with a cpufreq policy; one entry per group of CPUs with the same values."""
     folders = {
-        cpu: at for cpu in tree.numbered(CPU_FOLDER, "cpu") if any(tree.names(at := f"{CPU_FOLDER}/cpu{cpu}/cpufreq"))
+        cpu: folder
+        for cpu in tree.numbered(CPU_FOLDER, "cpu")
+        if any(tree.names(folder := f"{CPU_FOLDER}/cpu{cpu}/cpufreq"))
     }
-    for policy in tree.numbered(f"{CPU_FOLDER}/cpufreq", "policy"):  # recorded trees may lack the links to them
-        at = f"{CPU_FOLDER}/cpufreq/policy{policy}"
-        for word in (tree.text(f"{at}/affected_cpus") or "").split():
+    for policy in tree.numbered(f"{CPU_FOLDER}/cpufreq", "policy"):  # recorded trees may lack the links to policies
+        folder = f"{CPU_FOLDER}/cpufreq/policy{policy}"
+        for word in (tree.text(f"{folder}/affected_cpus") or "").split():
             if re.fullmatch(r"[0-9]{1,5}", word):
-                folders.setdefault(int(word), at)
+                folders.setdefault(int(word), folder)
     groups: dict[Clock, list[int]] = {}
-    for cpu, at in sorted(folders.items()):
-        groups.setdefault(_clock(tree, at), []).append(cpu)
+    for cpu, folder in sorted(folders.items()):
+        groups.setdefault(_clock(tree, folder), []).append(cpu)
     return [replace(clock, cpus=tuple(cpus)) for clock, cpus in groups.items()]
 
 
@@ -161,17 +166,17 @@ def _clock(tree: Files, at: str) -> Clock:
 
 
 def boost(tree: Files, groups: Sequence[Clock]) -> object:
-    """Whether the processor may exceed its base clock: true, false, or both if the CPUs differ."""
+    """Return whether the processor may exceed its base clock: true, false, or both if the CPUs differ."""
     switches: tuple[tuple[str, Callable[[int], bool]], ...] = (
         ("cpufreq/boost", lambda value: value == 1),
         ("intel_pstate/no_turbo", lambda value: value == 0),
     )
-    everywhere = next(
+    global_state = next(
         (is_on(value) for name, is_on in switches if (value := tree.number(f"{CPU_FOLDER}/{name}")) is not None), None
     )
-    of_policies = {group.boost == 1 for group in groups if group.boost is not None}
-    if everywhere is not False and of_policies:
-        return of_policies == {True} if len(of_policies) == 1 else [False, True]
-    if everywhere is None:
+    policy_states = {group.boost == 1 for group in groups if group.boost is not None}
+    if global_state is not False and policy_states:
+        return policy_states == {True} if len(policy_states) == 1 else [False, True]
+    if global_state is None:
         return absent("neither cpufreq/boost nor intel_pstate/no_turbo exists")
-    return everywhere
+    return global_state

@@ -18,7 +18,7 @@ from meshmark.machine.tree import MachineError
 FOLDER = Path(__file__).parent / "reference"
 _FACTS = "machine_facts.toml"
 
-# Suffix of a key: SI unit, factor. Longest first, since `_mb_per_s` ends in `_s`.
+# Suffix of a key, SI unit, and factor. The longest suffix is first, since `_mb_per_s` ends in `_s`.
 _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
     sorted(
         (
@@ -48,13 +48,13 @@ _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
 
 
 class Printed(float):
-    """A number of a file, with the half of its last printed digit: 0.05 for 11.5, and 0.005 for 11.50."""
+    """A number of a file, with half a unit of its last printed digit: 0.05 for 11.5, and 0.005 for 11.50."""
 
     half_digit: float
 
     @staticmethod
     def parse(text: str) -> Printed:
-        """A number as TOML writes it; the exponent counts, so that 1.5e3 was rounded to 100."""
+        """Parse a number as TOML writes it. The exponent counts: 1.5e3 was rounded to 100."""
         number = Printed(text)
         digits, _, exponent = text.replace("_", "").lower().partition("e")
         decimals = len(digits.partition(".")[2])
@@ -66,10 +66,11 @@ class Printed(float):
 class Entry:
     """One number of a publication.
 
-    `path` is its dotted path in the file, `printed` the number in the unit of the key, and `values` the same in `unit`
-    (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known unit
-    (counts, cycles, `_kb`, bits); `values` are then as printed. `half_digits` are the halves of the last printed
-    digits, in the unit of the key: a number was rounded by at most as much. Counts and computed numbers are exact.
+    `path` is its dotted path in the file, `printed` is the number in the unit of the key, and `values` is the number
+    in `unit` (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known
+    unit (counts, cycles, `_kb`, bits); `values` are then as printed. `half_digits` are half units of the last printed
+    digits, in the unit of the key: rounding changed a number by at most this much. Counts and computed numbers are
+    exact.
     `compares` has the metric, subject and baseline of a number that compares two machines; otherwise it is empty.
     """
 
@@ -85,7 +86,7 @@ class Entry:
 
     @property
     def comparison(self) -> str:
-        """What the number compares: "STREAM Triad bandwidth: GS1280 against GS320"; "" if it compares nothing."""
+        """Return the comparison, such as "STREAM Triad bandwidth: GS1280 against GS320"; "" if `compares` is empty."""
         if not self.compares:
             return ""
         return f"{self.compares['metric']}: {self.compares['subject']} against {self.compares['baseline']}"
@@ -93,7 +94,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A text of a publication's file: what a number is about, or what holds without a number."""
+    """A text of a publication's file, which describes a number or states a fact without a number."""
 
     path: str
     text: str
@@ -104,7 +105,7 @@ class Text:
 class Publication:
     """One document, with its parsed file."""
 
-    name: str  # of the file; `paper:NAME` on the command line
+    name: str  # name of the file; `paper:NAME` on the command line
     title: str
     authors: tuple[str, ...]
     year: int | None
@@ -112,18 +113,18 @@ class Publication:
     data: Mapping[str, Any]
 
     def entries(self) -> Iterator[Entry]:
-        """Every number outside `[document]`, in the order of the file."""
+        """Return every number outside `[document]`, in the order of the file."""
         return (part for part in self.content() if isinstance(part, Entry))
 
     def content(self) -> Iterator[Entry | Text]:
-        """Every number and text outside `[document]`, in the order of the file."""
+        """Yield every number and text outside `[document]`, in the order of the file."""
         for key, value in self.data.items():
             if key not in {"document", "reference_format"}:
                 yield from _content(key, value, {})
 
 
 _COMPARES: Final = ("metric", "subject", "baseline")  # keys of a table that compares two machines
-_ABOUT: Final = frozenset({"source", "origin"})  # keys about the numbers of a table, which entries have as fields
+_ABOUT: Final = frozenset({"source", "origin"})  # keys that describe the numbers of a table; fields of entries
 
 
 def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry | Text]:
@@ -139,32 +140,32 @@ def _content(path: str, value: object, around: Mapping[str, Any]) -> Iterator[En
         for i, part in enumerate(value):
             yield from _content(f"{path}[{i}]", part, around)
     else:
-        given = value if isinstance(value, list) else [value]
-        numbers = [float(v) for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
+        items = value if isinstance(value, list) else [value]
+        numbers = [float(v) for v in items if isinstance(v, int | float) and not isinstance(v, bool)]
         source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
         place = str(source.get("place", "")) if isinstance(source, dict) else ""
-        if not numbers or len(numbers) != len(given):
-            yield Text(path=path, text="; ".join(_shown(v) for v in given), place=place)
+        if not numbers or len(numbers) != len(items):
+            yield Text(path=path, text="; ".join(_shown(v) for v in items), place=place)
             return
         suffix, unit, factor = next(((s, u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", "", 1.0))
-        mine = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
+        qualifier = qualifiers.get(f"{key}_qualifier") or qualifiers.get(f"{key.removesuffix(suffix)}_qualifier")
         computed = around.get("origin") == "computed"
         exact = computed or not unit
         yield Entry(
             path=path,
             printed=tuple(numbers),
-            half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in given),
+            half_digits=tuple(0.0 if exact else getattr(v, "half_digit", 0.5) for v in items),
             values=tuple(v * factor for v in numbers),
             unit=unit,
             place=place,
-            qualifier=str(mine or (unit and qualifiers.get("qualifier")) or ""),  # a count of CPUs is exact
+            qualifier=str(qualifier or (unit and qualifiers.get("qualifier")) or ""),  # a count of CPUs is exact
             computed=computed,
             compares=around.get("compares", {}) if unit else {},
         )
 
 
 def _qualifies(name: str, table: Mapping[str, Any]) -> bool:
-    """Whether a key of a table is the qualifier of one of its numbers, and is shown with it."""
+    """Return whether a key of a table is the qualifier of one of its numbers, and is shown with that number."""
     if not name.endswith("qualifier"):
         return False
     stem = name.removesuffix("qualifier").removesuffix("_")
@@ -178,17 +179,17 @@ def _shown(value: object) -> str:
 
 @cache
 def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
-    """The publications in a folder, by name.
+    """Return the publications in a folder, by name.
 
     Raises:
         MachineError: A file is not TOML, is not of format 1, or has no `[document]`.
     """
-    found = []
+    all_publications = []
     for path in sorted(folder.glob("*.toml")):
         try:
             data = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Printed.parse)
-        except (OSError, ValueError) as why:
-            raise MachineError(f"{path.name}: {why}") from None
+        except (OSError, ValueError) as error:
+            raise MachineError(f"{path.name}: {error}") from None
         if path.name == _FACTS:
             continue
         if data.get("reference_format") != 1:
@@ -196,7 +197,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
         document = data.get("document", {})
         if not isinstance(document, dict) or not document.get("title"):
             raise MachineError(f"{path.name}: document: title: found nothing, a text is needed")
-        found.append(
+        all_publications.append(
             Publication(
                 name=path.stem,
                 title=str(document["title"]),
@@ -206,21 +207,21 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
                 data=data,
             )
         )
-    return tuple(found)
+    return tuple(all_publications)
 
 
 def publication(name: str) -> Publication:
-    """The publication of this name, with or without `paper:`.
+    """Return the publication of this name, with or without `paper:`.
 
     Raises:
         MachineError: The publication is unknown.
     """
-    wanted = name.removeprefix("paper:")
-    found = next((p for p in publications() if p.name == wanted), None)
-    if found is None:
-        known = ", ".join(p.name for p in publications())
-        raise MachineError(f"publication: found '{wanted}'; allowed: {known}", "meshmark list machines")
-    return found
+    short_name = name.removeprefix("paper:")
+    match = next((p for p in publications() if p.name == short_name), None)
+    if match is None:
+        names = ", ".join(p.name for p in publications())
+        raise MachineError(f"publication: found '{short_name}'; allowed: {names}", "meshmark list machines")
+    return match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ class Fact:
 
 @cache
 def machine_facts(folder: Path = FOLDER) -> tuple[Fact, ...]:
-    """The facts that machine models are based on.
+    """Return the facts on which machine models are based.
 
     Raises:
         MachineError: The file is missing or malformed.
@@ -260,7 +261,10 @@ def machine_facts(folder: Path = FOLDER) -> tuple[Fact, ...]:
 
 
 def model_claims(folder: Path = FOLDER) -> tuple[Mapping[str, Any], ...]:
-    """Statements a model can be checked against: id, document, place, quantity, value, unit, tolerance, role."""
+    """Return the statements against which a model can be checked.
+
+    Keys: id, document, place, quantity, value, unit, tolerance, role.
+    """
     return _facts_table("claim", folder)
 
 
@@ -269,6 +273,6 @@ def _facts_table(name: str, folder: Path) -> tuple[Mapping[str, Any], ...]:
     try:
         with (folder / _FACTS).open("rb") as file:
             rows = tomllib.load(file).get(name, [])
-    except (OSError, ValueError) as why:
-        raise MachineError(f"{_FACTS}: {why}") from None
+    except (OSError, ValueError) as error:
+        raise MachineError(f"{_FACTS}: {error}") from None
     return tuple(r for r in rows if isinstance(r, dict))

@@ -45,25 +45,25 @@ class Dimm:
 
 
 def structures(table: bytes) -> Iterator[tuple[int, bytes, list[bytes]]]:
-    """(type, formatted area with header, strings) of each structure, up to the end or the first damaged one."""
-    at = 0
-    while at + 4 <= len(table):
-        kind, length = table[at], table[at + 1]
-        if length < 4 or at + length > len(table):
+    """Yield (type, formatted area with header, strings) of each structure, up to the end or the first damaged one."""
+    offset = 0
+    while offset + 4 <= len(table):
+        kind, length = table[offset], table[offset + 1]
+        if length < 4 or offset + length > len(table):
             return
-        end = table.find(b"\0\0", at + length)
+        end = table.find(b"\0\0", offset + length)
         if end < 0:
             return
-        strings = table[at + length : end].split(b"\0") if end > at + length else []
-        yield kind, table[at : at + length], strings
+        strings = table[offset + length : end].split(b"\0") if end > offset + length else []
+        yield kind, table[offset : offset + length], strings
         if kind == _END:
             return
-        at = end + 2
+        offset = end + 2
 
 
 def dimms(table: bytes) -> list[Dimm]:
-    """The populated memory modules of a raw table (/sys/firmware/dmi/tables/DMI)."""
-    found = []
+    """Return the populated memory modules of a raw table (/sys/firmware/dmi/tables/DMI)."""
+    modules = []
     for kind, area, strings in structures(table):
         if kind != _MEMORY_DEVICE or len(area) < 0x15:
             continue
@@ -89,7 +89,7 @@ def dimms(table: bytes) -> list[Dimm]:
             rate = word(extended, 4) & 0x7FFFFFFF if rate == 0xFFFF else rate
             rates.append(rate * 1_000_000 or None)
         width = word(0x0A)
-        found.append(
+        modules.append(
             Dimm(
                 slot=string(0x10),
                 bank=string(0x11),
@@ -101,11 +101,11 @@ def dimms(table: bytes) -> list[Dimm]:
                 part=string(0x1A),
             )
         )
-    return found
+    return modules
 
 
 def channels(modules: Sequence[Dimm]) -> tuple[int, str] | None:
-    """The number of populated channels and the rule that counted them; None if the names of the slots match no rule.
+    """Return the number of populated channels and the rule that counted them; None if no rule matches the slots.
 
     Names of slots are not standardized, so a rule applies only if it matches every module.
     """
@@ -115,7 +115,7 @@ def channels(modules: Sequence[Dimm]) -> tuple[int, str] | None:
         ("'MC x CH y' in bank or slot", r"(?:MC[ _-]*[0-9]+[ _-]*)?CH[ _-]*([0-9]+)"),
     )
     for name, pattern in rules:
-        seen = set()
+        channel_keys = set()
         for module in modules:
             text = f"{module.bank} {module.slot}".upper()
             match = re.search(pattern, text)
@@ -123,22 +123,22 @@ def channels(modules: Sequence[Dimm]) -> tuple[int, str] | None:
                 break
             socket = re.search(r"(?:NODE|CPU|PROC(?:ESSOR)?|SOCKET|\bP)[ _-]*([0-9]+)", text)
             controller = re.search(r"(?:MC|IMC|CONTROLLER)[ _-]*([0-9]+)", text)
-            seen.add((socket and socket[1], controller and controller[1], match[1]))
+            channel_keys.add((socket and socket[1], controller and controller[1], match[1]))
         else:
-            if seen:
-                return len(seen), name
+            if channel_keys:
+                return len(channel_keys), name
     return None
 
 
 def without_serials(table: bytes) -> bytes:
-    """The table reduced to memory arrays and modules, without serial numbers and asset tags."""
-    out = bytearray()
+    """Return the table reduced to memory arrays and modules, without serial numbers and asset tags."""
+    reduced_table = bytearray()
     for kind, area, strings in structures(table):
         if kind not in {_MEMORY_DEVICE, _MEMORY_ARRAY, _END}:
             continue
-        kept = list(strings)
+        texts = list(strings)
         for offset in (0x18, 0x19):
-            if kind == _MEMORY_DEVICE and len(area) > offset and 0 < area[offset] <= len(kept):
-                kept[area[offset] - 1] = b"-"
-        out += area + (b"".join(s + b"\0" for s in kept) or b"\0") + b"\0"
-    return bytes(out)
+            if kind == _MEMORY_DEVICE and len(area) > offset and 0 < area[offset] <= len(texts):
+                texts[area[offset] - 1] = b"-"
+        reduced_table += area + (b"".join(s + b"\0" for s in texts) or b"\0") + b"\0"
+    return bytes(reduced_table)

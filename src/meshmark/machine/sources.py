@@ -1,4 +1,4 @@
-"""Requests topologies from the native half, which reads all of them: trees of /proc and /sys, hwloc XML, descriptions.
+"""Requests topologies from the native half, which reads trees of /proc and /sys, hwloc XML, and descriptions.
 
 Trees are read in this process by libmeshmark-values.so. XML and synthetic descriptions are read by hwloc in
 `meshmark-place`, because hwloc aborts on some malformed XML.
@@ -20,11 +20,11 @@ from meshmark.machine.tree import MAX_CPUS, MachineError
 from meshmark.native import call_library, find_native
 
 _MAX_XML = 64 << 20
-_TYPICAL_JSON = 1 << 20  # bytes for 1,000 CPUs, so that a tree is read once
+_TYPICAL_JSON = 1 << 20  # bytes of 1,000 CPUs, so that one call reads a tree
 
 
 def from_sysfs(root: Path = Path("/")) -> Topology:
-    """The topology of the online CPUs below `root`.
+    """Return the topology of the online CPUs below `root`.
 
     `allowed_cpus` is the affinity of this process for `/`, otherwise the affinity in the recorded /proc/self/status, or
     else all online CPUs.
@@ -33,8 +33,8 @@ def from_sysfs(root: Path = Path("/")) -> Topology:
         MachineError: `root` contains no CPU.
         MeshmarkError: The native library is missing.
     """
-    below = os.fspath(root)
-    native = call_library("meshmark_topology", "" if _is_host(root) else below.rstrip("/"), capacity=_TYPICAL_JSON)
+    path = os.fspath(root)
+    native = call_library("meshmark_topology", "" if _is_host(root) else path.rstrip("/"), capacity=_TYPICAL_JSON)
     if not native["cpus"]:
         raise MachineError(f"{root}: no CPU in sys/devices/system/cpu: not the tree of a Linux machine")
     return topology_of(native)
@@ -45,9 +45,10 @@ def _is_host(root: Path) -> bool:
 
 
 def from_hwloc_xml(data: bytes) -> Topology:
-    """The topology in the output of `lstopo --of xml` of hwloc 1, 2 or 3.
+    """Return the topology in the output of `lstopo --of xml` of hwloc 1, 2 or 3.
 
-    If a CPU is local to several nodes, it is assigned to the one with the fewest local CPUs, then to the lowest number.
+    If a CPU is local to several nodes, it is assigned to the node with the fewest local CPUs; among equals, to the
+    node with the lowest number.
     Nodes without assigned CPUs count as memory-only.
 
     Raises:
@@ -56,7 +57,7 @@ def from_hwloc_xml(data: bytes) -> Topology:
     """
     if len(data) > _MAX_XML:
         raise MachineError(f"XML of {len(data)} B: at most {_MAX_XML} B are read")
-    if b"<!ENTITY" in data or b"\0" in data:  # NUL bytes: UTF-16, in which an entity would not be noticed
+    if b"<!ENTITY" in data or b"\0" in data:  # NUL bytes mean UTF-16, which would hide an entity
         raise MachineError("XML declares an entity or is not UTF-8, which hwloc never writes")
     file = os.memfd_create("machine.xml")
     try:
@@ -68,7 +69,7 @@ def from_hwloc_xml(data: bytes) -> Topology:
 
 
 def from_synthetic(description: str) -> Topology:
-    """The topology of a synthetic description of hwloc, such as `pack:4 [numa] core:64 pu:2`.
+    """Return the topology of a synthetic description of hwloc, such as `pack:4 [numa] core:64 pu:2`.
 
     Raises:
         UsageError: The text does not look like a description.
@@ -80,7 +81,7 @@ def from_synthetic(description: str) -> Topology:
 
 
 def _described(topology: str, name: str, *files: int) -> dict[str, object]:
-    """The JSON object that `meshmark-place machine` prints; errors mention `name` instead of the argument."""
+    """Return the JSON object that `meshmark-place machine` prints; errors mention `name` instead of the argument."""
     program = find_native("meshmark-place", "MESHMARK_PLACE")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")}
     try:
@@ -107,7 +108,7 @@ def _described(topology: str, name: str, *files: int) -> dict[str, object]:
 
 
 def is_synthetic(text: str) -> bool:
-    """Whether the text looks like a synthetic description of hwloc: `pack:2 [numa] core:4 pu:2`, `node:8 2`."""
+    """Return whether the text looks like a synthetic description of hwloc: `pack:2 [numa] core:4 pu:2`, `node:8 2`."""
     return bool(re.fullmatch(r"[A-Za-z0-9:()\[\]=, _.-]{1,500}", text, re.ASCII)) and bool(
         re.match(r"\s*(\[|[A-Za-z0-9]+(\([^)]*\))?:[0-9]+|[0-9]+(\s|$))", text)
     )
@@ -126,7 +127,7 @@ def _check_synthetic(description: str) -> None:
 
 
 def synthetic_xml(description: str) -> bytes:
-    """hwloc XML of a synthetic description; errors as for `from_synthetic`.
+    """Return the hwloc XML of a synthetic description; raises like `from_synthetic`.
 
     Raises:
         AbsentError: lstopo is not installed.
@@ -136,7 +137,7 @@ def synthetic_xml(description: str) -> bytes:
 
 
 def lstopo(*words: str) -> bytes:
-    """XML output of lstopo with these options.
+    """Return the XML output of lstopo with these options.
 
     Raises:
         AbsentError: lstopo is not installed.

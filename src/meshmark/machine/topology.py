@@ -28,12 +28,12 @@ class Node:
 
     os_index: int
     cpus: tuple[int, ...]  # CPUs of the node according to the kernel
-    near_cpus: tuple[int, ...]  # CPUs for which it is local, or the nearest ones; empty if unknown
+    near_cpus: tuple[int, ...]  # CPUs to which it is local, or else the nearest CPUs; empty if unknown
     memory_bytes: int | None  # as reported by the node
 
     @property
     def kind(self) -> str:
-        """`ordinary`, `memory-only`, `memory-less` or `empty`."""
+        """Return `ordinary`, `memory-only`, `memory-less` or `empty`."""
         names = {(True, True): "ordinary", (False, True): "memory-only", (True, False): "memory-less"}
         return names.get((bool(self.cpus), self.memory_bytes != 0), "empty")
 
@@ -100,36 +100,36 @@ class Topology:
     cpus: tuple[Cpu, ...]
     allowed_cpus: tuple[int, ...]
     offline_cpus: tuple[int, ...] = ()
-    unlisted_cpus: tuple[int, ...] = ()  # exist but are not in the XML file: offline or not allowed
-    core_kinds: tuple[CoreKind, ...] = ()  # the fastest first; empty if all cores are alike, or if it is unknown
-    distances: tuple[tuple[int, ...], ...] | None = None  # [from][to], order of `nodes`, 10 = local
+    unlisted_cpus: tuple[int, ...] = ()  # CPUs that exist but are not in the XML file: offline or not allowed
+    core_kinds: tuple[CoreKind, ...] = ()  # the fastest first; empty if all cores are alike or unknown
+    distances: tuple[tuple[int, ...], ...] | None = None  # [from][to] in the order of `nodes`; 10 is local
     kernel_memory_bytes: int | None = None  # MemTotal of /proc/meminfo
     doubts: tuple[str, ...] = field(default=())  # contradictions between sources
 
     @property
     def nodes_memory_bytes(self) -> int | None:
-        """Sum of the nodes' memory, in B; None if a node does not report it."""
-        claims = [n.memory_bytes for n in self.nodes]
-        return None if None in claims else sum(c for c in claims if c is not None)
+        """Return the sum of the nodes' memory in B; None if a node does not report its memory."""
+        sizes = [n.memory_bytes for n in self.nodes]
+        return None if None in sizes else sum(c for c in sizes if c is not None)
 
     @property
     def safe_memory_bytes(self) -> int | None:
-        """The minimum of the nodes' sum and the kernel's total, in B; None if both are unknown."""
-        known = [b for b in (self.nodes_memory_bytes, self.kernel_memory_bytes) if b is not None]
-        return min(known, default=None)
+        """Return the minimum of the nodes' sum and the kernel's total in B; None if both are unknown."""
+        sizes = [b for b in (self.nodes_memory_bytes, self.kernel_memory_bytes) if b is not None]
+        return min(sizes, default=None)
 
     def safe_node_bytes(self, node: Node) -> int | None:
-        """The memory of a node in B, at most the kernel's total; None if unknown."""
-        known = [b for b in (node.memory_bytes, self.kernel_memory_bytes) if b is not None]
-        return min(known, default=None) if node.memory_bytes is not None else None
+        """Return the memory of a node in B, at most the kernel's total; None if unknown."""
+        sizes = [b for b in (node.memory_bytes, self.kernel_memory_bytes) if b is not None]
+        return min(sizes, default=None) if node.memory_bytes is not None else None
 
     @property
     def threads_per_core(self) -> int:
-        """The maximum number of CPUs per core, at least 1."""
+        """Return the maximum number of CPUs per core, at least 1."""
         return max((len(c.cpus) for c in self.cores), default=1)
 
     def node_of(self, cpu: int) -> int | None:
-        """os_index of the CPU's node; None if no node contains the CPU.
+        """Return `os_index` of the CPU's node; None if no node contains the CPU.
 
         Raises:
             MachineError: The CPU does not exist or is offline.
@@ -140,7 +140,7 @@ class Topology:
         raise MachineError(f"cpu {cpu}: this machine has {format_list([c.os_index for c in self.cpus])}")
 
     def summary(self) -> str:
-        """One line such as `2 packages, 4 NUMA nodes (1 memory-only), 8 cores, 16 CPUs`."""
+        """Return one line such as `2 packages, 4 NUMA nodes (1 memory-only), 8 cores, 16 CPUs`."""
 
         def count(n: int, word: str) -> str:
             return f"{n} {word}{'' if n == 1 else 's'}"
@@ -158,7 +158,7 @@ class Topology:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-compatible form. CPUs are lists of int; sizes are in B.
+        """Return the JSON-compatible form. CPUs are lists of int; sizes are in B.
 
         Keys: `origin`; `summary`; `packages` [{index, os_index, cpus}], empty if unknown; `nodes` [{os_index, cpus,
         near_cpus, memory_bytes, safe_bytes, kind}]; `caches` [{level, kind, size_bytes, line_bytes, ways, cpus}];
@@ -168,7 +168,7 @@ class Topology:
         the order of `nodes`); `doubts` [str]. An unknown value is {"absent": reason}.
         """
 
-        def known(value: object, reason: str) -> object:
+        def or_absent(value: object, reason: str) -> object:
             return {"absent": reason} if value is None else value
 
         reason = f"not reported by {self.origin}"
@@ -176,15 +176,16 @@ class Topology:
             "origin": self.origin,
             "summary": self.summary(),
             "packages": [
-                {"index": p.index, "os_index": known(p.os_index, reason), "cpus": list(p.cpus)} for p in self.packages
+                {"index": p.index, "os_index": or_absent(p.os_index, reason), "cpus": list(p.cpus)}
+                for p in self.packages
             ],
             "nodes": [
                 {
                     "os_index": n.os_index,
                     "cpus": list(n.cpus),
                     "near_cpus": list(n.near_cpus),
-                    "memory_bytes": known(n.memory_bytes, reason),
-                    "safe_bytes": known(self.safe_node_bytes(n), reason),
+                    "memory_bytes": or_absent(n.memory_bytes, reason),
+                    "safe_bytes": or_absent(self.safe_node_bytes(n), reason),
                     "kind": n.kind,
                 }
                 for n in self.nodes
@@ -193,9 +194,9 @@ class Topology:
                 {
                     "level": c.level,
                     "kind": c.kind,
-                    "size_bytes": known(c.size_bytes, reason),
-                    "line_bytes": known(c.line_bytes, reason),
-                    "ways": known(c.ways, reason),
+                    "size_bytes": or_absent(c.size_bytes, reason),
+                    "line_bytes": or_absent(c.line_bytes, reason),
+                    "ways": or_absent(c.ways, reason),
                     "cpus": list(c.cpus),
                 }
                 for c in self.caches
@@ -203,32 +204,32 @@ class Topology:
             "cores": [
                 {
                     "index": c.index,
-                    "os_index": known(c.os_index, reason),
-                    "package": known(c.package, reason),
+                    "os_index": or_absent(c.os_index, reason),
+                    "package": or_absent(c.package, reason),
                     "cpus": list(c.cpus),
                 }
                 for c in self.cores
             ],
             "core_kinds": [
                 {"name": k.name, "cpus": list(k.cpus)}
-                | {key: known(getattr(k, key), reason) for key in ("capacity", "max_hz", "pmu", "model")}
+                | {key: or_absent(getattr(k, key), reason) for key in ("capacity", "max_hz", "pmu", "model")}
                 for k in self.core_kinds
             ],
             "cpus": [
                 {
                     "os_index": c.os_index,
                     "core": c.core,
-                    "package": known(c.package, reason),
-                    "node": known(c.node, "in no node"),
+                    "package": or_absent(c.package, reason),
+                    "node": or_absent(c.node, "in no node"),
                 }
-                | ({"kind": known(c.kind, reason)} if self.core_kinds else {})
+                | ({"kind": or_absent(c.kind, reason)} if self.core_kinds else {})
                 for c in self.cpus
             ],
             "allowed_cpus": list(self.allowed_cpus),
             "offline_cpus": list(self.offline_cpus),
             "unlisted_cpus": list(self.unlisted_cpus),
             "threads_per_core": self.threads_per_core,
-            "distances": known(self.distances and [list(row) for row in self.distances], reason),
+            "distances": or_absent(self.distances and [list(row) for row in self.distances], reason),
             "doubts": list(self.doubts),
         }
 
@@ -237,15 +238,15 @@ _ORIGINS = {"tree": "sysfs", "xml": "hwloc-xml"}
 
 
 def topology_of(native: Mapping[str, Any]) -> Topology:
-    """The topology in the JSON object of the native half (native/base/topology/topology_json.hpp)."""
+    """Return the topology in the JSON object of the native half (native/base/topology/topology_json.hpp)."""
     kinds = tuple(CoreKind(**(kind | {"cpus": tuple(kind["cpus"])})) for kind in native["core_kinds"])
-    members: dict[int, list[Mapping[str, Any]]] = {}  # by the native number of their core
+    members: dict[int, list[Mapping[str, Any]]] = {}  # CPUs by the native number of their core
     packages: dict[int, tuple[int | None, list[int]]] = {}
     for cpu in native["cpus"]:
         members.setdefault(cpu["core"], []).append(cpu)
         if cpu["package"] is not None:
             packages.setdefault(cpu["package"], (cpu["package_id"], []))[1].append(cpu["os_index"])
-    order = {package: at for at, package in enumerate(sorted(packages, key=lambda p: packages[p][1][0]))}
+    order = {package: position for position, package in enumerate(sorted(packages, key=lambda p: packages[p][1][0]))}
 
     def index_of(package: int | None) -> int | None:
         return None if package is None else order[package]

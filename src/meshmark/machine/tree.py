@@ -11,8 +11,8 @@ from typing import Literal
 
 from meshmark.errors import MeshmarkError
 
-MAX_CPUS = 1 << 16  # above NR_CPUS of any Linux (8192); a bound for hostile input
-_MAX_TEXT = 1 << 20  # above the size of any file read here; Linux refuses reads of 4 MiB from /proc/sys
+MAX_CPUS = 1 << 16  # more than NR_CPUS of any Linux (8192); a bound for hostile input
+_MAX_TEXT = 1 << 20  # more than the size of any file read here; Linux refuses reads of 4 MiB from /proc/sys
 
 
 class MachineError(MeshmarkError):
@@ -24,36 +24,36 @@ class Files(ABC):
 
     @property
     def live(self) -> bool:
-        """Whether they are those of the running system rather than a recording."""
+        """Return whether the files belong to the running system rather than a recording."""
         return False
 
     @abstractmethod
     def data(self, name: str) -> bytes | None:
-        """The first MiB of a file, as bytes."""
+        """Return the first MiB of a file, as bytes."""
 
     @abstractmethod
     def names(self, folder: str) -> Iterable[str]:
-        """The names in a folder, in any order; none if it is missing."""
+        """Return the names in a folder, in any order; empty if the folder is missing."""
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file, even if it cannot be read."""
+        """Return whether a file exists, even if it cannot be read."""
         return self.data(name) is not None
 
     def register(self, cpu: int, number: int) -> int | None:
-        """A model-specific register of a CPU; only of the running system, and for root."""
+        """Return a model-specific register of a CPU; None unless this is the running system and the user is root."""
         return None
 
     def text(self, name: str) -> str | None:
-        """The stripped text of a file; invalid UTF-8 is replaced."""
+        """Return the stripped text of a file; invalid UTF-8 is replaced."""
         data = self.data(name)
         return None if data is None else data.decode("utf-8", "replace").strip().strip("\0")
 
     def number(self, name: str) -> int | None:
-        """A file that contains one integer, decimal or 0x…"""
+        """Return the integer in a file, decimal or 0x…; None if the file is missing or contains anything else."""
         return parse_integer(self.text(name))
 
     def cpus(self, name: str) -> tuple[int, ...] | None:
-        """A file that contains a list such as `0-3,8`; None if it is missing or malformed."""
+        """Return the numbers in a file that contains a list such as `0-3,8`; None if it is missing or malformed."""
         text = self.text(name)
         if text is None:
             return None
@@ -63,9 +63,9 @@ class Files(ABC):
             return None
 
     def numbered(self, folder: str, prefix: str) -> list[int]:
-        """Sorted numbers N of the entries `prefixN` in a folder."""
-        found = (re.fullmatch(rf"{prefix}([0-9]{{1,7}})", name) for name in self.names(folder))
-        return sorted({int(m[1]) for m in found if m})
+        """Return the sorted numbers N of the entries `prefixN` in a folder."""
+        matches = (re.fullmatch(rf"{prefix}([0-9]{{1,7}})", name) for name in self.names(folder))
+        return sorted({int(m[1]) for m in matches if m})
 
 
 class Tree(Files):
@@ -123,45 +123,45 @@ class FilesInMemory(Files):
             folder = path
             while folder:
                 folder, _, name = folder.rpartition("/")
-                known = self._folders.setdefault(folder, set())
-                if name in known:
+                entries = self._folders.setdefault(folder, set())
+                if name in entries:
                     break
-                known.add(name)
+                entries.add(name)
 
     def data(self, name: str) -> bytes | None:
-        found = self._files.get(name)
-        return None if found is None else found[:_MAX_TEXT]
+        content = self._files.get(name)
+        return None if content is None else content[:_MAX_TEXT]
 
     def names(self, folder: str) -> Iterable[str]:
         return self._folders.get(folder, ())
 
 
 def parse_integer(text: str | None) -> int | None:
-    """One integer, decimal or 0x…; None for anything else."""
+    """Return the integer in a text, decimal or 0x…; None for anything else."""
     if text is None or not re.fullmatch(r"-?(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})", text.strip()):
         return None
     return int(text, 16 if "x" in text else 10)
 
 
 def kilobytes(text: str | None, name: str) -> int | None:
-    """A field of a machine's or a node's meminfo, in bytes; None if it is missing."""
+    """Return a field of a machine's or a node's meminfo, in bytes; None if it is missing."""
     match = re.search(rf"^(?:Node +[0-9]+ +)?{name}: *([0-9]{{1,18}}) kB", text or "", re.M | re.ASCII)
     return int(match[1]) * 1024 if match else None
 
 
 def chosen(text: str | None) -> str | None:
-    """The word in brackets in a text such as `always [madvise] never`; None if there is none."""
+    """Return the word in brackets in a text such as `always [madvise] never`; None without brackets."""
     match = re.search(r"\[([^\]]+)\]", text or "")
     return match[1] if match else None
 
 
 def parse_list(text: str) -> tuple[int, ...]:
-    """Numbers of a list in the format of Linux, such as `0-3,8`, sorted and unique; empty text is an empty list.
+    """Return the numbers of a list in the format of Linux, such as `0-3,8`, sorted and unique; () for empty text.
 
     Raises:
         MachineError: The text is not such a list, a range descends, or a number is 65536 or more.
     """
-    found: set[int] = set()
+    numbers: set[int] = set()
     if text.strip() in {"", "(null)"}:
         return ()
     for part in text.strip().split(","):
@@ -171,13 +171,15 @@ def parse_list(text: str) -> tuple[int, ...]:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last >= MAX_CPUS:
             raise MachineError(f"list '{text[:60]}': found '{part}'; allowed: ascending ranges below {MAX_CPUS}")
-        found.update(range(first, last + 1))
-    return tuple(sorted(found))
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
 
 
 def allowed_in_status(status: str, what: Literal["Cpus", "Mems"]) -> tuple[int, ...] | None:
-    """The CPUs or nodes that a process may use, in the text of its /proc/PID/status: its list, or else its mask. They
-    may include numbers that do not exist. None if the text has neither."""
+    """Return the CPUs or nodes that a process may use, from the list or else the mask in its /proc/PID/status.
+
+    They may include numbers that do not exist. None if the text has neither.
+    """
     words = dict(re.findall(rf"^({what}_allowed(?:_list)?):\s*(\S+)", status, re.M))
     try:
         if (ids := words.get(f"{what}_allowed_list")) is not None:
@@ -192,7 +194,7 @@ def allowed_in_status(status: str, what: Literal["Cpus", "Mems"]) -> tuple[int, 
 
 
 def format_list(numbers: tuple[int, ...] | list[int]) -> str:
-    """The inverse of `parse_list`, such as `0-3,8`; `none` for an empty list."""
+    """Return numbers as a list that `parse_list` reads, such as `0-3,8`; `none` for an empty list."""
     runs: list[list[int]] = []
     for n in sorted(set(numbers)):
         if runs and n == runs[-1][1] + 1:
