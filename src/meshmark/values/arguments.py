@@ -1,4 +1,4 @@
-"""Checks the arguments of public functions against their annotations, so that a wrong type is one clear sentence."""
+"""Checks the arguments of public functions against their annotations and reports a wrong type in one sentence."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def checking(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+    def wrapper(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         try:
-            bound = signature.bind(*args, **kwargs)
+            bound_arguments = signature.bind(*args, **kwargs)
         except TypeError as error:  # too many arguments, or an unknown name
             raise UsageError(f"{function.__name__}: {quoted(error)}") from None
         hints = _hints(function)
-        for name, value in bound.arguments.items():
+        for name, value in bound_arguments.arguments.items():
             if name in hints:
                 _check_parameter(function.__name__, signature.parameters[name], hints[name], value)
         try:
@@ -44,7 +44,7 @@ def checked(function: Callable[Arguments, Result]) -> Callable[Arguments, Result
             file = f"{quoted(error.filename)}: " if error.filename else ""
             raise MeshmarkError(f"{function.__name__}: {file}{error.strerror or error}") from error
 
-    return checking
+    return wrapper
 
 
 @functools.cache
@@ -53,14 +53,14 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _check_parameter(function: str, parameter: inspect.Parameter, kind: Any, value: Any) -> None:
-    """Check the value of a parameter, or of each one that `*args` and `**kwargs` collect."""
+    """Check the value of a parameter, or each value that `*args` or `**kwargs` collects."""
     if parameter.kind is parameter.VAR_KEYWORD:
-        for name, one in value.items():
+        for name, item in value.items():
             _check_text(f"{function}: option", name)
-            _check(f"{function}: {name}", kind, one)
+            _check(f"{function}: {name}", kind, item)
     elif parameter.kind is parameter.VAR_POSITIONAL:
-        for one in value:
-            _check(f"{function}: {parameter.name}", kind, one)
+        for item in value:
+            _check(f"{function}: {parameter.name}", kind, item)
     else:
         _check(f"{function}: {parameter.name}", kind, value)
 
@@ -74,22 +74,24 @@ def _check(field: str, kind: Any, value: Any) -> None:
     kinds = _alternatives(kind)
     if Any in kinds:
         return
-    if not any(_fits(one, value) for one in kinds):
+    if not any(_fits(alternative, value) for alternative in kinds):
         if isinstance(value, float) and not math.isfinite(value) and float in kinds:
             raise UsageError(f"{field}: found {value}; allowed: a finite number")
-        allowed = " or ".join(dict.fromkeys(_name(one) for one in kinds))
+        allowed = " or ".join(dict.fromkeys(_name(alternative) for alternative in kinds))
         raise UsageError(f"{field}: found {shown(value)}; allowed: {allowed}")
     if isinstance(value, str | os.PathLike):
         _check_text(field, os.fspath(value))
     elif isinstance(value, Mapping):
-        item = next(typing.get_args(one)[1] for one in kinds if _origin(one) is Mapping)
+        item = next(typing.get_args(alternative)[1] for alternative in kinds if _origin(alternative) is Mapping)
         for key, part in value.items():
             if not isinstance(key, str):
                 raise UsageError(f"{field}: found {shown(key)} as a key; allowed: a text")
             _check_text(field, key)
             _check(f"{field}: {quoted(key)}", item, part)
     elif isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        item = next((typing.get_args(one)[0] for one in kinds if _origin(one) is Sequence), object)
+        item = next(
+            (typing.get_args(alternative)[0] for alternative in kinds if _origin(alternative) is Sequence), object
+        )
         for part in () if isinstance(value, range) else value:
             _check(field, item, part)
 
@@ -105,7 +107,7 @@ def _fits(kind: Any, value: Any) -> bool:
     if kind is object:
         return _is_option(value)
     if origin is Literal:
-        return any(value is one for one in typing.get_args(kind))
+        return any(value is literal for literal in typing.get_args(kind))
     if origin is Sequence:
         return isinstance(value, list | tuple | range)
     if origin is os.PathLike:
@@ -115,7 +117,7 @@ def _fits(kind: Any, value: Any) -> bool:
 
 def _is_option(value: Any) -> bool:
     if isinstance(value, list | tuple):
-        return all(not isinstance(one, list | tuple) and _is_option(one) for one in value)
+        return all(not isinstance(item, list | tuple) and _is_option(item) for item in value)
     if isinstance(value, os.PathLike):
         return isinstance(os.fspath(value), str)
     if isinstance(value, int | float):
@@ -140,7 +142,7 @@ def _check_text(field: str, text: str) -> None:
 
 
 def shown(value: object) -> str:
-    """Return a value for a message: a text in quotes, a number as it is, and otherwise the name of its type."""
+    """Return a value as a message shows it: a text in quotes, a number as it is, otherwise the name of the type."""
     if value is None or isinstance(value, bool | int | float):
         return quoted(value)
     return f"'{quoted(value)}'" if isinstance(value, str) else f"a value of type {type(value).__name__}"
@@ -158,7 +160,7 @@ def _origin(kind: Any) -> Any:
 
 
 def _name(kind: Any) -> str:
-    """Return what messages call the values of a type."""
+    """Return the words by which messages refer to the values of a type."""
     if kind is object:
         return _OPTION
     if _origin(kind) is Literal:

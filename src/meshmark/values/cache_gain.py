@@ -1,4 +1,4 @@
-"""Names the caches that a program gains with more CPUs, which can make it faster than in proportion to them.
+"""Names the caches that a program gains with more CPUs. They can make it faster than in proportion to its CPUs.
 
 Applications and load kernels use the same rule: a program gains a cache level if its memory fits in the caches of that
 level that its CPUs reach, but not in the caches that fewer CPUs reach.
@@ -16,7 +16,7 @@ UNKNOWN: Final = "the reason is not known"
 
 
 class Cache(Protocol):
-    """What the rule needs of a cache; the topology of a machine has such caches."""
+    """The properties of a cache that the rule needs. The caches of a machine's topology have them."""
 
     @property
     def level(self) -> int: ...
@@ -41,11 +41,12 @@ class RecordedCache:
 def superlinear_reason(
     caches: Sequence[Cache], memory_bytes: float, few: Collection[int], many: Collection[int]
 ) -> str:
-    """Return why a program is faster than in proportion to its CPUs: the cache level that holds its memory only now.
+    """Return why a program is faster than in proportion to its CPUs: the cache level that holds its
+    memory with `many` CPUs, but not with `few`.
 
     Args:
         memory_bytes: Memory that the program uses, in B.
-        few: CPUs of the run that it is compared with.
+        few: CPUs of the run that it is compared to.
         many: CPUs of the run that is faster than in proportion.
     """
     if memory_bytes <= 0:
@@ -69,11 +70,11 @@ def cache_sizes(
 ) -> list[tuple[int, str, tuple[float, float]]]:
     """Return level, name and total size, in B, of the data caches that each of two sets of CPUs reaches."""
     levels = []
-    known = [(c, c.size_bytes) for c in caches if c.kind != "instruction" and c.size_bytes]
-    for level in sorted({c.level for c, _ in known}):
+    sized_caches = [(c, c.size_bytes) for c in caches if c.kind != "instruction" and c.size_bytes]
+    for level in sorted({c.level for c, _ in sized_caches}):
 
         def total(reached: Collection[int], level: int = level) -> float:
-            return float(sum(size_b for c, size_b in known if c.level == level and set(c.cpus) & set(reached)))
+            return float(sum(size_b for c, size_b in sized_caches if c.level == level and set(c.cpus) & set(reached)))
 
         levels.append((level, f"L{level}", (total(cpus[0]), total(cpus[1]))))
     return levels
@@ -81,10 +82,10 @@ def cache_sizes(
 
 def recorded_caches(topology: Mapping[str, Any]) -> list[RecordedCache]:
     """Return the caches of a recorded topology (JSON) whose level, size and CPUs are known."""
-    listed = topology.get("caches", [])
+    caches = topology.get("caches", [])
     return [
         RecordedCache(c["level"], str(c.get("kind", "unified")), c["size_bytes"], tuple(c["cpus"]))
-        for c in (listed if isinstance(listed, list) else [])
+        for c in (caches if isinstance(caches, list) else [])
         if isinstance(c, Mapping)
         and isinstance(c.get("level"), int)
         and isinstance(c.get("size_bytes"), int)

@@ -1,4 +1,4 @@
-"""Says how a rate follows the core clock: in proportion, less, or not at all from some clock on.
+"""Determines how a rate follows the core clock: in proportion, less than that, or not at all from some clock on.
 
 The rate is modelled by a power of the clock, rate ∝ clock^e, so that e = 1 is a straight line through the origin and
 e = 0 a rate that does not depend on the clock. The exponent of one round is the slope of a least-squares line through
@@ -15,7 +15,7 @@ Rule, with 0.1 as the largest deviation of an exponent that does not matter:
    interval between two neighbouring clocks is.
 4. Otherwise it is inconclusive, and so are fewer than 3 clocks or fewer than 6 rounds.
 
-Values of a model have no interval: the rule then uses the computed exponents alone.
+Rates that a model computes have no interval: the rule then uses the exponents alone.
 
 Sources: rates of Linpack and SPEC CPU over the clock, where a plateau shows a limit by memory: Pase, Performance of the
 IBM eServer 325 (2004), figures 11 to 13; equivalence by intervals: Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987),
@@ -33,7 +33,7 @@ from meshmark.values.shift import shift
 from meshmark.values.units import counted
 from meshmark.values.verdicts import Interval
 
-TOLERANCE: Final = 0.1  # of an exponent
+TOLERANCE: Final = 0.1  # largest deviation of an exponent that does not matter
 MIN_CLOCKS: Final = 3
 MIN_ROUNDS: Final = 6
 
@@ -42,7 +42,7 @@ ClockWord = Literal["plateau", "proportional", "less", "more", "uneven", "inconc
 
 @dataclass(frozen=True, slots=True)
 class Exponent:
-    """Exponent of the rate over the clock, from one clock to another. `interval`: 95 %; None if it is unknown."""
+    """Exponent of the rate over the clock, from one clock to another. `interval`: 95 % interval; None if unknown."""
 
     from_hz: float
     to_hz: float
@@ -51,7 +51,7 @@ class Exponent:
 
     @property
     def ends(self) -> Interval:
-        """The interval; of a computed exponent, its value twice."""
+        """The interval; for a computed exponent, its value twice."""
         return self.interval or (self.value, self.value)
 
 
@@ -60,11 +60,11 @@ class ClockEffect:
     """How a rate follows the clock.
 
     Attributes:
-        exponent: Over all clocks; None with a single clock.
+        exponent: Exponent over all clocks; None if there is only one clock.
         neighbours: Exponents between neighbouring clocks, ascending.
         plateau_hz: The clock from which on the rate no longer rises; None if there is no plateau.
         computed: Whether a model computed the rates, so that exponents have no interval.
-        text: In one sentence.
+        text: The effect in one sentence.
     """
 
     word: ClockWord
@@ -81,16 +81,16 @@ def clock_effect(
     """Judge the rates by the rule of this module.
 
     Args:
-        rates: Rates above 0, of any unit, by clock in Hz and round; of a model, one round.
-        computed: Whether the rates are those of a model.
+        rates: Rates above 0, in any unit, by clock in Hz and round; a model has one round.
+        computed: Whether a model computed the rates.
         left_out: What was left out and why, for the end of the sentence.
     """
     clocks = sorted(rates)
     rounds = sorted(set.intersection(*(set(by_round) for by_round in rates.values()))) if rates else []
     prefix, suffix = ("computed: " if computed else ""), (f"; {left_out}" if left_out else "")
     if len(clocks) < 2 or not rounds:
-        what = "no round has all clocks" if len(clocks) > 1 else f"{counted(len(clocks), 'clock')} is known"
-        text = f"{prefix}inconclusive how the rate follows the clock: {what}, at least {MIN_CLOCKS} clocks are needed"
+        reason = "no round has all clocks" if len(clocks) > 1 else f"{counted(len(clocks), 'clock')} is known"
+        text = f"{prefix}inconclusive how the rate follows the clock: {reason}, at least {MIN_CLOCKS} clocks are needed"
         return ClockEffect("inconclusive", None, (), None, computed, text + suffix)
 
     def over(some: Sequence[float]) -> Exponent:
@@ -109,8 +109,8 @@ def clock_effect(
             if any(over((clocks[i], c)).ends[1] >= TOLERANCE for c in clocks[i + 1 :]):
                 break
             plateau = clocks[i]
-    word, said = _judged(whole, neighbours, plateau, too_few)
-    return ClockEffect(word, whole, neighbours, plateau, computed, prefix + said + suffix)
+    word, sentence = _judged(whole, neighbours, plateau, too_few)
+    return ClockEffect(word, whole, neighbours, plateau, computed, prefix + sentence + suffix)
 
 
 def _exponent(clocks: Sequence[float], rates: Sequence[Sequence[float]], computed: bool) -> Exponent:
@@ -127,29 +127,29 @@ def _judged(
 ) -> tuple[ClockWord, str]:
     """Return the verdict and its sentence."""
     low, high = 1 - TOLERANCE, 1 + TOLERANCE
-    over = f"from {_clock(whole.from_hz)} to {_clock(whole.to_hz)}"
-    exponents = f"exponent {_text(whole)} {over}"
+    whole_range = f"from {_clock(whole.from_hz)} to {_clock(whole.to_hz)}"
+    exponents = f"exponent {_text(whole)} {whole_range}"
     if too_few:
         return "inconclusive", f"inconclusive whether the rate is proportional to the clock: {too_few}; {exponents}"
-    between = ", ".join(_text(e) for e in neighbours)
+    neighbour_texts = ", ".join(_text(e) for e in neighbours)
     if plateau is not None:
-        below = [e for e in neighbours if e.to_hz <= plateau]
-        exponent = f"; below it, exponents between neighbouring clocks: {', '.join(map(_text, below))}" if below else ""
+        lower = [e for e in neighbours if e.to_hz <= plateau]
+        exponent = f"; below it, exponents between neighbouring clocks: {', '.join(map(_text, lower))}" if lower else ""
         return "plateau", (
             f"the rate no longer rises with the clock from {_clock(plateau)} on (plateau), so something other than "
             f"the core clock limits it there, such as memory{exponent}; {exponents}"
         )
-    odd = next((e for e in neighbours if e.ends[1] < low or e.ends[0] > high), None)
-    if whole.ends[0] >= low and whole.ends[1] <= high and odd is None:
+    outlier = next((e for e in neighbours if e.ends[1] < low or e.ends[0] > high), None)
+    if whole.ends[0] >= low and whole.ends[1] <= high and outlier is None:
         return "proportional", f"the rate is proportional to the clock: {exponents}, within {low:g} to {high:g}"
-    rises = f"than in proportion to the clock: {exponents}, between neighbouring clocks {between}"
+    comparison = f"than in proportion to the clock: {exponents}, between neighbouring clocks {neighbour_texts}"
     if whole.ends[1] < low:
-        return "less", f"the rate rises less {rises}; no plateau is shown"
+        return "less", f"the rate rises less {comparison}; no plateau is shown"
     if whole.ends[0] > high:
-        return "more", f"the rate rises more {rises}"
-    if odd is not None:
-        where = f"from {_clock(odd.from_hz)} to {_clock(odd.to_hz)}"
-        return "uneven", f"the rate is not proportional to the clock: exponent {_text(odd)} {where}; {exponents}"
+        return "more", f"the rate rises more {comparison}"
+    if outlier is not None:
+        span = f"from {_clock(outlier.from_hz)} to {_clock(outlier.to_hz)}"
+        return "uneven", f"the rate is not proportional to the clock: exponent {_text(outlier)} {span}; {exponents}"
     return "inconclusive", (
         f"inconclusive whether the rate is proportional to the clock: {exponents}, an interval that is neither within "
         f"nor outside of {low:g} to {high:g}"
@@ -161,7 +161,7 @@ def _clock(hz: float) -> str:
 
 
 def _text(exponent: Exponent) -> str:
-    """`0.98 (95 %: 0.97 to 0.99)`; without the interval if there is none."""
+    """Return an exponent such as `0.98 (95 %: 0.97 to 0.99)`, or its value alone if it has no interval."""
     value = _number(exponent.value)
     if exponent.interval is None:
         return value

@@ -12,14 +12,14 @@ MAX_LENGTH = 2000  # characters
 
 @cache
 def expression(field: str, text: str) -> re.Pattern[str]:
-    """The compiled regular expression, whose `^` and `$` match at every line.
+    """Return the compiled regular expression, whose `^` and `$` match at every line.
 
     Args:
         field: Name of the option or key, for the message.
 
     Raises:
-        UsageError: The text is not a regular expression, is longer than 2000 characters, or Python's compiler cannot
-            cope with its nesting or its repetition counts.
+        UsageError: The text is not a regular expression, is longer than 2000 characters, or Python cannot compile
+            it because of its nesting or its repetition counts.
     """
     try:
         return compiled(text)

@@ -1,10 +1,10 @@
-"""The geometric mean of ratios, as of a composite of programs, with the interval that follows from the spread of runs.
+"""Computes geometric means of ratios, for example of programs, with the interval that the spread of runs implies.
 
 The ratio of a program is the median of the ratios of its runs. The logarithm of the mean is a sum of independent
 terms, so their variances add up. The variance of a median is taken as pi/2 times that of an arithmetic mean: with
 normal noise this is exact for many runs, and 17 % too large for three. Student's quantile has the degrees of freedom
-after Welch and Satterthwaite. The interval says how well the same machine repeats the mean; it does not say how well
-these programs stand for others.
+after Welch and Satterthwaite. The interval states how well the same machine repeats the mean; it does not state how
+well these programs represent others.
 
 Sources: geometric means of ratios do not depend on the reference: Fleming, Wallace, Comm. ACM 29 (1986), 218-221;
 degrees of freedom: Satterthwaite, Biometrics Bull. 2 (1946), 110-114; variance of the median: Kenney, Keeping,
@@ -28,7 +28,7 @@ _OF_MEDIAN: Final = math.pi / 2
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What the spread of the runs of one program adds: variance of the logarithm, and its degrees of freedom."""
+    """The contribution of the runs of one program: variance of the logarithm, and its degrees of freedom."""
 
     variance: float
     freedom: int
@@ -39,7 +39,7 @@ class GeometricMean:
     """A geometric mean of ratios, or the ratio of two.
 
     Attributes:
-        terms: Of the programs; None if one has a single run, so that its spread is not known.
+        terms: One per program; None if a program has a single run, so that its spread is not known.
     """
 
     value: float
@@ -47,7 +47,7 @@ class GeometricMean:
 
     @property
     def interval(self) -> Interval | None:
-        """95 %; None if the spread of a program is not known."""
+        """The 95 % interval; None if the spread of a program is not known."""
         if self.terms is None:
             return None
         total = math.fsum(t.variance for t in self.terms)
@@ -61,15 +61,15 @@ class GeometricMean:
 
 
 def mean_of(ratios: Mapping[str, Sequence[float]]) -> GeometricMean:
-    """The geometric mean of the medians of at least one program.
+    """Return the geometric mean of the medians of at least one program.
 
     Args:
-        ratios: Of each run, above 0, by program.
+        ratios: Ratios of the runs, above 0, by program.
     """
     count = len(ratios)
     logs = [math.log(median(runs)) for runs in ratios.values()]
-    known = all(len(runs) > 1 for runs in ratios.values())
-    terms = tuple(_term(runs, count) for runs in ratios.values()) if known else None
+    has_spread = all(len(runs) > 1 for runs in ratios.values())
+    terms = tuple(_term(runs, count) for runs in ratios.values()) if has_spread else None
     return GeometricMean(math.exp(math.fsum(logs) / count), terms)
 
 
@@ -79,13 +79,13 @@ def _term(runs: Sequence[float], count: int) -> Term:
 
 
 def over(one: GeometricMean, other: GeometricMean) -> GeometricMean:
-    """The first over the second, measured independently of it."""
+    """Return the ratio of the first mean to the second, which was measured independently."""
     terms = None if one.terms is None or other.terms is None else one.terms + other.terms
     return GeometricMean(one.value / other.value, terms)
 
 
 def ratios_to(runs: Sequence[float], reference: float, better: str) -> list[float]:
-    """Ratios of runs to a reference, above 1 where a run is better.
+    """Return the ratios of runs to a reference, above 1 where a run is better.
 
     Args:
         runs: Times or rates above 0.
@@ -95,11 +95,11 @@ def ratios_to(runs: Sequence[float], reference: float, better: str) -> list[floa
 
 
 def rounded(values: Sequence[float], decimals: int) -> Interval:
-    """The geometric mean of values that were rounded lies between these bounds.
+    """Return the bounds between which the geometric mean of rounded values lies.
 
     Args:
-        values: As printed, above 0.
-        decimals: Of each value.
+        values: Values as printed, above 0.
+        decimals: Number of decimals of each value.
     """
     half = 0.5 * 10.0**-decimals
     low, high = ([v + sign * half for v in values] for sign in (-1, 1))

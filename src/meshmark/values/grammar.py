@@ -14,47 +14,52 @@ from meshmark.native import call_library
 
 
 def size(field: str, text: str) -> int:
-    """A size such as `512KiB`, `64MB` or `64`, in bytes."""
+    """Return a size such as `512KiB`, `64MB` or `64` in bytes."""
     return int(_parsed(field, "size", text))
 
 
 def sizes(field: str, text: str) -> list[int]:
-    """Sizes in bytes, ascending and unique: `A`, `A,B`, `A..B` (powers of two and the end), `A..B/4` (4 per octave)."""
+    """Return sizes in bytes, ascending and unique.
+
+    The text is `A`, `A,B`, `A..B` (powers of two and the end) or `A..B/4` (4 per octave).
+    """
     return [int(n) for n in _parsed(field, "sizes", text)]
 
 
 def seconds(field: str, text: str, low: float = 0.0, high: float = float("inf")) -> float:
-    """A time such as `500ms`, `10s`, `5m` or `10`, in s, between `low` and `high`."""
-    found = float(_parsed(field, "time", text))
-    if not low <= found <= high:
+    """Return a time such as `500ms`, `10s`, `5m` or `10`, in s, between `low` and `high`."""
+    time_s = float(_parsed(field, "time", text))
+    if not low <= time_s <= high:
         raise UsageError(f"{field}: found '{quoted(text)}'; allowed: {_times(low, high)}")
-    return found
+    return time_s
 
 
 def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = None) -> list[int]:
-    """Integers from `low` to `high`, ascending and unique: `1,2,4`, `1..16` (powers of two and the end), `0-3`, `all`.
+    """Return integers from `low` to `high`, ascending and unique.
+
+    The text is such as `1,2,4`, `1..16` (powers of two and the end), `0-3` or `all`.
 
     Args:
-        all_: What `all` means; `high` by default.
+        all_: The integer that `all` stands for; `high` by default.
     """
-    found = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]
-    if wrong := [n for n in found if not low <= n <= high]:
-        raise UsageError(f"{field}: found '{wrong[0]}'; allowed: {low} to {high}")
-    return found
+    numbers = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]
+    if invalid := [n for n in numbers if not low <= n <= high]:
+        raise UsageError(f"{field}: found '{invalid[0]}'; allowed: {low} to {high}")
+    return numbers
 
 
 def cpus(field: str, text: str) -> tuple[int, ...]:
-    """CPUs of a list such as `0-3,8`, ascending and unique."""
+    """Return the CPUs of a list such as `0-3,8`, ascending and unique."""
     return tuple(int(n) for n in _parsed(field, "cpus", text))
 
 
 def choices(field: str, text: str, allowed: Sequence[str]) -> list[str]:
-    """Items of a comma-separated list, each one of `allowed`."""
-    found = [part.strip() for part in text.split(",")]
-    for part in found:
-        if part not in allowed:
-            raise UsageError(f"{field}: found '{quoted(part)}'; allowed: {', '.join(allowed)}")
-    return found
+    """Return the items of a comma-separated list, each of which is in `allowed`."""
+    items = [item.strip() for item in text.split(",")]
+    for item in items:
+        if item not in allowed:
+            raise UsageError(f"{field}: found '{quoted(item)}'; allowed: {', '.join(allowed)}")
+    return items
 
 
 def _times(low: float, high: float) -> str:

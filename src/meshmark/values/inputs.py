@@ -27,7 +27,7 @@ _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 
 
 class Input:
-    """A table of a file: base class of dataclasses whose fields are its keys. Neither true nor "3" is a number."""
+    """Base class of dataclasses that describe a table of a file by its keys. Neither true nor "3" is a number."""
 
     __slots__ = ()
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
@@ -35,8 +35,8 @@ class Input:
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         schema = handler(source)
-        itself: Any = handler.resolve_ref_schema(schema)
-        itself["strict"] = False  # a table is not an instance of the class
+        resolved: Any = handler.resolve_ref_schema(schema)
+        resolved["strict"] = False  # a table is not an instance of the class
         return schema
 
 
@@ -60,7 +60,7 @@ Label = Annotated[str, Field(min_length=1, max_length=120), PRINTABLE]
 
 @dataclasses.dataclass(frozen=True)
 class OneOf:
-    """In an `Annotated[str, …]`: one of these words."""
+    """Annotation in `Annotated[str, …]` that allows only these words."""
 
     words: tuple[str, ...]
 
@@ -77,18 +77,18 @@ def checked(kind: type[T], raw: object, where: str, error: type[MeshmarkError] =
     Raises:
         error: One line that names the key, what was found and what is allowed.
     """
-    described: Any = kind
+    any_kind: Any = kind
     try:
-        value: T = _adapter(described).validate_python(raw)
-    except ValidationError as why:
-        faults = why.errors(include_url=False)
-        first = next((f for f in faults if f["type"] in _UNKNOWN), faults[0])
-        raise error(f"{where}: {_line(first, raw, _schema(described))}") from why
+        value: T = _adapter(any_kind).validate_python(raw)
+    except ValidationError as failure:
+        faults = failure.errors(include_url=False)
+        fault = next((f for f in faults if f["type"] in _UNKNOWN), faults[0])
+        raise error(f"{where}: {_line(fault, raw, _schema(any_kind))}") from failure
     return value
 
 
 def fields_of(value: DataclassInstance) -> dict[str, Any]:
-    """The fields of a dataclass by name, without conversion."""
+    """Return the fields of a dataclass by name, without conversion."""
     return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
 
 
@@ -103,7 +103,7 @@ def _schema(kind: Any) -> Mapping[str, Any]:
 
 
 def found(value: object) -> str:
-    """A value for a message: its Python representation, at most 60 characters on one line."""
+    """Return a value as a message shows it: its Python representation, at most 60 characters on one line."""
     try:
         text = value.isoformat() if isinstance(value, datetime.date | datetime.time) else repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or deeply nested lists
@@ -112,13 +112,13 @@ def found(value: object) -> str:
 
 
 def shown(key: object) -> str:
-    """A key, for a message."""
+    """Return a key as a message shows it."""
     text = str(key)
     return text if text.isprintable() and 0 < len(text) <= 60 else found(key)
 
 
 def unknown_key(key: object, allowed: Collection[str]) -> str:
-    """The message for an unknown key, with the nearest known key or all of them."""
+    """Return the message for an unknown key, with the nearest known key or all of them."""
     return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed: ' + ', '.join(allowed)}"
 
 
@@ -137,26 +137,26 @@ def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
     elif fault["loc"]:
         path, value, node = _step(path, value, node, last, schema)
     message = fault["msg"].removeprefix("Value error, ")
-    at = f"{path}: " if path else ""
+    prefix = f"{path}: " if path else ""
     if fault["type"] == "value_error" and (message.startswith("found ") or isinstance(value, dict)):
-        return f"{at}{message}"
-    what = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else found(value)
-    return f"{at}found {what}; {message if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
+        return f"{prefix}{message}"
+    value_text = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else found(value)
+    return f"{prefix}found {value_text}; {message if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
 
 
 def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: Mapping[str, Any]) -> Any:
-    """Follow one part of a location; returns the path, the value in the file, and its schema.
+    """Follow one part of a location, and return the path, the value in the file and its schema.
 
-    A location may continue into values that a validator created, such as a list of one number, and has the name of the
-    alternative after a value of several types.
+    A location may continue into values that a validator created, such as a list of one number. After a value of several
+    types it contains the name of the alternative.
     """
     if isinstance(part, str) and len(_alternatives(node)) > 1:
         return path, value, node
     if isinstance(part, int):
         if isinstance(value, list) and part >= len(value):
             return path, value, node  # the list is too short
-        within = node.get("prefixItems", [])
-        node = within[part] if part < len(within) else node.get("items", node)
+        item_schemas = node.get("prefixItems", [])
+        node = item_schemas[part] if part < len(item_schemas) else node.get("items", node)
         if isinstance(value, list) and part < len(value):
             path, value = f"{path}[{part}]", value[part]
     elif part in node.get("properties", {}) or isinstance(value, dict):
@@ -169,8 +169,8 @@ def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: 
 def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
     if "$ref" in node:  # the description of a class is its docstring
         return {**schema["$defs"][node["$ref"].rpartition("/")[2]], "description": "", **node}
-    present = _alternatives(node)
-    return {**_resolved(present[0], schema), **node} if len(present) == 1 else node
+    alternatives = _alternatives(node)
+    return {**_resolved(alternatives[0], schema), **node} if len(alternatives) == 1 else node
 
 
 def _alternatives(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -180,8 +180,8 @@ def _alternatives(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) -> str:
     choices = [c for c in node.get("enum", [node["const"]] if "const" in node else []) if c != ""]
     if choices:
-        meant = near(value, choices) if isinstance(value, str) else ""
-        return f"allowed: {', '.join(map(str, choices))}" + (meant and f"; {meant}")
+        suggestion = near(value, choices) if isinstance(value, str) else ""
+        return f"allowed: {', '.join(map(str, choices))}" + (suggestion and f"; {suggestion}")
     if node.get("type") == "boolean":
         return "allowed: true and false"
     return "allowed: " + (node.get("description") or _kind(node, schema))
@@ -189,7 +189,7 @@ def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) 
 
 def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
     if len(alternatives := _alternatives(node)) > 1:
-        return " or ".join(_kind(_resolved(one, schema), schema) for one in alternatives)
+        return " or ".join(_kind(_resolved(alternative, schema), schema) for alternative in alternatives)
     kind = node.get("type", "another value")
     if kind in ("number", "integer"):
         style = "g" if kind == "number" else "d"
@@ -197,15 +197,15 @@ def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
         high = next((f" {w} {node[k]:{style}}" for k, w in _HIGH.items() if k in node), "")
         return f"{_NAMES[kind]}{low}{high}"
     if kind == "string":
-        longest = node.get("maxLength")
-        return "printable text" + (f" of {node.get('minLength', 0)} to {longest} characters" if longest else "")
+        max_length = node.get("maxLength")
+        return "printable text" + (f" of {node.get('minLength', 0)} to {max_length} characters" if max_length else "")
     if kind == "array" and isinstance(node.get("items"), dict):
         at_least, at_most = node.get("minItems", 0), node.get("maxItems")
         count = (
             f"{at_least} to {at_most} entries" if at_most else f"at least {at_least} entries" if at_least else "entries"
         )
-        each = _resolved(node["items"], schema)
-        return f"a list of {count}, each {each.get('description') or _kind(each, schema)}"
+        item = _resolved(node["items"], schema)
+        return f"a list of {count}, each {item.get('description') or _kind(item, schema)}"
     if kind == "object" and "properties" in node:
         return "a table with " + ", ".join(node["properties"])
     return str(_NAMES.get(kind, kind))

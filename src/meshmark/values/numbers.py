@@ -14,13 +14,16 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,400}(\.[0-9]{0,400})?|\.[0-9]{1,400
 
 
 def whole(text: str) -> int | None:
-    """The integer that the text is, with blanks around it; None if it is not one, or has more than 18 digits."""
+    """Return the integer that the text states; None if it is not an integer or has more than 18 digits.
+
+    Blanks around it are allowed.
+    """
     text = text.strip(" \t")
     return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def decimal(text: str) -> float | None:
-    """The finite number that the text is, with blanks around it; None if it is not one."""
+    """Return the finite number that the text states; None if it is not one. Blanks around it are allowed."""
     text = text.strip(" \t")
     value = float(text) if _DECIMAL.fullmatch(text) else math.inf
     return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Determines the user's folders for results and for what can be made again."""
+"""Determines the user's folders for results and for files that can be created again."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from meshmark.errors import MeshmarkError
 
 
 def find_home() -> bool:
-    """Whether this user has a home directory.
+    """Return whether this user has a home directory.
 
-    If not (no passwd entry and no HOME, as in some containers), sets HOME to a path that cannot be written, because
+    If not (no passwd entry and no HOME, as in some containers), set HOME to a path that cannot be written, because
     some libraries fail to load without it.
     """
-    if os.path.expanduser("~") == "~":  # noqa: PTH111 (which raises)
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 (`Path.expanduser` raises)
         os.environ["HOME"] = os.devnull
     return os.environ.get("HOME") != os.devnull
 
 
 def data_home() -> Path:
-    """The default folder of stores and runs.
+    """Return the default folder of stores and runs.
 
     Raises:
         MeshmarkError: The user has no home directory.
@@ -32,7 +32,7 @@ def data_home() -> Path:
 
 
 def run_folder(run: str) -> Path:
-    """The folder of a run by its name, or the folder itself if it is a path.
+    """Return the folder of a run by its name, or the folder itself if it is a path.
 
     Raises:
         MeshmarkError: The user has no home directory.
@@ -41,7 +41,7 @@ def run_folder(run: str) -> Path:
 
 
 def cache_home() -> Path | None:
-    """The folder of what can be made again; None if the user has no home directory."""
+    """Return the folder of files that can be created again; None if the user has no home directory."""
     base = os.environ.get("XDG_CACHE_HOME")
     if not base and not find_home():
         return None

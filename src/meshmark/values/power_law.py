@@ -1,8 +1,8 @@
 """Fits a power law y = a x^e to points, with the 95 % interval of its exponent.
 
-The line through the logarithms is fitted by least squares (SciPy's `linregress`). The interval is that of its slope by
-Student's t with n - 2 degrees of freedom: it includes both the scatter of the points and how far they are from a power
-law, so with three points it is wide unless they are nearly on a line.
+The line through the logarithms is fitted by least squares (SciPy's `linregress`). The interval follows from Student's t
+with n - 2 degrees of freedom for the slope. It includes both the scatter of the points and how far they are from a
+power law, so with three points it is wide unless they are nearly on a line.
 
 Source: Draper, Smith, Applied Regression Analysis (1998), 1.4.
 """
@@ -21,7 +21,7 @@ MIN_POINTS: Final = 3  # a line has two parameters
 
 @dataclass(frozen=True, slots=True)
 class PowerLaw:
-    """A fit.
+    """A fitted power law.
 
     Attributes:
         factor: y at x = 1, in the unit of y.
@@ -38,7 +38,7 @@ class PowerLaw:
 
 
 def power_law(points: Mapping[float, float]) -> PowerLaw | None:
-    """Fit values above 0 by x above 0; None with fewer than 3 points."""
+    """Fit values above 0, by x above 0; return None if there are fewer than 3 points."""
     if len(points) < MIN_POINTS:
         return None
     from scipy.special import stdtrit

@@ -3,8 +3,8 @@
 The speed P of n workers is modelled by the universal scalability law, n/P = (1 + s (n - 1) + k n (n - 1)) / P1: s is
 the share of the work that is serial or waits in queues, k the cost of keeping workers consistent; with k = 0 it is
 Amdahl's law. In this form it is linear in (1 - s)/P1, s/P1 and k/P1, which are fitted by least squares of relative
-deviations, none of them below 0, so that s is a share. Intervals are those of fits to rounds drawn at
-random with replacement.
+deviations, none of them below 0, so that s is a share. Intervals are percentiles of fits to rounds that
+are drawn at random with replacement.
 
 Sources: Amdahl, AFIPS 30 (1967), 483-485; Gunther, "A general theory of computational scalability based on rational
 functions", arXiv:0808.1431 (2008); percentile intervals: Efron, Tibshirani, An Introduction to the Bootstrap (1993).
@@ -35,7 +35,7 @@ class Fit:
     Attributes:
         serial: s, with its 95 % interval if there are enough rounds.
         coherency: k; 0 for Amdahl's law.
-        peak: Number of workers at the largest speed, at least 1; None if it does not fall again.
+        peak: Number of workers at the largest speed, at least 1; None if the speed does not fall again.
         error: Root of the mean square of the relative deviations.
     """
 
@@ -53,8 +53,8 @@ class Point:
 
     Attributes:
         efficiency: Speedup over the ratio of the numbers of workers.
-        interval: 95 %, by rounds; None with too few.
-        judged: The same, at the confidence of `scaling`.
+        interval: 95 % interval of the efficiency, by rounds; None if there are too few rounds.
+        judged: The interval of the efficiency at the confidence of `scaling`.
     """
 
     workers: int
@@ -64,7 +64,7 @@ class Point:
     judged: Interval | None
 
     def kind(self, margin: float) -> str:
-        """`super-linear`, `sub-linear`, or "" if it is linear within the margin, or not known."""
+        """Return `super-linear`, `sub-linear`, or "" if the point is linear within the margin or not known."""
         if self.judged is None:
             return ""
         if self.judged[0] > 1 + margin:
@@ -81,31 +81,31 @@ class Scaling:
     universal: Fit | None
 
     def kinds(self, margin: float) -> dict[int, str]:
-        """What is not linear, by number of workers.
+        """Return the kinds of the points that are not linear, by number of workers.
 
-        The points are tested in an order that is fixed before the runs, the most workers first, up to the first that is
-        linear: then the probability of any false statement is that of a single test, whatever the number of points
-        (Maurer, Hothorn, Lehmacher, 1995).
+        The points are tested in an order that is fixed before the runs, the most workers first, up to the first point
+        that is linear. Then the probability of any false statement is the same as with a single test, whatever the
+        number of points (Maurer, Hothorn, Lehmacher, 1995).
         """
-        found = {}
+        kind_by_workers = {}
         for point in sorted(self.points, key=lambda p: -p.workers):
             if not (kind := point.kind(margin)):
                 break
-            found[point.workers] = kind
-        return found
+            kind_by_workers[point.workers] = kind
+        return kind_by_workers
 
 
 def confidence_of_each(statements: int) -> float:
-    """With which the probability that any of them is false is `ERROR`."""
+    """Return the confidence that each statement needs so that any of them is false with probability `ERROR`."""
     return 1 - ERROR / max(1, statements)
 
 
 def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence: float = 0.95) -> Scaling:
-    """Scaling of speeds, by number of workers and round; each number has at least one round.
+    """Return the scaling of speeds by number of workers and round; each number has at least one round.
 
     Args:
-        speeds: Work per time, of any unit.
-        confidence: Of what is said of this scaling. With several scalings, that of each.
+        speeds: Work per time, in any unit.
+        confidence: Confidence of the statements about this scaling. With several scalings, the confidence of each.
     """
     points = points_of(speeds, confidence)
     if len(speeds) < MIN_POINTS:
@@ -114,7 +114,7 @@ def scaling(speeds: Mapping[int, Mapping[int, float]], seed: int = 1, confidence
 
 
 def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> list[Point]:
-    """The points of `scaling`, without fits."""
+    """Return the points of `scaling`, without fits."""
     counts = sorted(speeds)
     points = []
     for n in counts:
@@ -124,46 +124,46 @@ def points_of(speeds: Mapping[int, Mapping[int, float]], confidence: float) -> l
             continue
         intervals: list[Interval | None] = []
         for level in (0.95, confidence):
-            centre, found = shift(logs, level)
-            intervals.append((math.exp(found[0]), math.exp(found[1])) if found and n > counts[0] else None)
+            centre, bounds = shift(logs, level)
+            intervals.append((math.exp(bounds[0]), math.exp(bounds[1])) if bounds and n > counts[0] else None)
         points.append(Point(n, math.exp(centre) * n / counts[0], math.exp(centre), *intervals))
     return points
 
 
 def _fitted(speeds: Mapping[int, Mapping[int, float]], terms: int, seed: int) -> Fit | None:
-    """Fit with the first terms: 2 for Amdahl's law, 3 for the universal one; None if the law does not fit at all."""
+    """Return the fit with the first terms: 2 for Amdahl's law, 3 for the universal law; None if it does not fit."""
     counts = sorted(speeds)
-    solved = _solve(counts, [median(list(speeds[n].values())) for n in counts], terms)
-    if solved is None:
+    solution = _solve(counts, [median(list(speeds[n].values())) for n in counts], terms)
+    if solution is None:
         return None
-    serial, coherency, error = solved
+    serial, coherency, error = solution
     rounds = sorted(set.intersection(*(set(speeds[n]) for n in counts)))
-    drawn: list[tuple[float, float, float]] = []
+    draws: list[tuple[float, float, float]] = []
     if len(rounds) >= _MIN_ROUNDS:
-        dice = random.Random(seed)
+        rng = random.Random(seed)
         for _ in range(DRAWS):
-            some = dice.choices(rounds, k=len(rounds))
-            one = _solve(counts, [median([speeds[n][r] for r in some]) for n in counts], terms)
-            drawn += [one] if one else []
+            sampled_rounds = rng.choices(rounds, k=len(rounds))
+            draw = _solve(counts, [median([speeds[n][r] for r in sampled_rounds]) for n in counts], terms)
+            draws += [draw] if draw else []
     peak = max(1.0, math.sqrt((1 - serial) / coherency)) if coherency > 0 else None
-    return Fit(serial, _percentiles([d[0] for d in drawn]), coherency, _percentiles([d[1] for d in drawn]), peak, error)
+    return Fit(serial, _percentiles([d[0] for d in draws]), coherency, _percentiles([d[1] for d in draws]), peak, error)
 
 
 def _solve(counts: Sequence[int], speeds: Sequence[float], terms: int) -> tuple[float, float, float] | None:
-    """Serial share, cost of coherency, and the relative error; None if one worker would be infinitely fast.
+    """Return serial share, cost of coherency and relative error; None if one worker would be infinitely fast.
 
-    With 1 + s (n - 1) = (1 - s) + s n, shares from 0 to 1 are those of terms that are not negative.
+    Because 1 + s (n - 1) = (1 - s) + s n, terms that are not negative result in a share from 0 to 1.
     """
     import numpy as np
     from scipy.optimize import nnls
 
     n, speed = np.array(counts, dtype=float), np.array(speeds)
     matrix = np.stack([np.ones_like(n), n, n * (n - 1)][:terms], axis=1) * (speed / n)[:, None]
-    found, norm = nnls(matrix, np.ones_like(n))
-    one = found[0] + found[1]  # 1/P1
-    if one <= 0:
+    coefficients, norm = nnls(matrix, np.ones_like(n))
+    inverse_speed = coefficients[0] + coefficients[1]  # 1/P1
+    if inverse_speed <= 0:
         return None
-    serial, coherency = found[1] / one, (found[2] / one if terms > 2 else 0.0)
+    serial, coherency = coefficients[1] / inverse_speed, (coefficients[2] / inverse_speed if terms > 2 else 0.0)
     return float(serial), float(coherency), float(norm / math.sqrt(len(n)))
 
 

@@ -1,4 +1,4 @@
-"""Puts what a scaling says into words, for terminals and pages."""
+"""Describes a scaling in words, for terminals and pages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from meshmark.values.units import number
 
 
 def scaling_title(one: Mapping[str, Any]) -> str:
-    """`scaling with threads, build=O2`, for an object of `scaling` that `measure app --json` prints."""
+    """Return `scaling with threads, build=O2` for an object of `scaling` that `measure app --json` prints."""
     return f"scaling with {one['dimension']}" + (f", {one['others']}" if one["others"] else "")
 
 
 def scaling_lines(one: Mapping[str, Any]) -> Iterator[str]:
-    """Speedup and efficiency of each number of workers, then the fitted laws."""
+    """Yield speedup and efficiency of each number of workers, then the fitted laws."""
     for point in one["points"]:
         interval = point["interval"]
         bounds = "" if interval is None else f" ({100 * interval[0]:.0f} to {100 * interval[1]:.0f} %)"
@@ -27,8 +27,8 @@ def scaling_lines(one: Mapping[str, Any]) -> Iterator[str]:
         yield f"Amdahl's law: serial share {_share(one['amdahl'], 'serial')}"
     if one["universal"]:
         fit = one["universal"]
-        shown = fit["peak"] and fit["coherency_interval"] and fit["coherency_interval"][0] > 0
-        peak = f"; fastest at {fit['peak']:.0f}" if shown else ""
+        has_peak = fit["peak"] and fit["coherency_interval"] and fit["coherency_interval"][0] > 0
+        peak = f"; fastest at {fit['peak']:.0f}" if has_peak else ""
         yield f"universal law: serial share {_share(fit, 'serial')}, coherency {_share(fit, 'coherency')}{peak}"
 
 

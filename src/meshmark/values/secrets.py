@@ -24,11 +24,11 @@ _NAME: Final = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_-]*)=(?!=)")  
 # and whatever follows the first space in it may belong to the value.
 _VALUE: Final = re.compile(r".*?(?=\ \+\ |,[A-Z_][A-Z0-9_]*=|\Z)", re.DOTALL)
 _PLACEHOLDER: Final = re.compile(rf"{_NAME.pattern}({HIDDEN}\d*)")
-_OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)")  # whose value may be the next word
+_OPTION: Final = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)")  # an option, whose value may be the next word
 _NO_SECRET: Final = re.compile(r"-.*|[0-9.]*", re.DOTALL)  # a further option, or a number as in `--sort-key 2`
 
-_REFERENCE: Final = re.compile(r"\{\w+\}|\$\w+|\$\{\w+\}")  # to a dimension or a variable, which holds no secret
-_UNMISTAKABLE: Final = 6  # characters of a value that is replaced wherever it stands
+_REFERENCE: Final = re.compile(r"\{\w+\}|\$\w+|\$\{\w+\}")  # a dimension or a variable, not a secret itself
+_UNMISTAKABLE: Final = 6  # shortest value, in characters, that is replaced wherever it occurs
 
 _values_by_name: dict[str, list[str]] = {}
 
@@ -110,8 +110,8 @@ def hide_command(command: Any) -> Any:
         words = shlex.split(command)
     except (ValueError, AttributeError):  # not a command line; it is refused later
         return command
-    hidden = hide_words(words)
-    return command if hidden == words else shlex.join(hidden)
+    new_words = hide_words(words)
+    return command if new_words == words else shlex.join(new_words)
 
 
 def hide_values(variables: Any, *, is_list: bool = False) -> Any:
@@ -123,18 +123,18 @@ def hide_values(variables: Any, *, is_list: bool = False) -> Any:
     if not isinstance(variables, Mapping):
         return variables
 
-    def hidden(name: str, value: Any) -> Any:
+    def hide_variable(name: str, value: Any) -> Any:
         if is_list and isinstance(value, str):
-            value = [one.strip() for one in value.split(",")]
+            value = [item.strip() for item in value.split(",")]
         if isinstance(value, list | tuple):
-            return [hidden_value(name, one) for one in value]
-        return hidden_value(name, value)
+            return [hide_item(name, item) for item in value]
+        return hide_item(name, value)
 
-    def hidden_value(name: str, value: Any) -> Any:
+    def hide_item(name: str, value: Any) -> Any:
         is_value = isinstance(value, str | int | float) and not isinstance(value, bool)
         return hide_value(name, str(value)) if is_value else value
 
-    return {name: hidden(name, value) if is_secret(name) else value for name, value in variables.items()}
+    return {name: hide_variable(name, value) if is_secret(name) else value for name, value in variables.items()}
 
 
 def reveal_value(name: str, text: str) -> str:
@@ -152,8 +152,8 @@ def reveal_value(name: str, text: str) -> str:
     variable = name.upper().replace("-", "_") if "-" in name else name  # shells set no variable with a hyphen
     if position == 1 and variable in os.environ:
         return os.environ[variable]
-    problem = f"set the environment variable {variable}" if position == 1 else "start a new run"
-    raise UsageError(f"--resume: the value of {name} was not recorded, since it looks like a secret", problem)
+    hint = f"set the environment variable {variable}" if position == 1 else "start a new run"
+    raise UsageError(f"--resume: the value of {name} was not recorded, since it looks like a secret", hint)
 
 
 def reveal_text(text: str) -> str:
@@ -199,15 +199,15 @@ def _replaced(text: str, replacement: Callable[[str, str], str]) -> str:
 def _replaced_words(
     words: Iterable[str], in_word: Callable[[str], str], replacement: Callable[[str, str], str]
 ) -> list[str]:
-    """Return words, each by `in_word`, except that the value of a secret after its option is by `replacement`."""
-    replaced = list[str]()
-    name = ""  # of the option that the word before is
+    """Return words as `in_word` returns them; `replacement` replaces the value of a secret that follows its option."""
+    new_words = list[str]()
+    name = ""  # of the option in the previous word, if its value is a secret
     for word in words:
         is_value = bool(name) and not _NO_SECRET.fullmatch(word)
-        replaced.append(replacement(name, word) if is_value else in_word(word))
+        new_words.append(replacement(name, word) if is_value else in_word(word))
         option = _OPTION.fullmatch(word)
         name = option[1] if option is not None and is_secret(option[1]) else ""
-    return replaced
+    return new_words
 
 
 def _is_placeholder(text: str) -> bool:

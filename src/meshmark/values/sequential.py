@@ -6,7 +6,7 @@ confidence sequence covers the truth at all times at once in 95 % of the experim
 
 The two runs of a pair are in random order. If B changes the cost by a constant factor, the difference between a pair's
 log-ratio and the log of that factor therefore has a fair sign, whatever the noise: heavy tails, modes, drift and
-dependence between the runs only affect its size. For a factor that is asked about, each sign is a bet: a stake that
+dependence between the runs only affect its size. For a factor that is tested, each sign is a bet: a stake that
 depends on earlier pairs and on the size of the deviation, never on its sign. No strategy gains on fair signs, and by
 Ville's inequality the wealth exceeds 1/p with a probability of at most p at any time. The factors that no bet has
 refuted form the interval.
@@ -35,12 +35,12 @@ CONFIDENCE: Final = 0.95
 # Multiples of the deviation over the spread, and their shares of the initial wealth: large ones win early if the effect
 # is large, small ones make narrow intervals of many pairs.
 STAKES: Final = ((0.25, 0.25), (0.5, 0.5), (1.0, 0.25))
-LIMIT: Final = 1.0  # of a multiple: one bet wins at most 1 + tanh(1) = 1.76 times its stake
+LIMIT: Final = 1.0  # of a multiple of the deviation: one bet wins at most 1 + tanh(1) = 1.76 times its stake
 FIRST: Final = 0.5  # the multiple of all deviations before the spread is known
 KNOWN: Final = 3  # pairs after which the spread is known
 WINDOW: Final = 20  # pairs that the spread is estimated from, so that it follows a changing machine
-_NORMAL: Final = 1.048  # median of the differences of two normal values, to their standard deviation
-_EXACT: Final = 1e-7  # to which the ends are determined: far below what any number of runs can show
+_NORMAL: Final = 1.048  # standard deviation of normal values over the median of their absolute differences
+_EXACT: Final = 1e-7  # precision of the ends: far below the differences that any number of runs can show
 
 
 class ConfidenceSequence:
@@ -75,15 +75,15 @@ class ConfidenceSequence:
             _bet(below, point - value, scale)
 
     def above(self, point: float) -> bool:
-        """Whether the interval now lies above one of the tracked points."""
+        """Return whether the interval now lies above one of the tracked points."""
         return _log_wealth(self._tracked[point][0]) >= self._needed
 
     def below(self, point: float) -> bool:
-        """Whether the interval now lies below one of the tracked points."""
+        """Return whether the interval now lies below one of the tracked points."""
         return _log_wealth(self._tracked[point][1]) >= self._needed
 
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the centre; None with too few pairs, fewer than eight at 95 %."""
+        """Return the interval of the centre; None if there are too few pairs, fewer than eight at 95 %."""
         if self._known_at != len(self.values):
             low, high = self._end(1), self._end(-1)
             self._known = None if low is None or high is None else (low, high)
@@ -91,7 +91,7 @@ class ConfidenceSequence:
         return self._known
 
     def _end(self, sign: int) -> float | None:
-        """The lower end (sign 1) or the upper end (-1)."""
+        """Return the lower end (sign 1) or the upper end (-1); None if there are too few pairs."""
         if not self.values:
             return None
         values = [sign * v for v in self.values]
@@ -114,13 +114,13 @@ class ConfidenceSequence:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Robust standard deviation of at least two values, in their unit: the median of their differences (Shamos)."""
+    """Return a robust standard deviation of at least two values, in their unit: Shamos' median of differences."""
     differences = [abs(a - b) for n, a in enumerate(values) for b in values[n + 1 :]]
     return _NORMAL * median(differences)
 
 
 def _bet(logs: list[float], deviation: float, scale: float) -> None:
-    """Add to the logs of the wealth what each stake wins on a deviation, if positive ones win.
+    """Add the win of each stake on a deviation to the logs of the wealth; positive deviations win.
 
     A stake of tanh(y) wins e^y/cosh(y) - 1: with a fair sign, nothing on average.
     """
@@ -133,5 +133,7 @@ def _bet(logs: list[float], deviation: float, scale: float) -> None:
 
 
 def _log_wealth(logs: Sequence[float]) -> float:
-    most = max(logs)
-    return most + math.log(math.fsum(share * math.exp(v - most) for v, (_, share) in zip(logs, STAKES, strict=True)))
+    largest = max(logs)
+    return largest + math.log(
+        math.fsum(share * math.exp(v - largest) for v, (_, share) in zip(logs, STAKES, strict=True))
+    )

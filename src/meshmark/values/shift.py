@@ -12,11 +12,11 @@ from statistics import median
 
 @cache
 def _critical_value(n: int, confidence: float) -> int:
-    """Largest c with P(W <= c) <= (1 - confidence) / 2 for Wilcoxon's signed-rank sum W of n; -1 if none exists."""
+    """Return the largest c with P(W <= c) <= (1 - confidence) / 2 for Wilcoxon's signed-rank sum W of n; -1 if none."""
     ways = [1] + [0] * (n * (n + 1) // 2)
     for rank in range(1, n + 1):
-        for at in range(len(ways) - 1, rank - 1, -1):
-            ways[at] += ways[at - rank]
+        for rank_sum in range(len(ways) - 1, rank - 1, -1):
+            ways[rank_sum] += ways[rank_sum - rank]
     tail, c = 0.0, -1
     while (tail := tail + ways[c + 1] / 2**n) <= (1 - confidence) / 2:
         c += 1
@@ -24,7 +24,7 @@ def _critical_value(n: int, confidence: float) -> int:
 
 
 def shift(differences: Sequence[float], confidence: float = 0.95) -> tuple[float, tuple[float, float] | None]:
-    """Hodges-Lehmann estimate of the centre of at least one difference, and its exact interval.
+    """Return the Hodges-Lehmann estimate of the centre of at least one difference, and its exact interval.
 
     Returns:
         Estimate and interval, in the differences' unit; the interval is None below 6 differences at 95 %.

@@ -41,7 +41,7 @@ class Scale:
 
 
 def scale_for(unit: str, value: float) -> Scale:
-    """The scale with the prefix that suits the magnitude of `value` (in `unit`)."""
+    """Return the scale with the prefix that suits the magnitude of `value` (in `unit`)."""
     size = abs(value)
     if not math.isfinite(size):
         size = 0.0
@@ -58,12 +58,12 @@ def scale_for(unit: str, value: float) -> Scale:
 
 
 def counted(number: int, singular: str, plural: str = "") -> str:
-    """A number of things: `1 node`, `2 nodes`."""
+    """Return a number with its noun: `1 node`, `2 nodes`."""
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` with `digits` significant digits; with an exponent only below 1e-4 and from 1e7.
+    """Return `value` with `digits` significant digits; with an exponent only below 1e-4 and from 1e7.
 
     >>> number(41.04), number(1692.3), number(0.0652)
     ('41.0', '1692', '0.0652')
@@ -86,7 +86,7 @@ def ratio_text(value: float) -> str:
 
 
 def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -> str:
-    """`value` (in `unit`) with its scaled unit and a no-break space: `41.0 GB/s`, `160 ns`, `8 MiB`."""
+    """Return `value` (in `unit`) with its scaled unit and a no-break space: `41.0 GB/s`, `160 ns`, `8 MiB`."""
     scale = scale or scale_for(unit, value)
     scaled = value / scale.factor
     text = f"{scaled:.0f}" if unit == "B" and scaled == round(scaled) else number(scaled, digits)
@@ -94,24 +94,24 @@ def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -
 
 
 def plain(value: float, unit: str, digits: int = 4) -> str:
-    """Like `show`, for terminals and pipes, with an ordinary space: `41.04 GB/s`."""
+    """Return the text of `show` with an ordinary space, for terminals and pipes: `41.04 GB/s`."""
     return show(value, unit, digits=digits).replace(NBSP, " ")
 
 
 def percent(share: float) -> str:
-    """A share as a percentage: `0.034` becomes `3.4 %`."""
+    """Return a share as a percentage: `0.034` becomes `3.4 %`."""
     if not math.isfinite(share):
         return "–"
     return f"{number(100 * share, 2)}{NBSP}%"
 
 
 def size(value: float) -> str:
-    """A size in bytes with a binary prefix: `512 KiB`."""
+    """Return a size in bytes with a binary prefix: `512 KiB`."""
     return show(value, "B")
 
 
 def round_size(value: int) -> str:
-    """A size in bytes with the prefix in which it is round, decimal or binary: `40 GB`, `512 MiB`."""
+    """Return a size in bytes with the prefix in which it is round, decimal or binary: `40 GB`, `512 MiB`."""
     factor, prefix = next(((f, p) for f, p in _DECIMAL if value >= f), _DECIMAL[-1])
     if value % 2**20 and value >= 1e6 and value % (factor / 1000) == 0:
         return f"{value / factor:g}{NBSP}{prefix}B"
@@ -119,20 +119,20 @@ def round_size(value: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """A run's duration in whole seconds: `48 s`, `3 min 12 s`."""
+    """Return a run's duration in whole seconds: `48 s`, `3 min 12 s`."""
     if value < 90:
         return f"{value:.0f}{NBSP}s"
     return f"{int(value // 60)}{NBSP}min {int(value % 60)}{NBSP}s"
 
 
 def seconds_of(value: float) -> str:
-    """A time in s, without prefix, for the rows of a table: `1200 s`, `12.3 s`, `0.25 s`."""
+    """Return a time in s, without prefix, for the rows of a table: `1200 s`, `12.3 s`, `0.25 s`."""
     size = abs(value)
     return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
 
 
 def duration(length_s: float) -> str:
-    """A duration with its unit, from `85 ns` to `12 h 05 min`."""
+    """Return a duration with its unit, from `85 ns` to `12 h 05 min`."""
     if length_s >= 3600:
         return f"{int(length_s // 3600)} h {int(length_s % 3600 // 60):02} min"
     if length_s >= 60:
@@ -141,18 +141,18 @@ def duration(length_s: float) -> str:
 
 
 def half_width_text(half_width: float) -> str:
-    """Half the width of an interval over its value: `±3.1 %`, and `> 100 %` where more digits say nothing."""
+    """Return half the width of an interval over its value: `±3.1 %`, or `> 100 %` if it is wider than that."""
     return f"> 100{NBSP}%" if half_width > 1 else f"±{number(100 * half_width, 2)}{NBSP}%"
 
 
 def wide_text(half_width: float | None, asked: float | None) -> str:
-    """An interval next to the requested one, such as `±3.1 %, asked ±2 %`; "" if none was.
+    """Return an interval next to the requested one, such as `±3.1 %, asked ±2 %`; "" if none was requested.
 
     Args:
         half_width: Half the interval over the value; None without an interval.
-        asked: The same, as requested.
+        asked: The requested half width over the value; None if none was requested.
     """
     if asked is None:
         return ""
-    found = "too few samples" if half_width is None else half_width_text(half_width)
-    return f"{found}, asked ±{100 * asked:g}{NBSP}%"
+    actual = "too few samples" if half_width is None else half_width_text(half_width)
+    return f"{actual}, asked ±{100 * asked:g}{NBSP}%"

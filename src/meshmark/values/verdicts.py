@@ -31,7 +31,7 @@ def judge(interval: Interval | None, alike: Interval, equal: float = 1.0) -> Wor
 
     Args:
         interval: 95 % interval; None if there are too few samples.
-        alike: The range that does not matter, with `equal` in it; for a ratio see `alike`.
+        alike: The range that does not matter, which includes `equal`; for a ratio see the function `alike`.
         equal: 1 for a ratio, 0 for a difference.
     """
     if interval is None or not all(map(math.isfinite, interval)):
@@ -48,7 +48,7 @@ def is_speed(unit: str) -> bool:
 
 
 def spoken(word: Word, better: Literal["lower", "higher", "none"], unit: str) -> Spoken:
-    """Return a verdict about a value of this unit as every view says it.
+    """Return the word that every view uses for a verdict about a value of this unit.
 
     Times, rates and frequencies are faster or slower, other values with a direction better or worse.
     """
@@ -60,16 +60,16 @@ def spoken(word: Word, better: Literal["lower", "higher", "none"], unit: str) ->
 
 
 def alike(margin: float) -> Interval:
-    """The range of ratios that does not matter, for the smallest relative difference that does."""
+    """Return the range of ratios that does not matter, for the smallest relative difference that does."""
     return 1 / (1 + margin), 1 + margin
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A median with the bounds of its 95 % interval, in any unit. Only those above 0 are judged.
+    """A median with the bounds of its 95 % interval, in any unit. Only medians above 0 are judged.
 
     Attributes:
-        bounds: None if there are too few samples.
+        bounds: Bounds of the interval; None if there are too few samples.
         doubt: Why the value cannot be judged, such as its flags; empty if it can.
     """
 
@@ -79,20 +79,20 @@ class Measured:
 
     @property
     def excluded(self) -> str:
-        """Why it is not judged: doubt, or too wide an interval; empty if it is."""
+        """Why the value is not judged: a doubt, or too wide an interval; empty if it is judged."""
         if self.doubt:
             return self.doubt
         if self.bounds is None or not all(map(math.isfinite, self.bounds)):
             return "too few samples"
         if self.value <= 0:
             return "not above 0"
-        half = (self.bounds[1] - self.bounds[0]) / 2 / self.value
-        return f"±{100 * half:.0f} %" if half > WIDE else ""
+        half_width = (self.bounds[1] - self.bounds[0]) / 2 / self.value
+        return f"±{100 * half_width:.0f} %" if half_width > WIDE else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """A ratio of two medians. `interval`: at least 95 %; None if one has too few samples."""
+    """A ratio of two medians. `interval` covers at least 95 %; it is None if a median has too few samples."""
 
     value: float
     interval: Interval | None
@@ -104,8 +104,11 @@ class Ratio:
 
 
 def ratio(one: Measured, other: Measured, margin: float = MARGIN) -> Ratio:
-    """The first over the second. The bounds are those of both intervals at their ends, so the interval is conservative:
-    with two 95 % intervals of independent medians it covers about 99 %."""
+    """Return the ratio of the first median to the second.
+
+    Its bounds are the ratios of opposite ends of both intervals, so the interval is conservative: with two 95 %
+    intervals of independent medians it covers about 99 %.
+    """
     interval = None
     if one.bounds is not None and other.bounds is not None and min(one.bounds[0], other.bounds[0]) > 0:
         interval = one.bounds[0] / other.bounds[1], one.bounds[1] / other.bounds[0]
@@ -120,7 +123,7 @@ def times_text(speed: float, interval: Interval | None, other: str = "", quality
     Args:
         speed: Speed of the one over the speed of the other, above 0.
         interval: 95 % interval of this ratio; None if it is unknown.
-        other: Name of the other; "" if the sentence around has it.
+        other: Name of the other; "" if the surrounding sentence names it.
         quality: `fast` for times and rates, `good` for other figures.
     """
     bounds = f" (95 %: {ratio_text(interval[0])} to {ratio_text(interval[1])})" if interval else ""
@@ -129,14 +132,14 @@ def times_text(speed: float, interval: Interval | None, other: str = "", quality
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """The result of comparing several.
+    """The result of comparing several medians.
 
     Attributes:
-        word: `winner`: the one in `best` is better than each of the others; `equal`: those in `best` are shown to be
-            alike, and better than the others; `inconclusive`: any of `best` may be the best.
-        best: Best first; those that were not judged come last.
-        excluded: Names that were not judged, with the reason. Nothing wins or is equal against their possible
-            values.
+        word: `winner`: the only name in `best` is better than each of the others; `equal`: the names in `best` are
+            shown to be alike, and better than the others; `inconclusive`: any name in `best` may be the best.
+        best: Names, the best first; names that were not judged come last.
+        excluded: Names that were not judged, with the reason. There is no winner or equality that their possible
+            values could contradict.
     """
 
     word: Literal["winner", "equal", "inconclusive"]
