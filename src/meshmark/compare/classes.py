@@ -1,4 +1,4 @@
-"""Published numbers of machines of a class, beside results of a host."""
+"""Pairs the results of a host with published numbers of machines of its class."""
 
 from __future__ import annotations
 
@@ -22,21 +22,23 @@ class Published:
 def published_of_class(
     records: Sequence[Record], levels: Sequence[Record], architecture: str, packages: int
 ) -> Iterator[Published]:
-    """Pairs of results and published numbers, the newest publication first; one for each metric, for one CPU and all.
+    """Yield pairs of results and published numbers, the newest publication first.
+
+    Each metric has at most one pair for one CPU, and one for all CPUs.
 
     Args:
-        levels: Levels of the host's latency curves; they tell which footprints are memory.
-        architecture: Such as `x86-64`; "": unknown, so that there are no pairs.
-        packages: Of the host. Totals compare only with machines that have as many.
+        levels: Levels of the host's latency curves; they determine which footprints are memory.
+        architecture: Architecture of the host, such as `x86-64`; "": unknown, so that there are no pairs.
+        packages: Number of packages of the host. Totals are compared only with machines that have as many.
     """
     compared: set[tuple[str, bool]] = set()
-    alike = [p for p in papers() if architecture and p.architecture == architecture]
-    for paper in sorted(alike, key=lambda p: p.publication.year or 0, reverse=True):
+    candidates = [p for p in papers() if architecture and p.architecture == architecture]
+    for paper in sorted(candidates, key=lambda p: p.publication.year or 0, reverse=True):
         year = f" of {paper.publication.year}" if paper.publication.year else ""
         for match in matches([*records, *levels], paper.records(), same_machine=False):
-            one = match.b.conditions.get("threads", match.b.conditions.get("processes")) == 1
-            if match.a.metric == "level_latency" or match.differ or (not one and paper.packages != packages):
+            is_one_cpu = match.b.conditions.get("threads", match.b.conditions.get("processes")) == 1
+            if match.a.metric == "level_latency" or match.differ or (not is_one_cpu and paper.packages != packages):
                 continue
-            if (match.a.metric, one) not in compared:
-                compared.add((match.a.metric, one))
+            if (match.a.metric, is_one_cpu) not in compared:
+                compared.add((match.a.metric, is_one_cpu))
                 yield Published(match.a, match.b, f"{PAPER}{paper.name}, {paper.title}{year}")

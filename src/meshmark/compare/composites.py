@@ -1,7 +1,7 @@
-"""Composites of runs and of publications: recomputed from their rows, and compared.
+"""Recomputes composites of runs and of publications from their rows, and compares them.
 
-A published table gives rounded ratios, so its geometric mean lies between two bounds. A printed composite outside of
-them, itself rounded, does not follow from the rows: it is a misprint of one or the other.
+A published table gives rounded ratios, so its geometric mean lies between two bounds. A printed composite, which
+is itself rounded, does not follow from the rows if it is outside of these bounds: the composite or a row is a misprint.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ _NONE: Final = "meshmark measure composite FILE measures one; meshmark composite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite:
-    """A composite as it was found.
+    """A composite of a side.
 
     Attributes:
-        name: Of the side, and what tells its composites apart.
-        ratios: Ratios of the runs by member; one each in a publication.
-        reference: What was divided by, with its source; "" if the publication does not name it.
+        name: Name of the side, and what distinguishes its composites.
+        ratios: Ratios of the runs by member; a publication has one ratio per member.
+        reference: The reference of the ratios, with its source; "" if the publication does not name it.
         stated: The composite as stored or printed.
-        interval: Of a stored one, with the spread of the reference.
-        decimals: Of printed ratios; None of measured ones.
-        note: What is known to be wrong with the printed one.
+        interval: Interval of a stored composite, which includes the spread of the reference.
+        decimals: Number of decimals of printed ratios; None if the ratios were measured.
+        note: What is known to be wrong with the printed composite.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Composite:
 
     @property
     def bounds(self) -> Interval | None:
-        """Of the mean: by rounding if it was published, else the 95 % interval from the spread of the runs."""
+        """Bounds of the mean: by rounding if it was published, else the 95 % interval from the spread of the runs."""
         if self.decimals is None:
             return self.interval
         return rounded([median(list(r)) for r in self.ratios.values()], self.decimals)
 
     @property
     def follows(self) -> bool:
-        """Whether the printed composite follows from the rows, within rounding."""
+        """True if the printed composite follows from the rows, within rounding."""
         if self.decimals is None or self.bounds is None:
             return True
         half = 0.5 * 10.0**-self.decimals
@@ -80,11 +80,11 @@ class Composite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The second over the first.
+    """The ratio of composite `of` to composite `to`.
 
     Attributes:
         members: Ratio of each member.
-        stated: By the printed composites; None if one was measured.
+        stated: Ratio of the printed composites; None if a composite was measured.
     """
 
     of: str
@@ -107,16 +107,16 @@ class Compared:
 
 
 def composites_of(side: Side) -> list[Composite]:
-    """The composites of a side, at least one.
+    """Return the composites of a side, at least one.
 
     Raises:
-        UsageError: It has none.
+        UsageError: The side has no composite.
     """
-    paper = any(r.source == "paper" for r in side.points)
-    found = _published(side) if paper else _measured(side)
-    if not found:
+    is_published = any(r.source == "paper" for r in side.points)
+    composites = _published(side) if is_published else _measured(side)
+    if not composites:
         raise UsageError(f"composite: found none of {side.name}", _NONE)
-    return found
+    return composites
 
 
 def _published(side: Side) -> list[Composite]:
@@ -124,18 +124,18 @@ def _published(side: Side) -> list[Composite]:
     for r in side.points:
         if r.metric == "figure_of_merit" and r.unit == "1" and "ranks" in r.conditions:
             groups.setdefault(str(r.conditions["ranks"]), {})[str(r.conditions["program"])] = r
-    printed = {str(r.conditions.get("ranks")): r for r in side.points if r.metric == "composite"}
+    composite_by_ranks = {str(r.conditions.get("ranks")): r for r in side.points if r.metric == "composite"}
     return [
         Composite(
             name=f"{side.name}, {ranks} ranks",
             ratios={name: r.samples for name, r in rows.items()},
             reference="",
-            stated=printed[ranks].value,
-            decimals=max(_decimals(r.value) for r in (*rows.values(), printed[ranks])),
-            note=str(printed[ranks].provenance.get("misprint", "")),
+            stated=composite_by_ranks[ranks].value,
+            decimals=max(_decimals(r.value) for r in (*rows.values(), composite_by_ranks[ranks])),
+            note=str(composite_by_ranks[ranks].provenance.get("misprint", "")),
         )
         for ranks, rows in groups.items()
-        if ranks in printed
+        if ranks in composite_by_ranks
     ]
 
 
@@ -149,24 +149,28 @@ def _measured(side: Side) -> list[Composite]:
         if r.metric == "ratio" and "composite" in r.conditions:
             key = str(r.conditions["composite"]), _reference(r)
             groups.setdefault(key, {})[str(r.conditions["member"])] = r
-    stated = {(str(r.conditions["program"]), _reference(r)): r for r in side.points if r.metric == "composite"}
-    found = [
+    composite_by_key = {
+        (str(r.conditions["program"]), _reference(r)): r for r in side.points if r.metric == "composite"
+    }
+    composites = [
         Composite(
             name=f"{side.name}, {key[0]}",
             ratios={name: r.samples for name, r in rows.items()},
             reference=key[1],
-            stated=stated[key].value,
+            stated=composite_by_key[key].value,
             decimals=None,
-            interval=stated[key].bounds,
+            interval=composite_by_key[key].bounds,
             flags=tuple(sorted({f for r in rows.values() for f in r.flags})),
         )
         for key, rows in groups.items()
-        if key in stated  # otherwise a member failed
+        if key in composite_by_key  # otherwise a member failed
     ]
-    for one in found:
-        if not math.isclose(one.mean.value, one.stated, rel_tol=1e-9):
-            raise UsageError(f"composite: found members of {one.name} from several runs; allowed: the name of one run")
-    return found
+    for composite in composites:
+        if not math.isclose(composite.mean.value, composite.stated, rel_tol=1e-9):
+            raise UsageError(
+                f"composite: found members of {composite.name} from several runs; allowed: the name of one run"
+            )
+    return composites
 
 
 def _reference(record: Record) -> str:
@@ -174,21 +178,21 @@ def _reference(record: Record) -> str:
 
 
 def compared(a: Sequence[Composite], b: Sequence[Composite]) -> list[Compared]:
-    """Each composite of B over each of A that has the same members and the same reference.
+    """Return the ratio of each composite of B to each composite of A with the same members and the same reference.
 
     Raises:
-        UsageError: None of them have.
+        UsageError: There is no such pair.
     """
-    made = [_compared(one, other) for other in a for one in b if _comparable(one, other)]
-    if not made:
-        one, other = b[0], a[0]
-        if one.ratios.keys() == other.ratios.keys():
+    comparisons = [_compared(second, first) for first in a for second in b if _comparable(second, first)]
+    if not comparisons:
+        second, first = b[0], a[0]
+        if second.ratios.keys() == first.ratios.keys():
             raise UsageError(
-                f"composite: found the references {other.reference} and {one.reference}; allowed: the same"
+                f"composite: found the references {first.reference} and {second.reference}; allowed: the same"
             )
-        only = sorted(one.ratios.keys() ^ other.ratios.keys())
-        raise UsageError(f"composite: found {', '.join(only[:3])} in only one of them; allowed: the same members")
-    return made
+        unmatched = sorted(second.ratios.keys() ^ first.ratios.keys())
+        raise UsageError(f"composite: found {', '.join(unmatched[:3])} in only one of them; allowed: the same members")
+    return comparisons
 
 
 def _comparable(one: Composite, other: Composite) -> bool:
@@ -198,9 +202,9 @@ def _comparable(one: Composite, other: Composite) -> bool:
 def _compared(one: Composite, other: Composite) -> Compared:
     ratio = over(one.mean, other.mean)
     bounds = ratio.interval
-    printed = one.decimals is not None and other.decimals is not None
-    if printed and one.bounds and other.bounds and other.bounds[0] > 0:
+    are_printed = one.decimals is not None and other.decimals is not None
+    if are_printed and one.bounds and other.bounds and other.bounds[0] > 0:
         bounds = one.bounds[0] / other.bounds[1], one.bounds[1] / other.bounds[0]
-    stated = one.stated / other.stated if printed else None
+    stated = one.stated / other.stated if are_printed else None
     members = {name: median(list(runs)) / median(list(other.ratios[name])) for name, runs in one.ratios.items()}
     return Compared(of=one.name, to=other.name, value=ratio.value, bounds=bounds, members=members, stated=stated)

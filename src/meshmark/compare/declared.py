@@ -1,8 +1,8 @@
-"""What the firmware and the Linux kernel declare about memory and caches, beside what was measured.
+"""Compares what the firmware and the Linux kernel declare about memory and caches with measurements.
 
 Sources of declarations: the ACPI tables SLIT (relative distances of nodes) and HMAT (latency and bandwidth between a
 node and its nearest CPUs), the kernel's list of caches, and the firmware's description of memory modules. In a virtual
-machine, the hypervisor makes them up.
+machine, the hypervisor invents them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _WORDS: Final[Mapping[str, Word]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A declared number, and what was measured of it.
+    """A declared number, and its measured value.
 
     Attributes:
-        part: Such as `L2` or `node 0 to node 1`.
-        unit: Of `declared`, `value` and `interval`; `1` for relative latencies and distances, local = 1.
-        value: None if it was not measured.
-        ratio: Measured over declared.
+        part: Part of the machine, such as `L2` or `node 0 to node 1`.
+        unit: Unit of `declared`, `value` and `interval`; `1` for relative latencies and distances, local = 1.
+        value: Measured value; None if it was not measured.
+        ratio: Measured value over declared value.
         limit: Whether the declared number is an upper bound, which a lower value does not contradict.
         reason: Why there is no verdict; "" otherwise.
         command: A command that measures it.
@@ -73,12 +73,12 @@ class Declaration:
 
 
 def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = False) -> list[Declaration]:
-    """All declared numbers of a machine whose meaning is measured by an instrument.
+    """Return all declared numbers of a machine whose meaning is measured by an instrument.
 
     Args:
-        material: Its results, topology and facts.
+        material: Results, topology and facts of the machine.
         margin: The smallest relative difference that matters.
-        flagged: Whether flagged results are judged where there are no others; if not, their values have no verdict.
+        flagged: Whether flagged results are judged if there are no others. If not, their values have no verdict.
 
     Raises:
         UsageError: The topology is unknown.
@@ -86,22 +86,24 @@ def declarations(material: Material, margin: float = MARGIN, *, flagged: bool = 
     rows = _rows(material)
     if any(row.value is None for row in rows):
         records = [replace(r, flags=frozenset()) for r in material.side.records]
-        with_flagged = _rows(replace(material, side=replace(material.side, records=records)))
+        flagged_rows = _rows(replace(material, side=replace(material.side, records=records)))
         if not flagged:
-            with_flagged = [replace(row, reason="flagged; --flagged judges it") for row in with_flagged]
-        pairs = zip(rows, with_flagged, strict=True)
-        rows = [other if row.value is None and other.value is not None else row for row, other in pairs]
+            flagged_rows = [replace(row, reason="flagged; --flagged judges it") for row in flagged_rows]
+        pairs = zip(rows, flagged_rows, strict=True)
+        rows = [
+            flagged_row if row.value is None and flagged_row.value is not None else row for row, flagged_row in pairs
+        ]
     return [_judged(row, margin) for row in rows]
 
 
 def _rows(material: Material) -> list[Declaration]:
-    """The declarations with what was measured, not judged; whatever was measured, they are the same ones."""
+    """Return the declarations with measured values, but not judged; whatever was measured, the list is the same."""
     latency = latencies(material)
     return [*_caches(material), *_distances(material, latency), *_performance(material, latency), *_peak(material)]
 
 
 def absent(material: Material) -> list[str]:
-    """What the machine does not declare, with the reason, a line each."""
+    """Return a line for each thing that the machine does not declare, with the reason."""
     assert material.opened is not None
     facts = material.opened.facts
     memory = facts.get("memory")
@@ -118,39 +120,43 @@ def absent(material: Material) -> list[str]:
 
 
 def _judged(row: Declaration, margin: float) -> Declaration:
-    """With its ratio, unless it has one of two results, which needs their rule."""
+    """Return the row with its judged ratio. If it has a ratio of two results, the interval of that ratio is used."""
     if row.value is None:
         return row
     if row.ratio is not None:
-        by = row.declared
-        scaled = None if row.ratio.interval is None else (row.ratio.interval[0] / by, row.ratio.interval[1] / by)
-        value = row.ratio.value / by
+        declared = row.declared
+        interval = (
+            None if row.ratio.interval is None else (row.ratio.interval[0] / declared, row.ratio.interval[1] / declared)
+        )
+        value = row.ratio.value / declared
     else:
-        scaled = None if row.interval is None else (row.interval[0] / row.declared, row.interval[1] / row.declared)
+        interval = None if row.interval is None else (row.interval[0] / row.declared, row.interval[1] / row.declared)
         value = row.value / row.declared
-    word = judge(None if row.reason else scaled, alike(margin))
-    if row.quantity == CAPACITY and not row.reason and scaled is not None and scaled[0] <= 1 <= scaled[1]:
-        word = "equal"  # a curve tells no more than the footprints between which a cache ends
-    return replace(row, ratio=Ratio(value, scaled, word))
+    word = judge(None if row.reason else interval, alike(margin))
+    if row.quantity == CAPACITY and not row.reason and interval is not None and interval[0] <= 1 <= interval[1]:
+        word = "equal"  # a curve only shows between which footprints a cache ends
+    return replace(row, ratio=Ratio(value, interval, word))
 
 
 def _of(record: Record) -> dict[str, Any]:
-    """Value, interval and doubt of a result."""
-    found = measured(record)
-    return {"value": record.value, "interval": record.bounds, "reason": found.excluded}
+    """Return value, interval and doubt of a result as fields of a declaration."""
+    measurement = measured(record)
+    return {"value": record.value, "interval": record.bounds, "reason": measurement.excluded}
 
 
 # ------------------------------------------------------------------ kinds of declarations
 
 
 def _caches(material: Material) -> Iterator[Declaration]:
-    """Sizes of data caches. The measured capacity lies between two footprints, the ends of its interval."""
+    """Yield the sizes of data caches. The measured capacity lies between two footprints, the ends of its interval."""
     sizes = {c.level: c.size_bytes for c in material.topology.caches if c.kind != "instruction" and c.size_bytes}
-    found: dict[int, Record] = {}
+    record_by_level: dict[int, Record] = {}
     for r in material.take("latency", "level_capacity"):
         level = r.conditions.get("level")
         if isinstance(level, int) and r.conditions.get("kind") == "cache":
-            found[level] = r if level not in found or r.conditions.get("pages") == "thp" else found[level]
+            record_by_level[level] = (
+                r if level not in record_by_level or r.conditions.get("pages") == "thp" else record_by_level[level]
+            )
     for level, size in sorted(sizes.items()):
         row = Declaration(
             part=f"L{level}",
@@ -160,66 +166,66 @@ def _caches(material: Material) -> Iterator[Declaration]:
             declared=float(size or math.nan),
             command="meshmark measure latency",
         )
-        if level not in found:
+        if level not in record_by_level:
             yield row
             continue
-        r, after = found[level], found[level].conditions.get("next_bytes")
-        if not isinstance(after, int | float):
+        r, next_bytes = record_by_level[level], record_by_level[level].conditions.get("next_bytes")
+        if not isinstance(next_bytes, int | float):
             yield replace(row, value=r.value, reason="the curve ends in this cache")
             continue
-        low, high = sorted(r.ends)  # of several runs
-        yield replace(row, value=r.value, interval=(low, max(high, float(after))))
+        low, high = sorted(r.ends)  # lowest and highest value of several runs
+        yield replace(row, value=r.value, interval=(low, max(high, float(next_bytes))))
 
 
 def _distances(material: Material, latency: Matrix) -> Iterator[Declaration]:
-    """Distances of nodes, as multiples of the local one, beside the latencies, as multiples of the local one."""
+    """Yield the distances of nodes and the latencies, each as a multiple of the local distance or latency."""
     topology = material.topology
     if not topology.distances or len(topology.nodes) < 2:
         return
     command = latency_command(topology)
     for node, row in zip(topology.nodes, topology.distances, strict=True):
         a = node.os_index
-        own = row[[n.os_index for n in topology.nodes].index(a)]
-        for other, distance in zip(topology.nodes, row, strict=True):
-            b = other.os_index
-            if a == b or not node.cpus or own <= 0:
+        local_distance = row[[n.os_index for n in topology.nodes].index(a)]
+        for other_node, distance in zip(topology.nodes, row, strict=True):
+            b = other_node.os_index
+            if a == b or not node.cpus or local_distance <= 0:
                 continue  # nodes without CPUs cannot load
-            declared = Declaration(
+            declaration = Declaration(
                 part=f"node {a} to node {b}",
                 quantity="relative latency",
                 source="SLIT",
                 unit="1",
-                declared=distance / own,
+                declared=distance / local_distance,
                 command=command,
             )
             local, remote = latency.cells.get((a, a)), latency.cells.get((a, b))
             if local is None or remote is None:
-                yield declared
+                yield declaration
                 continue
             r = ratio_of(measured(remote), measured(local))
             doubts = [measured(x).excluded for x in (local, remote) if measured(x).excluded]
-            yield replace(declared, value=r.value, interval=r.interval, ratio=r, reason="; ".join(doubts))
+            yield replace(declaration, value=r.value, interval=r.interval, ratio=r, reason="; ".join(doubts))
 
 
 def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
-    """Latency and read bandwidth of the HMAT; of the classes of initiators the one with CPUs, if there is one."""
+    """Yield latency and read bandwidth of the HMAT, for the class of initiators that have CPUs if there is one."""
     assert material.opened is not None
     rows = material.opened.facts.get("node_performance")
     if not isinstance(rows, list):
         return
-    best: dict[tuple[int, int], Mapping[str, Any]] = {}
+    row_by_pair: dict[tuple[int, int], Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["access"]):
-        best |= {(initiator, row["target"]): row for initiator in row["initiators"]}
+        row_by_pair |= {(initiator, row["target"]): row for initiator in row["initiators"]}
     bandwidth = bandwidths(material)
     quantities = (
         ("read_latency_s", "latency", "s", latency.cells, latency_command(material.topology)),
         ("read_bytes_per_s", "bandwidth", "B/s", bandwidth.cells, "; ".join(bandwidth_commands(material.topology))),
     )
-    for (a, b), row in sorted(best.items()):
+    for (a, b), row in sorted(row_by_pair.items()):
         for key, quantity, unit, cells, command in quantities:
             if key not in row:
                 continue
-            declared = Declaration(
+            declaration = Declaration(
                 part=f"node {a} to node {b}",
                 quantity=quantity,
                 source="HMAT",
@@ -227,12 +233,12 @@ def _performance(material: Material, latency: Matrix) -> Iterator[Declaration]:
                 declared=float(row[key]),
                 command=command,
             )
-            found = cells.get((a, b))
-            yield declared if found is None else replace(declared, **_of(found))
+            record = cells.get((a, b))
+            yield declaration if record is None else replace(declaration, **_of(record))
 
 
 def _peak(material: Material) -> Iterable[Declaration]:
-    """The theoretical peak of the memory, which no measured traffic can exceed."""
+    """Yield the theoretical peak of the memory, which no measured traffic can exceed."""
     assert material.opened is not None
     memory = material.opened.facts.get("memory")
     peak = memory.get("peak_bytes_per_s") if isinstance(memory, dict) else None
@@ -247,7 +253,7 @@ def _peak(material: Material) -> Iterable[Declaration]:
         limit=True,
         command="meshmark measure bandwidth",
     )
-    gross = material.take("bandwidth", "bandwidth_gross")
-    sized = [r for r in gross if isinstance(r.conditions.get("footprint_bytes"), int)]
-    found = [r for r in sized if in_memory(r, material.topology)]
-    yield replace(row, **_of(max(found, key=lambda r: r.value))) if found else row
+    records = material.take("bandwidth", "bandwidth_gross")
+    sized_records = [r for r in records if isinstance(r.conditions.get("footprint_bytes"), int)]
+    memory_records = [r for r in sized_records if in_memory(r, material.topology)]
+    yield replace(row, **_of(max(memory_records, key=lambda r: r.value))) if memory_records else row

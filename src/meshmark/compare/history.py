@@ -1,4 +1,4 @@
-"""The results of a machine over time: where the level of each point changes, and what else changed then.
+"""Finds where the level of each point of a machine changes over time, and what else changed then.
 
 Each run gives one value per point. `values.changepoints` proposes the changes of a point, the false discovery rate is
 limited over all points, and `values.verdicts` judges each change by the medians before and after it.
@@ -26,10 +26,10 @@ from meshmark.values.changepoints import MIN_SEGMENT, splits
 from meshmark.values.verdicts import MARGIN, Measured, Ratio, alike, ratio
 
 Status = Literal["changed", "steady", "too few runs", "not above 0"]
-MIN_RUNS: Final = 7  # unflagged ones of a point
-RATE: Final = 0.05  # of false discoveries among the changes of all points
+MIN_RUNS: Final = 7  # unflagged runs of a point
+RATE: Final = 0.05  # allowed rate of false discoveries among the changes of all points
 _FORM: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
-_AHEAD_S: Final = 60.0  # a start that is so much later than now is wrong
+_AHEAD_S: Final = 60.0  # a start that is later than now by more than this is wrong
 _MADE_BY: Final = {"build": "build of Meshmark", "compiler": "compiler", "kernel": "kernel"}
 
 
@@ -38,7 +38,7 @@ class Segment:
     """Runs between two changes, oldest first.
 
     Attributes:
-        measured: Median of the runs' values in the metric's unit, and where that of another run is expected.
+        measured: Median of the runs' values in the metric's unit, and the bounds in which another run is expected.
     """
 
     runs: tuple[RunValue, ...]
@@ -47,12 +47,12 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change of level, which is between the last run before and the first run after it.
+    """A change of level between the last run before it and the first run after it.
 
     Attributes:
-        ratio: After over before.
-        p: Corrected for the choice of the position, and for the number of points.
-        facts: What else changed between the two runs, as `kernel 6.1 → 6.12`.
+        ratio: Level after the change over the level before it.
+        p: p-value, corrected for the choice of the position, and for the number of points.
+        facts: What else changed between the two runs, such as `kernel 6.1 → 6.12`.
         record: A record of the point.
     """
 
@@ -69,11 +69,11 @@ class Change:
 
     @property
     def word(self) -> str:
-        """What it is now: faster, slower, higher or lower."""
+        """Verdict about the point after the change, such as faster, slower, higher or lower."""
         return self._pair.word
 
     def worse(self, limit: float = 0.0) -> bool:
-        """Whether it became worse, and by more than the limit, a share."""
+        """Return whether the point became worse by more than the limit, a share."""
         low, high = alike(limit)
         return self._pair.worse and not low <= self.ratio.value <= high
 
@@ -88,9 +88,9 @@ class Point:
 
     Attributes:
         record: One of its records.
-        runs: All, oldest first; flagged ones do not take part.
-        changes: Oldest first.
-        small: Significant changes of level that are within the margin, or that cannot be distinguished.
+        runs: All runs, oldest first; flagged runs do not take part.
+        changes: Changes, oldest first.
+        small: Number of significant changes of level that are within the margin, or inconclusive.
     """
 
     record: Record
@@ -110,11 +110,11 @@ class History:
     """All points of a machine over time.
 
     Attributes:
-        newest: The start of the newest result of each instrument, flagged ones included.
-        flags: The number of results that do not take part, by flag; one may have several.
-        flagged: The number of these results.
-        without_start: The number of results without a valid start, which are left out.
-        clock: What is wrong with the starts, a line; "" if nothing is.
+        newest: Start of the newest result of each instrument, including flagged results.
+        flags: Number of results that do not take part, by flag; a result may have several flags.
+        flagged: Number of results that do not take part.
+        without_start: Number of results without a valid start, which are left out.
+        clock: What is wrong with the starts, in one line; "" if nothing is wrong.
     """
 
     machine: str
@@ -127,23 +127,23 @@ class History:
 
     @property
     def changes(self) -> list[Change]:
-        """Newest first; those between the same runs by instrument and metric."""
-        found = [c for p in self.points for c in p.changes]
-        found.sort(key=lambda c: (c.record.instrument, c.record.metric))
-        return sorted(found, key=lambda c: tuple(run.start for run in reversed(c.between)), reverse=True)
+        """All changes, the newest first; changes between the same runs are ordered by instrument and metric."""
+        changes = [c for p in self.points for c in p.changes]
+        changes.sort(key=lambda c: (c.record.instrument, c.record.metric))
+        return sorted(changes, key=lambda c: tuple(run.start for run in reversed(c.between)), reverse=True)
 
     @property
     def runs(self) -> list[RunValue]:
         """One value of each run, oldest first."""
-        one = {run.run: run for p in self.points for run in reversed(p.runs)}
-        return sorted(one.values(), key=_in_time)
+        run_by_name = {run.run: run for p in self.points for run in reversed(p.runs)}
+        return sorted(run_by_name.values(), key=_in_time)
 
     def counts(self) -> dict[str, int]:
-        """The number of points by status; those that do not occur are left out."""
+        """Return the number of points by status; statuses that do not occur are left out."""
         return dict(Counter(p.status for p in self.points).most_common())
 
     def worse(self, limit: float) -> list[Change]:
-        """The last change of each point that became worse by it, and by more than the limit, a share."""
+        """Return the last change of each point that became worse by it, by more than the limit, a share."""
         return [p.changes[-1] for p in self.points if p.changes and p.changes[-1].worse(limit)]
 
 
@@ -157,26 +157,26 @@ def history(
     since: str = "",
     until: str = "",
 ) -> History | None:
-    """The history of a machine; None if the store has no result of it.
+    """Return the history of a machine; None if the store has no result of it.
 
     Args:
         now: Time with a zone.
-        instrument, metric: Only these; "": all, but metrics that repeat another.
+        instrument, metric: Only results of these; "": all, except metrics that repeat another metric.
         since, until: See `over_time`.
 
     Raises:
         MeshmarkError: The store cannot be read.
     """
     names = sorted({name for d in descriptions().values() for name in d.identity})
-    equal = {k: v for k, v in (("instrument", instrument), ("metric", metric)) if v}
-    found = [s for s in series(store, machine, names, **equal) if metric or s.record.metric not in DERIVED]
-    return over_time(machine, found, machines(store, machine), now, since, until) if found else None
+    filters = {k: v for k, v in (("instrument", instrument), ("metric", metric)) if v}
+    series_list = [s for s in series(store, machine, names, **filters) if metric or s.record.metric not in DERIVED]
+    return over_time(machine, series_list, machines(store, machine), now, since, until) if series_list else None
 
 
 def over_time(
     machine: str, found: Iterable[Series], rows: Iterable[Row], now: datetime, since: str = "", until: str = ""
 ) -> History:
-    """The history of a machine.
+    """Return the history of a machine.
 
     Args:
         found: Its values.
@@ -184,28 +184,28 @@ def over_time(
         now: Time with a zone.
         since, until: Beginning of a date, such as 2026-11, whose beginning or end limits the starts; "": no limit.
     """
-    points, without = _points(found)
+    points, without_start = _points(found)
     begin, end = since.removesuffix("Z"), until.removesuffix("Z")
-    made = [
+    selected_points = [
         _Point(record, tuple(r for r in runs if r.start >= begin and (not end or r.start[: len(end)] <= end)))
         for record, runs in points.values()
     ]
-    made = [p for p in made if p.runs]
+    selected_points = [p for p in selected_points if p.runs]
     newest: dict[str, str] = {}
     for record, runs in points.values():
         newest[record.instrument] = max(runs[-1].start, newest.get(record.instrument, ""))
-    left = [run.flags for p in made for run in p.runs if run.flags]
+    flag_sets = [run.flags for p in selected_points for run in p.runs if run.flags]
     return History(
         machine=machine,
-        points=_judged(made, [{**row, "seen": _utc(row["seen"])} for row in rows]),
+        points=_judged(selected_points, [{**row, "seen": _utc(row["seen"])} for row in rows]),
         newest={
             name: datetime.fromisoformat(start)
             for name, start in sorted(newest.items(), key=lambda item: item[1], reverse=True)
         },
-        flags=dict(Counter(flag for of in left for flag in of).most_common()),
-        flagged=len(left),
-        without_start=without,
-        clock=_clock((run for p in made for run in p.runs), now),
+        flags=dict(Counter(flag for flags in flag_sets for flag in flags).most_common()),
+        flagged=len(flag_sets),
+        without_start=without_start,
+        clock=_clock((run for p in selected_points for run in p.runs), now),
     )
 
 
@@ -213,38 +213,43 @@ def over_time(
 
 
 def _points(found: Iterable[Series]) -> tuple[dict[str, tuple[Record, list[RunValue]]], int]:
-    """The record and the runs of each point, oldest first, and the number of results without a valid start."""
-    without = 0
-    timed: list[tuple[Record, list[RunValue]]] = []
-    known: dict[str, str] = {}
+    """Return the record and the runs of each point, oldest first, and the number of results without a valid start."""
+    without_start = 0
+    dated_series: list[tuple[Record, list[RunValue]]] = []
+    utc_by_start: dict[str, str] = {}
     for s in found:
         runs = []
         for run in s.runs:
-            if run.start not in known:
-                known[run.start] = _utc(run.start)
-            if start := known[run.start]:
+            if run.start not in utc_by_start:
+                utc_by_start[run.start] = _utc(run.start)
+            if start := utc_by_start[run.start]:
                 runs.append(replace(run, start=start))
             else:
-                without += 1
+                without_start += 1
         if runs:
-            timed.append((s.record, runs))
+            dated_series.append((s.record, runs))
     # The footprints of a level differ from run to run.
-    timed.sort(key=lambda of: min(map(_in_time, of[1])))
-    levels = [i for i, (record, _) in enumerate(timed) if all(k in record.conditions for k in PLATEAU)]
-    same = {i: record for i, (record,) in zip(levels, same_plateaus([[timed[i][0]] for i in levels]), strict=True)}
+    dated_series.sort(key=lambda of: min(map(_in_time, of[1])))
+    level_indices = [i for i, (record, _) in enumerate(dated_series) if all(k in record.conditions for k in PLATEAU)]
+    level_records = {
+        i: record
+        for i, (record,) in zip(
+            level_indices, same_plateaus([[dated_series[i][0]] for i in level_indices]), strict=True
+        )
+    }
     points: dict[str, tuple[Record, list[RunValue]]] = {}
-    for i, (record, runs) in enumerate(timed):
-        one = same.get(i, record)
+    for i, (record, runs) in enumerate(dated_series):
+        point_record = level_records.get(i, record)
         # Results of another tool, or of a model that has the same name, are other points.
-        key = f"{one.source} {one.unit} {point_key(one)}"
-        points.setdefault(key, (one, []))[1].extend(runs)
+        key = f"{point_record.source} {point_record.unit} {point_key(point_record)}"
+        points.setdefault(key, (point_record, []))[1].extend(runs)
     for key, (record, runs) in points.items():
         points[key] = record, sorted(_one_per_run(runs), key=_in_time)
-    return points, without
+    return points, without_start
 
 
 def _one_per_run(runs: Sequence[RunValue]) -> list[RunValue]:
-    """Runs of which several series had values, such as two detections of one level, with the newest value."""
+    """Return one value per run: the newest, if several series have one, such as two detections of one level."""
     return [*{run.run: run for run in sorted(runs, key=_in_time)}.values()]
 
 
@@ -253,43 +258,45 @@ def _in_time(run: RunValue) -> tuple[str, str]:
 
 
 def _time(text: str) -> datetime | None:
-    """A start as a time in UTC; None if it is not valid."""
+    """Return a start as a time in UTC; None if it is not valid."""
     try:
-        at = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 def _utc(text: str) -> str:
-    """A time in the form that all are compared in; "" if it is not valid."""
-    at = _time(text)
-    return "" if at is None else at.strftime(_FORM)
+    """Return a time in the form in which times are compared; "" if it is not valid."""
+    time = _time(text)
+    return "" if time is None else time.strftime(_FORM)
 
 
 def _clock(runs: Iterable[RunValue], now: datetime) -> str:
-    """What is wrong with the starts. That a clock was set back shows only if it makes two runs start together, or was
-    ahead until now."""
-    first: dict[str, str] = {}
+    """Return what is wrong with the starts; "" if nothing is wrong.
+
+    A clock that was set back is noticed only if this made two runs start together, or if the clock was ahead until now.
+    """
+    start_by_run: dict[str, str] = {}
     for run in runs:
-        first[run.run] = min(run.start, first.get(run.run, run.start))
-    ahead = datetime.fromtimestamp(now.timestamp() + _AHEAD_S, UTC).strftime(_FORM)
-    late = sorted(name for name, start in first.items() if start > ahead)
+        start_by_run[run.run] = min(run.start, start_by_run.get(run.run, run.start))
+    latest = datetime.fromtimestamp(now.timestamp() + _AHEAD_S, UTC).strftime(_FORM)
+    late_runs = sorted(name for name, start in start_by_run.items() if start > latest)
     by_start: dict[str, list[str]] = {}
-    for name, start in first.items():
+    for name, start in start_by_run.items():
         by_start.setdefault(start, []).append(name)
-    together = [" and ".join(sorted(names)) for _, names in sorted(by_start.items()) if len(names) > 1]
+    simultaneous_runs = [" and ".join(sorted(names)) for _, names in sorted(by_start.items()) if len(names) > 1]
     texts = []
-    if late:
-        texts.append(f"in the future: {_some(late)}")
-    if together:
-        texts.append(f"at the same time, so that their order is unknown: {_some(together)}")
+    if late_runs:
+        texts.append(f"in the future: {_some(late_runs)}")
+    if simultaneous_runs:
+        texts.append(f"at the same time, so that their order is unknown: {_some(simultaneous_runs)}")
     return f"the clock was wrong; runs start {'; '.join(texts)}" if texts else ""
 
 
 def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    suffix = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + suffix
 
 
 # ------------------------------------------------------------------ changes
@@ -301,7 +308,7 @@ class _Point:
 
     Attributes:
         at: Indices of the first run after each change.
-        p: Of each.
+        p: p-value of each change.
     """
 
     record: Record
@@ -319,14 +326,14 @@ def _judged(made: Sequence[_Point], rows: Sequence[Row]) -> list[Point]:
         elif len({*values}) > 1 and min(values) <= 0:
             point.status = "not above 0"
         elif len({*values}) > 1:
-            found = splits(values)
-            point.at, point.p = [s.at for s in found], [s.p for s in found]
+            candidates = splits(values)
+            point.at, point.p = [s.at for s in candidates], [s.p for s in candidates]
     _limit_false_discoveries([p for p in made if p.status == "steady"])
     return [_with_changes(point, rows) for point in made]
 
 
 def _limit_false_discoveries(tested: Sequence[_Point]) -> None:
-    """Replace the p-values by those corrected for the number of points, and remove changes that are not significant.
+    """Correct the p-values for the number of points, and remove changes that are not significant.
 
     Source:
         Benjamini, Yekutieli, Ann. Stat. 29 (2001), 1165-1188: for tests that depend on each other, as points do.
@@ -338,13 +345,16 @@ def _limit_false_discoveries(tested: Sequence[_Point]) -> None:
     # A point without a change is a test, too; its p-value is at most 1.
     corrected = iter(false_discovery_control([p for t in tested for p in (t.p or [1.0])], method="by").tolist())
     for t in tested:
-        mine = [next(corrected) for _ in t.p or [1.0]]
-        kept = [(at, p) for at, p in zip(t.at, mine, strict=False) if p <= RATE]
-        t.at, t.p = [at for at, _ in kept], [p for _, p in kept]
+        point_p = [next(corrected) for _ in t.p or [1.0]]
+        significant = [(at, p) for at, p in zip(t.at, point_p, strict=False) if p <= RATE]
+        t.at, t.p = [at for at, _ in significant], [p for _, p in significant]
 
 
 def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
-    """The changes that matter: the others are removed, the smallest first, which joins the runs on both sides."""
+    """Return the point with the changes that matter.
+
+    The others are removed, the smallest first, which joins the runs on both sides.
+    """
     runs = [run for run in point.runs if not run.flags]
     small = 0
     while True:
@@ -353,13 +363,13 @@ def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
         segments = [Segment(part, measured(part)) for part in parts] if point.at else []
         ratios = [ratio(b.measured, a.measured) for a, b in pairwise(segments)]
         low, high = alike(MARGIN)
-        wrong = [i for i, r in enumerate(ratios) if not r.differs or low <= r.value <= high]
-        if not wrong:
+        insignificant = [i for i, r in enumerate(ratios) if not r.differs or low <= r.value <= high]
+        if not insignificant:
             break
-        smallest = min(wrong, key=lambda i: abs(math.log(ratios[i].value)))
+        smallest = min(insignificant, key=lambda i: abs(math.log(ratios[i].value)))
         del point.at[smallest], point.p[smallest]
         small += 1
-    found = tuple(
+    changes = tuple(
         Change(
             record=point.record,
             before=before,
@@ -370,52 +380,55 @@ def _with_changes(point: _Point, rows: Sequence[Row]) -> Point:
         )
         for before, after, r, p in zip(segments, segments[1:], ratios, point.p, strict=False)
     )
-    status: Status = "changed" if found else point.status
-    return Point(record=point.record, runs=point.runs, status=status, changes=found, small=small)
+    status: Status = "changed" if changes else point.status
+    return Point(record=point.record, runs=point.runs, status=status, changes=changes, small=small)
 
 
 def measured(runs: Sequence[RunValue]) -> Measured:
-    """The median of runs, and where that of another run is expected: from six runs on, the interval of their median.
-    With fewer, the hull of their intervals, widened by the distance of their values, see
-    `measure.repetitions.run_bounds`.
+    """Return the median of runs, and the bounds in which another run is expected.
+
+    From six runs on, the bounds are the interval of the median. With fewer runs, they are the hull of the intervals of
+    the runs, widened by the distance of their values, see `measure.repetitions.run_bounds`.
 
     Args:
-        runs: At least `MIN_SEGMENT`.
+        runs: At least `MIN_SEGMENT` runs.
     """
     values = [run.value for run in runs]
     bounds = median_interval(values)
     if bounds is None:
-        low, high, apart = min(r.low for r in runs), max(r.high for r in runs), max(values) - min(values)
-        bounds = max(low - apart, min(low, 0.0)), high + apart
+        low, high, distance = min(r.low for r in runs), max(r.high for r in runs), max(values) - min(values)
+        bounds = max(low - distance, min(low, 0.0)), high + distance
     return Measured(median(values), bounds)
 
 
 def facts_between(rows: Sequence[Row], one: RunValue, other: RunValue) -> list[str]:
-    """What else changed between two runs: software and settings of the machine, and the build.
+    """Return what else changed between two runs: software and settings of the machine, and the build.
 
     Args:
-        rows: Of the machine, as `store.machines.machines` returns them.
+        rows: Software and settings of the machine, as `store.machines.machines` returns them.
     """
-    until = [row for row in rows if row["seen"] <= other.start]
-    found = changes(until, one.start) if until and until[0]["seen"] <= one.start else []
+    earlier_rows = [row for row in rows if row["seen"] <= other.start]
+    facts = changes(earlier_rows, one.start) if earlier_rows and earlier_rows[0]["seen"] <= one.start else []
     for name, text in _MADE_BY.items():
         a, b = one.made_by.get(name), other.made_by.get(name)
-        if a and b and a != b and not any(f.startswith(f"{name} ") for f in found):
-            found.append(f"{text} {a} → {b}")
-    return found
+        if a and b and a != b and not any(f.startswith(f"{name} ") for f in facts):
+            facts.append(f"{text} {a} → {b}")
+    return facts
 
 
 # ------------------------------------------------------------------ for programs
 
 
 def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any]]:
-    """One object per change, newest first, per point, and per instrument, then one of the whole; `type` tells which.
+    """Return one object per change, newest first, per point and per instrument, then one of the whole history.
+
+    `type` distinguishes them.
 
     Args:
-        stale_s: Age of the newest result of an instrument from which it is stale, in s.
+        stale_s: Age in s from which the newest result of an instrument is stale.
     """
 
-    def named(record: Record) -> dict[str, Any]:
+    def identity_of(record: Record) -> dict[str, Any]:
         names = {k: getattr(record, k) for k in ("source", "instrument", "metric", "unit", "better")}
         return {**names, "conditions": identity(record)}
 
@@ -424,15 +437,15 @@ def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any
         ends = {"from": of.runs[0].start, "to": of.runs[-1].start}
         return {"value": of.measured.value, "low": low, "high": high, "runs": len(of.runs), **ends}
 
-    out: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for c in found.changes:
         low, high = c.ratio.interval or (None, None)
         last, first = c.between
-        out.append(
+        objects.append(
             {
                 "type": "change",
                 "machine": found.machine,
-                **named(c.record),
+                **identity_of(c.record),
                 "after_run": last.run,
                 "before_run": first.run,
                 "before": segment(c.before),
@@ -448,13 +461,15 @@ def to_json(found: History, now: datetime, stale_s: float) -> list[dict[str, Any
         )
     for p in found.points:
         counts = {"runs": len(p.judged), "flagged": len(p.runs) - len(p.judged)}
-        more = {"changes": len(p.changes), "small": p.small}
-        out.append({"type": "point", **named(p.record), "status": p.status, **counts, **more})
-    for name, at in found.newest.items():
-        age = (now - at).total_seconds()
-        when = at.isoformat().replace("+00:00", "Z")
-        out.append({"type": "instrument", "instrument": name, "newest": when, "age_s": age, "stale": age > stale_s})
+        change_counts = {"changes": len(p.changes), "small": p.small}
+        objects.append({"type": "point", **identity_of(p.record), "status": p.status, **counts, **change_counts})
+    for name, newest in found.newest.items():
+        age = (now - newest).total_seconds()
+        newest_text = newest.isoformat().replace("+00:00", "Z")
+        objects.append(
+            {"type": "instrument", "instrument": name, "newest": newest_text, "age_s": age, "stale": age > stale_s}
+        )
     counts = {"points": len(found.points), "runs": len(found.runs), "flagged": found.flagged}
     flags = {"flags": dict(found.flags), "without_start": found.without_start, "clock": found.clock}
     method = {"margin": MARGIN, "false_discovery_rate": RATE, "min_runs": MIN_RUNS, "min_segment": MIN_SEGMENT}
-    return [*out, {"type": "history", "machine": found.machine, **counts, **flags, **method}]
+    return [*objects, {"type": "history", "machine": found.machine, **counts, **flags, **method}]

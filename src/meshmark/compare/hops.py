@@ -1,4 +1,4 @@
-"""Latency as a base and a time per hop, as publications on meshes state it."""
+"""Fits latency as a base and a time per hop, as publications on meshes state it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from meshmark.store.record import Record
 from meshmark.values.verdicts import Interval
 
-MIN_HOPS: Final = 2  # different numbers of hops, without which a line has no slope
+MIN_HOPS: Final = 2  # different numbers of hops that a line needs to have a slope
 _CONFIDENCE: Final = 0.95
 
 
@@ -18,9 +18,10 @@ class Fit:
     """A least-squares line through the remote latencies.
 
     Attributes:
-        base_s: Latency at no hop by the line, which is above that of local memory: a router is entered and left.
-        interval: 95 % of `per_hop_s`; None with fewer than 3 points.
-        points: The number of latencies.
+        base_s: Latency that the line predicts without hops. It is above the latency of local memory, because a router
+            is entered and left.
+        interval: 95 % interval of `per_hop_s`; None if there are fewer than 3 points.
+        points: Number of latencies.
     """
 
     base_s: float
@@ -30,25 +31,26 @@ class Fit:
 
 
 def by_hops(records: Sequence[Record], like: Sequence[Record] = ()) -> list[Record]:
-    """The idle latencies of memory with a known number of hops, of one CPU.
+    """Return the idle latencies of memory with a known number of hops, measured by one CPU.
 
     Args:
-        like: Those of another machine, whose pattern of access is preferred; otherwise that with most points.
+        like: Latencies of another machine, whose access pattern is preferred; otherwise, the pattern with the most
+            points is.
     """
-    wanted = like[0].conditions.get("pattern") if like else None
-    found: dict[tuple[object, ...], list[Record]] = {}
+    pattern = like[0].conditions.get("pattern") if like else None
+    groups: dict[tuple[object, ...], list[Record]] = {}
     for r in records:
         c = r.conditions
         idle = r.metric == "load_latency" and r.instrument == "latency" and c.get("processes") in {None, 1}
         if idle and isinstance(c.get("hops"), int) and not r.flags:
-            found.setdefault(tuple(c.get(k) for k in ("pattern", "cpu", "footprint_bytes", "stride_bytes")), []).append(
-                r
-            )
-    return max(found.values(), key=lambda of: (of[0].conditions.get("pattern") == wanted, len(of)), default=[])
+            groups.setdefault(
+                tuple(c.get(k) for k in ("pattern", "cpu", "footprint_bytes", "stride_bytes")), []
+            ).append(r)
+    return max(groups.values(), key=lambda of: (of[0].conditions.get("pattern") == pattern, len(of)), default=[])
 
 
 def fit(records: Sequence[Record]) -> Fit | None:
-    """The line through latencies of memory that is at least one hop away; None if they are of one distance."""
+    """Return the line through latencies of memory that is at least one hop away; None if all have one distance."""
     import scipy.stats
 
     remote = [(int(str(r.conditions["hops"])), r.value) for r in records if r.conditions["hops"]]
@@ -57,6 +59,6 @@ def fit(records: Sequence[Record]) -> Fit | None:
     line = scipy.stats.linregress([hops for hops, _ in remote], [value for _, value in remote])
     n, interval = len(remote), None
     if n > 2:
-        half = float(scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, n - 2)) * float(line.stderr)
-        interval = float(line.slope) - half, float(line.slope) + half
+        half_width = float(scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, n - 2)) * float(line.stderr)
+        interval = float(line.slope) - half_width, float(line.slope) + half_width
     return Fit(base_s=float(line.intercept), per_hop_s=float(line.slope), interval=interval, points=n)

@@ -22,7 +22,7 @@ from meshmark.model.workloads import stream_trial
 from meshmark.store.record import Record
 from meshmark.values.units import counted
 
-# What can test a fit, and the words by which its points begin.
+# Quantities that can test a fit, and the words with which the names of their points begin.
 _TESTS: Final = {
     "latency under load": "loaded latency",
     "mixes of reads and writes": "mix",
@@ -30,7 +30,7 @@ _TESTS: Final = {
     "transfers inside a socket": "transfer",
 }
 
-_CHANNELS: Final = (2, 4, 8, 16, 32, 64)  # of a socket, tried for the loaded curve
+_CHANNELS: Final = (2, 4, 8, 16, 32, 64)  # numbers of channels of a socket that are tried for the loaded curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ImportFit(Fit):
     """A fit to results of other tools.
 
     Attributes:
-        fitted: The numbers and what the model gives for them.
+        fitted: The numbers, and the values that the model has for them.
         notes: What was assumed, and what could not be tested or used.
     """
 
@@ -62,31 +62,31 @@ def fit_import(
 
     Raises:
         AbsentError: The results do not determine a number that the fit needs.
-        UsageError: The numbers are impossible together.
+        UsageError: The numbers contradict each other.
     """
-    found = find_numbers(records, cores, idle_local)
-    check(found.numbers, "")
-    fitted = fit_numbers(found.numbers, name, folder, progress, prefix="")
-    knee = _knee(found)
+    result_numbers = find_numbers(records, cores, idle_local)
+    check(result_numbers.numbers, "")
+    fitted = fit_numbers(result_numbers.numbers, name, folder, progress, prefix="")
+    knee = _knee(result_numbers)
     if knee is not None:
-        numbers = replace(found.numbers, channels=_channels(found, fitted.machine, knee))
+        numbers = replace(result_numbers.numbers, channels=_channels(result_numbers, fitted.machine, knee))
         fitted = fit_numbers(numbers, name, folder, progress, prefix="")
-        found.used = {**found.used, "knee": [knee.latency, knee.bandwidth]}
-    points = _fitted_points(found, fitted)
-    curve = _model_curve(found, fitted.machine) if found.curve else []
+        result_numbers.used = {**result_numbers.used, "knee": [knee.latency, knee.bandwidth]}
+    points = _fitted_points(result_numbers, fitted)
+    curve = _model_curve(result_numbers, fitted.machine) if result_numbers.curve else []
     if knee is not None:
         points += _curve_points([knee], curve, fitted=True)
-    predicted, used = _predictions(records, found, fitted.machine, curve)
-    taken = {id(r) for of in found.used.values() for r in of} | used
-    notes = list(found.notes)
-    beyond = sum(p.bandwidth.value > curve[-1][0] for p in _spread(found.curve))
-    if beyond:
-        points_beyond = counted(beyond, "loaded point")
+    predicted, tested_ids = _predictions(records, result_numbers, fitted.machine, curve)
+    used_ids = {id(r) for group in result_numbers.used.values() for r in group} | tested_ids
+    notes = list(result_numbers.notes)
+    beyond_count = sum(p.bandwidth.value > curve[-1][0] for p in _spread(result_numbers.curve))
+    if beyond_count:
+        points_beyond = counted(beyond_count, "loaded point")
         notes.append(f"not compared: {points_beyond} of more bandwidth than the model reaches")
-    if untested := [what for what, word in _TESTS.items() if not any(p.what.startswith(word) for p in predicted)]:
-        notes.append(f"not tested, since the results have no other points of it: {', '.join(untested)}")
-    if others := _unused([r for r in records if id(r) not in taken]):
-        notes.append(f"not used: {others}")
+    if untested_kinds := [kind for kind, word in _TESTS.items() if not any(p.what.startswith(word) for p in predicted)]:
+        notes.append(f"not tested, since the results have no other points of it: {', '.join(untested_kinds)}")
+    if unused_text := _unused([r for r in records if id(r) not in used_ids]):
+        notes.append(f"not used: {unused_text}")
     return ImportFit(fitted.text, (*points, *predicted), fitted, tuple(notes))
 
 
@@ -102,9 +102,9 @@ def _unused(records: Sequence[Record]) -> str:
     counts: dict[str, int] = {}
     for r in records:
         kernel = r.conditions.get("kernel") if r.instrument == "bandwidth" else None
-        what = f"{r.instrument} {r.metric}" + (f" ({kernel})" if kernel else "")
-        counts[what] = counts.get(what, 0) + 1
-    return ", ".join(f"{counted(count, 'result')} of {what}" for what, count in counts.items())
+        name = f"{r.instrument} {r.metric}" + (f" ({kernel})" if kernel else "")
+        counts[name] = counts.get(name, 0) + 1
+    return ", ".join(f"{counted(count, 'result')} of {name}" for name, count in counts.items())
 
 
 def _predictions(
@@ -115,26 +115,26 @@ def _predictions(
     Args:
         curve: Bandwidth and latency of the model under load; empty if the results have no loaded points.
     """
-    taken = {id(r) for of in found.used.values() for r in of}
-    points = _curve_points(_spread([p for p in found.curve if id(p.latency) not in taken]), curve)
-    used = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
+    used_ids = {id(r) for group in found.used.values() for r in group}
+    points = _curve_points(_spread([p for p in found.curve if id(p.latency) not in used_ids]), curve)
+    tested_ids = {id(r) for p in found.curve for r in (p.latency, p.bandwidth)}
     requests: dict[str, tuple[Record, Request]] = {}
     mixes: dict[str, tuple[Record, dict[str, Any]]] = {}
     for r in records:
-        if id(r) in taken:
+        if id(r) in used_ids:
             continue
         if request := _request(r, found):
             requests.setdefault(request[0], (r, request[1]))
-            used.add(id(r))
+            tested_ids.add(id(r))
         elif actor := _mix(r, found, machine):
             mixes.setdefault(f"mix, {float(str(r.conditions['read_share'])):.0%} reads", (r, actor))
-            used.add(id(r))
-    values = measured(machine, {what: request for what, (_, request) in requests.items()})
+            tested_ids.add(id(r))
+    values = measured(machine, {name: request for name, (_, request) in requests.items()})
     answers = ask(machine, [stream_trial([actor]) for _, actor in mixes.values()])
-    values |= {what: median_of(a["groups"][0]["bytes_per_s"]) for what, a in zip(mixes, answers, strict=True)}
-    for what, (r, _) in (*requests.items(), *mixes.items()):
-        points.append(Point(what, r.value, values[what], r.unit, False, r.flags))
-    return points, used
+    values |= {name: median_of(a["groups"][0]["bytes_per_s"]) for name, a in zip(mixes, answers, strict=True)}
+    for name, (r, _) in (*requests.items(), *mixes.items()):
+        points.append(Point(name, r.value, values[name], r.unit, False, r.flags))
+    return points, tested_ids
 
 
 def _request(r: Record, found: Numbers) -> tuple[str, Request] | None:
@@ -149,19 +149,19 @@ def _request(r: Record, found: Numbers) -> tuple[str, Request] | None:
         store = str(r.conditions.get("store") or numbers.store)
         options = {"kernel": kernel, "store": store, "footprint": FOOTPRINT, "threads": str(threads)}
         return f"kernel {kernel}, {store} stores, {counted(threads, 'core')}", ("bandwidth", options, "bandwidth_net")
-    within = "one socket" in kind.words.get(CPUS, ())
+    in_one_socket = "one socket" in kind.words.get(CPUS, ())
     dirty = kind.words.get("state") == frozenset({"dirty"}) and "cache" not in r.conditions
-    if (r.instrument, r.metric) == ("lines", "line_latency") and within and dirty and cores > numbers.sockets:
+    if (r.instrument, r.metric) == ("lines", "line_latency") and in_one_socket and dirty and cores > numbers.sockets:
         return "transfer inside a socket", ("lines", {"cpus": "0,1"}, "line_latency")
     return None
 
 
 def _threads(r: Record, found: Numbers) -> int | None:
-    """Return the number of cores that a result used: all, those of a socket, or one; None if it is another number."""
+    """Return the number of cores that a result used: all, all of one socket, or one; None for other numbers."""
     kind, node = found.kinds[id(r)], r.conditions.get("cpu_node")
     if node is not None:
-        own = node == r.conditions.get("memory_node") and found.nodes == found.numbers.sockets
-        return found.numbers.cores_each if own else None
+        is_local = node == r.conditions.get("memory_node") and found.nodes == found.numbers.sockets
+        return found.numbers.cores_each if is_local else None
     if is_of_machine(kind):
         return int(found.numbers.need("cores"))
     return 1 if kind.workers is not None and kind.workers.count == 1 else None
@@ -170,14 +170,15 @@ def _threads(r: Record, found: Numbers) -> int | None:
 def _mix(r: Record, found: Numbers, machine: MachineFile) -> dict[str, Any] | None:
     """Return an actor that mixes reads and writes as a tool does; None for other results.
 
-    With ordinary stores, a written line is read, too: 2:1 is one line read, one read to be written, and one written.
+    With write-allocate (regular) stores, a written line is read as well: 2:1 means that one line is read, one line is
+    read in order to be written, and one line is written.
     """
     share, kind = r.conditions.get("read_share"), found.kinds[id(r)]
     is_mix = (r.instrument, r.conditions.get("kernel")) == ("bandwidth", "mix") and is_of_memory(kind)
     if not is_mix or not is_of_machine(kind) or not isinstance(share, float) or r.conditions.get("store") is not None:
         return None
-    part = Fraction(share).limit_denominator(8)
-    reads, writes = part.numerator, part.denominator - part.numerator
+    fraction = Fraction(share).limit_denominator(8)
+    reads, writes = fraction.numerator, fraction.denominator - fraction.numerator
     if r.metric != "bandwidth_gross" or reads < writes or writes < 1:
         return None
     access = {"homes": "local", "work_ns": machine.number("cpu.line_work_ns", 0.0)}
@@ -202,49 +203,49 @@ def _model_curve(found: Numbers, machine: MachineFile) -> list[tuple[float, floa
 def _curve_points(
     loads: Sequence[LoadedPoint], curve: Sequence[tuple[float, float]], fitted: bool = False
 ) -> list[Point]:
-    """Compare latencies at the same bandwidth. Points beyond the bandwidth of the model are left out."""
+    """Return points of measured and modelled latency by bandwidth, without loads beyond the model's bandwidth."""
     points = []
     for p in loads:
         if (latency := _interpolated(curve, p.bandwidth.value)) is not None:
-            what = f"loaded latency at {p.bandwidth.value / 1e9:.4g} GB/s"
-            points.append(Point(what, p.latency.value, latency, "s", fitted, p.latency.flags | p.bandwidth.flags))
+            name = f"loaded latency at {p.bandwidth.value / 1e9:.4g} GB/s"
+            points.append(Point(name, p.latency.value, latency, "s", fitted, p.latency.flags | p.bandwidth.flags))
     return points
 
 
 def _knee(found: Numbers) -> LoadedPoint | None:
-    """Return the loaded point nearest to three quarters of the highest bandwidth; None if the curve has none there."""
+    """Return the loaded point nearest to three quarters of the highest bandwidth; None if none is near it."""
     if "loaded" not in found.used:
         return None
-    top = found.curve[-1].bandwidth.value
-    near = [p for p in found.curve if 0.5 * top <= p.bandwidth.value <= 0.9 * top]
-    return min(near, key=lambda p: abs(p.bandwidth.value - 0.75 * top), default=None)
+    highest = found.curve[-1].bandwidth.value
+    candidates = [p for p in found.curve if 0.5 * highest <= p.bandwidth.value <= 0.9 * highest]
+    return min(candidates, key=lambda p: abs(p.bandwidth.value - 0.75 * highest), default=None)
 
 
 def _channels(found: Numbers, machine: MachineFile, knee: LoadedPoint) -> int:
     """Return the channels of a socket at which the model is nearest to a loaded point.
 
-    At the same bandwidth, more channels are slower ones, at which accesses queue for longer.
+    More channels with the same total bandwidth are slower, so that accesses queue for longer at each of them.
     """
-    now, rate = machine.number("memory.channels"), machine.number("memory.channel_gb_per_s")
+    channels, rate = machine.number("memory.channels"), machine.number("memory.channel_gb_per_s")
     errors: dict[int, float] = {}
     for count in _CHANNELS:
-        settings = [f"memory.channels={count}", f"memory.channel_gb_per_s={rate * now / count:.6g}"]
+        settings = [f"memory.channels={count}", f"memory.channel_gb_per_s={rate * channels / count:.6g}"]
         latency = _interpolated(_model_curve(found, machine.with_settings(settings)), knee.bandwidth.value)
         errors[count] = abs(latency - knee.latency.value) if latency is not None else float("inf")
     return min(errors, key=lambda count: errors[count])
 
 
 def _spread(points: Sequence[LoadedPoint], least: float = 1.02) -> list[LoadedPoint]:
-    """The points without those whose bandwidth is almost that of another one."""
-    chosen: list[LoadedPoint] = []
+    """Return the points, but only one of several points with almost the same bandwidth."""
+    selected: list[LoadedPoint] = []
     for p in points:
-        if not chosen or p.bandwidth.value > least * chosen[-1].bandwidth.value:
-            chosen.append(p)
-    return chosen
+        if not selected or p.bandwidth.value > least * selected[-1].bandwidth.value:
+            selected.append(p)
+    return selected
 
 
 def _interpolated(curve: Sequence[tuple[float, float]], at: float) -> float | None:
-    """The value of a curve of (x, y), x ascending, at a place; None beyond its end."""
+    """Return y of a curve of (x, y), x ascending, at a value of x; None beyond its end."""
     for (x0, y0), (x1, y1) in itertools.pairwise(curve):
         if x0 <= at <= x1:
             return y0 + (y1 - y0) * (at - x0) / (x1 - x0) if x1 > x0 else y1

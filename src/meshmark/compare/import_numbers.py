@@ -14,7 +14,7 @@ from meshmark.model.key_numbers import Given, KeyNumbers
 from meshmark.store.record import Record
 from meshmark.values.units import counted
 
-ASSUMED_LATENCY: Final = 100e-9  # of idle memory, where nothing states it
+ASSUMED_LATENCY: Final = 100e-9  # latency of idle memory, if the results do not state it
 _FULL: Final = 0.7  # share of the read bandwidth from which a loaded point shows the full load
 _REMOTE: Final = frozenset({"same socket", "other socket", "1 hop away"})
 
@@ -49,12 +49,12 @@ class Numbers:
 
 
 def is_of_memory(kind: Kind) -> bool:
-    """Whether a result is of memory and not of a cache."""
+    """Return whether a result is of memory and not of a cache."""
     return kind.words.get(LEVEL) == frozenset({"memory"})
 
 
 def is_of_machine(kind: Kind) -> bool:
-    """Whether all CPUs of the machine worked."""
+    """Return whether all CPUs of the machine worked."""
     return kind.workers is not None and kind.workers.part == "machine"
 
 
@@ -63,7 +63,7 @@ def find_numbers(records: Sequence[Record], cores: int | None = None, idle_local
 
     Args:
         cores: Number of cores; None: the largest number of threads in the results.
-        idle_local: Latency of idle memory in s; None: that of the results, or an assumed one.
+        idle_local: Latency of idle memory in s; None: the latency in the results, or an assumed latency.
 
     Raises:
         AbsentError: The results do not determine the number of cores or a bandwidth of memory.
@@ -89,8 +89,8 @@ class _Finder:
 
     def select(self, metric: str, test: Callable[[Record, Kind], bool]) -> list[Record]:
         instrument, _, name = metric.partition(".")
-        found = [r for r in self.records if r.instrument == instrument and r.metric == name]
-        return [r for r in found if test(r, self.kinds[id(r)])]
+        candidates = [r for r in self.records if r.instrument == instrument and r.metric == name]
+        return [r for r in candidates if test(r, self.kinds[id(r)])]
 
     def take(self, name: str, records: Sequence[Record], value: float, how: str) -> None:
         """Add a number with the results that it was computed from."""
@@ -99,12 +99,12 @@ class _Finder:
         self.given[name] = Given(value, f"{tool}: {how}")
 
     def place(self, record: Record, kind: Kind) -> str:
-        """`local`, `remote` or, if it is unknown or of a node without CPUs, an empty string."""
-        here, there = record.conditions.get("cpu_node"), record.conditions.get("memory_node")
-        if here in self.socket_of and isinstance(there, int):
-            if there not in self.socket_of:
+        """Return `local`, `remote` or, if the place is unknown or a node without CPUs, an empty string."""
+        cpu_node, memory_node = record.conditions.get("cpu_node"), record.conditions.get("memory_node")
+        if cpu_node in self.socket_of and isinstance(memory_node, int):
+            if memory_node not in self.socket_of:
                 return ""
-            return "local" if self.socket_of[here] == self.socket_of[there] else "remote"
+            return "local" if self.socket_of[cpu_node] == self.socket_of[memory_node] else "remote"
         words = kind.words.get(MEMORY, frozenset())
         return "local" if words == {"local"} else "remote" if words and words <= _REMOTE else ""
 
@@ -112,10 +112,10 @@ class _Finder:
         idle = self.select(
             "latency.load_latency", lambda _, k: is_of_memory(k) and k.workers is not None and k.workers.count == 1
         )
-        # Where both exist, random addresses are free of prefetches.
-        chosen = [r for r in idle if r.conditions.get("pattern") == "random"] or idle
+        # If there are several patterns, random addresses are preferred, because they are not prefetched.
+        preferred = [r for r in idle if r.conditions.get("pattern") == "random"] or idle
         by_place: dict[str, list[Record]] = {}
-        for r in chosen:
+        for r in preferred:
             by_place.setdefault(self.place(r, self.kinds[id(r)]), []).append(r)
         local, remote = by_place.get("local", []), by_place.get("remote", [])
         if idle_local is not None:
@@ -131,8 +131,8 @@ class _Finder:
             )
         if remote:
             self.sockets = 2
-            how = f"mean of {counted(len(remote), 'idle latency', 'idle latencies')}"
-            self.take("idle-remote", remote, _mean(remote), how)
+            description = f"mean of {counted(len(remote), 'idle latency', 'idle latencies')}"
+            self.take("idle-remote", remote, _mean(remote), description)
         elif self.sockets == 2:
             value = 1.7 * self.given["idle-local"].value
             self.given["idle-remote"] = Given(value, "1.7 times the local one; the results have none", assumed=True)
@@ -150,11 +150,16 @@ class _Finder:
 
         reads, triads = (self.select("bandwidth.bandwidth_net", rate(kernel)) for kernel in ("read", "triad"))
         read, triad = _best(reads, self.kinds, is_of_machine), _best(triads, self.kinds, is_of_machine)
-        own = [r for r in reads if r.conditions.get("cpu_node") is not None and _is_diagonal(r)]
+        local_reads = [r for r in reads if r.conditions.get("cpu_node") is not None and _is_diagonal(r)]
         if read is not None:
             self.take("read", [read], read.value, "reads of all CPUs")
-        elif own and len({r.conditions["cpu_node"] for r in own}) == len(self.socket_of):
-            self.take("read", own, math.fsum(r.value for r in own), "sum of the nodes that read their own memory")
+        elif local_reads and len({r.conditions["cpu_node"] for r in local_reads}) == len(self.socket_of):
+            self.take(
+                "read",
+                local_reads,
+                math.fsum(r.value for r in local_reads),
+                "sum of the nodes that read their own memory",
+            )
         store = "ordinary"
         if triad is not None:
             self.take("triad", [triad], triad.value, "triad of all CPUs")
@@ -170,21 +175,21 @@ class _Finder:
             self.notes.append(
                 f"read is assumed to be {factor:.3g} times the triad, since the results have no read bandwidth"
             )
-        one = _best(reads, self.kinds, lambda k: k.workers is not None and k.workers.count == 1)
-        if one is not None and one is not read:
-            self.take("core-read", [one], one.value, "reads of one CPU")
-        away = self.select(
+        core_read = _best(reads, self.kinds, lambda k: k.workers is not None and k.workers.count == 1)
+        if core_read is not None and core_read is not read:
+            self.take("core-read", [core_read], core_read.value, "reads of one CPU")
+        remote_reads = self.select(
             "bandwidth.bandwidth_net",
             lambda r, k: r.conditions.get("kernel") == "read" and is_of_memory(k) and self.place(r, k) == "remote",
         )
-        if away and len(self.socket_of) == self.sockets == 2:
-            self.take("link", away, _mean(away), f"mean of {counted(len(away), 'direction')}")
+        if remote_reads and len(self.socket_of) == self.sockets == 2:
+            self.take("link", remote_reads, _mean(remote_reads), f"mean of {counted(len(remote_reads), 'direction')}")
         return store
 
     def store_of(self, triad: Record) -> str:
-        """How a triad writes: as the results state it, or the assumption that its rate allows."""
-        if (stated := triad.conditions.get("store")) in {"ordinary", "streaming"}:
-            return str(stated)
+        """Return how a triad writes: as the results state it, or as its rate suggests."""
+        if (stated_store := triad.conditions.get("store")) in {"ordinary", "streaming"}:
+            return str(stated_store)
         read = self.given.get("read")
         if source(triad) == "tool mlc":
             store = "streaming"
@@ -199,14 +204,14 @@ class _Finder:
             return
         counts = [k.workers.count for k in self.kinds.values() if k.workers is not None and k.workers.count is not None]
         cpus = {r.conditions.get(end) for r in self.records for end in ("from_cpu", "to_cpu")} - {None}
-        most = max(*counts, len(cpus), 0) if counts else len(cpus)
-        if most < 2:
+        largest = max(*counts, len(cpus), 0) if counts else len(cpus)
+        if largest < 2:
             raise AbsentError("fit: the results do not state the number of cores of the machine", "--cores N")
-        self.given["cores"] = Given(most, "the largest number of threads of the results", assumed=True)
-        self.notes.append(f"cores {most} is assumed: the largest number of threads of the results; --cores")
+        self.given["cores"] = Given(largest, "the largest number of threads of the results", assumed=True)
+        self.notes.append(f"cores {largest} is assumed: the largest number of threads of the results; --cores")
 
     def loaded(self) -> list[LoadedPoint]:
-        """Find the loaded curve of reads of all CPUs; its highest point gives the latency under full load."""
+        """Find and return the loaded curve of reads of all CPUs; its highest point has the latency under full load."""
         by_load: dict[str, dict[str, Record]] = {}
         for metric in ("load_latency", "bandwidth_net"):
             for r in self.select(
@@ -219,23 +224,23 @@ class _Finder:
         points.sort(key=lambda p: (p.bandwidth.value, p.latency.value))
         if points:
             top = points[-1]
-            full, local = top.bandwidth.value >= _FULL * self.given["read"].value, self.given["idle-local"].value
-            if full and top.latency.value >= local:
+            is_full, idle = top.bandwidth.value >= _FULL * self.given["read"].value, self.given["idle-local"].value
+            if is_full and top.latency.value >= idle:
                 self.take("loaded", [top.latency, top.bandwidth], top.latency.value, "latency at the highest bandwidth")
         return points
 
     def transfers(self) -> None:
-        between = "two sockets" if self.sockets == 2 else "one socket"
+        span = "two sockets" if self.sockets == 2 else "one socket"
 
         def fits(r: Record, k: Kind) -> bool:
             dirty = k.words.get("state") == frozenset({"dirty"}) and "cache" not in r.conditions
-            homed = k.words.get("home", frozenset()) <= {"from", "any"}
-            where = k.words.get(CPUS, frozenset())
-            return dirty and homed and (between in where or (not where and self.sockets == 1))
+            home_fits = k.words.get("home", frozenset()) <= {"from", "any"}
+            places = k.words.get(CPUS, frozenset())
+            return dirty and home_fits and (span in places or (not places and self.sockets == 1))
 
-        if (found := self.select("lines.line_latency", fits)) and self.given["cores"].value > 1:
-            how = f"mean of {counted(len(found), 'modified line')} of {between}"
-            self.take("transfer", found, _mean(found), how)
+        if (lines := self.select("lines.line_latency", fits)) and self.given["cores"].value > 1:
+            description = f"mean of {counted(len(lines), 'modified line')} of {span}"
+            self.take("transfer", lines, _mean(lines), description)
 
 
 def _is_diagonal(record: Record) -> bool:
@@ -247,12 +252,17 @@ def _mean(records: Sequence[Record]) -> float:
 
 
 def _best(records: Sequence[Record], kind_of: Mapping[int, Kind], test: Callable[[Kind], bool]) -> Record | None:
-    """The largest result whose kind passes; of best, mean and worst repetitions the best. None without any."""
+    """Return the largest result whose kind passes: the best, if there are best, mean and worst repetitions.
+
+    Return None if no kind passes.
+    """
     return max((r for r in records if test(kind_of[id(r)])), key=lambda r: r.value, default=None)
 
 
 def _sockets(records: Sequence[Record]) -> dict[object, int]:
-    """The socket of each node with CPUs. Of more than two nodes, those are of one socket whose latencies are short.
+    """Return the socket of each node with CPUs.
+
+    If there are more than two nodes, nodes with short latencies between them are in one socket.
 
     Raises:
         AbsentError: There are more than two sockets.
@@ -266,15 +276,15 @@ def _sockets(records: Sequence[Record]) -> dict[object, int]:
     nodes = sorted({int(n) for r in records for end in ends if isinstance(n := r.conditions.get(end), int)})
     if len(nodes) < 3:
         return {node: number for number, node in enumerate(nodes)}
-    apart = sorted(v for (a, b), v in cells.items() if a != b and {a, b} <= set(nodes))
-    gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(apart)]
+    remote_latencies = sorted(v for (a, b), v in cells.items() if a != b and {a, b} <= set(nodes))
+    gaps = [(b / a, math.sqrt(a * b)) for a, b in itertools.pairwise(remote_latencies)]
     widest, limit = max(gaps, default=(1.0, math.inf))
     if widest < 1.15:
-        limit = 0.0  # all are equally far
+        limit = 0.0  # all nodes are equally far from each other
     socket: dict[object, int] = {}
     for node in nodes:
-        near = next((s for other, s in socket.items() if cells.get((node, other), math.inf) < limit), None)
-        socket[node] = len(set(socket.values())) if near is None else near
+        near_socket = next((s for other, s in socket.items() if cells.get((node, other), math.inf) < limit), None)
+        socket[node] = len(set(socket.values())) if near_socket is None else near_socket
     if (count := len(set(socket.values()))) > 2:
         raise AbsentError(
             f"fit: found results of {count} sockets; a model is fitted to one or two", "meshmark model init"

@@ -1,4 +1,4 @@
-"""Compares two sides: judges each pair of results (`compare.pairing`) by the one rule of `values.verdicts`."""
+"""Compares two sides: judges each pair of results (`compare.pairing`) by the rule of `values.verdicts`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from meshmark.values.verdicts import MARGIN, Measured, Ratio, Spoken, alike, is_
 
 Word = Literal[Spoken, "not comparable"]
 WORDS: Final[tuple[Word, ...]] = (*get_args(Spoken), "not comparable")
-DERIVED: Final = frozenset({"bandwidth_gross"})  # from the samples of another metric, whose ratios it repeats
-# How far the result of one run may be from that of the next, where this was not measured. The interval of one process
-# misses it: 30 to 80 % of equal results were called different where runs differed by 1 to 3 %.
+DERIVED: Final = frozenset({"bandwidth_gross"})  # computed from samples of another metric, so ratios repeat
+# Relative difference that is assumed between the results of two runs, if it was not measured. The interval of one
+# process does not include it: 30 to 80 % of equal results were called different where runs differed by 1 to 3 %.
 RUN_TO_RUN: Final = 0.1
 ONE_RUN: Final = "one run, so that the variation between runs is unknown"
 PUBLISHED: Final = "published without an interval"
@@ -34,10 +34,10 @@ class Pair:
     """A point on both sides.
 
     Attributes:
-        ratio: B over A; None if they do not compare.
-        reason: Why they do not compare, or why no difference can be shown; "" otherwise.
+        ratio: B over A; None if the results are not comparable.
+        reason: Why they are not comparable, or why no difference can be shown; "" otherwise.
         differ: The conditions in which they differ although they are compared.
-        kind: What both measured, if their conditions do not agree: "memory, local, one thread".
+        kind: What both measured, if their conditions do not agree, such as "memory, local, one thread".
         doubtful: Whether the interval of the ratio, if it has one, must not be relied on: a side is flagged, has modes,
             or has too few samples or too wide an interval.
     """
@@ -59,19 +59,19 @@ class Pair:
 
     @property
     def worse(self) -> bool:
-        """Whether B is shown to be worse."""
+        """True if B is shown to be worse."""
         return self.a.better != "none" and self.ratio is not None and self.ratio.word == _opposite(self.a.better)
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The geometric mean of the ratios of a metric, over all pairs that have one, whatever their verdict.
+    """The geometric mean of the ratios of a metric, over all pairs that have a ratio, whatever their verdict.
 
     Attributes:
-        interval: Its bounds if the errors of all pairs have the same sign, hence conservative; None if one is unknown
-            or doubtful.
-        doubtful: The number of doubtful pairs.
-        left_out: The number of pairs without a ratio.
+        interval: Its bounds if the errors of all pairs have the same sign, hence conservative; None if an
+            interval is unknown or doubtful.
+        doubtful: Number of doubtful pairs.
+        left_out: Number of pairs without a ratio.
     """
 
     instrument: str
@@ -85,12 +85,12 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """B beside A.
+    """The comparison of two sides.
 
     Attributes:
-        facts: Software, settings and builds that both record and that differ: name, of A, of B.
+        facts: Software, settings and builds that both sides record and that differ: name, value of A, value of B.
         only_a: The points of A that have no counterpart.
-        per: What values were divided by.
+        per: Quantity by which values were divided.
     """
 
     a: Side
@@ -103,12 +103,15 @@ class Comparison:
     per: Per = ""
 
     def counts(self) -> dict[Word, int]:
-        """The number of pairs by their word; those that do not occur are left out."""
+        """Return the number of pairs by verdict; verdicts that do not occur are left out."""
         words = [p.word for p in self.pairs]
         return {word: words.count(word) for word in WORDS if word in words}
 
     def means(self) -> list[Mean]:
-        """Geometric means by instrument and metric, in the order of the results; not of metrics without direction."""
+        """Return geometric means by instrument and metric, in the order of the results.
+
+        Metrics without direction have no mean.
+        """
         groups: dict[tuple[str, str], list[Pair]] = {}
         for p in self.pairs:
             if p.a.better != "none":
@@ -117,7 +120,7 @@ class Comparison:
         return [mean for mean in means if mean is not None]
 
     def worse(self) -> list[Pair]:
-        """Pairs whose B is shown to be worse, and by more than the margin."""
+        """Return the pairs whose B is shown to be worse, and by more than the margin."""
         factor = 1 + self.margin
         return [p for p in self.pairs if p.worse and p.ratio and not 1 / factor <= p.ratio.value <= factor]
 
@@ -133,8 +136,8 @@ def _mean(instrument: str, metric: str, pairs: Sequence[Pair]) -> Mean | None:
         return math.exp(math.fsum(map(math.log, values)) / len(ratios))
 
     intervals = [r.interval for r in ratios if r.interval is not None]
-    known = len(intervals) == len(ratios) and not doubtful
-    interval = (over(i[0] for i in intervals), over(i[1] for i in intervals)) if known else None
+    is_known = len(intervals) == len(ratios) and not doubtful
+    interval = (over(i[0] for i in intervals), over(i[1] for i in intervals)) if is_known else None
     value = over(r.value for r in ratios)
     return Mean(instrument, metric, len(ratios), value, interval, doubtful, len(pairs) - len(ratios))
 
@@ -147,41 +150,41 @@ def compare(
     Args:
         margin: The smallest relative difference that matters.
         per: See `compare.normalise`.
-        instrument: Only its results; "": all.
-        metric: Only this one; "": all but those that repeat another.
+        instrument: Instrument whose results are compared; "": all.
+        metric: Metric that is compared; "": all metrics, except those that repeat another metric.
 
     Raises:
-        UsageError: They have no metric in common, or `per` needs a result that is missing.
+        UsageError: The sides have no metric in common, or `per` needs a result that is missing.
     """
 
-    def wanted(r: Record) -> bool:
+    def is_selected(r: Record) -> bool:
         return instrument in {"", r.instrument} and (r.metric == metric if metric else r.metric not in DERIVED)
 
-    a, b = (normalised(side, per) for side in (a, b))  # all results, since a frequency may not be wanted
-    ones, others = ([r for r in side.points if wanted(r)] for side in (a, b))
-    identical = _identical(a, b)
-    same = a.machine == b.machine or identical
-    if same:
-        ones, others = same_plateaus([ones, others])
-    of_all = kinds(ones) | kinds(others)
-    found = matches(ones, others, same, of_all)
-    if identical:  # results are equal to themselves, however uncertain they are
-        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in found]
+    a, b = (normalised(side, per) for side in (a, b))  # all results, since `per` may need a metric that is not selected
+    a_records, b_records = ([r for r in side.points if is_selected(r)] for side in (a, b))
+    is_identical = _identical(a, b)
+    same_machine = a.machine == b.machine or is_identical
+    if same_machine:
+        a_records, b_records = same_plateaus([a_records, b_records])
+    kind_by_id = kinds(a_records) | kinds(b_records)
+    record_pairs = matches(a_records, b_records, same_machine, kind_by_id)
+    if is_identical:  # results are equal to themselves, however uncertain they are
+        pairs = [Pair(a=m.a, b=m.b, ratio=Ratio(1.0, (1.0, 1.0), "equal")) for m in record_pairs]
     else:
-        pairs = [_pair(m, margin) for m in found]
-    if not {r.metric for r in ones} & {r.metric for r in others}:
-        metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (ones, others)]
+        pairs = [_pair(m, margin) for m in record_pairs]
+    if not {r.metric for r in a_records} & {r.metric for r in b_records}:
+        metrics = [", ".join(sorted({r.metric for r in side})[:6]) or "nothing" for side in (a_records, b_records)]
         raise UsageError(
             f"compare: found no metric in common: {quoted(a.name)} has {metrics[0]}; {quoted(b.name)} has {metrics[1]}",
             "measure on one what the other has, or import output that has it",
         )
-    left = unpaired(ones, others, found, of_all)
+    unpaired_results = unpaired(a_records, b_records, record_pairs, kind_by_id)
     return Comparison(
         a=a,
         b=b,
         pairs=pairs,
-        only_a=left[0],
-        only_b=left[1],
+        only_a=unpaired_results[0],
+        only_b=unpaired_results[1],
         facts=_facts(a, b),
         margin=margin,
         per=per,
@@ -196,8 +199,8 @@ def _identical(a: Side, b: Side) -> bool:
         return False
 
     def lines(side: Side) -> list[str]:
-        of = (r.to_json() | {"machine": ""} if r.machine == side.machine else r.to_json() for r in side.records)
-        return sorted(json.dumps(line, sort_keys=True) for line in of)
+        objects = (r.to_json() | {"machine": ""} if r.machine == side.machine else r.to_json() for r in side.records)
+        return sorted(json.dumps(line, sort_keys=True) for line in objects)
 
     return lines(a) == lines(b)
 
@@ -207,45 +210,45 @@ def _identical(a: Side, b: Side) -> bool:
 
 def _pair(match: Match, margin: float) -> Pair:
     a, b = match.a, match.b
-    differ = tuple(sorted(_differing(a, b)))
+    differing = tuple(sorted(_differing(a, b)))
     if match.differ:
-        return Pair(a=a, b=b, ratio=None, reason=match.differ, differ=differ, kind=match.kind)
+        return Pair(a=a, b=b, ratio=None, reason=match.differ, differ=differing, kind=match.kind)
     if a.unit != b.unit:
-        return Pair(a=a, b=b, ratio=None, reason=f"units {a.unit} and {b.unit}", differ=differ)
-    if pages := [k for k in PAGES if k in differ]:
+        return Pair(a=a, b=b, ratio=None, reason=f"units {a.unit} and {b.unit}", differ=differing)
+    if pages := [k for k in PAGES if k in differing]:
         texts = " and ".join(str(r.conditions[pages[0]]) for r in (a, b))
-        return Pair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differ)
+        return Pair(a=a, b=b, ratio=None, reason=f"pages {texts}", differ=differing)
     # Counts, such as 0 errors, are exact and may have no ratio. Times and rates that are equal by chance show nothing,
     # and neither do single values.
     exact = len(a.samples) > 1 and not a.flags | b.flags and not is_speed(a.unit)
     if exact and a.value == b.value and a.samples == b.samples:
-        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "equal"), differ=differ)
-    doubts = {letter: why for letter, r in (("A", a), ("B", b)) if (why := _doubt(r))}
-    reason = "; ".join(f"{letter}: {why}" for letter, why in doubts.items())
+        return Pair(a=a, b=b, ratio=Ratio(1.0, (1.0, 1.0), "equal"), differ=differing)
+    doubts = {letter: doubt for letter, r in (("A", a), ("B", b)) if (doubt := _doubt(r))}
+    reason = "; ".join(f"{letter}: {doubt}" for letter, doubt in doubts.items())
     doubtful = not {*doubts.values()} <= {PUBLISHED}
     verdict = ratio(_measured(b), _measured(a), margin)
-    alone = [letter for letter, r in (("A", a), ("B", b)) if _of_one_run(r)]
-    if verdict.interval is not None and alone:
-        factor = (1 + RUN_TO_RUN) ** len(alone)
+    one_run_sides = [letter for letter, r in (("A", a), ("B", b)) if _of_one_run(r)]
+    if verdict.interval is not None and one_run_sides:
+        factor = (1 + RUN_TO_RUN) ** len(one_run_sides)
         interval = verdict.interval[0] / factor, verdict.interval[1] * factor
         verdict = Ratio(verdict.value, interval, "inconclusive" if doubts else judge(interval, alike(margin)))
         if verdict.word == "inconclusive" and not doubts:
-            reason = "; ".join(f"{letter}: {ONE_RUN}" for letter in alone)
-    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differ, kind=match.kind, doubtful=doubtful)
+            reason = "; ".join(f"{letter}: {ONE_RUN}" for letter in one_run_sides)
+    return Pair(a=a, b=b, ratio=verdict, reason=reason, differ=differing, kind=match.kind, doubtful=doubtful)
 
 
 def _of_one_run(record: Record) -> bool:
-    """Whether the samples are of one process, so that they do not show how much runs of it differ."""
+    """Return whether all samples are from one process, so that they do not show how much runs of it differ."""
     measured_here = record.source in {"host", "tool"} and record.instrument in descriptions()
     return measured_here and len(record.samples) > 1 and "runs" not in record.conditions
 
 
 def _measured(record: Record) -> Measured:
-    """For a verdict. A model repeats itself exactly, so that its samples bound its value."""
-    found = measured(record)
+    """Return a record's median and bounds for a verdict. A model repeats itself exactly, so its samples are bounds."""
+    measurement = measured(record)
     low, high = sorted(record.ends)
-    exact = record.source == "model" and found.bounds is None
-    return replace(found, bounds=(low, high)) if exact else found
+    exact = record.source == "model" and measurement.bounds is None
+    return replace(measurement, bounds=(low, high)) if exact else measurement
 
 
 def _doubt(record: Record) -> str:
@@ -255,29 +258,29 @@ def _doubt(record: Record) -> str:
 
 
 def _differing(a: Record, b: Record) -> set[str]:
-    """The identity conditions that both have and in which they differ, but for the footprints of a level."""
-    one, other = identity(a), identity(b)
-    return {k for k in one.keys() & other.keys() if one[k] != other[k]} - {*PLATEAU}
+    """Return the identity conditions that both have and in which they differ, except the footprints of a level."""
+    a_identity, b_identity = identity(a), identity(b)
+    return {k for k in a_identity.keys() & b_identity.keys() if a_identity[k] != b_identity[k]} - {*PLATEAU}
 
 
 # ------------------------------------------------------------------ what differs
 
 
 def _facts(a: Side, b: Side) -> list[tuple[str, str, str]]:
-    """Software, settings and builds that both sides record and that differ."""
-    found = [
+    """Return the software, settings and builds that both sides record and that differ."""
+    facts = [
         (name.replace("_", " "), a.facts[name], b.facts[name])
         for name in FACTS
         if name != "boot" and name in a.facts and name in b.facts and a.facts[name] != b.facts[name]
     ]
     for name, key in (("build of Meshmark", "build"), ("compiler", "compiler")):
-        one, other = ({str(r.provenance[key]) for r in side.points if r.provenance.get(key)} for side in (a, b))
+        a_values, b_values = ({str(r.provenance[key]) for r in side.points if r.provenance.get(key)} for side in (a, b))
         # Some results state the version only, others also the commit: 0.1.0 and 0.1.0+g1a2b3c4.
-        versions = {text.partition("+")[0] for text in one | other if "+" in text}
-        one, other = one - versions, other - versions
-        if one and other and one != other:
-            found.append((name, ", ".join(sorted(one)), ", ".join(sorted(other))))
-    return found
+        versions = {text.partition("+")[0] for text in a_values | b_values if "+" in text}
+        a_values, b_values = a_values - versions, b_values - versions
+        if a_values and b_values and a_values != b_values:
+            facts.append((name, ", ".join(sorted(a_values)), ", ".join(sorted(b_values))))
+    return facts
 
 
 def _opposite(better: str) -> str:
@@ -285,9 +288,12 @@ def _opposite(better: str) -> str:
 
 
 def to_json(c: Comparison) -> list[dict[str, Any]]:
-    """One object per pair, result without a counterpart, mean, and difference between the machines, named by `type`."""
+    """Return one object per pair, result without a counterpart, mean, and difference between the machines.
 
-    def of(r: Record) -> dict[str, Any]:
+    `type` distinguishes them.
+    """
+
+    def result_fields(r: Record) -> dict[str, Any]:
         low, high = r.bounds or (None, None)
         return {
             "value": r.value,
@@ -304,18 +310,18 @@ def to_json(c: Comparison) -> list[dict[str, Any]]:
         return {"low": low, "high": high}
 
     sides = {"a": c.a.name, "b": c.b.name}
-    out: list[dict[str, Any]] = [
-        {"type": "fact", **sides, "name": name, "of_a": one, "of_b": other} for name, one, other in c.facts
+    objects: list[dict[str, Any]] = [
+        {"type": "fact", **sides, "name": name, "of_a": a_value, "of_b": b_value} for name, a_value, b_value in c.facts
     ]
     for p in c.pairs:
         r = p.ratio
-        out.append(
+        objects.append(
             {
                 "type": "pair",
                 **sides,
                 **{k: getattr(p.a, k) for k in ("instrument", "metric", "unit", "better")},
-                "of_a": of(p.a),
-                "of_b": of(p.b),
+                "of_a": result_fields(p.a),
+                "of_b": result_fields(p.b),
                 "ratio": r.value if r and math.isfinite(r.value) else None,
                 **bounds(r.interval if r else None),
                 "verdict": p.word,
@@ -324,19 +330,19 @@ def to_json(c: Comparison) -> list[dict[str, Any]]:
                 "kind": p.kind,
             }
         )
-    for letter, only in (("a", c.only_a), ("b", c.only_b)):
-        out += [
+    for letter, unpaired_results in (("a", c.only_a), ("b", c.only_b)):
+        objects += [
             {
                 "type": "unpaired",
                 **sides,
                 **{k: getattr(u.record, k) for k in ("instrument", "metric", "unit", "better")},
-                f"of_{letter}": of(u.record),
+                f"of_{letter}": result_fields(u.record),
                 "reason": u.reason,
             }
-            for u in only
+            for u in unpaired_results
         ]
     for m in c.means():
         mean = {"type": "mean", **sides, "instrument": m.instrument, "metric": m.metric, "pairs": m.pairs}
-        left_out = {"doubtful": m.doubtful, "left_out": m.left_out}
-        out.append({**mean, "ratio": m.value, **bounds(m.interval), **left_out})
-    return out
+        counts = {"doubtful": m.doubtful, "left_out": m.left_out}
+        objects.append({**mean, "ratio": m.value, **bounds(m.interval), **counts})
+    return objects

@@ -1,9 +1,9 @@
-"""The kind of thing that a result measured, in words that mean the same whatever the source.
+"""Determines the kind of thing that a result measured, in words that have the same meaning for every source.
 
-Two results compare only if they are of one kind: the level of the memory hierarchy, where the memory is, the part of
-the machine that worked, and the state of a line. Our instruments record these (`memory_level`, `memory_place`,
-`cpus_fill`, `cpus_within`). Of other sources they are derived from the footprint and from what the tool is known to do;
-what cannot be derived stays unknown.
+Two results are compared only if they are of one kind: the level of the memory hierarchy, where the memory is, the part
+of the machine that worked, and the state of a line. Meshmark's instruments record these (`memory_level`,
+`memory_place`, `cpus_fill`, `cpus_within`). For other sources they are derived from the footprint and from what the
+tool is known to do; what cannot be derived stays unknown.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final, TypeVar
 from meshmark.store.record import Record
 
 _K = TypeVar("_K")
-Words = Mapping[str, frozenset[str]]  # by aspect: what it may be; one word: it is known; none: it is unknown
+Words = Mapping[str, frozenset[str]]  # possible words by aspect; one word: it is known; no word: it is unknown
 LEVEL: Final = "level"
 MEMORY: Final = "memory"
 CPUS: Final = "CPUs"
 LOAD: Final = "load"
 _SIZED: Final = frozenset({"latency", "bandwidth", "loaded", "gups"})
-_DETECTED: Final = frozenset({"level_latency", "level_capacity"})  # named by level and kind, which are conditions
+_DETECTED: Final = frozenset({"level_latency", "level_capacity"})  # the conditions name their level and kind
 _MPI: Final = frozenset({"pingpong", "exchange", "allreduce", "alltoall", "barrier", "bcast"})
-# Tools that measure memory unless they are given a smaller buffer, which they print.
+# Tools that measure memory, unless the user requests a smaller buffer, which they print.
 _OF_MEMORY: Final = frozenset({"mlc", "asct", "mess"})
-_OF_ALL_CPUS: Final = frozenset({"mlc", "asct", "mess", "babelstream"})  # where they state no threads
+_OF_ALL_CPUS: Final = frozenset({"mlc", "asct", "mess", "babelstream"})  # if they state no threads
 _WITH_CPUS: Final = ("cpu_node", "from_node", "to_node")  # conditions that name nodes with CPUs
 _DELAYS: Final = ("pause", "inject_delay", "injected_nops", "injected_pause")
 _NOT_TINY: Final = 64 << 20
@@ -50,8 +50,8 @@ class Workers:
     """The CPUs that worked.
 
     Attributes:
-        count: Of threads or processes; None: unknown.
-        part: The part of the machine that they fill: machine, socket, node; "": none, or unknown.
+        count: Number of threads or processes; None: unknown.
+        part: The part of the machine that they fill: machine, socket, node; "": no such part, or unknown.
     """
 
     count: int | None = None
@@ -60,19 +60,19 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Of one result. `workers` is None if the instrument has no number of workers."""
+    """The kind of one result. `workers` is None if the instrument has no number of workers."""
 
     words: Words = field(default_factory=dict)
     workers: Workers | None = None
 
 
 def source(record: Record) -> str:
-    """Who measured: a tool by its name, or host, model, paper."""
+    """Return the source of a record: a tool with its name, or host, model, paper."""
     return f"tool {record.provenance.get('tool', '')}" if record.source == "tool" else record.source
 
 
 def grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, list[Record]]:
-    """The records by a key, each in their order."""
+    """Return the records by a key; the records of a key keep their order."""
     groups: dict[_K, list[Record]] = {}
     for r in records:
         groups.setdefault(key(r), []).append(r)
@@ -80,31 +80,31 @@ def grouped(records: Iterable[Record], key: Callable[[Record], _K]) -> dict[_K, 
 
 
 def kinds(records: Sequence[Record]) -> dict[int, Kind]:
-    """The kind of each record of a side, by its `id`."""
+    """Return the kind of each record of a side, by its `id`."""
     groups = grouped(records, lambda r: (source(r), r.instrument, r.metric))
     spans = [span for r in records if (span := _span(r)) is not None]
-    found: dict[int, Kind] = {}
+    kind_by_id: dict[int, Kind] = {}
     for group in groups.values():
-        most = max((count for r in group if (count := _count(r)) is not None), default=0)
+        largest_count = max((count for r in group if (count := _count(r)) is not None), default=0)
         nodes = {n for r in group for name in _WITH_CPUS if isinstance(n := r.conditions.get(name), int)}
-        found |= {id(r): Kind(_words(r, spans, nodes), _workers(r, most)) for r in group}
-    return found
+        kind_by_id |= {id(r): Kind(_words(r, spans, nodes), _workers(r, largest_count)) for r in group}
+    return kind_by_id
 
 
 def known_words(kinds_of_metric: Iterable[Kind]) -> dict[str, set[str]]:
-    """By aspect, the words that are known of the results of a metric."""
-    known: dict[str, set[str]] = {}
+    """Return, by aspect, the words that are known of the results of a metric."""
+    words_by_aspect: dict[str, set[str]] = {}
     for kind in kinds_of_metric:
-        for aspect, may_be in kind.words.items():
-            if len(may_be) == 1:
-                known.setdefault(aspect, set()).update(may_be)
-    return known
+        for aspect, words in kind.words.items():
+            if len(words) == 1:
+                words_by_aspect.setdefault(aspect, set()).update(words)
+    return words_by_aspect
 
 
 def resolved(words: Words, known: Mapping[str, Set[str]]) -> dict[str, str]:
-    """One word for each aspect, "" where it is unknown.
+    """Return one word for each aspect, "" where it is unknown.
 
-    A source that knows only that memory is remote means the one kind of remote memory that the other side has.
+    If a source only states that memory is remote, the one kind of remote memory that the other side has is meant.
 
     Args:
         known: `known_words` of the other side's results of the metric.
@@ -115,8 +115,8 @@ def resolved(words: Words, known: Mapping[str, Set[str]]) -> dict[str, str]:
 def _one(may_be: frozenset[str], known: Set[str]) -> str:
     if len(may_be) < 2:
         return next(iter(may_be), "")
-    here = may_be & known
-    return " or ".join(sorted(may_be)) if not here else next(iter(here)) if len(here) == 1 else ""
+    common = may_be & known
+    return " or ".join(sorted(may_be)) if not common else next(iter(common)) if len(common) == 1 else ""
 
 
 def _known(word: object) -> frozenset[str]:
@@ -124,8 +124,10 @@ def _known(word: object) -> frozenset[str]:
 
 
 def _words(record: Record, spans: Sequence[tuple[float, float, str]], nodes: Set[int]) -> dict[str, frozenset[str]]:
-    """Args:
-    nodes: Those of whose CPUs the source has results of the metric.
+    """Return the possible words of each aspect of a record.
+
+    Args:
+        nodes: Nodes on whose CPUs the source has results of the metric.
     """
     c = record.conditions
     words: dict[str, frozenset[str]] = {}
@@ -153,7 +155,7 @@ def _number(record: Record, *names: str) -> float | None:
 
 
 def _span(record: Record) -> tuple[float, float, str] | None:
-    """The footprints of a level that a latency curve shows, and its name."""
+    """Return the footprints and the name of a level that a latency curve shows; None for other records."""
     low, high, level = (_number(record, n) for n in ("from_bytes", "to_bytes", "level"))
     if record.metric != "level_latency" or low is None or high is None or level is None:
         return None
@@ -175,14 +177,14 @@ def _level(record: Record, spans: Sequence[tuple[float, float, str]]) -> frozens
     if size is None:
         return frozenset()
     count = _count(record) or 1
-    each = size / count if record.instrument == "bandwidth" else size
-    of_curve = {name for low, high, name in spans if low <= each <= high} if count == 1 else set()
-    if len(of_curve) == 1:
-        return frozenset(of_curve)
-    if each <= _IN_ANY_L1:
+    share_bytes = size / count if record.instrument == "bandwidth" else size
+    curve_levels = {name for low, high, name in spans if low <= share_bytes <= high} if count == 1 else set()
+    if len(curve_levels) == 1:
+        return frozenset(curve_levels)
+    if share_bytes <= _IN_ANY_L1:
         return _known("L1")
-    beyond = each >= (_BEYOND_ANY_CACHE if count == 1 else _BEYOND_EACH_SHARE)
-    return _known("memory") if beyond else frozenset()
+    is_memory = share_bytes >= (_BEYOND_ANY_CACHE if count == 1 else _BEYOND_EACH_SHARE)
+    return _known("memory") if is_memory else frozenset()
 
 
 def _place(record: Record, nodes: Set[int]) -> frozenset[str]:
@@ -192,7 +194,7 @@ def _place(record: Record, nodes: Set[int]) -> frozenset[str]:
     node, cpu_node, hops = c.get("memory_node"), c.get("cpu_node"), c.get("hops")
     if hops is not None:
         return _known("local" if hops == 0 else f"{hops} hop{'s' * (hops != 1)} away")
-    if node in {None, "local"}:  # Linux allocates where it is first touched
+    if node in {None, "local"}:  # Linux allocates memory on the node that first touches it
         return _known("local")
     if not isinstance(node, int):
         return _known("interleaved")
@@ -200,13 +202,13 @@ def _place(record: Record, nodes: Set[int]) -> frozenset[str]:
         return _known("local") if node == c.get("cpu") == 0 else frozenset()  # CPU 0 is on node 0
     if cpu_node == node:
         return _known("local")
-    # Tools that have a row for each node with CPUs have columns for the others, too. Of several other nodes with CPUs,
-    # some may be of the same socket.
+    # Tools that have a row for each node with CPUs also have columns for nodes without CPUs. If several other nodes
+    # have CPUs, some of them may be in the same socket.
     return _known("without CPUs") if node not in nodes else _REMOTE if len(nodes) <= 2 else frozenset()
 
 
 def _load(record: Record) -> frozenset[str]:
-    """What loads the memory: each tool counts its delays in a unit of its own."""
+    """Return what loads the memory. Each tool counts delays in a unit of its own."""
     c = record.conditions
     if c["mode"] == "chains":
         return _known(f"{c.get('chains')} chains")
@@ -223,8 +225,11 @@ def _count(record: Record) -> int | None:
 
 
 def _workers(record: Record, most: int) -> Workers | None:
-    """Args:
-    most: The largest number of workers of the source's results of the metric, which are all CPUs if it is not known.
+    """Return the workers of a record; None if the instrument has no number of workers.
+
+    Args:
+        most: The largest number of workers in the source's results of the metric. They are assumed to be all CPUs if
+            the result does not state it.
     """
     c, tool = record.conditions, source(record).removeprefix("tool ")
     count = _count(record)
@@ -247,19 +252,19 @@ def _workers(record: Record, most: int) -> Workers | None:
 
 
 def _between(record: Record, all_nodes: Set[int]) -> frozenset[str]:
-    """Where the two CPUs are that exchange a line."""
+    """Return where the two CPUs that exchange a line are."""
     c = record.conditions
     if c.get("cpus_within") in _WITHIN:
         return _known(_WITHIN[str(c["cpus_within"])])
     if c.get("same_socket"):
         return _IN_ONE_SOCKET
     nodes = c.get("from_node"), c.get("to_node")
-    apart = None not in nodes and nodes[0] != nodes[1] and len(all_nodes) <= 2  # of more, some may be of one socket
-    return _known("two sockets") if apart else frozenset()
+    in_two_sockets = None not in nodes and nodes[0] != nodes[1] and len(all_nodes) <= 2  # more nodes may share a socket
+    return _known("two sockets") if in_two_sockets else frozenset()
 
 
 def _home(record: Record) -> str:
-    """Whose node is the home of a line: that of the CPU that wrote it, or of the one that loads it."""
+    """Return the CPU whose node is the home of a line: `from`, which wrote it, or `to`, which loads it."""
     c = record.conditions
     if "from_node" not in c:
         return str(c.get("home", "any"))

@@ -1,4 +1,4 @@
-"""A model as a side: its instruments at their defaults, and at the choices of the sides that it is compared with."""
+"""Simulates a model as a side: with the default options, and with the options of the sides it is compared with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.model.instruments import POINTS, measure, nodes_and_cpus
 from meshmark.model.machine import MachineFile, MachineFileError
 from meshmark.store.record import Record
 
-# Conditions of the others that a model is asked for, by instrument; sizes are matched by the part they play instead.
+# Conditions of the other sides with which a model is simulated, by instrument; sizes are matched by their role instead.
 _CHOSEN: Final[Mapping[str, tuple[str, ...]]] = {
     "latency": ("pattern", "processes"),
     "bandwidth": ("kernel", "store", "threads"),
@@ -24,13 +24,13 @@ _CHOSEN: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def simulated(machine: MachineFile, others: Sequence[Record] = (), instrument: str = "") -> list[Record]:
-    """Results of a model, one per point and metric.
+    """Return results of a model, one per point and metric.
 
     Args:
-        others: Of the sides that it is compared with; choices that the model does not know are left out.
-        instrument: Only its results; "": of all instruments for which the machine file has the numbers.
+        others: Results of the sides that it is compared with; options that the model does not support are left out.
+        instrument: Instrument to simulate; "": of all instruments for which the machine file has the numbers.
     """
-    found: dict[str, Record] = {}
+    record_by_point: dict[str, Record] = {}
     for name in POINTS if not instrument else {instrument} & POINTS.keys():
         for options in [{}, *_choices(name, others)]:
             words = [word for k, v in options.items() for word in (f"--{k}", v)]
@@ -39,19 +39,19 @@ def simulated(machine: MachineFile, others: Sequence[Record] = (), instrument: s
                 records = measure(name, machine, options, command=command)
             except (UsageError, AbsentError):
                 continue
-            found |= {point_key(r): r for r in records}
-    return [*found.values()]
+            record_by_point |= {point_key(r): r for r in records}
+    return [*record_by_point.values()]
 
 
 def _choices(name: str, others: Sequence[Record]) -> list[dict[str, str]]:
-    """The options of an instrument with which the others were measured, each combination once."""
-    mine = [r.conditions for r in others if r.instrument == name]
-    combinations = {tuple((k, str(c[k])) for k in _CHOSEN.get(name, ()) if c.get(k) is not None) for c in mine}
+    """Return the options with which the other results of an instrument were measured, each combination once."""
+    conditions = [r.conditions for r in others if r.instrument == name]
+    combinations = {tuple((k, str(c[k])) for k in _CHOSEN.get(name, ()) if c.get(k) is not None) for c in conditions}
     return [dict(combination) for combination in sorted(combinations) if combination]
 
 
 def memory_peak(machine: MachineFile) -> float | None:
-    """Theoretical peak of all memory channels of a model in B/s; None if its file lacks a number."""
+    """Return the theoretical peak of all memory channels of a model in B/s; None if its file lacks a number."""
     try:
         nodes, controllers = nodes_and_cpus(machine)[0], machine.number("node.controllers")
     except MachineFileError:

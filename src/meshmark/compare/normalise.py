@@ -11,15 +11,15 @@ from meshmark.store.record import Record
 
 Per = Literal["", "thread", "clock", "peak"]
 PER: Final[tuple[Per, ...]] = ("thread", "clock", "peak")
-_OF_MEMORY: Final = ("bandwidth", "loaded")  # the instruments whose rates have the memory's peak as a limit
+_OF_MEMORY: Final = ("bandwidth", "loaded")  # instruments whose rates the memory's peak limits
 
 
 def normalised(side: Side, per: Per) -> Side:
-    """A side whose values are divided.
+    """Return a side whose values are divided.
 
     Args:
         per: `thread`: rates per thread. `clock`: times in cycles of the measured clock, and rates per cycle. `peak`:
-            rates of memory as a share of the theoretical peak. `""`: as they are.
+            rates of memory as a share of the theoretical peak. `""`: values as they are.
 
     Raises:
         UsageError: The side has no clock or no peak.
@@ -54,7 +54,7 @@ def _per_thread(record: Record) -> Record:
 
 
 def _per_clock(side: Side) -> Side:
-    """Times in cycles of the measured clock, and rates per cycle."""
+    """Return a side with times in cycles of the measured clock, and rates per cycle."""
     clocks = [r.value for r in side.points if r.metric == "core_frequency" and r.value > 0]
     if not clocks:
         raise UsageError(
@@ -72,17 +72,17 @@ def _per_clock(side: Side) -> Side:
 
 def _per_peak(side: Side) -> Side:
     def peak(r: Record) -> float | None:
-        own = r.provenance.get("peak")  # a publication may give one for each arrangement of its memory
-        return float(own) if isinstance(own, int | float) else side.peak
+        published_peak = r.provenance.get("peak")  # a publication may give one for each arrangement of its memory
+        return float(published_peak) if isinstance(published_peak, int | float) else side.peak
 
-    found = [
-        _scaled(r, 1 / of, "1")
+    records = [
+        _scaled(r, 1 / limit, "1")
         for r in side.records
-        if r.instrument in _OF_MEMORY and r.unit == "B/s" and (of := peak(r)) is not None
+        if r.instrument in _OF_MEMORY and r.unit == "B/s" and (limit := peak(r)) is not None
     ]
-    if not found:
+    if not records:
         raise UsageError(
             f"--per peak: found no theoretical peak of the memory of {quoted(side.name)}",
             "it is known of models, publications, and hosts whose firmware describes their memory",
         )
-    return replace(side, records=found)
+    return replace(side, records=records)

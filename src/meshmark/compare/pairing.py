@@ -1,8 +1,8 @@
-"""Which results of two sides are of the same kind and are compared; of the others, why not.
+"""Pairs the results of two sides that are of the same kind, and explains why other results are not compared.
 
-Results of one machine and source are paired if all conditions agree that identify them. Those of different machines or
-sources are paired if they are of one kind (`compare.kinds`) and agree in all conditions that both state; first those
-with the same footprint and the same numbers of CPUs and nodes, then one for each kind.
+Results of one machine and source are paired if all conditions that identify them agree. Results of different machines
+or sources are paired if they are of one kind (`compare.kinds`) and agree in all conditions that both state: first
+results with the same footprint and the same numbers of CPUs and nodes, then one pair for each kind.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from meshmark.compare.kinds import CPUS, LEVEL, LOAD, MEMORY, Kind, grouped, kin
 from meshmark.measure.repetitions import PLATEAU, point_key
 from meshmark.store.record import Record
 
-# Choices that a machine or an installation makes, and names of its parts: they may differ in a pair.
+# Conditions that depend on a machine or an installation, and names of its parts: they may differ in a pair.
 CHOICES: Final = frozenset({"isa", "library", "library_kernel", "fft", "mpi", "target", "cpus"})
 PAGES: Final = ("pages", "page_bytes")  # results that differ in these are paired only to say why they do not compare
 _FOOTPRINTS: Final = ("footprint_bytes", "table_bytes")
 _PER_OCTAVE: Final = 64  # footprints of different machines are the same within 1.1 %
 NO_METRIC: Final = "the other side does not have this metric"
-_LARGEST: Final = 0.45  # kernels round a footprint to whole arrays, and take whole ones for each of one to three
+_LARGEST: Final = 0.45  # share of the largest; kernels round a footprint to one, two or three whole arrays
 _NUMBERS: Final = ("cpu", "from_cpu", "to_cpu", "cpu_node", "from_node", "to_node", "memory_node", "home_node")
 # Conditions that the words of a kind stand for.
 _WORDED: Final = frozenset(
     {*_NUMBERS, "hops", "home", "same_socket", "thread_buffer_bytes", "kernel", "state", "level"}
 )
 _WORKERS: Final = ("threads", "processes")
-# How a latency was measured: of one kind, whatever they are; the difference is named.
+# How a latency was measured. Results that differ in these are of one kind; the difference is named.
 _WAYS: Final = frozenset({"pattern", "stride_bytes", "locality_bytes"})
 Key = str | None
 
@@ -40,7 +40,7 @@ class Match:
     """Results that are compared.
 
     Attributes:
-        differ: Why they are of different kinds, so that they are only shown; "" if they are of one.
+        differ: Why they are of different kinds, so that they are only shown; "" if they are of one kind.
         kind: What both measured, in words; "" if footprints and numbers of CPUs and nodes agree.
     """
 
@@ -61,22 +61,22 @@ class Unpaired:
 def matches(
     ones: Sequence[Record], others: Sequence[Record], same_machine: bool, of_all: Mapping[int, Kind] | None = None
 ) -> list[Match]:
-    """The pairs, in the order of `ones`.
+    """Return the pairs, in the order of `ones`.
 
     Args:
-        of_all: The kinds of the results of both sides; None: they are determined.
+        of_all: The kinds of the results of both sides, by `id`; None: they are determined.
     """
     of_all = of_all or kinds(ones) | kinds(others)
-    found: list[Match] = []
+    pairs: list[Match] = []
     by_source = [grouped(side, source) for side in (ones, others)]
-    for of_a, some in by_source[0].items():
-        for of_b, more in by_source[1].items():
-            if of_a == of_b and same_machine:
-                found += _of_one_machine(some, more)
+    for a_source, a_records in by_source[0].items():
+        for b_source, b_records in by_source[1].items():
+            if a_source == b_source and same_machine:
+                pairs += _of_one_machine(a_records, b_records)
             else:
-                found += _Pairing(some, more, of_all).matches()
+                pairs += _Pairing(a_records, b_records, of_all).matches()
     order = {id(r): i for i, r in enumerate(ones)}
-    return sorted(found, key=lambda m: order[id(m.a)])
+    return sorted(pairs, key=lambda m: order[id(m.a)])
 
 
 def unpaired(
@@ -85,7 +85,7 @@ def unpaired(
     found: Sequence[Match],
     of_all: Mapping[int, Kind] | None = None,
 ) -> list[list[Unpaired]]:
-    """The results of each side that are in no pair.
+    """Return the results of each side that are in no pair.
 
     Args:
         of_all: See `matches`.
@@ -93,26 +93,26 @@ def unpaired(
     paired = {id(r) for m in found for r in (m.a, m.b)}
     of_all = of_all or kinds(ones) | kinds(others)
 
-    def left(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[Unpaired]:
+    def side_unpaired(side: Sequence[Record], other_side: Sequence[Record], letter: str) -> list[Unpaired]:
         reasons = {m: _Others(records, of_all, letter) for m, records in grouped(other_side, _metric).items()}
-        compared = {_kind_key(r, of_all) for r in side if id(r) in paired}
+        compared_kinds = {_kind_key(r, of_all) for r in side if id(r) in paired}
 
         def reason(r: Record) -> str:
             if _metric(r) not in reasons:
                 return NO_METRIC
             if text := reasons[_metric(r)].reason(r, of_all[id(r)]):
                 return text
-            if _kind_key(r, of_all) in compared:
+            if _kind_key(r, of_all) in compared_kinds:
                 return "another result of this kind is compared"
             return f"no result of {letter} has all of its conditions"
 
         return [Unpaired(r, reason(r)) for r in side if id(r) not in paired]
 
-    return [left(ones, others, "B"), left(others, ones, "A")]
+    return [side_unpaired(ones, others, "B"), side_unpaired(others, ones, "A")]
 
 
 def identity(record: Record) -> dict[str, Any]:
-    """The identity conditions of a record that it has."""
+    """Return the identity conditions that a record has."""
     _, _, *conditions = json.loads(point_key(record))
     return {k: v for part in conditions for k, v in part.items() if v is not None}
 
@@ -125,27 +125,31 @@ def _metric(record: Record) -> tuple[str, str]:
 
 
 def _of_one_machine(ones: Sequence[Record], others: Sequence[Record]) -> list[Match]:
-    found = [*_equal(ones, others)]
-    for without in (CHOICES, PAGES):
-        taken = {id(r) for m in found for r in (m.a, m.b)}
-        keys = [{point_key(r, *without): r for r in _ranked(side)} for side in (ones, others)]
-        both = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
-        found += [Match(x, y) for x, y in both if id(x) not in taken or id(y) not in taken]
-    return found
+    pairs = [*_equal(ones, others)]
+    for ignored in (CHOICES, PAGES):
+        paired_ids = {id(r) for m in pairs for r in (m.a, m.b)}
+        keys = [{point_key(r, *ignored): r for r in _ranked(side)} for side in (ones, others)]
+        candidates = [(keys[0][key], keys[1][key]) for key in keys[0] if key in keys[1]]
+        pairs += [Match(x, y) for x, y in candidates if id(x) not in paired_ids or id(y) not in paired_ids]
+    return pairs
 
 
 def _equal(ones: Sequence[Record], others: Sequence[Record]) -> Iterator[Match]:
-    """Results whose identity is the same. Several of one point, such as two detections of a level, are paired in their
-    order."""
+    """Yield pairs of results whose identity is the same.
+
+    Several results of one point, such as two detections of a level, are paired in their order.
+    """
     by_point = grouped(others, point_key)
     for r in ones:
-        if equals := by_point.get(point_key(r)):
-            yield Match(r, equals.pop(0))
+        if counterparts := by_point.get(point_key(r)):
+            yield Match(r, counterparts.pop(0))
 
 
 def _ranked(side: Iterable[Record]) -> list[Record]:
-    """The record that stands for others comes last: of the largest footprint, in random order, with the lowest numbers
-    of CPUs and nodes, the best value."""
+    """Return the records in an order in which the record that represents the others comes last.
+
+    It has the largest footprint, random order, the lowest numbers of CPUs and nodes, and the best value.
+    """
     return sorted(side, key=_rank, reverse=True)
 
 
@@ -165,11 +169,11 @@ def _size(record: Record, name: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """How results are paired.
+    """A way to pair results.
 
     Attributes:
-        alike: With the same footprint and numbers of CPUs and nodes; else one for each kind.
-        by_part: If their workers fill the same part of the machine; else if they are as many.
+        alike: Whether footprints and numbers of CPUs and nodes must agree; otherwise, each kind has one pair.
+        by_part: Whether workers must fill the same part of the machine; otherwise, their numbers must agree.
     """
 
     alike: bool
@@ -180,7 +184,7 @@ _PASSES: Final = [_Pass(alike, by_part) for alike in (True, False) for by_part i
 
 
 class _Pairing:
-    """Of the results of one source each, on different machines or of different sources."""
+    """Pairs the results of two sides, each of one source, on different machines or of different sources."""
 
     def __init__(self, ones: Sequence[Record], others: Sequence[Record], of_all: Mapping[int, Kind]) -> None:
         self._sides = ones, others
@@ -189,11 +193,13 @@ class _Pairing:
         groups = [grouped(side, _metric) for side in self._sides]
         self._groups = {m: (groups[0][m], groups[1][m]) for m in groups[0] if m in groups[1]}
         self._words: dict[int, dict[str, str]] = {}
-        for of_metric in self._groups.values():
-            for mine, theirs in (of_metric, of_metric[::-1]):
-                known = known_words(of_all[id(r)] for r in theirs)
-                self._words |= {id(r): resolved(of_all[id(r)].words, known) for r in mine}
-        self._identity = {id(r): identity(r) for of_metric in self._groups.values() for side in of_metric for r in side}
+        for metric_sides in self._groups.values():
+            for records, other_records in (metric_sides, metric_sides[::-1]):
+                other_words = known_words(of_all[id(r)] for r in other_records)
+                self._words |= {id(r): resolved(of_all[id(r)].words, other_words) for r in records}
+        self._identity = {
+            id(r): identity(r) for metric_sides in self._groups.values() for side in metric_sides for r in side
+        }
         self._largest = [_largest(side) for side in self._sides]
         self._found: list[Match] = []
         self._known: set[tuple[int, int]] = set()
@@ -203,37 +209,43 @@ class _Pairing:
         for m in _equal(*self._sides):
             self._add(m.a, m.b, None)
         for sides in self._groups.values():
-            for how in _PASSES:
-                self._pass(sides, how)
+            for pairing_pass in _PASSES:
+                self._pass(sides, pairing_pass)
         keys = [{point_key(r, *PAGES): r for r in _ranked(side)} for side in self._sides]
-        taken = self._taken[False] | self._taken[True]
+        paired_ids = self._taken[False] | self._taken[True]
         for key in keys[0].keys() & keys[1].keys():
-            if taken.isdisjoint({id(keys[0][key]), id(keys[1][key])}):
+            if paired_ids.isdisjoint({id(keys[0][key]), id(keys[1][key])}):
                 self._add(keys[0][key], keys[1][key], None)
         return self._found
 
     def _pass(self, sides: tuple[Sequence[Record], Sequence[Record]], how: _Pass) -> None:
-        """Pair what is left of a metric by the conditions that both state."""
-        taken, metric = self._taken[how.by_part], _metric(sides[0][0])
-        paired = [] if how.alike else [m.a for m in self._found if _metric(m.a) == metric and id(m.a) in taken]
+        """Pair the remaining results of a metric by the conditions that both state."""
+        paired_ids, metric = self._taken[how.by_part], _metric(sides[0][0])
+        paired_records = (
+            [] if how.alike else [m.a for m in self._found if _metric(m.a) == metric and id(m.a) in paired_ids]
+        )
         by_names = [
-            grouped((r for r in of if id(r) not in taken), lambda r: frozenset(self._identity[id(r)])) for of in sides
+            grouped((r for r in records if id(r) not in paired_ids), lambda r: frozenset(self._identity[id(r)]))
+            for records in sides
         ]
-        for names_a, some in by_names[0].items():
-            for names_b, more in by_names[1].items():
-                both = names_a & names_b
-                keys = [{self._key(i, both, how, r): r for r in _ranked(of)} for i, of in enumerate((some, more))]
-                # A kind of which equal footprints are compared needs no other one that stands for it.
-                used = set() if how.alike else {self._key(0, both, how, r) for r in paired}
-                for key in keys[0].keys() & keys[1].keys() - used - {None}:
+        for names_a, a_records in by_names[0].items():
+            for names_b, b_records in by_names[1].items():
+                common_names = names_a & names_b
+                keys = [
+                    {self._key(i, common_names, how, r): r for r in _ranked(records)}
+                    for i, records in enumerate((a_records, b_records))
+                ]
+                # If equal footprints of a kind are compared, the kind needs no pair that represents it.
+                used_keys = set() if how.alike else {self._key(0, common_names, how, r) for r in paired_records}
+                for key in keys[0].keys() & keys[1].keys() - used_keys - {None}:
                     x, y = keys[0][key], keys[1][key]
-                    if taken.isdisjoint({id(x), id(y)}):
+                    if paired_ids.isdisjoint({id(x), id(y)}):
                         self._add(x, y, how)
 
     def _key(self, side: int, both: frozenset[str], how: _Pass, r: Record) -> Key:
-        """None if the record cannot be paired like that."""
+        """Return the key by which a record is paired; None if it cannot be paired in this way."""
         kind, words = self._kinds[id(r)], self._words[id(r)]
-        # A model with another clock, say, is another machine: keys of its file count though the other side has none.
+        # A model with another clock is another machine: keys of its file count even if the other side lacks them.
         point = {k: v for k, v in self._identity[id(r)].items() if (k in both or "." in k) and k not in CHOICES}
         if kind.workers is None and how.by_part:
             return None
@@ -246,8 +258,8 @@ class _Pairing:
             if not how.alike and "" in words.values():
                 return None
             places = MEMORY in words or CPUS in words
-            dropped = _WORDED - {*_NUMBERS} if how.alike or not places else _WORDED | _WAYS
-            point = {k: v for k, v in point.items() if k not in dropped}
+            ignored = _WORDED - {*_NUMBERS} if how.alike or not places else _WORDED | _WAYS
+            point = {k: v for k, v in point.items() if k not in ignored}
             point |= {f"its {k}": v for k, v in words.items() if k != LEVEL}
         elif not how.alike:
             return None
@@ -259,25 +271,27 @@ class _Pairing:
         else:
             largest = {} if LEVEL in words else self._largest[side]
             point |= {name: _size_text(size, largest.get((_metric(r), name))) for name, size in sizes.items()}
-        if r.metric.startswith("level_"):  # the memory of one machine is the fourth level, of another the third
-            left_out = {*PLATEAU, *(("level",) if point.get("kind") == "memory" else ())}
-            point = {k: v for k, v in point.items() if k not in left_out}
+        if r.metric.startswith("level_"):  # memory may be the fourth level of one machine, and the third of another
+            level_names = {*PLATEAU, *(("level",) if point.get("kind") == "memory" else ())}
+            point = {k: v for k, v in point.items() if k not in level_names}
         return json.dumps([*_metric(r), point], sort_keys=True)
 
     def _add(self, x: Record, y: Record, how: _Pass | None) -> None:
-        """Add a pair, unless it is unknown whether both are of one kind. `how`: None if their conditions agree."""
+        """Add a pair, unless it is unknown whether both are of one kind. `how`: None if all conditions agree."""
         by_part = how is not None and how.by_part
         if (id(x), id(y)) in self._known:
             return
-        one, other = self._words.get(id(x), {}), self._words.get(id(y), {})
-        differ = ""
-        for aspect in one.keys() & other.keys():
-            if one[aspect] and other[aspect]:
-                differ = differ or (f"{one[aspect]} and {other[aspect]}" if one[aspect] != other[aspect] else "")
+        x_words, y_words = self._words.get(id(x), {}), self._words.get(id(y), {})
+        difference = ""
+        for aspect in x_words.keys() & y_words.keys():
+            if x_words[aspect] and y_words[aspect]:
+                difference = difference or (
+                    f"{x_words[aspect]} and {y_words[aspect]}" if x_words[aspect] != y_words[aspect] else ""
+                )
             elif not (self._same_source and _numbers_tell(x, aspect)):
                 return
         kind = "" if how is None or how.alike else self._kind_text(x, by_part)
-        self._found.append(Match(x, y, differ, kind))
+        self._found.append(Match(x, y, difference, kind))
         self._known.add((id(x), id(y)))
         workers = [self._kinds[id(r)].workers for r in (x, y)]
         counts = {w.count for w in workers if w is not None}
@@ -289,31 +303,33 @@ class _Pairing:
             self._taken[True] |= {id(x), id(y)}
 
     def _kind_text(self, r: Record, by_part: bool) -> str:
-        """`memory, local, all CPUs of the machine`."""
+        """Return the kind in words, such as `memory, local, all CPUs of the machine`."""
         words = [word for aspect, word in self._words[id(r)].items() if word and aspect != "home"]
         w = self._kinds[id(r)].workers
         return ", ".join([*words, *([_workers_text(None if by_part else w.count, w.part)] if w is not None else [])])
 
 
 def _size_text(size: float, largest: float | None) -> str:
-    """A footprint, within 1.1 %; the largest ones of two machines are the same, if that is asked."""
+    """Return a footprint, within 1.1 %; if `largest` is known, the largest footprints of two machines are the same."""
     if largest is not None and size >= _LARGEST * largest:
         return "largest"
     return str(round(_PER_OCTAVE * math.log2(size)))
 
 
 def _numbers_tell(record: Record, aspect: str) -> bool:
-    """Whether results of one source with the same conditions are of one kind, though nobody states it. Numbers of CPUs
-    mean something else on each machine, except on models, which are numbered alike."""
+    """Return whether results of one source with the same conditions are of one kind, although no condition states it.
+
+    Numbers of CPUs have a different meaning on each machine, except on models, which are numbered alike.
+    """
     return aspect != CPUS or record.source in {"model", "paper"}
 
 
 def _largest(side: Sequence[Record]) -> dict[tuple[tuple[str, str], str], float]:
-    found: dict[tuple[tuple[str, str], str], float] = {}
+    size_by_name: dict[tuple[tuple[str, str], str], float] = {}
     for r in side:
         for name in _FOOTPRINTS:
-            found[_metric(r), name] = max(found.get((_metric(r), name), 0.0), _size(r, name))
-    return found
+            size_by_name[_metric(r), name] = max(size_by_name.get((_metric(r), name), 0.0), _size(r, name))
+    return size_by_name
 
 
 # ------------------------------------------------------------------ reasons
@@ -325,16 +341,16 @@ def _kind_key(record: Record, of_all: Mapping[int, Kind]) -> tuple[Any, ...]:
 
 
 class _Others:
-    """The results of a metric of one side: why a result of the other side has no counterpart among them."""
+    """The results of a metric of one side; explains why a result of the other side has no counterpart among them."""
 
     def __init__(self, records: Sequence[Record], of_all: Mapping[int, Kind], letter: str) -> None:
-        kinds_here = [of_all[id(r)] for r in records]
-        self._letter, self._known = letter, known_words(kinds_here)
+        record_kinds = [of_all[id(r)] for r in records]
+        self._letter, self._known = letter, known_words(record_kinds)
         self._words: dict[str, set[str]] = {}
-        for kind in kinds_here:
-            for aspect, may_be in kind.words.items():
-                self._words.setdefault(aspect, set()).update({" or ".join(sorted(may_be))} - {""})
-        workers = {k.workers for k in kinds_here if k.workers is not None}
+        for kind in record_kinds:
+            for aspect, words in kind.words.items():
+                self._words.setdefault(aspect, set()).update({" or ".join(sorted(words))} - {""})
+        workers = {k.workers for k in record_kinds if k.workers is not None}
         self._counts, self._parts = {w.count for w in workers} - {None}, {w.part for w in workers} - {""}
         self._values: dict[str, dict[str, Any]] = {}
         for r in records:
@@ -342,20 +358,22 @@ class _Others:
                 self._values.setdefault(name, {})[str(value)] = value
 
     def reason(self, record: Record, kind: Kind) -> str:
-        """The first aspect, number of workers or condition that these results do not have; "" if they have each."""
+        """Return the first aspect, number of workers or condition that these results lack; "" if they have all."""
         words = resolved(kind.words, self._known)
-        if unknown := [aspect for aspect, word in words.items() if not word]:
-            return f"the {_ASPECTS.get(unknown[0], unknown[0])} is not known"
+        if unknown_aspects := [aspect for aspect, word in words.items() if not word]:
+            return f"the {_ASPECTS.get(unknown_aspects[0], unknown_aspects[0])} is not known"
         for aspect, word in words.items():
-            theirs = self._words.get(aspect, set())
-            if word not in theirs and aspect == LOAD:
+            side_words = self._words.get(aspect, set())
+            if word not in side_words and aspect == LOAD:
                 return f"{self._letter} has no such load"
-            if not theirs:
+            if not side_words:
                 return f"the {_ASPECTS.get(aspect, aspect)} of {self._letter} is not known"
-            if word not in theirs:
-                return f"the {_ASPECTS.get(aspect, aspect)} is {word}; {self._letter} has {_listed(theirs, ' and ')}"
-        w = kind.workers
-        if w is not None and w.count not in self._counts and w.part not in self._parts:
+            if word not in side_words:
+                return (
+                    f"the {_ASPECTS.get(aspect, aspect)} is {word}; {self._letter} has {_listed(side_words, ' and ')}"
+                )
+        workers = kind.workers
+        if workers is not None and workers.count not in self._counts and workers.part not in self._parts:
             return f"{self._letter} has none of as many threads or processes"
         for name, value in identity(record).items():
             if name in self._values.keys() - _NO_MATTER and str(value) not in self._values[name]:
@@ -365,7 +383,7 @@ class _Others:
 
 
 def _listed(values: Collection[Any], separator: str) -> str:
-    """The first three in their order."""
+    """Return the first three values in their order, as a text."""
     first = sorted(values, key=lambda v: (isinstance(v, str), v))[:3]
     return separator.join(map(str, first)) + (f"{separator}…" if len(values) > 3 else "")
 

@@ -1,4 +1,4 @@
-"""Finds what a comparison compares: a run, a machine of the store, a model, a publication, or a file of results."""
+"""Finds the sides of a comparison: a run, a machine of the store, a model, a publication, or a file of results."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Side:
 
     Attributes:
         name: As the user named it.
-        what: What was found by that name, in words.
+        what: What the name refers to, in words.
         start: Start of the newest result, ISO 8601; "" if unknown.
-        records: One per point and metric; each mode of a point has another, as `repetitions.pool` makes them.
-        facts: Software and settings at that time, by a name in `store.machines.FACTS`; unknown ones are left out.
-        peak: Theoretical peak of all its memory in B/s; None if it is not known.
+        records: One record per point and metric; each mode of a point has another record, see `repetitions.pool`.
+        facts: Software and settings at that time, by a name in `store.machines.FACTS`; unknown values are left out.
+        peak: Theoretical peak of all memory of the machine in B/s; None if it is not known.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Sides:
         store: Runs and machines.
         runs: Folder of the runs of surveys.
         host: Name of this machine in the store.
-        command: Start of messages about a name: the command that was given it.
+        command: Command to which the names were passed; messages about a name start with it.
     """
 
     def __init__(self, store: Store, runs: Path, host: str, command: str = "compare") -> None:
@@ -71,31 +71,35 @@ class Sides:
 
     @classmethod
     def here(cls, store: Path | None, command: str = "compare") -> Sides:
-        """Find sides on this machine.
+        """Return an object that finds sides on this machine.
 
         Args:
-            store: Folder of the store; None for the one of this user.
+            store: Folder of the store; None for the store of this user.
             command: See `Sides`.
         """
         return cls(Store(store or data_home() / "store"), data_home() / "runs", host_id(), command)
 
     def find_all(self, names: Sequence[str], instrument: str = "") -> list[Side]:
-        """The sides of several names. Models are simulated with the choices of the other sides.
+        """Return the sides of several names. Models are simulated with the choices of the other sides.
 
         Args:
-            instrument: The only one that models need to simulate; "": all.
+            instrument: The only instrument that models need to simulate; "": all.
 
         Raises:
             UsageError: Nothing has one of the names, or it has results of several machines.
         """
         models = {name: self._model(name) for name in names}
-        given = {name: self._recorded(name) for name, model in models.items() if model is None}
-        others = [r for side in given.values() for r in side.points]
-        given |= {name: self._simulated(name, of, others, instrument) for name, of in models.items() if of is not None}
-        return [given[name] for name in names]
+        side_by_name = {name: self._recorded(name) for name, model in models.items() if model is None}
+        others = [r for side in side_by_name.values() for r in side.points]
+        side_by_name |= {
+            name: self._simulated(name, machine_file, others, instrument)
+            for name, machine_file in models.items()
+            if machine_file is not None
+        }
+        return [side_by_name[name] for name in names]
 
     def find(self, name: str, others: Sequence[Record] = (), instrument: str = "") -> Side:
-        """The side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE or MACHINE@all,
+        """Return the side of a name: `host`, `latest`, a file, a run folder, a run, MACHINE, MACHINE@DATE, MACHINE@all,
         `paper:NAME`, or a model.
 
         Args:
@@ -108,7 +112,7 @@ class Sides:
         return self._recorded(name) if model is None else self._simulated(name, model, others, instrument)
 
     def _recorded(self, name: str) -> Side:
-        """The side of a name that is none of a model."""
+        """Return the side of a name that does not refer to a model."""
         if name == LATEST:
             run = newest_run(self.store.folder, self._runs, self.host)
             return self._of_folder(name, run) if isinstance(run, Path) else replace(self.run(run), name=name)
@@ -116,8 +120,8 @@ class Sides:
             return self._of_paper(name)
         if "/" in name or Path(name).is_file() or is_survey(Path(name)):
             return self._of_path(name, Path(name))
-        machine, _, when = name.partition("@")
-        if (side := self._of_machine(name, self.host if machine == HOST else machine, when)) is not None:
+        machine, _, date = name.partition("@")
+        if (side := self._of_machine(name, self.host if machine == HOST else machine, date)) is not None:
             return side
         if rows := self.store.rows(run=name):
             return self._of_run(name, rows)
@@ -125,15 +129,15 @@ class Sides:
             return self._of_folder(name, self._runs / name)
         if machine == HOST:
             raise UsageError(f"{self._command}: found no results of this host, {self.host}", "meshmark survey --quick")
-        known = [HOST, *(str(row[k]) for row in self.store.runs() for k in ("run", "machine"))]
-        known += [*machine_names(), *(PAPER + p.name for p in papers())]
+        known_names = [HOST, *(str(row[k]) for row in self.store.runs() for k in ("run", "machine"))]
+        known_names += [*machine_names(), *(PAPER + p.name for p in papers())]
         raise UsageError(
             f"{self._command}: found no file, run or machine '{quoted(name)}'",
-            near(name, {*known}) or "meshmark list machines",
+            near(name, {*known_names}) or "meshmark list machines",
         )
 
     def _model(self, name: str) -> MachineFile | None:
-        """The model of a name; None if it is another's, such as a machine's of which the store has results."""
+        """Return the model of a name; None if the name refers to something else, such as a machine in the store."""
         if name.endswith(".toml") and Path(name).is_file():
             return find_machine(name)
         if name not in machine_names() or Path(name).exists() or self._has(name):
@@ -141,24 +145,28 @@ class Sides:
         return find_machine(name)
 
     def _has(self, machine: str) -> bool:
-        """Whether the store has results of a machine itself; a sweep simulates variants of it."""
+        """Return whether the store has results of the machine itself, not only of a sweep, which simulates variants."""
         query = f"SELECT 1 FROM {{rows}} AND run NOT LIKE '{SWEEP}%' LIMIT 1"
         return bool(self.store.select(query, machine=machine))
 
     def _simulated(self, name: str, model: MachineFile, others: Sequence[Record], instrument: str) -> Side:
-        what = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
-        return self._side(name, what, simulated(model, others, instrument), memory_peak(model))
+        description = f"model, simulated: {model.title}, {len(model.uncertain_keys())} values assumed"
+        return self._side(name, description, simulated(model, others, instrument), memory_peak(model))
 
     def _of_paper(self, name: str) -> Side:
-        of = paper(name)
-        by = f"{of.publication.authors[0]}, {of.publication.year}" if of.publication.authors else of.publication.year
-        return self._side(name, f"{of.title}, published by {by}", of.records())
+        entry = paper(name)
+        source = (
+            f"{entry.publication.authors[0]}, {entry.publication.year}"
+            if entry.publication.authors
+            else entry.publication.year
+        )
+        return self._side(name, f"{entry.title}, published by {source}", entry.records())
 
     def run(self, name: str) -> Side:
-        """The side of a run of the store.
+        """Return the side of a run of the store.
 
         Raises:
-            UsageError: There is none of this name, or it has results of several machines.
+            UsageError: There is no run of this name, or it has results of several machines.
         """
         if rows := self.store.rows(run=name):
             return self._of_run(name, rows)
@@ -170,15 +178,15 @@ class Sides:
         if path.is_dir():
             raise UsageError(f"{self._command}: found no run in {quoted(path)}")
         try:
-            found = read_output(path)
-        except MeshmarkError as why:
-            raise UsageError(str(why).replace("import:", f"{self._command}:", 1), why.hint) from why
-        self._check_one_machine(name, (r for part in found.parts for r in part.records))
-        rows = [(part.run, part.step, r) for part in found.parts for r in part.records]
-        what = f"file {path.name}"
-        if found.left_out:
-            what += f", left out {found.left_out_count}: {quoted(found.left_out[0])}"
-        return self._side(name, what, latest(_by_run(rows)))
+            output = read_output(path)
+        except MeshmarkError as error:
+            raise UsageError(str(error).replace("import:", f"{self._command}:", 1), error.hint) from error
+        self._check_one_machine(name, (r for part in output.parts for r in part.records))
+        rows = [(part.run, part.step, r) for part in output.parts for r in part.records]
+        description = f"file {path.name}"
+        if output.left_out:
+            description += f", left out {output.left_out_count}: {quoted(output.left_out[0])}"
+        return self._side(name, description, latest(_by_run(rows)))
 
     def _of_folder(self, name: str, folder: Path) -> Side:
         (_, _, info), steps = load_run_and_steps(folder)
@@ -190,16 +198,16 @@ class Sides:
         return self._side(name, f"run {name}", _pooled(rows))
 
     def _of_machine(self, name: str, machine: str, when: str) -> Side | None:
-        """The side of a machine; None if the store has no results of it."""
+        """Return the side of a machine; None if the store has no results of it."""
         if when == ALL:
             runs = _by_run(self.store.rows(machine=machine))
-            what = f"all of {_runs(len(runs))}"
-            return self._side(name, what, pool([_points(run) for run in runs])) if runs else None
+            description = f"all of {_runs(len(runs))}"
+            return self._side(name, description, pool([_points(run) for run in runs])) if runs else None
         results = newest(self.store, machine, when)
         if results.rows:
-            until = f" until {when}" if when else ""
-            what = f"newest result of each point, of {_runs(results.runs)}{until}"
-            return self._side(name, what, latest(_by_run(results.rows)))
+            period = f" until {when}" if when else ""
+            description = f"newest result of each point, of {_runs(results.runs)}{period}"
+            return self._side(name, description, latest(_by_run(results.rows)))
         if when and (first := first_start(self.store, machine)):
             raise UsageError(
                 f"{self._command}: found no result up to '{when}' in {quoted(name)}; the first is of {first[:10]}"
@@ -207,10 +215,10 @@ class Sides:
         return None
 
     def _check_one_machine(self, name: str, records: Iterable[Record]) -> None:
-        if len(of := sorted({r.machine for r in records})) > 1:
+        if len(machine_ids := sorted({r.machine for r in records})) > 1:
             raise UsageError(
-                f"{self._command}: {quoted(name)}: found results of {len(of)} machines "
-                f"({', '.join(of[:4])}), one is allowed",
+                f"{self._command}: {quoted(name)}: found results of {len(machine_ids)} machines "
+                f"({', '.join(machine_ids[:4])}), one is allowed",
                 "meshmark store import it, and compare the machines by name",
             )
 
@@ -218,36 +226,36 @@ class Sides:
         if not records:
             raise UsageError(f"{self._command}: found no result in {quoted(name)}")
         machine, start = records[0].machine, max(str(r.provenance.get("start", "")) for r in records)
-        held = [row for row in machines(self.store, machine) if row["seen"] <= start]
-        facts = {k: v for k, v in held[-1].items() if k in FACTS} if held else {}
+        earlier_rows = [row for row in machines(self.store, machine) if row["seen"] <= start]
+        facts = {k: v for k, v in earlier_rows[-1].items() if k in FACTS} if earlier_rows else {}
         if peak is None and machine == self.host:
             peak = wire_bandwidth()
         return Side(name=name, what=what, machine=machine, start=start, records=records, facts=facts, peak=peak)
 
 
 def latest(runs: Sequence[Sequence[Record]]) -> list[Record]:
-    """The newest result of each point, with its modes.
+    """Return the newest result of each point, with its modes.
 
     Args:
-        runs: Oldest first.
+        runs: Results of each run, oldest first.
     """
     newest: dict[str, list[Record]] = {}
     for run in same_plateaus(runs):
-        mine: dict[str, list[Record]] = {}
+        run_points: dict[str, list[Record]] = {}
         for r in run:
-            mine.setdefault(_of_point(r), []).append(r)
-        newest |= mine
-    return [r for of in newest.values() for r in of]
+            run_points.setdefault(_of_point(r), []).append(r)
+        newest |= run_points
+    return [r for records in newest.values() for r in records]
 
 
 def _of_point(record: Record) -> str:
-    """Key of a point and metric, which its modes share."""
+    """Return the key of a point and metric, which its modes share."""
     metric, *point = json.loads(point_key(record))
     return json.dumps([str(metric).removesuffix(MODE), *point])
 
 
 def _pooled(rows: Sequence[tuple[str, str, Record]]) -> list[Record]:
-    """The results of one run, with its repetitions pooled; each is a step."""
+    """Return the results of one run, with its repetitions pooled; each repetition is a step."""
     steps: dict[str, list[Record]] = {}
     for _, step, record in rows:
         steps.setdefault(step, []).append(record)
@@ -259,7 +267,7 @@ def _points(run: Sequence[Record]) -> list[Record]:
 
 
 def _by_run(rows: Sequence[tuple[str, str, Record]]) -> list[list[Record]]:
-    """The results of each run, with its repetitions pooled, oldest run first."""
+    """Return the results of each run, with its repetitions pooled, oldest run first."""
     runs: dict[str, list[tuple[str, str, Record]]] = {}
     for row in rows:
         runs.setdefault(row[0], []).append(row)

@@ -29,7 +29,7 @@ def expression(field: str, text: str) -> re.Pattern[str]:
 
 @cache
 def compiled(text: str) -> re.Pattern[str]:
-    """Like `expression`, but raises ValueError with a message that does not name a field."""
+    """Return the same as `expression`, but raise ValueError with a message that does not name a field."""
     if len(text) > MAX_LENGTH:
         raise ValueError(f"found {len(text)} characters; allowed: a regular expression of at most {MAX_LENGTH}")
     try:

@@ -1,10 +1,10 @@
 """Computes geometric means of ratios, for example of programs, with the interval that the spread of runs implies.
 
 The ratio of a program is the median of the ratios of its runs. The logarithm of the mean is a sum of independent
-terms, so their variances add up. The variance of a median is taken as pi/2 times that of an arithmetic mean: with
-normal noise this is exact for many runs, and 17 % too large for three. Student's quantile has the degrees of freedom
-after Welch and Satterthwaite. The interval states how well the same machine repeats the mean; it does not state how
-well these programs represent others.
+terms, so their variances add up. The variance of a median is assumed to be pi/2 times the variance of an arithmetic
+mean: with normal noise this is exact for many runs, and 17 % too large for three. Student's quantile has the degrees
+of freedom after Welch and Satterthwaite. The interval states how well the same machine repeats the mean; it does not
+state how well these programs represent others.
 
 Sources: geometric means of ratios do not depend on the reference: Fleming, Wallace, Comm. ACM 29 (1986), 218-221;
 degrees of freedom: Satterthwaite, Biometrics Bull. 2 (1946), 110-114; variance of the median: Kenney, Keeping,

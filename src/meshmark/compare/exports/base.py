@@ -1,4 +1,4 @@
-"""What every export gets, and how it states what it leaves out."""
+"""Provides the results and the topology to every export, and states what an export leaves out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from meshmark.machine.topology import Topology
 from meshmark.store.record import Record, Scalar
 from meshmark.values.units import plain
 
-Row = tuple[str, str, Record]  # run, step
+Row = tuple[str, str, Record]  # run, step, record
 Needs = Literal["", "topology", "hwloc", "history"]
 NEEDS: Final[Mapping[Needs, str]] = {
     "": "results",
@@ -44,7 +44,7 @@ class Material:
     rows: Sequence[Row] = ()
     flagged: bool = False
     notes: list[str] = field(default_factory=list)
-    _omitted: dict[int, str] = field(default_factory=dict)  # by identity of the record: a reason counts it once
+    _omitted: dict[int, str] = field(default_factory=dict)  # reason by `id` of the record, which counts once
 
     @property
     def topology(self) -> Topology:
@@ -61,7 +61,7 @@ class Material:
         return self.opened.topology
 
     def hwloc_xml(self) -> bytes:
-        """The topology as hwloc describes it, checked.
+        """Return the topology as hwloc describes it, after checking it.
 
         Raises:
             UsageError: The topology is unknown, or the capture has no hwloc XML.
@@ -77,42 +77,42 @@ class Material:
                 "lstopo FILE.xml on that machine, and --topology FILE.xml",
             )
         data = data if data is not None else lstopo("--no-io")
-        found = from_hwloc_xml(data)  # refuses entities
+        hwloc_topology = from_hwloc_xml(data)  # refuses entities
         if not re.search(rb"<topology\s[^>]*version=\"2\.", data):
             raise UsageError(
                 f"--topology: {quoted(self.opened.what)} is not XML of format 2, which this format extends",
                 "lstopo of hwloc 2 converts it: lstopo -i FILE.xml NEW.xml",
             )
-        if {n.os_index for n in found.nodes} != {n.os_index for n in topology.nodes}:
+        if {n.os_index for n in hwloc_topology.nodes} != {n.os_index for n in topology.nodes}:
             self.notes.append("hwloc lists other NUMA nodes than the Linux kernel; those of hwloc are used")
         return data
 
     def take(self, instrument: str, *metrics: str) -> list[Record]:
-        """The results of an instrument that may be exported, without modes; the others are counted as left out."""
-        found = [r for r in self.side.points if r.instrument == instrument and (not metrics or r.metric in metrics)]
-        return self.usable(found)
+        """Return the results of an instrument that may be exported, without modes; count the others as left out."""
+        records = [r for r in self.side.points if r.instrument == instrument and (not metrics or r.metric in metrics)]
+        return self.usable(records)
 
     def usable(self, records: Sequence[Record]) -> list[Record]:
-        """Those without flags, or all with `flagged`."""
-        kept = []
+        """Return the records without flags, or all records if `flagged`; count the others as left out."""
+        exportable = []
         for r in records:
             if r.flags and not self.flagged:
                 self.omit(r, f"flagged ({', '.join(sorted(r.flags))}); --flagged exports them")
             else:
-                kept.append(r)
-        return kept
+                exportable.append(r)
+        return exportable
 
     def omit(self, record: Record, reason: str) -> None:
         """Count a result as left out."""
         self._omitted.setdefault(id(record), reason)
 
     def left_out(self) -> list[str]:
-        """What is left out, a line for each reason."""
+        """Return what is left out, one line for each reason."""
         counts = Counter(self._omitted.values())
         return [f"left out {n} result{'s' * (n != 1)}: {reason}" for reason, n in counts.items()]
 
     def about(self, name: str) -> list[str]:
-        """Where the numbers come from, for the head of a file."""
+        """Return where the numbers come from, as lines for the head of a file."""
         sources = sorted({r.source for r in self.side.points})
         return [
             f"Written by meshmark export {name}",
@@ -123,11 +123,11 @@ class Material:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format to write.
+    """A format of an export.
 
     Attributes:
-        write: Makes its text; None if another command writes it, which `instead` names.
-        suffix: Usual end of its files.
+        write: Returns the text of the export; None if another command, which `instead` names, writes the format.
+        suffix: Usual suffix of the files.
     """
 
     name: str
@@ -139,7 +139,7 @@ class Format:
 
 
 def machine_of(side: Side, topology: str, host: str) -> Opened | None:
-    """The machine of a side: the file `topology` if one is given, or this host; None if its topology is unknown.
+    """Return the machine of a side: the file `topology` if one is given, or this host; None if its topology is unknown.
 
     Args:
         topology: Capture, hwloc XML, synthetic description of hwloc, `host`, or "".
@@ -153,23 +153,23 @@ def machine_of(side: Side, topology: str, host: str) -> Opened | None:
     if not topology:
         return open_machine() if side.machine == host else None
     opened = open_machine(topology)
-    about = opened.facts.get("machine")
-    found = about.get("id") if isinstance(about, Mapping) else None
-    if isinstance(found, str) and found != side.machine:
+    machine_facts = opened.facts.get("machine")
+    machine_id = machine_facts.get("id") if isinstance(machine_facts, Mapping) else None
+    if isinstance(machine_id, str) and machine_id != side.machine:
         raise UsageError(
-            f"--topology: found that of {quoted(found)}; the results are of {quoted(side.machine)}",
+            f"--topology: found that of {quoted(machine_id)}; the results are of {quoted(side.machine)}",
             f"meshmark machine show {quoted(topology)}",
         )
     return opened
 
 
 def nothing(what: str, *commands: str) -> AbsentError:
-    """The error if nothing is there to export; the hint is the commands that measure it."""
+    """Return the error that reports that there is nothing to export; its hint names the commands that measure it."""
     return AbsentError(f"export: found no measured {what}", "; ".join(commands))
 
 
 def shown(record: Record) -> str:
-    """A value with its interval and flags: `94.3 ns (95 %: 93.9 ns – 95.1 ns)`."""
+    """Return a value with its interval and flags: `94.3 ns (95 %: 93.9 ns – 95.1 ns)`."""
     bounds, count = record.bounds, len(record.samples)
     low_high = f" (no interval: {count} sample{'s' * (count != 1)})"
     if bounds:
@@ -179,7 +179,7 @@ def shown(record: Record) -> str:
 
 
 def words(conditions: Mapping[str, Scalar]) -> str:
-    """Conditions as words: `kernel read, footprint 1 GiB`."""
+    """Return conditions as words: `kernel read, footprint 1 GiB`."""
     texts = []
     for name, value in conditions.items():
         if value is None or value == "":
@@ -191,12 +191,12 @@ def words(conditions: Mapping[str, Scalar]) -> str:
 
 
 def commented(lines: Sequence[str], mark: str = "# ") -> list[str]:
-    """Lines as comments."""
+    """Return lines as comments."""
     return [f"{mark}{' '.join(line.split())}" for line in lines]
 
 
 def xml_text(root: ElementTree.Element, about: Sequence[str] = (), doctype: tuple[str, str] | None = None) -> str:
-    """A document, indented, with comments at its head.
+    """Return the text of a document, indented, with comments at its head.
 
     Args:
         doctype: Name of the root and address of its DTD.

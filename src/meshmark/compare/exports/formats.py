@@ -1,4 +1,4 @@
-"""All formats, and how one is written."""
+"""Lists all export formats, and writes a format by its name."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ FORMATS: Final[dict[str, Format]] = {f.name: f for f in _ALL}
 
 
 def format_of(name: str) -> Format:
-    """The format of a name.
+    """Return the format of a name.
 
     Raises:
-        UsageError: There is none, or another command writes it.
+        UsageError: There is no such format, or another command writes it.
     """
     if name not in FORMATS:
         raise UsageError(f"format: found '{name}'; allowed: {', '.join(FORMATS)}")
-    found = FORMATS[name]
-    if found.write is None:
-        raise UsageError(f"export: {name} is written from recordings, not from results", found.instead)
-    return found
+    format_ = FORMATS[name]
+    if format_.write is None:
+        raise UsageError(f"export: {name} is written from recordings, not from results", format_.instead)
+    return format_
 
 
 def write(name: str, material: Material) -> str:
-    """The text of a format.
+    """Return the results and the topology as text in a format.
 
     Raises:
         UsageError: The topology or the history that it needs is unknown.
-        AbsentError: What it exports was not measured; the hint measures it.
+        AbsentError: What the format exports was not measured; the hint names the command that measures it.
     """
-    chosen = format_of(name)
-    assert chosen.write is not None
-    if chosen.needs == "history" and not material.rows:
+    format_ = format_of(name)
+    assert format_.write is not None
+    if format_.needs == "history" and not material.rows:
         raise UsageError(
             f"export: found no runs of {material.side.machine} in the store, whose history {name} is",
             "meshmark store list",
         )
-    return chosen.write(material)
+    return format_.write(material)

@@ -1,4 +1,4 @@
-"""Virtual machines whose memory is declared as measured: QEMU and libvirt.
+"""Writes virtual machines of QEMU and libvirt whose memory is declared as measured.
 
 Source:
     QEMU, qemu-options and hw/core/numa.c: bandwidth in whole MiB/s, distances up to 254, 16 bits for each entry of the
@@ -22,13 +22,13 @@ from meshmark.compare.exports.matrix import (
 from meshmark.machine.topology import Node, Topology
 from meshmark.machine.tree import format_list
 
-_HMAT_MAX: Final = 65534  # of an entry, in units of the table
+_HMAT_MAX: Final = 65534  # largest value of an entry, in units of the table
 _NODE_MIB: Final = 1024  # memory of a node of a guest, unless the machine's is smaller
 _MIB: Final = 2**20
 
 
 def unit_of(values: Sequence[float]) -> int:
-    """The smallest power of two whose multiples, up to 65534 of them, reach all values."""
+    """Return the smallest power of two whose multiples, up to the 65534th, reach all values."""
     unit = 1
     while max(values, default=0) / unit > _HMAT_MAX:
         unit *= 2
@@ -36,10 +36,10 @@ def unit_of(values: Sequence[float]) -> int:
 
 
 def qemu(material: Material) -> str:
-    """Options of QEMU, one a line, for a guest with the nodes of this machine.
+    """Return options of QEMU, one per line, for a guest with the nodes of this machine.
 
     Raises:
-        AbsentError: No latency of a memory was measured.
+        AbsentError: No memory latency was measured.
     """
     topology = material.topology
     latency, bandwidth = known_latencies(material), bandwidths(material)
@@ -52,26 +52,30 @@ def qemu(material: Material) -> str:
             f"Use: qemu-system-x86_64 $(grep -v '^#' FILE) …; {_NODE_MIB} MiB of memory per node are a placeholder",
         ]
     )
-    filled = [n.memory_bytes != 0 for n in nodes]
-    lines += ["-machine q35,hmat=on", f"-m {_NODE_MIB * sum(filled)}M", *_cpu_options(topology)]
+    has_memory = [n.memory_bytes != 0 for n in nodes]
+    lines += ["-machine q35,hmat=on", f"-m {_NODE_MIB * sum(has_memory)}M", *_cpu_options(topology)]
     for i, node in enumerate(nodes):
-        memory = f",memdev=m{i}" if filled[i] else ""
-        if filled[i]:
+        memory = f",memdev=m{i}" if has_memory[i] else ""
+        if has_memory[i]:
             lines.append(f"-object memory-backend-ram,id=m{i},size={_NODE_MIB}M")
         lines.append(f"-numa node,nodeid={i}{memory},initiator={_initiator(material, latency, node)}")
     lines += _cpu_nodes(topology)
     lines += _dist(material, latency, nodes)
-    at = {node.os_index: i for i, node in enumerate(nodes)}
+    index_of_node = {node.os_index: i for i, node in enumerate(nodes)}
     table = "hierarchy=memory,data-type=access"
     for (a, b), record in latency.cells.items():
         lines.append(f"# node {a} to {b}: {shown(record)}")
         value = max(1, round(record.value * 1e9))
-        lines.append(f"-numa hmat-lb,initiator={at[a]},target={at[b]},{table}-latency,latency={value}")
+        lines.append(
+            f"-numa hmat-lb,initiator={index_of_node[a]},target={index_of_node[b]},{table}-latency,latency={value}"
+        )
     unit = unit_of([r.value / _MIB for r in bandwidth.cells.values()])
     for (a, b), record in bandwidth.cells.items():
         lines.append(f"# node {a} to {b}: {shown(record)}")
         value = max(1, round(record.value / _MIB / unit)) * unit
-        lines.append(f"-numa hmat-lb,initiator={at[a]},target={at[b]},{table}-bandwidth,bandwidth={value}M")
+        lines.append(
+            f"-numa hmat-lb,initiator={index_of_node[a]},target={index_of_node[b]},{table}-bandwidth,bandwidth={value}M"
+        )
     if not bandwidth.cells:
         material.notes.append("no bandwidth from a node to a memory was measured; the guest's HMAT has latency only")
     elif unit > 1:
@@ -83,7 +87,7 @@ def qemu(material: Material) -> str:
 
 
 def _even(topology: Topology) -> tuple[int, int] | None:
-    """Cores of a node and threads of a core, if they are the same everywhere."""
+    """Return the cores of a node and the threads of a core; None if they are not the same everywhere."""
     cores: dict[int, int] = {}
     threads = {len(c.cpus) for c in topology.cores}
     for core in topology.cores:
@@ -103,38 +107,41 @@ def _cpu_options(topology: Topology) -> list[str]:
 
 
 def _cpu_nodes(topology: Topology) -> list[str]:
-    """The node of each socket of the guest: of each node's CPUs, or of each CPU."""
-    at = {node.os_index: i for i, node in enumerate(topology.nodes)}
+    """Return options with the node of each socket of the guest; a socket has the CPUs of a node, or one CPU."""
+    index_of_node = {node.os_index: i for i, node in enumerate(topology.nodes)}
     if _even(topology) is not None:
-        own = [n for n in topology.nodes if n.cpus]
-        return [f"-numa cpu,node-id={at[n.os_index]},socket-id={socket}" for socket, n in enumerate(own)]
+        nodes_with_cpus = [n for n in topology.nodes if n.cpus]
+        return [
+            f"-numa cpu,node-id={index_of_node[n.os_index]},socket-id={socket}"
+            for socket, n in enumerate(nodes_with_cpus)
+        ]
     homes = [c.node for n in topology.nodes for c in topology.cpus if c.node == n.os_index]
-    return [f"-numa cpu,node-id={at[n]},socket-id={i}" for i, n in enumerate(homes) if n is not None]
+    return [f"-numa cpu,node-id={index_of_node[n]},socket-id={i}" for i, n in enumerate(homes) if n is not None]
 
 
 def _initiator(material: Material, latency: Matrix, node: Node) -> int:
-    """Index of the node whose CPUs are nearest, by measured latency; a node with CPUs is its own."""
+    """Return the index of the node whose CPUs are nearest, by measured latency; for a node with CPUs, its own."""
     nodes = material.topology.nodes
-    at = {n.os_index: i for i, n in enumerate(nodes)}
+    index_of_node = {n.os_index: i for i, n in enumerate(nodes)}
     if node.cpus:
-        return at[node.os_index]
-    near = [(r.value, a) for (a, b), r in latency.cells.items() if b == node.os_index]
-    if near:
-        return at[min(near)[1]]
+        return index_of_node[node.os_index]
+    latencies = [(r.value, a) for (a, b), r in latency.cells.items() if b == node.os_index]
+    if latencies:
+        return index_of_node[min(latencies)[1]]
     first = next(i for i, n in enumerate(nodes) if n.cpus)
     material.notes.append(f"node {node.os_index} has no CPUs and no measured latency: node {first} is its initiator")
     return first
 
 
 def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[str]:
-    found = distances(latency, [n.os_index for n in nodes])
-    if found is None:
+    distance_by_pair = distances(latency, [n.os_index for n in nodes])
+    if distance_by_pair is None:
         material.notes.append("no distances: latency was not measured for all pairs; QEMU takes 10 and 20")
         return []
     if any((n.os_index, n.os_index) not in latency.cells for n in nodes):
         material.notes.append("distances from nodes without CPUs are assumed to be those of the opposite direction")
     return [
-        f"-numa dist,src={i},dst={j},val={found[a.os_index, b.os_index]}"
+        f"-numa dist,src={i},dst={j},val={distance_by_pair[a.os_index, b.os_index]}"
         for i, a in enumerate(nodes)
         for j, b in enumerate(nodes)
         if i != j
@@ -142,39 +149,41 @@ def _dist(material: Material, latency: Matrix, nodes: Sequence[Node]) -> list[st
 
 
 def libvirt(material: Material) -> str:
-    """Parts of a libvirt domain: a guest that has this machine's CPUs and nodes, one to one.
+    """Return parts of a libvirt domain: a guest that has this machine's CPUs and nodes, one to one.
 
     Raises:
-        AbsentError: No latency of a memory was measured.
+        AbsentError: No memory latency was measured.
     """
     topology = material.topology
     latency = known_latencies(material)
     nodes = topology.nodes
     cpus = [c.os_index for c in topology.cpus]
-    at = {cpu: i for i, cpu in enumerate(cpus)}
+    guest_cpu = {cpu: i for i, cpu in enumerate(cpus)}
     domain = ElementTree.Element("domain")
     total = sum(map(_kib, nodes))
     ElementTree.SubElement(domain, "memory", unit="KiB").text = str(total)
     ElementTree.SubElement(domain, "vcpu", placement="static").text = str(len(cpus))
     tune = ElementTree.SubElement(domain, "cputune")
     for cpu in cpus:
-        ElementTree.SubElement(tune, "vcpupin", vcpu=str(at[cpu]), cpuset=str(cpu))
+        ElementTree.SubElement(tune, "vcpupin", vcpu=str(guest_cpu[cpu]), cpuset=str(cpu))
     numatune = ElementTree.SubElement(domain, "numatune")
     ElementTree.SubElement(numatune, "memory", mode="strict", nodeset=format_list([n.os_index for n in nodes]))
     for i, node in enumerate(nodes):
         ElementTree.SubElement(numatune, "memnode", cellid=str(i), mode="strict", nodeset=str(node.os_index))
     numa = ElementTree.SubElement(ElementTree.SubElement(domain, "cpu", mode="host-passthrough"), "numa")
-    found = distances(latency, [n.os_index for n in nodes])
+    distance_by_pair = distances(latency, [n.os_index for n in nodes])
     for i, node in enumerate(nodes):
         cell = ElementTree.SubElement(numa, "cell", id=str(i), memory=str(_kib(node)), unit="KiB")
         if node.cpus:
-            cell.set("cpus", format_list([at[c] for c in node.cpus]))
-        if found is None:
+            cell.set("cpus", format_list([guest_cpu[c] for c in node.cpus]))
+        if distance_by_pair is None:
             continue
         sibling = ElementTree.SubElement(cell, "distances")
-        for j, other in enumerate(nodes):
-            ElementTree.SubElement(sibling, "sibling", id=str(j), value=str(found[node.os_index, other.os_index]))
-    if found is None:
+        for j, other_node in enumerate(nodes):
+            ElementTree.SubElement(
+                sibling, "sibling", id=str(j), value=str(distance_by_pair[node.os_index, other_node.os_index])
+            )
+    if distance_by_pair is None:
         material.notes.append("no distances: latency was not measured for all pairs of nodes")
     material.notes.append("memory is all that a node has, or 1 GiB if that is unknown; leave some to the host")
     about = [*material.about("libvirt"), f"Latency measured: {latency.conditions}"]

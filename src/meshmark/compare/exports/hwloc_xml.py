@@ -1,4 +1,4 @@
-"""hwloc 2 XML with the measured latency and bandwidth from the CPUs of every node to every memory.
+"""Writes hwloc 2 XML with the measured latency and bandwidth from the CPUs of every node to every memory.
 
 The Linux kernel reports these only for the nearest CPUs of a memory, from the firmware's HMAT, if at all. Programs that
 use hwloc read the file with HWLOC_XMLFILE=FILE and HWLOC_THISSYSTEM=1.
@@ -32,13 +32,13 @@ _PER_LINE: Final = 16
 
 
 def write(material: Material) -> str:
-    """The XML of the topology, with memory attributes and matrices.
+    """Return the XML of the topology, with memory attributes and matrices.
 
     Raises:
-        AbsentError: Neither latency nor bandwidth of a memory was measured.
+        AbsentError: Neither memory latency nor memory bandwidth was measured.
     """
     data = material.hwloc_xml()
-    # Not parsed before `hwloc_xml` has refused entities. The document type is hwloc's own, and stays.
+    # `hwloc_xml` has refused entities, so the data may be parsed. The document type is hwloc's, and is kept.
     prolog = data[: data.index(b"<topology")].decode("utf-8")
     top = ElementTree.fromstring(data)
     latency, bandwidth, lines = latencies(material), bandwidths(material), line_latencies(material)
@@ -54,18 +54,18 @@ def write(material: Material) -> str:
     _attribute(top, "Latency", latency, nodes, members, _nanoseconds)
     _attribute(top, "Bandwidth", bandwidth, nodes, members, _mebibytes)
     cpus = sorted({cpu for pair in lines.cells for cpu in pair})
-    own = sorted(members)
-    if own != sorted(nodes):
+    nodes_with_cpus = sorted(members)
+    if nodes_with_cpus != sorted(nodes):
         material.notes.append("matrices have the nodes with CPUs only; the attributes have all memories")
     matrices = (
         # Not called NUMALatency, which is what the operating system reports, relative to 10.
-        ("load_latency_ns", "NUMANode", _LATENCY, latency, own, _nanoseconds),
-        ("bandwidth_net_MiB_per_s", "NUMANode", _BANDWIDTH, bandwidth, own, _mebibytes),
+        ("load_latency_ns", "NUMANode", _LATENCY, latency, nodes_with_cpus, _nanoseconds),
+        ("bandwidth_net_MiB_per_s", "NUMANode", _BANDWIDTH, bandwidth, nodes_with_cpus, _mebibytes),
         ("line_latency_ns", "PU", _LATENCY, lines, cpus, _nanoseconds),
     )
-    for name, kind, means, matrix, indexes, unit in matrices:
+    for name, kind, quantity, matrix, indexes, unit in matrices:
         if matrix.cells:
-            _distances(material, top, name, kind, _FROM_USER | means, matrix, indexes, unit)
+            _distances(material, top, name, kind, _FROM_USER | quantity, matrix, indexes, unit)
     _infos(material, machine, {"Latency": latency, "Bandwidth": bandwidth, "Lines": lines})
     ElementTree.indent(top)
     return prolog + ElementTree.tostring(top, encoding="unicode") + "\n"
@@ -80,10 +80,10 @@ def _mebibytes(record: Record) -> int:
 
 
 def _cpuset(cpus: Sequence[int]) -> str:
-    """hwloc's bitmap: words of 32 bits, the highest first."""
+    """Return hwloc's bitmap of CPUs: words of 32 bits, the highest first."""
     digits = f"{sum(1 << c for c in set(cpus)):x}"
     digits = digits.zfill(-(-len(digits) // 8) * 8)
-    return ",".join(f"0x{digits[at : at + 8]}" for at in range(0, len(digits), 8))
+    return ",".join(f"0x{digits[start : start + 8]}" for start in range(0, len(digits), 8))
 
 
 def _attribute(
@@ -94,7 +94,7 @@ def _attribute(
     members: Mapping[int, Sequence[int]],
     unit: Callable[[Record], int],
 ) -> None:
-    """Replace the values of a memory attribute by measured ones, which are not mixed with what the firmware claims."""
+    """Replace the values of a memory attribute by measured values, which are not mixed with values of the firmware."""
     if not matrix.cells:
         return
     element = next((e for e in top.iter("memattr") if e.get("name") == name), None)
@@ -124,13 +124,15 @@ def _distances(
     indexes: Sequence[int],
     unit: Callable[[Record], int],
 ) -> None:
-    """Add a matrix, in the order that hwloc requires: after the objects, before all else."""
+    """Add a matrix, in the order that hwloc requires: after the objects, before everything else."""
     missing = [(a, b) for a in indexes for b in indexes if (a, b) not in matrix.cells and not (kind == "PU" and a == b)]
     if missing or len(indexes) < 2:
         if missing:
-            what = "NUMA nodes" if kind == "NUMANode" else "CPUs"
+            objects = "NUMA nodes" if kind == "NUMANode" else "CPUs"
             a, b = missing[0]
-            material.notes.append(f"no matrix {name}: {what} {a} to {b} not measured; hwloc's matrices have all pairs")
+            material.notes.append(
+                f"no matrix {name}: {objects} {a} to {b} not measured; hwloc's matrices have all pairs"
+            )
         return
     element = ElementTree.Element(
         "distances2", type=kind, nbobjs=str(len(indexes)), kind=str(flags), name=name, indexing="os"
@@ -143,8 +145,8 @@ def _distances(
 
 
 def _numbers(parent: ElementTree.Element, tag: str, numbers: Sequence[int]) -> None:
-    for at in range(0, len(numbers), _PER_LINE):
-        text = "".join(f"{n} " for n in numbers[at : at + _PER_LINE])
+    for start in range(0, len(numbers), _PER_LINE):
+        text = "".join(f"{n} " for n in numbers[start : start + _PER_LINE])
         ElementTree.SubElement(parent, tag, length=str(len(text))).text = text
 
 

@@ -1,4 +1,4 @@
-"""Settings of Linux, memkind and numactl that follow from the measured bandwidth and latency of the memory nodes.
+"""Writes settings of Linux, memkind and numactl that follow from measured bandwidth and latency of the memory nodes.
 
 Source:
     Linux, Documentation/ABI/testing/sysfs-kernel-mm-mempolicy-weighted-interleave: weights are integers from 1 to 255.
@@ -20,43 +20,45 @@ from meshmark.store.record import Record
 from meshmark.values.verdicts import ratio
 
 _MAX_WEIGHT: Final = 255
-_TOLERANCE: Final = 0.02  # of the ratio of two weights
+_TOLERANCE: Final = 0.02  # relative error of the ratio of two weights
 _FOLDER: Final = "/sys/kernel/mm/mempolicy/weighted_interleave"
 
 
 def weights(bandwidths: Mapping[int, float]) -> tuple[dict[int, int], float]:
-    """The smallest integer weights whose ratios are those of the bandwidths within 2 %, if integers up to 255 have any.
+    """Return the smallest integer weights whose ratios differ by at most 2 % from the ratios of the bandwidths.
+
+    If no integers up to 255 have such ratios, return the weights with the smallest error.
 
     Args:
-        bandwidths: By node, above 0, in any unit.
+        bandwidths: Bandwidths by node, above 0, in any unit.
 
     Returns:
-        The weights, from 1 to 255, and the largest relative error of their ratios to that of the fastest node.
+        The weights, from 1 to 255, and the largest relative error of their ratios to the weight of the fastest node.
     """
     fastest = max(bandwidths.values())
     best: tuple[float, dict[int, int]] | None = None
     for top in range(1, _MAX_WEIGHT + 1):
-        found = {n: max(1, round(top * b / fastest)) for n, b in bandwidths.items()}
-        error = max(abs(found[n] * fastest / (top * b) - 1) for n, b in bandwidths.items())
+        weight_by_node = {n: max(1, round(top * b / fastest)) for n, b in bandwidths.items()}
+        error = max(abs(weight_by_node[n] * fastest / (top * b) - 1) for n, b in bandwidths.items())
         if best is None or error < best[0]:
-            best = error, found
+            best = error, weight_by_node
         if error <= _TOLERANCE:
-            return found, error
+            return weight_by_node, error
     assert best is not None
     return best[1], best[0]
 
 
 def weighted_interleave(material: Material) -> str:
-    """Commands that set the weights of Linux 6.9 or newer.
+    """Return commands that set the weights of Linux 6.9 or newer.
 
     Raises:
         AbsentError: The bandwidth of no node was measured.
     """
-    found, conditions = _positive(material)
+    record_by_node, conditions = _positive(material)
     for node in material.topology.nodes:
-        if node.memory_bytes and node.os_index not in found:
+        if node.memory_bytes and node.os_index not in record_by_node:
             material.notes.append(f"node {node.os_index}: bandwidth not measured; its weight stays as it is")
-    made, error = weights({n: r.value for n, r in found.items()})
+    weight_by_node, error = weights({n: r.value for n, r in record_by_node.items()})
     head = [
         *material.about("weighted-interleave"),
         f"Measured: {conditions}",
@@ -65,41 +67,41 @@ def weighted_interleave(material: Material) -> str:
         "For Linux 6.9 or newer, as root",
     ]
     lines = commented(head)
-    for number, record in found.items():
-        lines += [f"# node {number}: {shown(record)}", f"echo {made[number]} > {_FOLDER}/node{number}"]
-    if len(found) == 1:
+    for number, record in record_by_node.items():
+        lines += [f"# node {number}: {shown(record)}", f"echo {weight_by_node[number]} > {_FOLDER}/node{number}"]
+    if len(record_by_node) == 1:
         material.notes.append("one node: interleaving has no effect")
     return "\n".join(lines) + "\n"
 
 
 def memkind(material: Material) -> str:
-    """Variables that name the nodes of high bandwidth.
+    """Return variables that name the nodes of high bandwidth.
 
     Raises:
         AbsentError: The bandwidth of fewer than two nodes was measured, or no group of nodes is shown to be faster.
     """
-    found, conditions = _positive(material)
-    if len(found) < 2:
+    records, conditions = _positive(material)
+    if len(records) < 2:
         raise AbsentError(
-            f"export: found the bandwidth of one memory node, {next(iter(found))}; memkind's nodes of high bandwidth "
+            f"export: found the bandwidth of one memory node, {next(iter(records))}; memkind's nodes of high bandwidth "
             "are those that are faster than others",
             "meshmark machine show",
         )
-    order = sorted(found, key=lambda n: found[n].value, reverse=True)
-    gaps = [found[a].value / found[b].value for a, b in pairwise(order)]
+    order = sorted(records, key=lambda n: records[n].value, reverse=True)
+    gaps = [records[a].value / records[b].value for a, b in pairwise(order)]
     cut = gaps.index(max(gaps)) + 1
-    slowest, next_ = found[order[cut - 1]], found[order[cut]]
-    if not material.flagged and ratio(measured(slowest), measured(next_)).word != "higher":
+    slowest, next_slower = records[order[cut - 1]], records[order[cut]]
+    if not material.flagged and ratio(measured(slowest), measured(next_slower)).word != "higher":
         raise AbsentError(
-            f"export: found no node with a higher bandwidth than others: node {order[0]} has {shown(found[order[0]])}, "
-            f"node {order[-1]} {shown(found[order[-1]])}",
+            f"export: found no node with a higher bandwidth than others: node {order[0]} has "
+            f"{shown(records[order[0]])}, node {order[-1]} {shown(records[order[-1]])}",
             "meshmark export numactl",
         )
-    threshold = round((slowest.value * next_.value) ** 0.5 / 2**20)
+    threshold = round((slowest.value * next_slower.value) ** 0.5 / 2**20)
     head = [
         *material.about("memkind"),
         f"Measured: {conditions}",
-        *(f"node {n}: {shown(found[n])}" for n in order),
+        *(f"node {n}: {shown(records[n])}" for n in order),
         "MEMKIND_HBW_NODES alone suffices. memkind compares the threshold, in MiB/s, with the bandwidth that hwloc",
         "reports; it lies between both groups of nodes as measured",
     ]
@@ -112,51 +114,51 @@ def memkind(material: Material) -> str:
 
 
 def numactl(material: Material) -> str:
-    """Command lines that bind a program's memory, with the measured reason for each.
+    """Return command lines that bind a program's memory, with the measured reason for each.
 
     Raises:
-        AbsentError: No latency of a memory was measured.
+        AbsentError: No memory latency was measured.
     """
     latency = known_latencies(material)
     lines = commented([*material.about("numactl"), f"Latency measured: {latency.conditions}"])
     for initiator in sorted({a for a, _ in latency.cells}):
         targets = sorted((r.value, b, r) for (a, b), r in latency.cells.items() if a == initiator)
-        _, nearest, first = targets[0]
-        others = [f"node {b} {shown(r)}" for _, b, r in targets[1:]]
-        lines.append(f"# CPUs of node {initiator}: memory of node {nearest} is the nearest, {shown(first)}")
-        lines += [f"# then {text}" for text in others]
+        _, nearest, nearest_record = targets[0]
+        farther_nodes = [f"node {b} {shown(r)}" for _, b, r in targets[1:]]
+        lines.append(f"# CPUs of node {initiator}: memory of node {nearest} is the nearest, {shown(nearest_record)}")
+        lines += [f"# then {text}" for text in farther_nodes]
         lines.append(f"numactl --cpunodebind={initiator} --membind={nearest} PROGRAM")
-        if others:
+        if farther_nodes:
             lines.append(f"numactl --cpunodebind={initiator} --preferred={nearest} PROGRAM  # if it may not fit there")
     lines += _interleaved(material)
     return "\n".join(lines) + "\n"
 
 
 def _interleaved(material: Material) -> list[str]:
-    """The line for programs that need the bandwidth of several nodes, if that was measured."""
+    """Return the line for programs that need the bandwidth of several nodes, if it was measured."""
     try:
-        found, conditions = _positive(material)
-    except AbsentError as why:
-        material.notes.append(f"no line for interleaved memory: {str(why).removeprefix('export: ')} ({why.hint})")
+        record_by_node, conditions = _positive(material)
+    except AbsentError as error:
+        material.notes.append(f"no line for interleaved memory: {str(error).removeprefix('export: ')} ({error.hint})")
         return []
-    fastest = max(r.value for r in found.values())
-    near = [n for n, r in found.items() if r.value >= fastest / 2]
-    if len(near) < 2:
+    fastest = max(r.value for r in record_by_node.values())
+    fast_nodes = [n for n, r in record_by_node.items() if r.value >= fastest / 2]
+    if len(fast_nodes) < 2:
         return []
     head = [
         f"Bandwidth measured: {conditions}",
-        *(f"node {n}: {shown(r)}" for n, r in found.items()),
+        *(f"node {n}: {shown(r)}" for n, r in record_by_node.items()),
         "Interleaved evenly, all nodes give what the slowest gives; those below half of the fastest are left out",
     ]
-    return [*commented(head), f"numactl --interleave={format_list(near)} PROGRAM"]
+    return [*commented(head), f"numactl --interleave={format_list(fast_nodes)} PROGRAM"]
 
 
 def _positive(material: Material) -> tuple[dict[int, Record], str]:
-    found, conditions = node_bandwidths(material)
-    kept = {n: r for n, r in found.items() if r.value > 0}
-    if not kept:
+    record_by_node, conditions = node_bandwidths(material)
+    positive = {n: r for n, r in record_by_node.items() if r.value > 0}
+    if not positive:
         raise nothing("bandwidth above 0")
-    return kept, conditions
+    return positive, conditions
 
 
 FORMATS: Final = [

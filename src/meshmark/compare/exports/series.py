@@ -1,4 +1,4 @@
-"""Results for tools that follow numbers over time or check them: Prometheus, Apache Otava, ReFrame, Kubernetes' NFD.
+"""Writes results for tools that track or check numbers over time: Prometheus, Apache Otava, ReFrame, Kubernetes' NFD.
 
 Source:
     Prometheus, text format 0.0.4, which the textfile collector of node_exporter reads; it refuses time stamps.
@@ -41,13 +41,13 @@ _UNITS: Final = {
 _SURVEY: Final = "meshmark survey --quick"
 _DOMAIN: Final = "feature.node.kubernetes.io"
 _MAX_LABEL: Final = 63
-_MAX_SETS: Final = 64  # of columns
+_MAX_SETS: Final = 64  # number of sets of columns that are combined
 
 
 def point_of(record: Record) -> dict[str, str]:
-    """The conditions that identify a point, as texts; those that are not set are left out."""
-    _, _, *of = json.loads(point_key(record))
-    return {k: _text(v) for conditions in of for k, v in conditions.items() if v is not None}
+    """Return the conditions that identify a point, as texts; conditions that are not set are left out."""
+    _, _, *groups = json.loads(point_key(record))
+    return {k: _text(v) for conditions in groups for k, v in conditions.items() if v is not None}
 
 
 def _text(value: object) -> str:
@@ -55,7 +55,7 @@ def _text(value: object) -> str:
 
 
 def name_of(record: Record) -> str:
-    """A name of a point and metric, such as `latency.load_latency.cpu_0.footprint_1GiB`."""
+    """Return a name of a point and metric, such as `latency.load_latency.cpu_0.footprint_1GiB`."""
     parts = []
     for key, value in point_of(record).items():
         parts.append(f"{key.removesuffix('_bytes')}_{_size(value) if key.endswith('_bytes') else value}")
@@ -63,29 +63,29 @@ def name_of(record: Record) -> str:
 
 
 def _size(text: str) -> str:
-    """A size in B as short as is exact, since names must differ where sizes do: `512MiB`, `536870880B`."""
+    """Return a size in B, as short as is exact, since names must differ where sizes differ: `512MiB`, `536870880B`."""
     exact = text.isdigit() and int(text) % 1024 == 0 and int(text) > 0
     short = plain(float(text), "B").replace(" ", "") if exact else ""
     return short if short and "." not in short else f"{text}B"
 
 
 def _all(material: Material) -> list[Record]:
-    """Every result that may be exported.
+    """Return every result that may be exported.
 
     Raises:
-        AbsentError: There is none.
+        AbsentError: There is no such result.
     """
-    kept = material.usable(material.side.points)
-    if not kept:
+    records = material.usable(material.side.points)
+    if not records:
         raise nothing("result without flags" if material.side.points else "result", _SURVEY)
-    return kept
+    return records
 
 
 # ------------------------------------------------------------------ Prometheus
 
 
 def openmetrics(material: Material) -> str:
-    """Gauges of every result and of the ends of its interval, in Prometheus' text format.
+    """Return gauges of every result and of the ends of its interval, in Prometheus' text format.
 
     Raises:
         AbsentError: There is no result to export.
@@ -105,10 +105,10 @@ def openmetrics(material: Material) -> str:
                 labels = sorted({k for r in records for k in point_of(r)})
                 for end in ("", "low", "high"):
                     name = "_".join(p for p in ("meshmark_result", instrument, metric, end) if p)
-                    what = {"": "median", "low": "lower end of the 95 % interval", "high": "upper end"}[end]
+                    text = {"": "median", "low": "lower end of the 95 % interval", "high": "upper end"}[end]
                     family = GaugeMetricFamily(
                         re.sub(r"[^a-zA-Z0-9_]", "_", name),
-                        f"{instrument} {metric}: {what}",
+                        f"{instrument} {metric}: {text}",
                         labels=["machine", "source", "flags", *labels],
                         unit=_UNITS.get(unit, re.sub(r"[^a-z0-9]+", "_", unit.lower()).strip("_")),
                     )
@@ -116,13 +116,13 @@ def openmetrics(material: Material) -> str:
                         value = r.value if not end else r.bounds[end == "high"] if r.bounds else None
                         if value is not None:
                             point = point_of(r)
-                            where = [
+                            label_values = [
                                 r.machine,
                                 r.source,
                                 ",".join(sorted(r.flags)),
                                 *(point.get(k, "") for k in labels),
                             ]
-                            family.add_metric(where, value)
+                            family.add_metric(label_values, value)
                     if family.samples:
                         yield family
             if start is not None:
@@ -148,9 +148,9 @@ def _seconds(start: str) -> float | None:
 
 
 def _history(material: Material) -> tuple[list[tuple[str, str, dict[str, Record]]], list[str]]:
-    """The runs that have all of the columns, oldest first: start, run, results by column; and the columns.
+    """Return the runs that have all columns, oldest first (start, run, results by column), and the columns.
 
-    Of all choices of columns, that with the most cells, since Otava accepts no empty one.
+    The columns are chosen so that there are the most cells, since Otava accepts no empty cell.
 
     Raises:
         AbsentError: Fewer than two runs have a result in common.
@@ -159,17 +159,17 @@ def _history(material: Material) -> tuple[list[tuple[str, str, dict[str, Record]
     for run, step, record in material.rows:
         steps.setdefault(run, {}).setdefault(step, []).append(record)
     runs = []
-    for run, of in steps.items():
-        pooled = [r for r in pool([*of.values()]) if not r.metric.endswith(MODE)]
+    for run, entries in steps.items():
+        pooled = [r for r in pool([*entries.values()]) if not r.metric.endswith(MODE)]
         columns = {name_of(r): r for r in material.usable(pooled)}
         start = max((str(r.provenance.get("start", "")) for r in pooled), default="")
         if columns and _seconds(start) is not None and start <= (material.side.start or start):
             runs.append((start, run, columns))
     runs.sort(key=lambda one: one[:2])
     # Runs of one survey have one set of columns, so few sets differ; pairs of the most common ones are tried as well.
-    sets = Counter(frozenset(of) for _, _, of in runs)
+    sets = Counter(frozenset(entries) for _, _, entries in runs)
     common = [columns for columns, _ in sets.most_common(_MAX_SETS)]
-    choices = {*common, *(one & other for one, other in combinations(common, 2))}
+    choices = {*common, *(candidate & other_candidate for candidate, other_candidate in combinations(common, 2))}
 
     def cells(chosen: frozenset[str]) -> int:
         rows = sum(count for columns, count in sets.items() if chosen <= columns)
@@ -182,35 +182,35 @@ def _history(material: Material) -> tuple[list[tuple[str, str, dict[str, Record]
             "in the store, and no result that two of them share",
             f"{_SURVEY}, on several days",
         )
-    kept = [one for one in runs if best <= one[2].keys()]
+    complete_runs = [candidate for candidate in runs if best <= candidate[2].keys()]
     for _, _, columns in runs:
         for name, r in columns.items():
             if name not in best or not best <= columns.keys():
                 material.omit(r, "of a point that not all exported runs have, or of a run that lacks exported points")
-    return kept, sorted(best)
+    return complete_runs, sorted(best)
 
 
 def otava(material: Material) -> str:
-    """CSV with a row for each run: time, run, and a column for each point, in the unit of its record.
+    """Return CSV with a row for each run: time, run, and a column for each point, in the unit of its record.
 
     Raises:
         AbsentError: Fewer than two runs have a result in common.
     """
     runs, columns = _history(material)
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(["time", "run", *columns])
-    for start, run, of in runs:
-        writer.writerow([start, run, *(repr(of[name].value) for name in columns)])
+    for start, run, results in runs:
+        writer.writerow([start, run, *(repr(results[name].value) for name in columns)])
     material.notes.append(f"{len(runs)} runs, {len(columns)} metrics")
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 # ------------------------------------------------------------------ ReFrame
 
 
 def reframe(material: Material) -> str:
-    """The dictionary `reference` of a ReFrame test.
+    """Return the dictionary `reference` of a ReFrame test.
 
     The bound on the worse side is the distance to the end of the interval, but at least the smallest difference that
     matters, 2 %; the better side is open.
@@ -218,7 +218,7 @@ def reframe(material: Material) -> str:
     Raises:
         AbsentError: There is no result with an interval.
     """
-    found: dict[str, tuple[float, float | None, float | None, str]] = {}
+    references: dict[str, tuple[float, float | None, float | None, str]] = {}
     for r in _all(material):
         bounds = r.bounds
         if bounds is None or r.value == 0:
@@ -226,15 +226,15 @@ def reframe(material: Material) -> str:
             continue
         low = -max(MARGIN, abs((r.value - bounds[0]) / r.value))
         high = max(MARGIN, abs((bounds[1] - r.value) / r.value))
-        found[name_of(r)] = (
+        references[name_of(r)] = (
             r.value,
             None if r.better == "lower" else -math.ceil(-low * 1e4) / 1e4,
             None if r.better == "higher" else math.ceil(high * 1e4) / 1e4,
             r.unit,
         )
-    if not found:
+    if not references:
         raise nothing("result with an interval", _SURVEY)
-    entries = [f"        {name!r}: {found[name]!r}," for name in sorted(found)]
+    entries = [f"        {name!r}: {references[name]!r}," for name in sorted(references)]
     head = ["reference = {", f"    {material.side.machine!r}: {{"]
     return "\n".join([*commented(material.about("reframe")), *head, *entries, "    }", "}", ""])
 
@@ -243,28 +243,28 @@ def reframe(material: Material) -> str:
 
 
 def nfd(material: Material) -> str:
-    """Labels of a node for `/etc/kubernetes/node-feature-discovery/features.d/`.
+    """Return labels of a node for `/etc/kubernetes/node-feature-discovery/features.d/`.
 
     Values have two significant digits, so that labels do not change with every measurement.
 
     Raises:
         AbsentError: None of the results behind the labels was measured.
     """
-    found = _figures(material)
-    if not found:
+    figures = _figures(material)
+    if not figures:
         raise nothing("latency, bandwidth or clock", _SURVEY)
     lines = commented(material.about("nfd"))
-    for name, (value, what) in found.items():
+    for name, (value, description) in figures.items():
         label = f"meshmark-{name}"
         text = f"{float(f'{value:.2g}'):.10g}"
         assert len(label) <= _MAX_LABEL and len(text) <= _MAX_LABEL
-        lines += [f"# {what}", f"{_DOMAIN}/{label}={text}"]
+        lines += [f"# {description}", f"{_DOMAIN}/{label}={text}"]
     return "\n".join(lines) + "\n"
 
 
 def _figures(material: Material) -> dict[str, tuple[float, str]]:
-    """The values of the labels, with what they are."""
-    found: dict[str, tuple[float, str]] = {}
+    """Return the values of the labels, with descriptions."""
+    figures: dict[str, tuple[float, str]] = {}
     if material.opened is None:
         material.notes.append("no topology, so no latency of local and remote memory; --topology FILE")
     else:
@@ -272,26 +272,26 @@ def _figures(material: Material) -> dict[str, tuple[float, str]]:
         local = [r.value for (a, b), r in matrix.cells.items() if a == b]
         remote = [r.value for (a, b), r in matrix.cells.items() if a != b]
         if local:
-            found["latency-local-ns"] = median(local) * 1e9, f"median of the nodes' own memory, {matrix.conditions}"
+            figures["latency-local-ns"] = median(local) * 1e9, f"median of the nodes' own memory, {matrix.conditions}"
         if remote:
-            found["latency-remote-ns"] = max(remote) * 1e9, f"farthest memory, {matrix.conditions}"
+            figures["latency-remote-ns"] = max(remote) * 1e9, f"farthest memory, {matrix.conditions}"
     lines = line_latencies(material)
     if lines.cells:
         pairs = [r.value for r in lines.cells.values()]
-        found["line-latency-ns"] = median(pairs) * 1e9, f"median of all pairs of CPUs, {lines.conditions}"
+        figures["line-latency-ns"] = median(pairs) * 1e9, f"median of all pairs of CPUs, {lines.conditions}"
     rates: Mapping[str, tuple[str, str, float, str]] = {
         "bandwidth-gbyte-per-s": ("bandwidth", "bandwidth_net", 1e-9, "highest of all kernels and numbers of threads"),
         "peak-fp64-gflops": ("peak", "flop_rate", 1e-9, "highest of all instructions and numbers of threads"),
         "core-frequency-mhz": ("clock", "core_frequency", 1e-6, "highest of all CPUs"),
     }
-    for name, (instrument, metric, scale, what) in rates.items():
+    for name, (instrument, metric, scale, description) in rates.items():
         values = [r for r in material.take(instrument, metric) if r.conditions.get("type", "fp64") == "fp64"]
         if instrument == "bandwidth" and values:
             largest = max(_footprint(r) for r in values)
             values = [r for r in values if _footprint(r) >= largest / 2]  # not in caches
         if values:
-            found[name] = max(r.value for r in values) * scale, what
-    return found
+            figures[name] = max(r.value for r in values) * scale, description
+    return figures
 
 
 def _footprint(record: Record) -> float:
