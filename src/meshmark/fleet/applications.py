@@ -1,7 +1,8 @@
-"""Applications on nodes: what the runner of a node is told to run, see native/node/program.cpp.
+"""Applications on nodes: the commands that a plan gives to the runner of a node (native/node/program.cpp).
 
-Nodes have no Python. The head fills in the words of an application file before it writes the plan, and reads what its
-runs printed when it takes their results in, see `fleet.verdicts`. What nodes cannot do is refused before anything runs.
+Nodes have no Python. The head node replaces the placeholders of an application file before it writes the plan, and
+parses what the runs printed when it ingests their results (`fleet.verdicts`). An application that nodes cannot run is
+refused before anything runs.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from meshmark.place.app.verification import LIMIT_S, OUTPUT_BYTES
 from meshmark.place.setting import AS_IT_IS
 from meshmark.values.inputs import shown
 
-RUNS: Final = 3  # of a repetition
+RUNS: Final = 3  # runs of a repetition
 WARMUP: Final = 1
 OUTPUT_KIB: Final = 64
 _MIB: Final = 1 << 20
-_END_S: Final = 15.0  # for the processes of a run to end
-LONGEST_S: Final = 86_400.0  # of a step, and of a plan
-# Dimensions that nodes do not implement, and the value that asks for nothing.
+_END_S: Final = 15.0  # time for the processes of a run to exit
+LONGEST_S: Final = 86_400.0  # longest limit of a step, and of a plan
+# Dimensions that nodes do not implement, each with the value that changes nothing.
 _AS_IT_IS: Final = {
     **AS_IT_IS,
     "copies": "1",
@@ -39,7 +40,7 @@ _AS_IT_IS: Final = {
     "cache": "all",
     "clock": "all",
 }
-# Names in braces that mean nothing on nodes.
+# Placeholders that have no meaning on nodes, each with what is allowed instead.
 _ELSEWHERE: Final = {
     "inputs": "inputs that are made by [files], or lie in {source}, a folder that all nodes share",
     "build": "a program that is there",
@@ -52,8 +53,8 @@ class NodeApplication:
     """An application in the one configuration that nodes run.
 
     Attributes:
-        tables: Those of its file, with the values of the step.
-        warm: Whether runs that do not count come first.
+        tables: Tables of its file, with the values of the step.
+        warm: Whether warm-up runs come first.
     """
 
     app: Application
@@ -63,75 +64,81 @@ class NodeApplication:
 
     @staticmethod
     def of(tables: Mapping[str, Any], where: str, source: Path, *, warm: bool = True) -> NodeApplication:
-        """Args:
-            where: Its name in errors.
-            source: The folder of its file.
-            warm: Whether runs that do not count come first.
+        """Return the application that the tables of a file describe.
+
+        Args:
+            tables: Tables of the file, with the values of the step.
+            where: Name of the application in errors.
+            source: The folder of the file.
+            warm: Whether warm-up runs come first.
 
         Raises:
-            UsageError: It is invalid, or nodes cannot run it; the message names the key, what was found and what is
-                allowed.
+            UsageError: The application is invalid, or nodes cannot run it; the message names the key, what was found
+                and what is allowed.
         """
         app = of_tables(tables, where, source)
         _check(app, where)
-        found = NodeApplication(app, configurations(app)[0], tables, warm)
-        _check_output(found, where)
-        return found
+        application = NodeApplication(app, configurations(app)[0], tables, warm)
+        _check_output(application, where)
+        return application
 
     @property
     def values(self) -> dict[str, str]:
-        """Of names in braces, on nodes."""
+        """Return the values of the placeholders on nodes."""
         return {**dict.fromkeys(COUNTS, "1"), **self.one.values, "source": str(self.app.source), "copy": "0"}
 
     @property
     def definition(self) -> str:
-        """Digest of what runs and what its figure is: another program, input or figure is no change of a node."""
+        """Return a digest of what runs and of its figure, since a change of either is not a change of the node."""
         app, figure = self.app, self.app.figure
-        what = [
+        parts = [
             [app.command, sorted(app.env.items()), sorted(app.files.items()), app.output],
             [figure.pattern, figure.unit, figure.scale, figure.better],
             self.warm,
         ]
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:8]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
 
 def application_of(step: StepSpec, folder: Path, at: str) -> NodeApplication:
-    """The application of a step.
+    """Return the application of a step.
 
     Args:
-        folder: That its file is relative to.
-        at: The step, for errors.
+        step: The step, which names the file of the application.
+        folder: The folder to which the name of the file is relative.
+        at: Name of the step in errors.
 
     Raises:
-        UsageError: As `NodeApplication.of`, or there is no such file.
+        UsageError: The file does not exist, or `NodeApplication.of` raises this error.
     """
     try:
         tables, source = named_tables(step.application, step.dimensions, folder)
-    except UsageError as why:
-        raise UsageError(f"{at}: application: {str(why).removeprefix('FILE: ')}", why.hint) from why
+    except UsageError as error:
+        raise UsageError(f"{at}: application: {str(error).removeprefix('FILE: ')}", error.hint) from error
     return NodeApplication.of(tables, step.application, source)
 
 
 def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
-    """A step of a plan, without its id.
+    """Return a step of a plan, without its id.
 
     Raises:
-        UsageError: Its runs may take longer than a day.
+        UsageError: The runs may take longer than a day.
     """
-    app, one = what.app, what.one
+    app, configuration = what.app, what.one
     values = what.values
-    alone = Configuration({name: value for name, value in one.values.items() if name != "ranks"})  # no launcher
+    unlaunched = Configuration(
+        {name: value for name, value in configuration.values.items() if name != "ranks"}
+    )  # no launcher
     runs, warmup = step.runs or RUNS, WARMUP if step.warmup is None else step.warmup
     each_s = app.limits.timeout_s + _END_S + (LIMIT_S if app.verify.command else 0.0)
-    limit_s = (warmup + runs + 1) * each_s  # one run that failed is repeated
+    limit_s = (warmup + runs + 1) * each_s  # one failed run is repeated
     if limit_s > LONGEST_S:
         most = LONGEST_S / (warmup + runs + 1) - (each_s - app.limits.timeout_s)
-        found = f"{app.limits.timeout_s:g}, with which {warmup + runs} runs may take longer than a day"
-        raise UsageError(f"{step.application}: limits.timeout_s: found {found}; allowed on nodes: at most {most:.0f}")
+        timeout = f"{app.limits.timeout_s:g}, with which {warmup + runs} runs may take longer than a day"
+        raise UsageError(f"{step.application}: limits.timeout_s: found {timeout}; allowed on nodes: at most {most:.0f}")
     program: dict[str, Any] = {
         "runs": runs,
         "warmup": warmup,
-        "environment": environment(app, alone, values),
+        "environment": environment(app, unlaunched, values),
         "files": {name: filled(text, values) for name, text in app.files.items()},
         "results": filled(app.output, values),
         "verify": [filled(word, values) for word in app.verify.command or ()],
@@ -153,17 +160,17 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
 
 
 def of_step(step: Mapping[str, Any]) -> NodeApplication | None:
-    """The application of a step of a plan; None if it has none, or is damaged."""
+    """Return the application of a step of a plan; None if the step has none, or is damaged."""
     try:
-        found = step["application"]
+        stored = step["application"]
         warm = bool(step["program"]["warmup"])
-        return NodeApplication.of(found["tables"], "plan", Path(found["source"]), warm=warm)
+        return NodeApplication.of(stored["tables"], "plan", Path(stored["source"]), warm=warm)
     except (KeyError, TypeError, UsageError):
         return None
 
 
 def _check(app: Application, where: str) -> None:
-    """Raise UsageError for what nodes cannot do."""
+    """Raise UsageError if nodes cannot run the application."""
 
     def refuse(key: str, found: str, allowed: str, hint: str = "") -> NoReturn:
         raise UsageError(f"{where}: {key}: found {found}; allowed on nodes: {allowed}", hint)
@@ -174,15 +181,15 @@ def _check(app: Application, where: str) -> None:
         refuse("application.profile", "true", "false, since nodes run no profiler")
     if app.build:
         refuse("build", f"'{next(iter(app.build))}'", _ELSEWHERE["build"])
-    for name, given in app.dimensions.items():
-        key, text = f"dimensions.{name}", ", ".join(map(shown, given))
-        if name == "ranks" and given != (_AS_IT_IS[name],):
+    for name, options in app.dimensions.items():
+        key, text = f"dimensions.{name}", ", ".join(map(shown, options))
+        if name == "ranks" and options != (_AS_IT_IS[name],):
             refuse(key, text, "1; a launcher may be part of application.command, such as mpirun -n 4")
         if name in NEVER_USUAL:
             refuse(key, text, "none")
-        if len(given) > 1:
-            refuse(key, text, "one value", f'dimensions = {{ {name} = "{given[0]}" }} in the step')
-        if given[0] != _AS_IT_IS.get(name, given[0]):
+        if len(options) > 1:
+            refuse(key, text, "one value", f'dimensions = {{ {name} = "{options[0]}" }} in the step')
+        if options[0] != _AS_IT_IS.get(name, options[0]):
             refuse(key, text, _AS_IT_IS[name])
     for name in used_names(app, where) & _ELSEWHERE.keys():
         refuse("application", f"{{{name}}}", _ELSEWHERE[name])
@@ -192,7 +199,7 @@ def _check(app: Application, where: str) -> None:
 
 
 def _check_output(what: NodeApplication, where: str) -> None:
-    """Raise UsageError if the file of results is none that a run makes in its folder."""
+    """Raise UsageError unless the file of results is one that a run creates in its folder."""
     app, name = what.app, filled(what.app.output, what.values)
     path = PurePosixPath(name)
     if not app.output:

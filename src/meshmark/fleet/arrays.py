@@ -1,4 +1,4 @@
-"""The type of arrays of values, for modules that import NumPy only when they compute."""
+"""Types of arrays, for modules that import NumPy only when they compute."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What healthy nodes of a class measure, and how unlikely other values are for them.
+"""The distribution of what healthy nodes of a class measure, and the probabilities of other values.
 
-Values of a node are those of its class, plus a difference between nodes that stays, plus noise. Noise is resampled from
-what all nodes measured, whole checks at a time, so that its tails, modes and correlations are those of the class; the
-differences between nodes are normal. Healthy nodes that are simulated so, in classes as large as this one and fitted as
-this one is, give the probability of every statistic: errors of estimates and tests of several questions are part of it.
+The value of a node is the value of its class, plus a constant difference of the node, plus noise. Noise is resampled
+from what all nodes measured, whole checks at a time, so that it has the tails, modes and correlations of the class; the
+differences between nodes are normal. Healthy nodes are simulated in this way, in classes as large as this one and
+fitted like this one. They give the probability of every statistic, which therefore includes the errors of estimates and
+the multiplicity of tests.
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from meshmark.fleet.tails import Tail
 if TYPE_CHECKING:
     from numpy.random import Generator
 
-MIN_NODES: Final = 8  # below, a class has no scale to compare with
+MIN_NODES: Final = 8  # a smaller class has no scale to compare with
 DRAWS: Final = 40_000  # simulated nodes
-_CLASSES: Final = ((300, 64), (2000, 16), (math.inf, 4))  # up to so many nodes, so many simulated classes
-_ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more have no error that matters
-_LEAST: Final = 0.01  # of the variance that is between nodes
-_PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all
-_CHUNK: Final = 2000  # simulated nodes at once
-_FAR: Final = (5.0, 0.02)  # standard deviations beyond which a node shows no noise, and share of such nodes at most
+_CLASSES: Final = ((300, 64), (2000, 16), (math.inf, 4))  # (largest number of nodes, number of simulated classes)
+_ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more nodes have a negligible error
+_LEAST: Final = 0.01  # least share of the variance that is between nodes
+_PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all nodes
+_CHUNK: Final = 2000  # nodes that are simulated at once
+_FAR: Final = (5.0, 0.02)  # standard deviations beyond which a value is not noise, and the largest share of such nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """How scores of p metrics are combined.
+    """Weights by which the scores of p metrics are combined.
 
     Attributes:
-        whiten: Shape (p, p): scores times this have no correlation and variance 1.
-        innovate: Shape (p, p): scores times this show a shift of one metric most clearly, beside all others.
+        whiten: Shape (p, p): the product of scores and this matrix has no correlation and variance 1.
+        innovate: Shape (p, p): the product of scores and this matrix shows a shift of one metric most clearly, given
+            all other metrics.
     """
 
     whiten: Array
@@ -54,12 +56,12 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Where the nodes of a class are.
+    """Locations of the nodes of a class.
 
     Attributes:
-        own: The location of each node's values, without what changed for all, shape (nodes, p).
-        centre, scale: Of these, shape (p,); the scale is a standard deviation.
-        level: What the class measured last, shape (p,), to which `own` is relative.
+        own: Location of the values of each node, without changes that affect all nodes, shape (nodes, p).
+        centre, scale: Centre and standard deviation of `own`, shape (p,).
+        level: The last values of the class, shape (p,), to which `own` is relative.
     """
 
     own: Array
@@ -69,20 +71,20 @@ class Located:
 
     @property
     def middle(self) -> Array:
-        """What the nodes of the class measured last, shape (p,)."""
+        """Return the last values of the nodes of the class, shape (p,)."""
         return self.level + self.centre
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline(Located):
-    """A class with p metrics.
+    """The distribution of the values of a class with p metrics.
 
     Attributes:
-        noise: The standard deviation of `own` that is noise, shape (p,).
+        noise: Standard deviation of the noise in `own`, shape (p,).
         groups: Metrics that a fault may shift together, shape (p, g), bool.
-        worse, better: Tails of each metric, upwards and downwards.
-        parts: Tails of the statistics of `statistics`.
-        whole: The tail of the smallest of their probabilities.
+        worse, better: Upper and lower tail of each metric.
+        parts: Tails of the statistics that `statistics` returns.
+        whole: Tail of the smallest probability of these statistics.
     """
 
     noise: Array
@@ -95,7 +97,7 @@ class Baseline(Located):
 
 
 def locate(values: Array) -> Located:
-    """Where nodes are; `values` is that of `fit`."""
+    """Return the locations of nodes; `values` has the form that `fit` takes."""
     import numpy as np
 
     levels = nan_median(values, axis=0)
@@ -106,61 +108,67 @@ def locate(values: Array) -> Located:
 
 
 def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: int = 0) -> Baseline:
-    """The baseline of a class.
+    """Return the baseline of a class.
 
     Args:
-        values: Shape (nodes, k, p), the k-th value of all nodes of about the same time, higher is worse, such as
+        values: Shape (nodes, k, p); the k-th values of all nodes are from about the same time. Higher is worse, as for
             logarithms of times. NaN: not measured.
-        groups: Shape (p, g), bool: metrics that a fault may shift together; None: none.
-        draws: Simulated nodes.
+        groups: Shape (p, g), bool: metrics that a fault may shift together; None: no groups.
+        draws: Number of simulated nodes.
+        seed: Seed of the simulation.
 
     Raises:
-        ValueError: Fewer than `MIN_NODES` nodes.
+        ValueError: There are fewer than `MIN_NODES` nodes.
     """
     import numpy as np
 
     n, k, p = values.shape
     if n < MIN_NODES:
         raise ValueError(f"nodes: found {n}, at least {MIN_NODES} are required")
-    found = locate(values)
-    scale = found.scale
-    dice = np.random.default_rng(seed)
-    noise = _noise(dice, _singles(values, found), k, draws)
-    # As robust as what it is subtracted from: noise of two modes has no other variance.
-    alone = deviation(noise)
-    spread = correlation(noise / np.where(alone > 0, alone, 1.0)) * np.outer(alone, alone)
-    between, correlated = _between((found.own - found.centre) / scale, scale, spread)
-    made = noise + dice.normal(size=(draws, p)) @ np.linalg.cholesky(between).T
-    classes = _simulated(dice, made, scale, spread, n)
-    z = np.concatenate([of.z for of in classes])
+    located = locate(values)
+    scale = located.scale
+    rng = np.random.default_rng(seed)
+    noise = _noise(rng, _singles(values, located), k, draws)
+    # As robust as the covariance from which it is subtracted: noise with two modes has the same variance in both.
+    noise_scale = deviation(noise)
+    noise_covariance = correlation(noise / np.where(noise_scale > 0, noise_scale, 1.0)) * np.outer(
+        noise_scale, noise_scale
+    )
+    node_covariance, correlated = _between((located.own - located.centre) / scale, scale, noise_covariance)
+    simulated = noise + rng.normal(size=(draws, p)) @ np.linalg.cholesky(node_covariance).T
+    classes = _simulated(rng, simulated, scale, noise_covariance, n)
+    z = np.concatenate([simulated_class.z for simulated_class in classes])
     worse, better = ([Tail.of(side * column) for column in z.T] for side in (1, -1))
-    marked = np.zeros((p, 0), bool) if groups is None else np.asarray(groups, bool)
-    each = [statistics(scores(of.z, worse, better), of.weights, marked) for of in classes]
-    joined = [np.concatenate(one) for one in zip(*each, strict=True)]
-    parts = [Tail.of(one) for one in joined]
+    group_mask = np.zeros((p, 0), bool) if groups is None else np.asarray(groups, bool)
+    per_class = [
+        statistics(scores(simulated_class.z, worse, better), simulated_class.weights, group_mask)
+        for simulated_class in classes
+    ]
+    samples = [np.concatenate(sample) for sample in zip(*per_class, strict=True)]
+    parts = [Tail.of(sample) for sample in samples]
     return Baseline(
-        own=found.own,
-        centre=found.centre,
+        own=located.own,
+        centre=located.centre,
         scale=scale,
-        level=found.level,
-        noise=np.sqrt(np.diag(spread)),
-        groups=marked,
+        level=located.level,
+        noise=np.sqrt(np.diag(noise_covariance)),
+        groups=group_mask,
         weights=Weights.of(correlated),
         worse=worse,
         better=better,
         parts=parts,
-        whole=Tail.of(smallest(joined, parts)),
+        whole=Tail.of(smallest(samples, parts)),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What each metric of each node says alone, shape (nodes, p).
+    """Evidence of each single metric of each node, shape (nodes, p).
 
     Attributes:
-        worse: Logarithms of the probability of at least its value.
+        worse: Logarithm of the probability of at least this value.
         normal: The value of a normal distribution with the same probability, so that a metric with heavy tails does not
-            hide what the others say.
+            hide the others.
     """
 
     worse: Array
@@ -168,7 +176,7 @@ class Scores:
 
 
 def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
-    """The scores of standardized values; those that are NaN say nothing."""
+    """Return the scores of standardized values; the scores of NaN values are 0."""
     import numpy as np
     from scipy.special import ndtri_exp
 
@@ -184,8 +192,8 @@ def scores(z: Array, worse: Sequence[Tail], better: Sequence[Tail]) -> Scores:
 
 
 def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
-    """Three questions for each node: is one metric worse, is the pattern of all unusual, are several metrics of a group
-    worse? Each statistic has about an exponential tail."""
+    """Return three statistics of each node: how much worse its worst metric is, how unusual the pattern of all metrics
+    is, and how much worse several metrics of a group are. Each statistic has about an exponential tail."""
     import numpy as np
 
     normal = found.normal
@@ -195,7 +203,7 @@ def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
     everything = np.ones((len(groups), 1), bool)
     several = np.zeros(len(normal))
     for group in np.concatenate([groups, everything], axis=1).T:
-        # The clearest metrics, however many they are.
+        # The sum of the clearest metrics, for any number of them.
         ordered = -np.sort(-shifted[:, group], axis=1)
         sums = ordered.cumsum(axis=1) / np.sqrt(np.arange(1, ordered.shape[1] + 1))
         several = np.maximum(several, sums.max(axis=1))
@@ -203,10 +211,10 @@ def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
 
 
 def smallest(found: Sequence[Array], parts: Sequence[Tail]) -> Array:
-    """The smallest probability of the statistics of each node, as minus its logarithm."""
+    """Return the negative logarithm of the smallest probability among the statistics of each node."""
     import numpy as np
 
-    return np.asarray(np.max([-tail.log(one) for tail, one in zip(parts, found, strict=True)], axis=0))
+    return np.asarray(np.max([-tail.log(statistic) for tail, statistic in zip(parts, found, strict=True)], axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +226,10 @@ class _Class:
 
 
 def _singles(values: Array, found: Located) -> Array:
-    """Values without what changed for all, shape (n · k, p). NaN: not measured, or of one of a few nodes far away."""
+    """Return values without changes that affect all nodes, shape (n · k, p).
+
+    NaN: not measured, or a value of one of a few nodes far away from the class.
+    """
     import numpy as np
 
     far = np.abs(found.own - found.centre) > _FAR[0] * found.scale
@@ -227,27 +238,27 @@ def _singles(values: Array, found: Located) -> Array:
 
 
 def _noise(dice: Generator, singles: Array, k: int, draws: int) -> Array:
-    """Locations of k values of different nodes, shape (draws, p).
+    """Return locations of k values of different nodes, shape (draws, p).
 
     Args:
-        singles: Values without what changed for all, shape (n, p).
+        singles: Values without changes that affect all nodes, shape (n, p).
     """
     import numpy as np
 
     rows = singles[~np.isnan(singles).all(axis=1)]
     for column in rows.T:
-        unknown = np.isnan(column)
-        if unknown.any():
-            column[unknown] = dice.choice(column[~unknown], unknown.sum()) if not unknown.all() else 0.0
-    made = [
+        missing = np.isnan(column)
+        if missing.any():
+            column[missing] = dice.choice(column[~missing], missing.sum()) if not missing.all() else 0.0
+    chunks = [
         location(rows[dice.integers(len(rows), size=(min(_CHUNK, draws - at), k))]) for at in range(0, draws, _CHUNK)
     ]
-    found = np.concatenate(made)
-    return np.asarray(found - np.median(found, axis=0))
+    locations = np.concatenate(chunks)
+    return np.asarray(locations - np.median(locations, axis=0))
 
 
 def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
-    """The covariance between nodes, and the correlation of all that differs."""
+    """Return the covariance between nodes, and the correlation of nodes with noise."""
     import numpy as np
 
     size = np.outer(scale, scale)
@@ -256,18 +267,18 @@ def _between(z: Array, scale: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def _simulated(dice: Generator, made: Array, scale: Array, noise: Array, n: int) -> list[_Class]:
-    """Healthy nodes as classes of n nodes see them: with errors of centre, scale and correlation.
+    """Return healthy nodes, standardized by classes of n nodes with their errors of centre, scale and correlation.
 
-    The scale's error is that of a normal distribution, since the scale of values with two modes jumps.
+    The error of the scale is the error for a normal distribution, since the scale of values with two modes jumps.
     """
     import numpy as np
 
-    found = []
-    for part in np.array_split(made / scale, next(count for most, count in _CLASSES if n <= most)):
+    classes = []
+    for chunk in np.array_split(made / scale, next(count for most, count in _CLASSES if n <= most)):
         nodes = made[dice.integers(len(made), size=min(n, _ENOUGH))]
         centre = np.median(nodes, axis=0)
         _, correlated = _between((nodes - centre) / np.maximum(deviation(nodes - centre), 1e-9), scale, noise)
         freedom = _PRECISE * n
-        factor = np.sqrt(dice.chisquare(freedom, part.shape[1]) / freedom)
-        found.append(_Class((part - centre / scale) / factor, Weights.of(correlated)))
-    return found
+        factor = np.sqrt(dice.chisquare(freedom, chunk.shape[1]) / freedom)
+        classes.append(_Class((chunk - centre / scale) / factor, Weights.of(correlated)))
+    return classes

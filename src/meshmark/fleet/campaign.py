@@ -1,8 +1,7 @@
-"""A campaign: every node of a set, or every pair of nodes, carries out one plan, however long that takes and whatever
-happens meanwhile.
+"""A campaign: every node of a set, or every pair of nodes, carries out one plan, however long that takes.
 
-What was decided is in a journal before it is done, and what a node measured is in its own file. A campaign that was
-killed therefore continues where it was, and measures nothing twice.
+Each decision is written to a journal before it is carried out, and each node writes what it measures to its own file. A
+campaign that was killed therefore resumes where it stopped, and measures nothing twice.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ from meshmark.values.inputs import checked
 JOURNAL: Final = "journal.jsonl"
 Status = Literal["waiting", "running", "done", "failed", "out"]
 TRIES: Final = 2  # jobs for a node that leaves no result
-_FULL: Final = 1 << 20  # bytes that are free on a disk that is full
-GRACE_S: Final = 20.0  # for start and end of a job, beyond the limit of its plan
-_POLL_S: Final = (0.5, 15.0)  # between questions to the engine: at first, and at last
-SILENT_S: Final = 600.0  # an engine that does not answer, or refuses all that is left, for so long ends the campaign
-BACK_S: Final = 60.0  # after an engine was away, until its nodes are all back
-DOUBT_S: Final = 30.0  # so long after its submission failed, a job may yet come to exist
+_FULL: Final = 1 << 20  # a disk with fewer free bytes counts as full
+GRACE_S: Final = 20.0  # time for start and end of a job, beyond the limit of its plan
+_POLL_S: Final = (0.5, 15.0)  # shortest and longest time between queries of the engine
+SILENT_S: Final = 600.0  # a campaign ends if its engine does not answer, or refuses all remaining jobs, for so long
+BACK_S: Final = 60.0  # time after an engine did not answer, until all of its nodes are back
+DOUBT_S: Final = 30.0  # time after a failed submission within which the job may still appear
 
 
 @dataclass
@@ -54,9 +53,9 @@ class NodeState:
     """A node of a campaign, or a pair of nodes.
 
     Attributes:
-        why: Why it waits, failed or is out; "" otherwise.
+        why: The reason why it waits, failed or is out; "" otherwise.
         tries: Number of its jobs.
-        job: The name of its last one.
+        job: Name of its last job.
         refused: Number of submissions that failed.
     """
 
@@ -72,8 +71,8 @@ class Progress:
     """The state of a campaign, for views.
 
     Attributes:
-        nodes: By the names of nodes or of groups.
-        trouble: Why the engine does not answer, or refuses jobs; "" otherwise.
+        nodes: States by the names of nodes or of groups.
+        trouble: The reason why the engine does not answer, or refuses jobs; "" otherwise.
     """
 
     campaign: str
@@ -82,10 +81,10 @@ class Progress:
     trouble: str = ""
 
     def counts(self) -> dict[Status, int]:
-        found: dict[Status, int] = dict.fromkeys(("waiting", "running", "done", "failed", "out"), 0)
+        counts: dict[Status, int] = dict.fromkeys(("waiting", "running", "done", "failed", "out"), 0)
         for state in self.nodes.values():
-            found[state.status] += 1
-        return found
+            counts[state.status] += 1
+        return counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +92,10 @@ class Wanted:
     """Which nodes take part.
 
     Attributes:
-        nodes: A set; "": all that the engine knows.
-        random: So many of them, chosen at random; 0: all.
-        idle_only: Leave out those that are busy.
+        nodes: A set of nodes; "": all nodes that the engine knows.
+        random: Number of nodes that are chosen from the set at random; 0: all of them.
+        seed: Seed of the random choice.
+        idle_only: Whether busy nodes are left out.
     """
 
     nodes: str = ""
@@ -105,12 +105,12 @@ class Wanted:
 
 
 def new_campaign(kind: str) -> str:
-    """A unique name."""
+    """Return a unique name for a campaign."""
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 class Known(Protocol):
-    """What knows nodes: an engine, or a list."""
+    """An object that knows nodes: an engine, or a list."""
 
     @property
     def name(self) -> str: ...
@@ -130,33 +130,33 @@ def begin(
     """Choose the nodes of a campaign and write its journal.
 
     Args:
-        groups: Of nodes that measure together, by name; None: each node measures alone.
+        groups: Returns the groups of nodes that measure together, by name; None: each node measures alone.
 
     Raises:
         UsageError: A node does not exist, or the plan takes longer than the engine allows.
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
-    known = {node.name: node for node in engine.nodes()}
-    names = expand(wanted.nodes, "--nodes") if wanted.nodes else sorted(known)
-    if not known and isinstance(engine, Batch):
+    node_by_name = {node.name: node for node in engine.nodes()}
+    names = expand(wanted.nodes, "--nodes") if wanted.nodes else sorted(node_by_name)
+    if not node_by_name and isinstance(engine, Batch):
         raise UsageError(f"{engine.name}: found no node", "is the queue or partition in fleet.toml right?")
-    if unknown := [n for n in names if n not in known]:
+    if unknown := [n for n in names if n not in node_by_name]:
         raise UsageError(
-            f"--nodes: found {fold(unknown)}, which {engine.name} does not know", f"it knows {fold(known)[:200]}"
+            f"--nodes: found {fold(unknown)}, which {engine.name} does not know", f"it knows {fold(node_by_name)[:200]}"
         )
     if wanted.idle_only:
-        names = [n for n in names if known[n].state == "idle"]
+        names = [n for n in names if node_by_name[n].state == "idle"]
     if wanted.random:
         names = sorted(random.Random(wanted.seed).sample(names, min(wanted.random, len(names))))
     if not names:
         raise UsageError("--nodes: found no node that is idle" if wanted.idle_only else "--nodes: found no node")
     if isinstance(engine, Limited):
         plan = plan.within(engine.longest_s())
-    grouped = {"groups": groups(names)} if groups else {}
+    group_setting = {"groups": groups(names)} if groups else {}
     folder = fleet.campaign(name)
     write_file(fleet.plans / f"{plan.id}.json", plan.to_bytes(), private=True)
-    for sub in ("inbox", "logs"):
-        make_folder(folder / sub)
+    for subfolder in ("inbox", "logs"):
+        make_folder(folder / subfolder)
     Journal(folder / JOURNAL).write(
         {
             "event": "begin",
@@ -166,7 +166,7 @@ def begin(
             "limit_s": plan.limit_s,
             "engine": engine.name,
             "nodes": fold(names),
-            **grouped,
+            **group_setting,
             **settings,
         }
     )
@@ -179,8 +179,9 @@ class Campaign:
     Attributes:
         begun: The first event of its journal.
         nodes: The states of nodes, or of groups of nodes that measure together.
-        groups: The nodes of each of them.
-        left: Nodes that had not measured when it was last driven, and why.
+        groups: The nodes of each group, by its name.
+        taken: Nodes whose results were ingested.
+        left: Nodes that had not measured when the campaign was last driven, each with the reason.
     """
 
     fleet: Fleet
@@ -192,39 +193,39 @@ class Campaign:
     left: dict[str, str] = field(default_factory=dict)
     _live: dict[str, list[str]] = field(default_factory=dict)  # names of jobs → their nodes
     _ids: dict[str, str] = field(default_factory=dict)  # names of jobs → their ids
-    _since: dict[str, float] = field(default_factory=dict)  # names of jobs → when they were first seen running
-    # Names of live jobs that may not exist, since their submission failed or was interrupted → when that was.
+    _since: dict[str, float] = field(default_factory=dict)  # names of jobs → time at which they were first seen running
+    # Names of live jobs that may not exist, since their submission failed or was interrupted → time of the submission.
     _unsure: dict[str, float] = field(default_factory=dict)
     _void: set[str] = field(default_factory=set)  # jobs that do not count, and are cancelled if they exist
-    _refusal: str = ""  # of the last submission
+    _refusal: str = ""  # error message of the last submission
     _count: int = 0
 
     @staticmethod
     def load(fleet: Fleet, name: str, taken: Iterable[str] = ()) -> Campaign:
-        """A campaign as its journal has it.
+        """Return a campaign in the state that its journal describes.
 
         Args:
-            taken: Nodes whose results were taken in.
+            taken: Nodes whose results were ingested.
 
         Raises:
-            MeshmarkError: There is no such campaign.
+            MeshmarkError: There is no such campaign, or its journal is damaged.
         """
         journal = Journal(fleet.campaign(name) / JOURNAL)
         events = journal.numbered()
-        at, begun = events[0] if events else (0, {})
-        if begun.get("event") != "begin":
+        line, first_event = events[0] if events else (0, {})
+        if first_event.get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
-        first = checked(BeginEvent, begun, f"{journal.path}: line {at}", MeshmarkError)
-        groups = first.members(f"{journal.path}: line {at}")
-        campaign = Campaign(fleet, name, begun, {n: NodeState() for n in groups}, groups, frozenset(taken))
+        begin = checked(BeginEvent, first_event, f"{journal.path}: line {line}", MeshmarkError)
+        groups = begin.members(f"{journal.path}: line {line}")
+        campaign = Campaign(fleet, name, first_event, {n: NodeState() for n in groups}, groups, frozenset(taken))
         for number, raw in events[1:]:
             if kind := EVENTS.get(str(raw.get("event"))):
                 _replay(campaign, checked(kind, raw, f"{journal.path}: line {number}", MeshmarkError))
         return campaign
 
     def members(self) -> list[str]:
-        """The names of all nodes that take part."""
-        return list(dict.fromkeys(node for of in self.groups.values() for node in of))
+        """Return the names of all nodes that take part."""
+        return list(dict.fromkeys(node for members in self.groups.values() for node in members))
 
     def _journal(self) -> Journal:
         return Journal(self.fleet.campaign(self.name) / JOURNAL)
@@ -243,34 +244,38 @@ class Campaign:
         """Submit jobs until every node has measured, failed or is out.
 
         Args:
-            show: Called after each look at the engine.
-            wait_s: Time for nodes that are busy; those that still are then wait for a later resume.
+            max_jobs: Largest number of jobs that wait or run at once.
+            max_nodes: Largest number of nodes in a job.
+            show: Called after each query of the engine.
+            wait_s: Time for which busy nodes are waited for; nodes that are still busy then are left to a later resume.
 
         Raises:
-            MeshmarkError: The engine does not answer for ten minutes, or refuses jobs of all nodes; another process
-                drives the campaign, or the disk is full. Jobs go on, and a resume finds them.
+            MeshmarkError: The engine does not answer for ten minutes, or refuses the jobs of all nodes; another process
+                drives the campaign, or the disk is full. Jobs continue, and a resumed campaign finds them.
         """
-        begun = answered = time.monotonic()
-        away = -BACK_S  # when the engine last did not answer
+        started = answered_at = time.monotonic()
+        silent_at = -BACK_S  # when the engine last did not answer
         pause = _POLL_S[0]
         with held(self.fleet.campaign(self.name), resumed=True):
             while True:
                 try:
                     changed, trouble = self._step(engine, work, max_jobs, max_nodes), self._refusal
-                    stuck = bool(trouble) and len(self._live) == len(self._unsure)
-                except EngineError as why:
-                    changed, trouble, stuck = False, str(why), True
-                    away = time.monotonic()
+                    is_stuck = bool(trouble) and len(self._live) == len(self._unsure)
+                except EngineError as error:
+                    changed, trouble, is_stuck = False, str(error), True
+                    silent_at = time.monotonic()
                 now = time.monotonic()
-                answered = answered if stuck else now
-                progress = Progress(self.name, self.nodes, now - begun, trouble)
+                answered_at = answered_at if is_stuck else now
+                progress = Progress(self.name, self.nodes, now - started, trouble)
                 show(progress)
                 counts = progress.counts()
-                hopeless = now - answered > SILENT_S
-                if hopeless and not (self._refusal and counts["done"]):
+                is_silent = now - answered_at > SILENT_S
+                if is_silent and not (self._refusal and counts["done"]):
                     raise MeshmarkError(f"{trouble}; the campaign can be resumed")
-                waits = (counts["waiting"] and now - begun <= wait_s) or (counts["out"] and now - away < BACK_S)
-                if hopeless or not (counts["running"] or waits or self._unsure):
+                may_wait = (counts["waiting"] and now - started <= wait_s) or (
+                    counts["out"] and now - silent_at < BACK_S
+                )
+                if is_silent or not (counts["running"] or may_wait or self._unsure):
                     left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
                     self._journal().write({"event": "end", "left": left})
                     return progress
@@ -278,13 +283,13 @@ class Campaign:
                 time.sleep(pause)
 
     def _step(self, engine: Engine, work: Work, max_jobs: int, max_nodes: int) -> bool:
-        """Look at the engine once, and submit what it has room for. Returns whether anything changed.
+        """Query the engine once, submit as many jobs as it has room for, and return whether anything changed.
 
-        Whatever the number of nodes and jobs, a look asks the engine once for its jobs and once for its nodes, and
+        For any number of nodes and jobs, one step queries the engine once for its jobs and once for its nodes, and
         cancels jobs once.
         """
         before = [(s.status, s.tries) for s in self.nodes.values()]
-        # Nodes first: those of a job that starts between the two questions would seem to be busy while it waits.
+        # Nodes first: the nodes of a job that starts between the two queries would seem to be busy while it waits.
         known = self._states(engine)
         jobs = {
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
@@ -294,7 +299,7 @@ class Campaign:
         self._update(known, jobs, finished)
         self._withdraw(known, jobs)
         self._cancel(engine, jobs, work.limit_s + GRACE_S)
-        if not self._unsure:  # while one may come to exist, the engine is in trouble, or refuses jobs
+        if not self._unsure:  # otherwise the engine does not answer or refuses jobs
             self._refusal = ""
             waits = sum(job.waits for name, job in jobs.items() if name in self._live)
             for batch in self._batches(known, max_nodes, max_jobs - len(self._live), max(1, max_jobs // 2) - waits):
@@ -303,7 +308,7 @@ class Campaign:
         return before != [(s.status, s.tries) for s in self.nodes.values()]
 
     def _settle(self, jobs: Mapping[str, Job], finished: frozenset[str], known: Mapping[str, Node]) -> None:
-        """Look which of our jobs exist, and end those that do not."""
+        """Find out which of our jobs exist, and end the jobs that do not exist."""
         now = time.monotonic()
         for name, nodes in list(self._live.items()):
             failed_at = self._unsure.get(name)
@@ -316,71 +321,77 @@ class Campaign:
                 self._forget(name, f"not submitted: {quoted(self._refusal)}" if self._refusal else "not submitted")
 
     def _batches(self, known: Mapping[str, Node], max_nodes: int, room: int, room_to_wait: int) -> list[list[str]]:
-        """Nodes for as many jobs as there is room for.
+        """Return the nodes of as many jobs as there is room for.
 
         Args:
-            room_to_wait: For jobs of busy nodes; the rest of the room is kept for nodes that become idle.
+            room: Largest number of jobs.
+            room_to_wait: Largest number of jobs of busy nodes; the rest is reserved for nodes that become idle.
         """
         free = self._free()
-        at_once = max(1, max_nodes // max(map(len, self.groups.values())))
-        # A job that is refused because of one of its nodes is halved, after those that were not refused. Nodes that are
-        # off share jobs, too, but only with one another, and once: if one does not start, the others do not measure.
+        nodes_at_once = max(1, max_nodes // max(map(len, self.groups.values())))
+        # A job that is refused because of one of its nodes is halved, and submitted after jobs that were not refused.
+        # Nodes that are off share a job only with one another, and only once: if one does not start, none measures.
         batched: dict[tuple[bool, int], list[str]] = {}
-        alone = []  # in jobs of their own, which wait in the queue of the engine
+        singles = []  # nodes with a job of their own, which waits in the queue of the engine
         for name in free:
             at, state = known[name].state, self.nodes[name]
             if at == "idle" or (at == "off" and not state.tries):
                 batched.setdefault((at == "off", state.refused), []).append(name)
             elif at != "out":
-                alone.append([name])
-        found = []
+                singles.append([name])
+        batches = []
         for (_, refused), names in sorted(batched.items()):
-            size = max(1, at_once >> refused)
-            found += [names[at : at + size] for at in range(0, len(names), size)]
-        return [*found, *alone[: max(0, room_to_wait)]][: max(0, room)]
+            size = max(1, nodes_at_once >> refused)
+            batches += [names[at : at + size] for at in range(0, len(names), size)]
+        return [*batches, *singles[: max(0, room_to_wait)]][: max(0, room)]
 
     def _states(self, engine: Engine) -> dict[str, Node]:
-        """The states of groups: the worst of their nodes'."""
+        """Return the state of each group: the worst state of its nodes."""
         known = {node.name: node for node in engine.nodes()}
-        found = {}
-        for name, of in self.groups.items():
-            nodes = [known.get(n, Node(n, "out", "the engine does not know it any more")) for n in of]
+        states = {}
+        for name, members in self.groups.items():
+            nodes = [known.get(n, Node(n, "out", "the engine does not know it any more")) for n in members]
             worst = max(nodes, key=lambda node: STATES.index(node.state))
-            why = f"{worst.name}: {worst.why}" if worst.why and len(of) > 1 else worst.why
-            found[name] = Node(name, worst.state, why)
-        return found
+            reason = f"{worst.name}: {worst.why}" if worst.why and len(members) > 1 else worst.why
+            states[name] = Node(name, worst.state, reason)
+        return states
 
     def _free(self) -> list[str]:
-        """Those that wait and are in no job, each node at most once."""
+        """Return the groups that wait and are in no job, each node at most once."""
         used = {node for live in self._live.values() for name in live for node in self.groups[name]}
-        found = []
+        free = []
         for name, state in self.nodes.items():
             if state.status == "waiting" and used.isdisjoint(self.groups[name]):
-                found.append(name)
+                free.append(name)
                 used.update(self.groups[name])
-        return found
+        return free
 
     def _finished(self, inbox: Path) -> frozenset[str]:
-        """Nodes whose files are there, or were taken in. The file of an interrupted one has a name that no node has."""
+        """Return the nodes whose files exist or were ingested.
+
+        The file of an interrupted node has a name that no node has.
+        """
         try:
             with os.scandir(inbox) as entries:
-                here = [e.name for e in entries if e.name.endswith(SUFFIX) and not e.name.startswith(".")]
-        except OSError as why:
-            raise MeshmarkError(f"cannot read {inbox}: {why.strerror}") from why
-        return self.taken.union(name.removesuffix(SUFFIX) for name in here)
+                files = [e.name for e in entries if e.name.endswith(SUFFIX) and not e.name.startswith(".")]
+        except OSError as error:
+            raise MeshmarkError(f"cannot read {inbox}: {error.strerror}") from error
+        return self.taken.union(name.removesuffix(SUFFIX) for name in files)
 
     def _end(self, job: str, finished: frozenset[str], known: Mapping[str, Node]) -> None:
-        """A job does not exist any more: those of its nodes without a file have failed in it."""
+        """End a job that does not exist any more: its nodes without a file have failed."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._journal().write({"event": "ended", "job": job})
-        said = last_words(self.fleet.campaign(self.name) / "logs" / f"{job}.log", set(nodes) - finished)
-        full = "; the disk is full" if shutil.disk_usage(self.fleet.root).free < _FULL else ""
+        messages = last_words(self.fleet.campaign(self.name) / "logs" / f"{job}.log", set(nodes) - finished)
+        disk_note = "; the disk is full" if shutil.disk_usage(self.fleet.root).free < _FULL else ""
         for node in nodes:
             if node not in finished:
                 state = self.nodes[node]
-                now = f", whose node is {known[node].why}" if known[node].why else ""
-                state.why = ": ".join([f"job {job}{now} ended without its result{full}", *said.get(node, ())])
+                cause = f", whose node is {known[node].why}" if known[node].why else ""
+                state.why = ": ".join(
+                    [f"job {job}{cause} ended without its result{disk_note}", *messages.get(node, ())]
+                )
                 state.status = "failed" if state.tries >= TRIES else "waiting"
 
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
@@ -402,8 +413,10 @@ class Campaign:
                 state.why += f"; the engine says: {at.why}"
 
     def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
-        """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy one: the other
-        nodes of such a job would not measure."""
+        """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy node.
+
+        The other nodes of such a job would not measure.
+        """
         for name, job in jobs.items():
             nodes = self._live.get(name, [])
             states = {known[n].state for n in nodes}
@@ -411,8 +424,10 @@ class Campaign:
                 self._forget(name, "a node of it was busy or out")
 
     def _cancel(self, engine: Engine, jobs: Mapping[str, Job], limit_s: float) -> None:
-        """Cancel jobs that do not count, and those that run for longer than they can: a node that died in one may keep
-        it alive for minutes."""
+        """Cancel jobs that do not count, and jobs that run for longer than their limit.
+
+        A node that died may keep its job alive for minutes.
+        """
         now = time.monotonic()
         late = [
             job.id
@@ -424,12 +439,15 @@ class Campaign:
             engine.cancel(late)
 
     def _submit(self, engine: Engine, nodes: Sequence[str], work: Work) -> bool:
-        """Returns whether the engine took the job. If not, it may exist all the same, as the next looks tell."""
+        """Submit a job and return whether the engine accepted it.
+
+        If not, the job may exist nevertheless; the next queries of the engine show it.
+        """
         journal = self._journal()
         self._count += 1
         job = f"mm-{self.name.rpartition('-')[2]}-{self._count}"
-        alone = all(self.groups[n] == (n,) for n in nodes)
-        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes) if alone else list(nodes)})
+        is_single = all(self.groups[n] == (n,) for n in nodes)
+        journal.write({"event": "submitting", "job": job, "nodes": fold(nodes) if is_single else list(nodes)})
         self._live[job] = list(nodes)
         for node in nodes:
             state = self.nodes[node]
@@ -437,18 +455,18 @@ class Campaign:
             state.job, state.status = job, "running"
         try:
             id_ = engine.submit(job, [node for n in nodes for node in self.groups[n]], work.of(nodes))
-        except EngineError as why:
-            self._refusal, self._unsure[job] = str(why), time.monotonic()
+        except EngineError as error:
+            self._refusal, self._unsure[job] = str(error), time.monotonic()
             for node in nodes:
                 state = self.nodes[node]
-                state.refused, state.status, state.why = state.refused + 1, "waiting", f"not submitted: {quoted(why)}"
+                state.refused, state.status, state.why = state.refused + 1, "waiting", f"not submitted: {quoted(error)}"
             return False
         journal.write({"event": "submitted", "job": job, "id": id_})
         self._ids[job] = id_
         return True
 
     def _forget(self, job: str, why: str) -> None:
-        """A job that measures nothing, and does not count as a try."""
+        """End a job that measures nothing, and do not count it as a try of its nodes."""
         nodes = self._live.pop(job)
         self._unsure.pop(job, None)
         self._void.add(job)
@@ -460,7 +478,7 @@ class Campaign:
 
 def _replay(campaign: Campaign, event: Event) -> None:
     if isinstance(event, EndEvent):
-        campaign.left = {node: str(why or status) for node, (status, why) in event.left.items()}
+        campaign.left = {node: str(reason or status) for node, (status, reason) in event.left.items()}
     elif isinstance(event, SubmittingEvent):
         nodes = [n for n in event.names() if n in campaign.nodes]
         campaign._live[event.job] = nodes

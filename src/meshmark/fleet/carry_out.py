@@ -1,4 +1,4 @@
-"""Carries out a campaign that was begun: its jobs, and then the ingestion of what its nodes left."""
+"""Runs the jobs of a campaign that was begun, and then ingests the files of its nodes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from meshmark.store.files import written
 
 
 class Shown(Protocol):
-    """Shows how far a campaign is."""
+    """Shows the progress of a campaign."""
 
     def __call__(self, progress: Progress) -> None:
-        """A look at the engine."""
+        """Show the state of the nodes after a query of the engine."""
 
     def took_in(self, read: int, of: int) -> None:
-        """So many files of nodes were read."""
+        """Show that `read` of `of` files of nodes were read."""
 
 
 class Unseen:
@@ -48,14 +48,14 @@ def carry_out(
     show: Shown = UNSEEN,
     wait_s: float = float("inf"),
 ) -> tuple[Progress, Ingested]:
-    """Drive a campaign to its end, or go on with it; no node whose results were taken in measures again.
+    """Drive a campaign to its end, or resume it; a node whose results were ingested does not measure again.
 
     Args:
-        runner: The native program, where nodes can read it.
-        wait_s: As of `Campaign.drive`.
+        runner: The native program, at a path that nodes can read.
+        wait_s: Passed to `Campaign.drive`.
 
     Raises:
-        MeshmarkError: As `Campaign.drive` and `ingest`.
+        MeshmarkError: `Campaign.drive` or `ingest` raises this error.
     """
     limits = site.max_jobs, site.max_nodes
     return measured(fleet, site, engine, name, lambda campaign: work_of(campaign, runner), limits, show, wait_s)
@@ -71,21 +71,22 @@ def measured(
     show: Shown,
     wait_s: float,
 ) -> tuple[Progress, Ingested]:
-    """As `carry_out`, for any work.
+    """Drive a campaign like `carry_out`, with any work.
 
     Args:
-        limits: Jobs at once, and nodes in a job.
+        work: Returns the work of the campaign.
+        limits: Largest number of jobs at once, and of nodes in a job.
     """
     known = frozenset(Campaign.load(fleet, name).nodes)
-    # What an ingestion had claimed that was killed, or found the disk full, has been measured, too.
-    found = ingest(fleet, name, site.cluster, known, show.took_in)
+    # Files that an ingestion had claimed before it was killed, or found the disk full, have been measured, too.
+    before = ingest(fleet, name, site.cluster, known, show.took_in)
     campaign = Campaign.load(fleet, name, measured_nodes(fleet, name, site.cluster))
     progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)
-    return progress, found.joined(ingest(fleet, name, site.cluster, known, show.took_in))
+    return progress, before.joined(ingest(fleet, name, site.cluster, known, show.took_in))
 
 
 def shared_copy(fleet: Fleet, program: Path) -> Path:
-    """A copy of a native program in the folder of the fleet, which nodes can read."""
+    """Copy a native program to the folder of the fleet, which nodes can read, and return the path of the copy."""
     stat = program.stat()
     copy = fleet.root / "bin" / f"{program.name}-{stat.st_size:x}-{int(stat.st_mtime):x}"
     if not copy.exists():
@@ -96,7 +97,7 @@ def shared_copy(fleet: Fleet, program: Path) -> Path:
 
 
 def work_of(campaign: Campaign, runner: Path) -> Work:
-    """What each node of a campaign does."""
+    """Return the work of each node of a campaign."""
     fleet, begun = campaign.fleet, campaign.begun
     return Work(
         runner=runner,
@@ -113,11 +114,11 @@ def work_of(campaign: Campaign, runner: Path) -> Work:
 
 
 def logs(fleet: Fleet, name: str) -> Path:
-    """The folder of a campaign's output of jobs."""
+    """Return the folder of the output of a campaign's jobs."""
     return fleet.campaign(name) / "logs"
 
 
 def nothing_measured(fleet: Fleet, name: str) -> MeshmarkError:
-    """The error of a campaign without a result, with the reason of its first node."""
+    """Return the error of a campaign without a result, with the reason of its first node."""
     node, why = next(iter(Campaign.load(fleet, name).left.items()), ("", ""))
     return MeshmarkError(f"{name}: no node has measured" + (why and f": {node}: {why}"), f"see {logs(fleet, name)}")

@@ -1,10 +1,10 @@
-"""Nodes that were named, and what is remembered of them from day to day.
+"""Nodes that were named, and what is stored about them from day to day.
 
     judgements/CLUSTER.state.json            the discoveries so far and the open cases
-    judgements/CLUSTER.network.state.json    the same of messages between nodes
+    judgements/CLUSTER.network.state.json    the same for messages between nodes
 
-A node that is named is an open case until it has recovered, or until a person closes the case; it is not suspected
-meanwhile. A node that computed a wrong result does not recover by itself.
+A node that is named is an open case until it has recovered, or until a person closes the case; meanwhile it is not
+suspected again. A node that computed a wrong result does not recover by itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meshmark.values.inputs import LIST, Excerpt, checked
 from meshmark.values.node_names import is_node_name
 
 NETWORK: Final = ".network"
-SWITCH: Final = "switch:"  # begins the names of switches among those of nodes
+SWITCH: Final = "switch:"  # prefix of the names of switches among names of nodes
 RECOVERED_AFTER: Final = 3  # campaigns in a row
 Real = Annotated[float, Field(allow_inf_nan=True)]
 
@@ -35,10 +35,10 @@ class Worse(Excerpt):
     """A metric in which a node is worse than its class.
 
     Attributes:
-        key: Of its point, as in the column `point` of results.
+        key: Key of its point, as in the column `point` of results.
         by: Relative difference, such as 0.05 for 5 % slower.
-        low, high: Its 95 % interval.
-        p: Of a healthy node.
+        low, high: The 95 % interval of `by`.
+        p: Probability that a healthy node has at least such a difference.
     """
 
     key: str
@@ -57,13 +57,13 @@ class Named(Excerpt):
 
     Attributes:
         kind: The name of its class.
-        p: That a healthy node has such fresh values.
-        metrics: The clearest first.
+        p: Probability that a healthy node has such fresh values.
+        metrics: Metrics in which it is worse, the clearest first.
         wrong: Kernels that computed wrong results.
-        differs: Facts that are not those of its class: the node's, the class's.
-        campaign: In which it was named.
-        since: The first campaign in which it was as it is now; "": it was in all that are kept.
-        well: Campaigns in a row in which it has been healthy again.
+        differs: Facts that differ from its class: the value of the node and the value of the class.
+        campaign: The campaign in which it was named.
+        since: The first campaign in which it was as it is now; "": it was in all stored campaigns.
+        well: Number of campaigns in a row in which it has been healthy again.
     """
 
     node: str
@@ -79,13 +79,13 @@ class Named(Excerpt):
 
 @dataclass
 class State(Excerpt):
-    """What lasts from day to day.
+    """The state of the judgements, which lasts from day to day.
 
     Attributes:
-        discoveries: Of `judging.Discoveries`; None before the first day.
-        open: Cases by node.
-        closed: Earlier cases, with the campaign after which each was closed.
-        judged: Campaigns that were decided on; each is once.
+        discoveries: State of `judging.Discoveries`; None before the first day.
+        open: Open cases by node.
+        closed: Earlier cases, each with the campaign after which it was closed.
+        judged: Campaigns that were decided on; each is decided on once.
     """
 
     discoveries: Mapping[str, Any] | None = None
@@ -95,17 +95,19 @@ class State(Excerpt):
 
     @staticmethod
     def path(fleet: Fleet, cluster: str, of: str = "") -> Path:
-        """Args:
-        of: What was measured: `NETWORK`, or "" for nodes alone.
+        """Return the path of the state of a cluster.
+
+        Args:
+            of: What was measured: `NETWORK`, or "" for nodes alone.
         """
         return fleet.root / "judgements" / f"{cluster}{of}.state.json"
 
     @staticmethod
     def load(fleet: Fleet, cluster: str, of: str = "") -> State:
-        """The state, which is empty at first.
+        """Return the state, which is empty at first.
 
         Raises:
-            MeshmarkError: The file is damaged: deciding without it would forget what was decided.
+            MeshmarkError: The file is damaged; decisions without it would ignore earlier decisions.
         """
         path = State.path(fleet, cluster, of)
         if not path.exists():
@@ -140,35 +142,36 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
         MeshmarkError: Another process judges the fleet.
     """
     with held(State.path(fleet, cluster).parent):
-        states = {of: State.load(fleet, cluster, of) for of in ("", NETWORK)}
+        states = {kind: State.load(fleet, cluster, kind) for kind in ("", NETWORK)}
         known = {node for state in states.values() for node in state.open}
         if unknown := [n for n in nodes if n not in known]:
             allowed = ", ".join(sorted(known)) or "none, since no case is open"
             raise UsageError(f"SET: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
-        for of, state in states.items():
-            mine = [node for node in nodes if node in state.open]
-            for node in mine:
+        for kind, state in states.items():
+            cases = [node for node in nodes if node in state.open]
+            for node in cases:
                 state.close(node, state.judged[-1] if state.judged else "")
-            if mine:
-                state.save(fleet, cluster, of)
+            if cases:
+                state.save(fleet, cluster, kind)
 
 
 def follow(state: State, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Note how open cases are, and close those that have recovered: that have been at most half as much worse as when
-    they were named in each of the last campaigns.
+    """Update open cases, and close the cases that have recovered.
+
+    A case has recovered if it was at most half as much worse as when it was named in each of the last campaigns.
 
     Args:
-        now: For each node that was measured, by how much its metrics are worse, by the keys of their points.
+        now: For each measured node, by how much its metrics are worse, by the keys of their points.
 
     Returns:
         Nodes whose cases were closed.
     """
     closed = []
     for node, case in list(state.open.items()):
-        known = [(m, now[node][m.key]) for m in case.metrics if m.key in now.get(node, {})]
-        if case.wrong or not known:
+        measured = [(m, now[node][m.key]) for m in case.metrics if m.key in now.get(node, {})]
+        if case.wrong or not measured:
             continue
-        well = case.well + 1 if all(by <= m.by / 2 for m, by in known) else 0
+        well = case.well + 1 if all(by <= m.by / 2 for m, by in measured) else 0
         state.open[node] = dataclasses.replace(case, well=well)
         if well >= RECOVERED_AFTER:
             state.close(node, campaign)

@@ -26,10 +26,10 @@ class Choice:
     """A choice of nodes.
 
     Attributes:
-        unit: Of the spreads: s, or levels.
-        spreads: Of the chosen nodes, of the first ones by name, and the mean of random sets.
-        options: See `placing.exported`.
-        source: What the times are from.
+        unit: Unit of the spreads: s, or levels.
+        spreads: Spreads of the chosen nodes and of the first nodes by name, and the mean spread of random sets.
+        options: Options of batch systems and launchers, see `placing.exported`.
+        source: The origin of the times.
         avoided: Nodes with an open case.
     """
 
@@ -41,7 +41,7 @@ class Choice:
     avoided: list[str]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A table for people."""
+        """Return the rows of a table of the spreads."""
 
         def text(value: float) -> str:
             return plain(value, "s") if self.unit == "s" else f"{value:.4g}"
@@ -49,9 +49,9 @@ class Choice:
         return [
             {
                 "nodes": name if self.unit == "s" else f"{name}, levels",
-                **{k: text(v) for k, v in dataclasses.asdict(of).items()},
+                **{k: text(v) for k, v in dataclasses.asdict(spread).items()},
             }
-            for name, of in self.spreads.items()
+            for name, spread in self.spreads.items()
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -71,11 +71,13 @@ def choose_nodes(
     """Choose nodes near one another.
 
     Args:
-        among: A set of nodes; "": all that the engine knows.
-        size: Of messages, in bytes; None: the smallest that was measured.
+        count: Number of nodes.
+        among: The set of nodes to choose from; "": all nodes that the engine knows.
+        idle_only: Whether only idle nodes may be chosen.
+        size: Size of messages in bytes; None: the smallest measured size.
 
     Raises:
-        UsageError: There are not so many nodes, one is unknown, or no messages of this size were measured.
+        UsageError: There are fewer nodes, a node is unknown, or no messages of this size were measured.
         MeshmarkError: The engine does not answer, or a file cannot be read.
     """
     import numpy as np
@@ -85,20 +87,20 @@ def choose_nodes(
     if unknown := [name for name in names if name not in states]:
         raise UsageError(f"--among: found {fold(unknown)}, which {engine.name} does not know")
     usable = [name for name in names if states[name] == "idle" or (states[name] in {"off", "busy"} and not idle_only)]
-    cases = {name for of in ("", NETWORK) for name in State.load(fleet, site.cluster, of).open}
+    cases = {name for suffix in ("", NETWORK) for name in State.load(fleet, site.cluster, suffix).open}
     healthy = [name for name in usable if name not in cases]
     if count > len(healthy):
-        left = Counter(states[n] for n in names if n not in usable)
-        why = [f"{k} {state}" for state, k in sorted(left.items())]
-        why += [f"{len(usable) - len(healthy)} with an open case"] if len(usable) > len(healthy) else []
-        of = f" of {counted(len(names), 'node')}" + (
-            f" ({', '.join(why)})" if why else f", all that {engine.name} knows"
+        unusable = Counter(states[n] for n in names if n not in usable)
+        reasons = [f"{k} {state}" for state, k in sorted(unusable.items())]
+        reasons += [f"{len(usable) - len(healthy)} with an open case"] if len(usable) > len(healthy) else []
+        suffix = f" of {counted(len(names), 'node')}" + (
+            f" ({', '.join(reasons)})" if reasons else f", all that {engine.name} knows"
         )
-        raise UsageError(f"--nodes: found {count}; allowed: at most {len(healthy)}{of}")
+        raise UsageError(f"--nodes: found {count}; allowed: at most {len(healthy)}{suffix}")
     distances, unit, source = _distances(fleet, site, tree, usable, size)
-    at = {name: i for i, name in enumerate(usable)}
-    able, everyone = np.array([at[name] for name in healthy]), np.arange(len(usable))
-    chosen = choose(distances, able, count)
+    index = {name: i for i, name in enumerate(usable)}
+    candidates, everyone = np.array([index[name] for name in healthy]), np.arange(len(usable))
+    chosen = choose(distances, candidates, count)
     spreads = {
         "chosen": distances.spread(chosen),
         "first by name": distances.spread(everyone[:count]),
@@ -111,24 +113,26 @@ def choose_nodes(
 def _distances(
     fleet: Fleet, site: Site, tree: Tree, names: Sequence[str], size: int | None
 ) -> tuple[Distances, str, str]:
-    """Distances, their unit, and what they are from."""
+    """Return the distances between nodes, their unit, and their origin."""
     campaign = newest_exchange(fleet, site.cluster)
     if not campaign:
         if size is not None:
             raise UsageError(
                 f"--bytes: found {size}, but no messages were measured", f"meshmark fleet pairs {fleet.root}"
             )
-        what = "by levels of the switches" if tree.switches else "all nodes are at one level"
-        return Distances(tree, names, None, ()), "levels", f"no messages were measured: {what}"
-    seen = read_exchange(fleet, campaign, site.cluster)
-    sizes = [int(p.conditions["message_bytes"]) for p in seen.points]
+        basis = "by levels of the switches" if tree.switches else "all nodes are at one level"
+        return Distances(tree, names, None, ()), "levels", f"no messages were measured: {basis}"
+    exchange = read_exchange(fleet, campaign, site.cluster)
+    sizes = [int(p.conditions["message_bytes"]) for p in exchange.points]
     if size is not None and size not in sizes:
         raise UsageError(f"--bytes: found {size}; allowed: {', '.join(map(str, sizes))}, which were measured")
     metric = sizes.index(size) if size is not None else 0
-    places = Places.of(tree, seen.nodes)
-    terms = without_noise(seen.met, places, fit_terms(seen.met, places, tree))
-    unknown = len({*names} - {*seen.nodes})
-    source = f"expected times of messages of {sizes[metric]} bytes, from {counted(seen.pairs, 'pair')} of {campaign}"
+    places = Places.of(tree, exchange.nodes)
+    terms = without_noise(exchange.met, places, fit_terms(exchange.met, places, tree))
+    unknown = len({*names} - {*exchange.nodes})
+    source = (
+        f"expected times of messages of {sizes[metric]} bytes, from {counted(exchange.pairs, 'pair')} of {campaign}"
+    )
     if unknown:
         source += f"; messages of {counted(unknown, 'node')} were not measured, and are taken as average"
-    return Distances(tree, names, terms, seen.nodes, metric), "s", source
+    return Distances(tree, names, terms, exchange.nodes, metric), "s", source

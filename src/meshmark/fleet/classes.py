@@ -1,7 +1,7 @@
-"""Which nodes are meant to be equal: found from their hardware, never declared.
+"""Classes of nodes that are meant to be equal, derived from their hardware and never declared.
 
-Nodes with the same processor, memory and firmware are a class. A few that differ from a large class of the same
-processor are judged with it, since a missing memory module or an old firmware is what one looks for.
+Nodes with the same processor, memory and firmware are a class. A few nodes that differ from a large class with the same
+processor are judged with it, so that a missing memory module or an old firmware is detected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Class:
 
     @property
     def judged(self) -> bool:
-        """Whether it has enough nodes to compare with."""
+        """Return whether the class has enough nodes to compare them with one another."""
         return len(self.members) >= MIN_NODES
 
     @property
@@ -37,7 +37,7 @@ class Class:
         return ", ".join(self.common[k] for k in HARDWARE if k in self.common) or "unknown hardware"
 
     def deviations(self, facts: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-        """The facts in which a node differs from most of its class: the node's, the class's."""
+        """Return the facts in which a node differs from most of its class: value of the node, value of the class."""
         keys = {*self.common, *facts}
         return {
             k: (facts.get(k, "unknown"), self.common.get(k, "unknown"))
@@ -47,26 +47,26 @@ class Class:
 
 
 def classes(facts: Sequence[Mapping[str, str]]) -> list[Class]:
-    """The classes of nodes, largest first; each node is in one.
+    """Return the classes of nodes, largest first; each node is in one class.
 
     Args:
-        facts: Of each node, as of `fleet.facts.node_facts`.
+        facts: Facts of each node, as `fleet.facts.node_facts` returns them.
     """
     groups: dict[tuple[str, ...], list[int]] = {}
-    for i, of in enumerate(facts):
-        groups.setdefault(tuple(of.get(k, "") for k in HARDWARE), []).append(i)
+    for i, node_facts in enumerate(facts):
+        groups.setdefault(tuple(node_facts.get(k, "") for k in HARDWARE), []).append(i)
     merged: dict[tuple[str, ...], list[int]] = {}
     large = [key for key, members in groups.items() if len(members) >= MIN_NODES]
     for key, members in groups.items():
         target = key
         if len(members) < MIN_NODES:
-            near = [k for k in large if k[_CPU] == key[_CPU]]
-            # Without a large class, all small groups of a processor are one.
-            best = max(near, key=lambda k: (_alike(k, key), len(groups[k])), default=None)
+            similar = [k for k in large if k[_CPU] == key[_CPU]]
+            # Without a large class, all small groups with the same processor are one class.
+            best = max(similar, key=lambda k: (_alike(k, key), len(groups[k])), default=None)
             target = best if best is not None else ("", key[_CPU])
         merged.setdefault(target, []).extend(members)
-    found = [Class(sorted(members), _common([facts[i] for i in members])) for members in merged.values()]
-    return sorted(found, key=lambda c: (-len(c.members), c.name))
+    result = [Class(sorted(members), _common([facts[i] for i in members])) for members in merged.values()]
+    return sorted(result, key=lambda c: (-len(c.members), c.name))
 
 
 _CPU: Final = HARDWARE.index("cpu")
@@ -77,10 +77,10 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _common(facts: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The facts that more than half of the nodes have."""
-    found = {}
-    for key in sorted({k for of in facts for k in of}):
-        value, count = Counter(of[key] for of in facts if key in of).most_common(1)[0]
+    """Return the facts that more than half of the nodes have."""
+    common = {}
+    for key in sorted({k for node_facts in facts for k in node_facts}):
+        value, count = Counter(node_facts[key] for node_facts in facts if key in node_facts).most_common(1)[0]
         if 2 * count > len(facts):
-            found[key] = value
-    return found
+            common[key] = value
+    return common

@@ -1,8 +1,8 @@
-"""Joins the many Parquet files of a campaign into one of results and one of nodes.
+"""Joins the many Parquet files of a campaign into one file of results and one file of nodes.
 
-A joined file says in its metadata which files it replaces. It appears as a whole, and only then are these removed, so
-that `Fleet.files_of` finds each row once at any moment, also after a kill. Results are joined before nodes, and only
-those whose nodes are complete: an ingestion that is resumed may remove the others.
+The metadata of a joined file lists the files that it replaces. It appears as a whole, and only then are the replaced
+files removed, so that `Fleet.files_of` finds each row once at any moment, also after a kill. Results are joined before
+nodes, and only results with complete nodes: an ingestion that is resumed may remove the others.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from meshmark.store.files import lock, open_regular, unlink, written
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROWS: Final = 20_000  # of a row group
+_ROWS: Final = 20_000  # rows of a row group
 
 
 @dataclass
 class Compacted:
-    """What was done.
+    """The outcome of a compaction.
 
     Attributes:
-        files: How many files of a campaign were joined, by its name.
-        skipped: Why files of a campaign were not joined.
+        files: Number of joined files, by the name of the campaign.
+        skipped: The reason why the files of a campaign were not joined, by the name of the campaign.
     """
 
     files: dict[str, int] = field(default_factory=dict)
@@ -41,28 +41,28 @@ class Compacted:
 
 
 def compact(fleet: Fleet, campaign: str = "") -> Compacted:
-    """Join the files of a campaign, or of all.
+    """Join the files of a campaign, or of all campaigns.
 
     Raises:
         MeshmarkError: Another process compacts the fleet, or the folder cannot be written; no row is lost then.
     """
-    found = Compacted()
+    compacted = Compacted()
     folder = fleet.root / "nodes"
     if not folder.is_dir():
-        return found
+        return compacted
     handle = _locked(folder / ".lock")
     try:
         for name, cluster in _campaigns(folder, campaign):
             try:
                 count = _compact(fleet, name, cluster)
-            except _UnreadableError as why:
-                found.skipped[name] = str(why)
+            except _UnreadableError as error:
+                compacted.skipped[name] = str(error)
                 continue
             if count:
-                found.files[name] = count
+                compacted.files[name] = count
     finally:
         os.close(handle)
-    return found
+    return compacted
 
 
 class _UnreadableError(Exception):
@@ -72,8 +72,8 @@ class _UnreadableError(Exception):
 def _locked(path: Path) -> int:
     try:
         path.touch()
-    except OSError as why:
-        raise MeshmarkError(f"cannot write {path.parent}: {why.strerror}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot write {path.parent}: {error.strerror}") from error
     handle = lock(path)
     if handle is None:
         raise MeshmarkError(f"{path.parent}: another process compacts it", "wait for it")
@@ -81,17 +81,17 @@ def _locked(path: Path) -> int:
 
 
 def _campaigns(folder: Path, only: str) -> list[tuple[str, str]]:
-    """The campaigns with files of nodes, and their clusters."""
-    found = set()
+    """Return the campaigns with files of nodes, and their clusters."""
+    campaigns = set()
     for path in folder.glob("date=*/cluster=*/*.parquet"):
         match = re.match(rf"{CAMPAIGN.pattern}(?=-)", path.name)
         if match and only in {"", match[0]}:
-            found.add((match[0], path.parent.name.removeprefix("cluster=")))
-    return sorted(found)
+            campaigns.add((match[0], path.parent.name.removeprefix("cluster=")))
+    return sorted(campaigns)
 
 
 def _compact(fleet: Fleet, campaign: str, cluster: str) -> int:
-    """Returns the number of files that were joined."""
+    """Join the files of a campaign and return their number."""
     _remove_replaced(fleet, campaign, cluster)
     nodes = fleet.files_of("nodes", campaign, cluster)
     complete = {path.name for path in nodes}
@@ -114,8 +114,10 @@ def _compact(fleet: Fleet, campaign: str, cluster: str) -> int:
 
 
 def _remove_replaced(fleet: Fleet, campaign: str, cluster: str) -> None:
-    """Remove what joined files replace, and what a killed compaction left. Nothing is joined before, so that no removed
-    file replaces one that is still there."""
+    """Remove the files that joined files replace, and incomplete files of a killed compaction.
+
+    Nothing is joined before, so that no removed file replaces a file that still exists.
+    """
     for kind in ("results", "nodes"):
         folder = fleet.table(kind, campaign, cluster)
         unlink(folder.glob(f".{campaign}-{JOINED}*"))
@@ -124,7 +126,7 @@ def _remove_replaced(fleet: Fleet, campaign: str, cluster: str) -> None:
 
 
 def _join(files: Sequence[Path], campaign: str) -> Path:
-    """Write one file with the rows of some. Returns its path."""
+    """Write one file with the rows of several files, and return its path."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -134,8 +136,8 @@ def _join(files: Sequence[Path], campaign: str) -> Path:
         try:
             with open_regular(path) as file:
                 footer = pq.read_metadata(file)
-        except (OSError, pa.ArrowException) as why:
-            raise _unreadable(path, why) from why
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
         rows += footer.num_rows
         schemas.append(footer.schema.to_arrow_schema().remove_metadata())
     schema = pa.unify_schemas(schemas).with_metadata({REPLACES: json.dumps(names)})
@@ -151,7 +153,7 @@ def _join(files: Sequence[Path], campaign: str) -> Path:
 
 
 def _tables(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Rows of files, at least `_ROWS` at once but for the last; of a point and a node together."""
+    """Yield the rows of files, at least `_ROWS` at once except for the last, sorted by point and node."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -161,8 +163,8 @@ def _tables(files: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
         try:
             with open_regular(path) as file:
                 table = pq.ParquetFile(file).read()
-        except (OSError, pa.ArrowException) as why:
-            raise _unreadable(path, why) from why
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
         waiting.append(table.replace_schema_metadata(None))
         if sum(map(len, waiting)) >= _ROWS or i == len(files) - 1:
             yield pa.concat_tables(waiting, promote_options="default").sort_by(order)

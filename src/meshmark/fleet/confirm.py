@@ -27,10 +27,10 @@ def confirm_suspects(
     show: Shown = UNSEEN,
     resume: bool = False,
 ) -> Confirmation:
-    """Fresh values of the suspects and of healthy nodes of their classes.
+    """Measure the suspects and healthy nodes of their classes, and return the fresh values.
 
     Args:
-        resume: Go on with the confirmation of this campaign that was begun before.
+        resume: Whether an earlier confirmation of this campaign is resumed.
 
     Raises:
         MeshmarkError: The engine does not answer, or no node has measured.
@@ -41,7 +41,7 @@ def confirm_suspects(
         name = new_campaign("confirm")
         plan = repeated(load_plan(fleet.plans / f"{_plan_of(fleet, seen)}.json"), fresh_values(against))
         nodes = sorted({*seen.suspects(), *controls(seen)})
-        # The batch system gives a node to this job alone; its runner need not look.
+        # The batch system gives a node to this job alone, so that its runner need not check for other work.
         settings = {"cluster": site.cluster, "confirms": seen.campaign, "beside": True, "scratch": site.scratch}
         begin(fleet, name, plan, engine, Wanted(nodes=fold(nodes)), settings)
     carry_out(fleet, site, engine, name, runner, show)
@@ -52,7 +52,7 @@ def confirm_suspects(
 
 
 def _begun(fleet: Fleet, seen: Look) -> str:
-    """The newest confirmation of a campaign; "" if there is none."""
+    """Return the newest confirmation of a campaign; "" if it has no confirmation."""
     for name in reversed(fleet.campaigns()):
         if name.startswith("confirm") and Campaign.load(fleet, name).begun.get("confirms") == seen.campaign:
             return name
@@ -64,7 +64,7 @@ def _plan_of(fleet: Fleet, seen: Look) -> str:
 
 
 def repeated(plan: NodePlan, values: int) -> NodePlan:
-    """The plan with so many repetitions of each of its steps, each in a fresh process with other random numbers."""
+    """Return the plan with `values` repetitions of each step, each in a fresh process with other random numbers."""
     first = [
         dict(step)
         for step in plan.steps

@@ -1,8 +1,9 @@
 """Loaded latencies as distances from the curve of their class.
 
-Under load, a node with a slightly lower bandwidth has a slightly lower latency, too: both together say whether it is
-worse. At each load, a node is therefore judged by its distance from the latency-bandwidth curve of its class, measured
-perpendicularly to the curve: where it is flat, that is the excess of latency, where it is steep, the lack of bandwidth.
+Under load, a node with a slightly lower bandwidth has a slightly lower latency, too: only both together show whether it
+is worse. At each load, a node is therefore judged by its distance from the latency-bandwidth curve of its class,
+measured perpendicularly to the curve: the excess of latency where the curve is flat, the lack of bandwidth where it is
+steep.
 """
 
 from __future__ import annotations
@@ -19,49 +20,60 @@ _LATENCY: Final = "load_latency"
 _BANDWIDTH: Final = "bandwidth_net"
 _INSTRUMENT: Final = "loaded"
 _LOADS: Final = ("chains", "pause")  # conditions along a curve
-_FEWEST: Final = 3  # loads of a curve
+_FEWEST: Final = 3  # least number of loads of a curve
 
 
 def as_distances(values: Array, points: Sequence[Point], members: Sequence[Sequence[int]]) -> None:
-    """Replace, in place, loaded latencies by the latency of the class plus the node's distance from its curve, and the
-    bandwidths of these loads by NaN.
+    """Replace loaded latencies in place by the latency of the class plus the distance of the node from its curve.
+
+    The bandwidths of these loads are replaced by NaN.
 
     Args:
-        values: As of `Panel.values`.
+        values: Values in the form of `Panel.values`.
+        points: The points of the values.
         members: The nodes of each class.
     """
     import numpy as np
 
     for latency, bandwidth in _curves(points):
         for nodes in members:
-            at = np.ix_(list(nodes), range(values.shape[1]), latency)
-            beside = np.ix_(list(nodes), range(values.shape[1]), bandwidth)
-            own, rate = values[at], -values[beside]  # of a bandwidth, higher is better
-            middle, level = (nan_median(of.reshape(-1, len(latency)), axis=0) for of in (own, rate))
-            order = np.argsort(level)
-            known = order[~np.isnan(level[order] + middle[order])]
-            if len(known) < _FEWEST or len(np.unique(level[known])) < len(known):
+            latency_index = np.ix_(list(nodes), range(values.shape[1]), latency)
+            bandwidth_index = np.ix_(list(nodes), range(values.shape[1]), bandwidth)
+            latencies, rates = values[latency_index], -values[bandwidth_index]  # higher bandwidth is better
+            latency_median, rate_median = (
+                nan_median(array.reshape(-1, len(latency)), axis=0) for array in (latencies, rates)
+            )
+            order = np.argsort(rate_median)
+            measured = order[~np.isnan(rate_median[order] + latency_median[order])]
+            if len(measured) < _FEWEST or len(np.unique(rate_median[measured])) < len(measured):
                 continue
             slope = np.zeros(len(latency))
-            slope[known] = np.maximum(np.gradient(middle[known], level[known]), 0.0)
-            # What changed for all nodes in one campaign moves the curve, and is no distance from it.
-            excess, more = (of - nan_median(of, axis=0) for of in (own, rate))
-            values[at] = nan_median(own, axis=0) + (excess - slope * more) / np.hypot(1.0, slope)
-            values[beside] = np.nan
+            slope[measured] = np.maximum(np.gradient(latency_median[measured], rate_median[measured]), 0.0)
+            # A change of all nodes in one campaign moves the curve; it is not a distance from it.
+            latency_excess, rate_excess = (array - nan_median(array, axis=0) for array in (latencies, rates))
+            values[latency_index] = nan_median(latencies, axis=0) + (latency_excess - slope * rate_excess) / np.hypot(
+                1.0, slope
+            )
+            values[bandwidth_index] = np.nan
 
 
 def _curves(points: Sequence[Point]) -> list[tuple[list[int], list[int]]]:
-    """For each curve the places of its latencies and of its bandwidths, in the same order of loads."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    """Return the indices of the latencies and of the bandwidths of each curve, in the same order of loads."""
+    curves: dict[str, dict[str, dict[str, int]]] = {}
     for i, point in enumerate(points):
         if point.instrument == _INSTRUMENT and point.metric in {_LATENCY, _BANDWIDTH}:
             conditions = point.conditions
             load = json.dumps([conditions.get(name) for name in _LOADS])
             curve = json.dumps({k: v for k, v in conditions.items() if k not in _LOADS}, sort_keys=True)
-            found.setdefault(curve, {}).setdefault(load, {})[point.metric] = i
-    made = []
-    for loads in found.values():
-        both = [of for of in loads.values() if len(of) == 2]
-        if len(both) >= _FEWEST:
-            made.append(([of[_LATENCY] for of in both], [of[_BANDWIDTH] for of in both]))
-    return made
+            curves.setdefault(curve, {}).setdefault(load, {})[point.metric] = i
+    indices = []
+    for loads in curves.values():
+        complete = [index_by_metric for index_by_metric in loads.values() if len(index_by_metric) == 2]
+        if len(complete) >= _FEWEST:
+            indices.append(
+                (
+                    [index_by_metric[_LATENCY] for index_by_metric in complete],
+                    [index_by_metric[_BANDWIDTH] for index_by_metric in complete],
+                )
+            )
+    return indices

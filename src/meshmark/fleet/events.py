@@ -1,4 +1,4 @@
-"""The events in the journal of a campaign, as they are checked when they are read."""
+"""The events in the journal of a campaign, and the checks of their values when they are read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class BeginEvent(Excerpt):
     beside: bool = False
 
     def members(self, where: str) -> dict[str, tuple[str, ...]]:
-        """The nodes of each group, or each node by its own name.
+        """Return the nodes of each group, or each node by its own name.
 
         Raises:
             MeshmarkError: A name is not the name of a node; the message begins with `where`.
@@ -59,8 +59,10 @@ class BeginEvent(Excerpt):
                 # The name of a pair becomes the name of its file: rROUND+NODE+NODE.
                 round_, *names = group.split("+")
                 if not (round_[:1] == "r" and round_[1:].isascii() and round_[1:].isdecimal()) or names != nodes:
-                    at = f"found '{quoted(group, 60)}' with {quoted(nodes, 60)}"
-                    raise UsageError(f"{where}: groups: {at}; allowed: pairs such as r1+n1+n2 with their two nodes")
+                    finding = f"found '{quoted(group, 60)}' with {quoted(nodes, 60)}"
+                    raise UsageError(
+                        f"{where}: groups: {finding}; allowed: pairs such as r1+n1+n2 with their two nodes"
+                    )
             return {group: tuple(nodes) for group, nodes in self.groups.items()}
         except UsageError as error:
             raise MeshmarkError(str(error)) from error
@@ -74,7 +76,7 @@ class SubmittingEvent(Excerpt):
     nodes: str | list[str]
 
     def names(self) -> list[str]:
-        """The names of its nodes or groups.
+        """Return the names of its nodes or groups.
 
         Raises:
             MeshmarkError: The text is not a set of nodes.

@@ -1,4 +1,4 @@
-"""How unlikely the values of a node are for a healthy one of its class."""
+"""The probability of the values of a node if it were a healthy node of its class."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ class Evidence:
     """p-values of nodes, one row each.
 
     Attributes:
-        shift: Of each metric relative to the centre of the class, in the unit of the values, shape (nodes, p).
-        metrics: One-sided, shape (nodes, p).
-        node: Of the node as a whole, shape (nodes,).
+        shift: Shift of each metric from the centre of the class, in the unit of the values, shape (nodes, p).
+        metrics: One-sided p-value of each metric, shape (nodes, p).
+        node: p-value of the node as a whole, shape (nodes,).
     """
 
     shift: Array
@@ -24,23 +24,27 @@ class Evidence:
 
 
 def evidence(own: Array, baseline: Baseline) -> Evidence:
-    """The evidence against each node.
+    """Return the evidence against each node.
 
     Args:
-        own: Locations of values, such as `Baseline.own`, shape (nodes, p), of as many values as those of the baseline.
+        own: Locations of as many values as the baseline has, such as `Baseline.own`, shape (nodes, p).
+        baseline: The baseline of the class.
     """
     import numpy as np
 
     shift = own - baseline.centre
-    found = scores(shift / baseline.scale, baseline.worse, baseline.better)
-    node = smallest(statistics(found, baseline.weights, baseline.groups), baseline.parts)
-    return Evidence(shift, np.exp(found.worse), np.exp(baseline.whole.log(node)))
+    metric_scores = scores(shift / baseline.scale, baseline.worse, baseline.better)
+    node = smallest(statistics(metric_scores, baseline.weights, baseline.groups), baseline.parts)
+    return Evidence(shift, np.exp(metric_scores.worse), np.exp(baseline.whole.log(node)))
 
 
 def excess(own: Array, baseline: Baseline) -> float:
-    """By which factor the squared distances of healthy nodes are larger than the baseline says; `own` as above."""
+    """Return the factor by which the squared distances of healthy nodes exceed those that the baseline predicts.
+
+    `own` has the form that `evidence` takes.
+    """
     import numpy as np
 
-    found = scores((own - baseline.centre) / baseline.scale, baseline.worse, baseline.better)
-    _, distance, _ = statistics(found, baseline.weights, baseline.groups)
+    metric_scores = scores((own - baseline.centre) / baseline.scale, baseline.worse, baseline.better)
+    _, distance, _ = statistics(metric_scores, baseline.weights, baseline.groups)
     return float(np.median(distance)) / baseline.parts[1].median()

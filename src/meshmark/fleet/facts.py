@@ -1,4 +1,4 @@
-"""The configuration of a node, from the files that it recorded: what its class has in common, and what may differ."""
+"""The configuration of a node, from the files that it recorded: facts that define its class, and others."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from meshmark.machine.absence import is_absent
 from meshmark.machine.boot import comparable_facts
 from meshmark.machine.facts import recorded_facts
 
-# Nodes with the same values are a class; the others say what differs within it.
+# Nodes with the same values of these facts are a class; the other facts may differ within it.
 HARDWARE: Final = ("product", "cpu", "memory", "dimms", "firmware")
 _GIB: Final = 1 << 30
-_MAX_LENGTH: Final = 1000  # characters of a fact; nodes may send anything
+_MAX_LENGTH: Final = 1000  # characters of a fact, since nodes may send any text
 
 
 def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
-    """The facts that comparability depends on, as texts; unknown ones are left out, and the boot, which no two nodes
-    have in common.
+    """Return the facts on which comparability depends, as texts.
+
+    Unknown facts are left out, and so is the boot, which differs between any two nodes.
 
     Args:
-        files: Content by path below /, which is one of /proc or /sys.
+        files: Content of files in /proc and /sys, by path below /.
     """
     facts: Mapping[str, Any] = recorded_facts(files)
-    found = comparable_facts(facts)
+    comparable = comparable_facts(facts)
     memory, pages = facts["memory"], facts["pages"]
-    more = {
+    hardware = {
         "product": " ".join(
             str(facts["firmware"][k]) for k in ("system_vendor", "product") if _known(facts["firmware"], k)
         ),
@@ -34,7 +35,7 @@ def node_facts(files: Mapping[str, bytes]) -> dict[str, str]:
         "dimms": _dimms(memory["dimms"]) if _known(memory, "dimms") else "",
         "huge_pages": _huge(pages["huge"]) if _known(pages, "huge") else "",
     }
-    return {key: quoted(text, _MAX_LENGTH) for key, text in {**found, **more}.items() if text}
+    return {key: quoted(text, _MAX_LENGTH) for key, text in {**comparable, **hardware}.items() if text}
 
 
 def _known(facts: Any, key: str) -> bool:
@@ -42,18 +43,18 @@ def _known(facts: Any, key: str) -> bool:
 
 
 def _huge(found: Any) -> str:
-    """Such as `64 of 2048 KiB`; "" if none is reserved."""
-    return ", ".join(f"{of['total']} of {of['size_bytes'] >> 10} KiB" for of in found if _count(of, "total"))
+    """Return the reserved huge pages, such as `64 of 2048 KiB`; "" if no pages are reserved."""
+    return ", ".join(f"{pool['total']} of {pool['size_bytes'] >> 10} KiB" for pool in found if _count(pool, "total"))
 
 
 def _count(pool: Any, key: str) -> int:
-    """A number of pages; 0 if it is unknown."""
+    """Return a number of pages; 0 if it is unknown."""
     value = pool.get(key)
     return value if isinstance(value, int) else 0
 
 
 def _dimms(found: Any) -> str:
-    """Such as `16 × 32 GiB DDR5 4800 MT/s`."""
+    """Return the memory modules, such as `16 × 32 GiB DDR5 4800 MT/s`."""
     kinds: dict[str, int] = {}
     for dimm in found:
         size = dimm.get("size_bytes")

@@ -1,18 +1,19 @@
-"""Where the files of a fleet are.
+"""The folder of a fleet and its files.
 
     fleet.toml                            the site, see `fleet.site`
     plans/ID.json                         plans, by their hash
-    campaigns/NAME/journal.jsonl          what was submitted and what became of it
-    campaigns/NAME/inbox/NODE.jsonl.gz    what nodes left and is not taken in yet
+    campaigns/NAME/journal.jsonl          submitted jobs and how they ended
+    campaigns/NAME/inbox/NODE.jsonl.gz    files of nodes that are not yet ingested
     campaigns/NAME/logs/                  output of jobs
-    campaigns/NAME/taken/TOKEN/           files that an ingestion is working on, or was when it was killed
+    campaigns/NAME/taken/TOKEN/           files that an ingestion is reading, or was reading when it was killed
     results/date=…/cluster=…/*.parquet    results, one row each, with the columns of the store and `MORE`
     nodes/date=…/cluster=…/*.parquet      one row for each file of a node; `fleet.compaction` joins both
     values/date=…/cluster=…/*.parquet     see `fleet.values`
     judgements/…                          see `fleet.judgements`
 
-The date is that on which the campaign began, in UTC, by the clock of the host that submitted it: clocks of nodes may be
-wrong. Date and cluster are not in the files: readers of such folders take them from the path, and some refuse both.
+The date is the date on which the campaign began, in UTC, by the clock of the host that submitted it, since clocks of
+nodes may be wrong. Date and cluster are not in the files: readers of such folders take them from the path, and some
+readers refuse files that have them, too.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
-JOINED: Final = "joined-"  # names of files that `fleet.compaction` has made have it after the campaign
-REPLACES: Final = b"meshmark replaces"  # the key of their metadata
-MORE: Final = ("campaign", "node", "attempt", "point")  # columns of results beside those of a store
+JOINED: Final = "joined-"  # follows the campaign in the names of files that `fleet.compaction` has written
+REPLACES: Final = b"meshmark replaces"  # key in the metadata of joined files
+MORE: Final = ("campaign", "node", "attempt", "point")  # columns of results in addition to the columns of a store
 NODE_TEXTS: Final = (
     "campaign",
     "node",
@@ -52,7 +53,9 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
-_ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # one of them is in each fleet
+_ENTRIES: Final = frozenset(
+    {"fleet.toml", "plans", "campaigns", "results", "nodes"}
+)  # each fleet has at least one of them
 _PARQUET: Final = re.compile(r"[a-z]+-[A-Za-z0-9-]+\.parquet")
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
@@ -90,15 +93,15 @@ class Fleet:
         return self.root / "plans"
 
     def check(self, may_be_new: bool = False) -> None:
-        """Check that the folder is that of a fleet.
+        """Check that the folder is the folder of a fleet.
 
         Args:
-            may_be_new: Whether the folder may be missing or empty, or hold nothing but TOML and JSON files, such as the
+            may_be_new: Whether the folder may be missing or empty, or contain only TOML and JSON files, such as the
                 steps or applications of a first campaign.
 
         Raises:
-            UsageError: It is another folder, or not a folder.
-            AbsentError: It is missing or empty.
+            UsageError: The path is another folder, or not a folder.
+            AbsentError: The folder is missing or empty.
         """
         try:
             entries = {path.name for path in self.root.iterdir()}
@@ -119,10 +122,10 @@ class Fleet:
             raise AbsentError(f"{quoted(self.root)}: has no campaign", f"meshmark fleet check {self.root}")
 
     def campaign(self, name: str) -> Path:
-        """The folder of a campaign.
+        """Return the folder of a campaign.
 
         Raises:
-            UsageError: It is not the name of one.
+            UsageError: The name is not the name of a campaign.
         """
         if not CAMPAIGN.fullmatch(name):
             raise UsageError(
@@ -131,25 +134,30 @@ class Fleet:
         return self.root / "campaigns" / name
 
     def campaigns(self) -> list[str]:
-        """Names, oldest first."""
+        """Return the names of all campaigns, oldest first."""
         folder = self.root / "campaigns"
         names = [p.name for p in folder.iterdir() if CAMPAIGN.fullmatch(p.name)] if folder.is_dir() else []
         return sorted(names, key=lambda name: (name.partition("-")[2], name))
 
     def table(self, kind: str, campaign: str, cluster: str) -> Path:
-        """The folder of the `results`, the `nodes` or the `values` of a campaign."""
+        """Return the folder of the `results`, the `nodes` or the `values` of a campaign."""
         return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
 
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
-        """The Parquet files of the `results` or the `nodes` of a campaign, without those that a joined one replaces."""
+        """Return the Parquet files of the `results` or `nodes` of a campaign, without files that are replaced."""
         files = sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
-        gone = frozenset[str]()
+        replaced_names = frozenset[str]()
         if len(files) > 1:
-            gone = gone.union(*(replaced(path) for path in files if path.name.startswith(f"{campaign}-{JOINED}")))
-        return [path for path in files if path.name not in gone]
+            replaced_names = replaced_names.union(
+                *(replaced(path) for path in files if path.name.startswith(f"{campaign}-{JOINED}"))
+            )
+        return [path for path in files if path.name not in replaced_names]
 
     def of_files(self, kind: str, campaigns: Sequence[str], cluster: str, use: Callable[[list[Path]], T]) -> T:
-        """What `use` makes of the files of campaigns, which another process may join to fewer meanwhile."""
+        """Return the result of `use` for the files of campaigns.
+
+        If another process joins the files meanwhile, `use` is called again with the joined files.
+        """
         while True:
             files = [path for name in campaigns for path in self.files_of(kind, name, cluster)]
             try:
@@ -160,9 +168,10 @@ class Fleet:
 
 
 def replaced(path: Path) -> frozenset[str]:
-    """The names of the files that a joined file replaces; empty if it cannot be read.
+    """Return the names of the files that a joined file replaces; empty if it cannot be read.
 
-    Names of other files are left out, since these files are removed, and all nodes may write the folder.
+    Only names of Parquet files of results are returned, since these files are removed, and all nodes may write to the
+    folder.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -176,12 +185,12 @@ def replaced(path: Path) -> frozenset[str]:
 
 
 def date_of(campaign: str) -> str:
-    """The date on which a campaign began, ISO 8601."""
+    """Return the date on which a campaign began, ISO 8601."""
     return time_of(campaign)[:10]
 
 
 def time_of(campaign: str) -> str:
-    """The time at which a campaign began in UTC, ISO 8601."""
+    """Return the time at which a campaign began in UTC, ISO 8601."""
     match = CAMPAIGN.fullmatch(campaign)
     assert match is not None
     return "-".join(match.groups()[:3]) + "T" + ":".join(match.groups()[3:])

@@ -1,12 +1,13 @@
-"""Turns the files that nodes left into immutable Parquet.
+"""Converts the files of nodes to immutable Parquet files.
 
-Any number of ingestions may run at once, and any may be killed. A file is claimed by renaming it into a folder of the
-ingestion, whose lock tells whether it is still at work; it is removed after its rows have been written. Parquet files
-are named for the claim: whoever resumes one removes results whose nodes were not written, since these rows are written
-again. A row names the content it came from (`attempt`), so that nothing is taken twice.
+Any number of ingestions may run at once, and any of them may be killed. A file is claimed by renaming it into a folder
+of the ingestion, whose lock shows whether the ingestion is still running; the file is removed after its rows have been
+written. Parquet files are named after the claim: an ingestion that resumes a claim removes results whose nodes were not
+written, since it writes these rows again. Each row has a hash of the file it came from (`attempt`), so that no file is
+ingested twice.
 
-Each file is judged alone: one that cannot be taken in is moved to the folder `refused` with the reason, and the others
-are taken in.
+Each file is checked on its own: a file that cannot be ingested is moved to the folder `refused`, and the others are
+ingested.
 """
 
 from __future__ import annotations
@@ -53,20 +54,20 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES: Final = 16
 _OLD_S: Final = 3600.0  # a claim on a file system without locks is abandoned after this time
-_CLOCK_S: Final = 60.0  # a clock that differs by more is named
+_CLOCK_S: Final = 60.0  # a clock that differs by more is reported
 
 
 @dataclass
 class Ingested:
-    """What became of the files of a campaign.
+    """The outcome of an ingestion of a campaign.
 
     Attributes:
-        nodes: That were taken in, each once, however many files it left.
-        again: That had been taken in before.
-        skipped: Why files were not, by the name of the file.
-        doubts: What is strange about nodes that were taken in, by name.
-        refusals: Nodes that were taken in, but did not measure, since they do other work, and which.
-        failures: Why applications gave no result, and on which nodes.
+        nodes: Nodes that were ingested, each once, however many files it left.
+        again: Nodes whose files had been ingested before.
+        skipped: Reasons why files were not ingested, by the name of the file.
+        doubts: What is suspicious about ingested nodes, by name.
+        refusals: Nodes that were ingested but did not measure because of other work, with that work.
+        failures: Reasons why applications gave no result, each with the nodes.
     """
 
     nodes: list[str] = field(default_factory=list)
@@ -77,7 +78,7 @@ class Ingested:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
     def joined(self, other: Ingested) -> Ingested:
-        """What became of the files of two ingestions; what was half-written at the first may be complete now."""
+        """Return the outcome of two ingestions; files that were half-written at the first may be complete now."""
         skipped = {name: why for name, why in self.skipped.items() if not ASIDE.fullmatch(name)}
         return Ingested(
             list(dict.fromkeys([*self.nodes, *other.nodes])),
@@ -97,48 +98,50 @@ def ingest(
     campaign: str,
     cluster: str,
     known: frozenset[str] = frozenset(),
-    tick: Callable[[int, int], None] = lambda read, of: None,
+    tick: Callable[[int, int], None] = lambda read, total: None,
     at_once: int = 250,
 ) -> Ingested:
-    """Take in what the nodes of a campaign left.
+    """Ingest the files that the nodes of a campaign left.
 
     Args:
-        known: The nodes of the campaign; files of others are skipped. Empty: all are known.
-        tick: Called with the number of files that were read so far, and how many there are.
-        at_once: How many nodes are in one Parquet file; more are read by several processes.
+        known: The nodes of the campaign; files of others are skipped. Empty: all nodes are accepted.
+        tick: Called with the number of files that were read so far, and the number of all files.
+        at_once: Largest number of files of nodes in one Parquet file; several processes read more files than this.
 
     Raises:
-        MeshmarkError: The folder cannot be written; nothing is lost then.
+        MeshmarkError: The folder cannot be written; no file is lost then.
     """
     folder = fleet.campaign(campaign)
-    found, read, of = Ingested(), 0, 0
-    for claim in (*_abandoned(folder, found), _claim(folder, found)):
+    ingested, read, total = Ingested(), 0, 0
+    for claim in (*_abandoned(folder, ingested), _claim(folder, ingested)):
         with claim as (token, files):
             if not files:
                 continue
-            of += len(files)
-            tick(read, of)
+            total += len(files)
+            tick(read, total)
             _remove_incomplete(fleet, campaign, cluster, token)
             work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
             chunks = [
-                # No name is used twice: a joined file may say that it replaces one.
+                # No name is used twice, since a joined file may replace a file with an old name.
                 (f"{campaign}-{token}-{secrets.token_hex(4)}", files[at : at + at_once])
                 for at in range(0, len(files), at_once)
             ]
-            with contextlib.closing(_interpreted(work, chunks)) as parts:  # ends its processes at once
+            with contextlib.closing(_interpreted(work, chunks)) as parts:  # closing ends the processes at once
                 for stem, part in parts:
-                    _complete(work, stem, part, found)
+                    _complete(work, stem, part, ingested)
                     read += len(part.done) + len(part.refused)
-                    tick(read, of)
+                    tick(read, total)
     for path in _inbox(folder).glob(".*"):
         if ASIDE.fullmatch(path.name):
-            found.skipped.setdefault(path.name, _half(path))
-    return found
+            ingested.skipped.setdefault(path.name, _half(path))
+    return ingested
 
 
 def measured_nodes(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
-    """Nodes of a campaign whose results were taken in; not those that refused or were interrupted, which a resumed
-    campaign tries again."""
+    """Return the nodes of a campaign whose results were ingested.
+
+    Nodes that refused or were interrupted are left out, since a resumed campaign tries them again.
+    """
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -147,15 +150,15 @@ def measured_nodes(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
         for path in files:
             with open_regular(path) as file:
                 rows = pq.ParquetFile(file).read(columns=["node", "status"])
-                again = pc.or_(pc.starts_with(rows["status"], REFUSED), pc.equal(rows["status"], "interrupted"))
-                found.update(rows.filter(pc.invert(again))["node"].to_pylist())
+                is_repeated = pc.or_(pc.starts_with(rows["status"], REFUSED), pc.equal(rows["status"], "interrupted"))
+                found.update(rows.filter(pc.invert(is_repeated))["node"].to_pylist())
         return found
 
     return fleet.of_files("nodes", [campaign], cluster, read)
 
 
 def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
-    """The nodes, or the attempts, of a campaign that were taken in.
+    """Return the nodes, or the attempts, of a campaign that were ingested.
 
     Args:
         column: `node` or `attempt`.
@@ -193,7 +196,7 @@ def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _claim(folder: Path, found: Ingested) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
-    """Rename the files of the inbox into a folder of our own, which is locked first."""
+    """Claim the files of the inbox: rename them into a new folder, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
     own, handle = _new_claim(folder / "taken")
     for path in waiting:
@@ -208,23 +211,23 @@ def _claim(folder: Path, found: Ingested) -> contextlib.AbstractContextManager[t
 
 def _new_claim(folder: Path) -> tuple[Path, int | None]:
     while True:
-        own = folder / secrets.token_hex(6)
+        claim = folder / secrets.token_hex(6)
         try:
-            make_folder(own)
-            (own / ".lock").touch()
-        except FileNotFoundError:  # another ingestion took it for an abandoned one, and removed it
+            make_folder(claim)
+            (claim / ".lock").touch()
+        except FileNotFoundError:  # another ingestion considered the folder abandoned and removed it
             continue
         except OSError as error:
-            raise MeshmarkError(f"cannot write {own}: {error.strerror}") from error
+            raise MeshmarkError(f"cannot write {claim}: {error.strerror}") from error
         try:
-            if (handle := lock(own / ".lock")) is not None:  # otherwise another took it for an abandoned one
-                return own, handle
+            if (handle := lock(claim / ".lock")) is not None:  # otherwise another ingestion considered it abandoned
+                return claim, handle
         except NoLocksError:
-            return own, None  # the claim is known by its age
+            return claim, None  # only its age shows whether the claim is abandoned
 
 
 def _abandoned(folder: Path, found: Ingested) -> list[contextlib.AbstractContextManager[tuple[str, list[Path]]]]:
-    """The claims of ingestions that were killed; whatever else is in the folder is left there and named."""
+    """Return the claims of ingestions that were killed; anything else in the folder is left there and reported."""
     claims: list[contextlib.AbstractContextManager[tuple[str, list[Path]]]] = []
     for claim in sorted((folder / "taken").glob("*")):
         handle: int | None = None
@@ -233,7 +236,7 @@ def _abandoned(folder: Path, found: Ingested) -> list[contextlib.AbstractContext
             if not stat.S_ISDIR(status.st_mode):
                 found.skipped[f"taken/{claim.name}"] = "is not the folder of an ingestion"
                 continue
-            (claim / ".lock").touch()  # an ingestion that was killed before it had one
+            (claim / ".lock").touch()  # the ingestion may have been killed before it created the lock
             if (handle := lock(claim / ".lock")) is None:
                 continue
         except NoLocksError:
@@ -249,11 +252,11 @@ def _abandoned(folder: Path, found: Ingested) -> list[contextlib.AbstractContext
 
 
 def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) -> None:
-    """Remove the results of a claim whose nodes are missing, and files that are half written."""
+    """Remove the results of a claim whose nodes are missing, and half-written files."""
     results, nodes = (fleet.table(kind, campaign, cluster) for kind in ("results", "nodes"))
     unlink(path for folder in (results, nodes) for path in folder.glob(f".{campaign}-{token}-*"))
-    found = sorted(results.glob(f"{campaign}-{token}-*.parquet"))
-    unlink(path for path in found if not (nodes / path.name).exists())
+    files = sorted(results.glob(f"{campaign}-{token}-*.parquet"))
+    unlink(path for path in files if not (nodes / path.name).exists())
 
 
 # ------------------------------------------------------------------ rows
@@ -261,10 +264,10 @@ def _remove_incomplete(fleet: Fleet, campaign: str, cluster: str, token: str) ->
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What applies to all files of a claim.
+    """The context that all files of a claim share.
 
     Attributes:
-        have: The attempts that were taken in before.
+        have: The attempts that were ingested before.
     """
 
     fleet: Fleet
@@ -276,14 +279,14 @@ class _Work:
 
 @dataclass(slots=True)
 class _Part:
-    """What became of some files.
+    """The outcome of a chunk of files.
 
     Attributes:
-        nodes: Rows.
+        nodes: Rows of nodes.
         done: Files that are no longer needed once the rows are written.
-        again: Nodes that had been taken in before.
-        refused: Why files cannot be taken in.
-        failures: Why applications gave no result, and on which nodes.
+        again: Nodes whose files had been ingested before.
+        refused: Reasons why files cannot be ingested.
+        failures: Reasons why applications gave no result, each with the nodes.
     """
 
     nodes: list[dict[str, Any]] = field(default_factory=list)
@@ -293,12 +296,14 @@ class _Part:
     failures: dict[str, list[str]] = field(default_factory=dict)
 
 
-_Chunk = tuple[str, list[Path]]  # the name of a Parquet file, without its suffix, and the files of nodes to be in it
+_Chunk = tuple[str, list[Path]]  # name of a Parquet file without its suffix, and the files of its nodes
 
 
 def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, _Part]]:
-    """The parts of some chunks, as they come, by as many processes as there are CPUs for, which it ends at once if it
-    is closed."""
+    """Yield the parts of chunks as they are completed.
+
+    As many processes run as there are CPUs for them; they are ended at once if the generator is closed.
+    """
     processes = min(len(chunks), len(os.sched_getaffinity(0)), _MOST_PROCESSES)
     if processes < 2:
         for chunk in chunks:
@@ -311,11 +316,11 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, 
     # Forked processes would keep the lock of the claim, and locks of Arrow's threads.
     with ProcessPoolExecutor(processes, get_context("spawn"), die_with, (os.getpid(),)) as pool:
         try:
-            resource_tracker.ensure_running()  # it changes the mask of signals
+            resource_tracker.ensure_running()  # before signals are deferred, since it changes the signal mask
             with signals_deferred():
                 names = {pool.submit(_interpret, work, chunk): chunk[0] for chunk in chunks}
-            for one in as_completed(names):
-                yield names[one], one.result()
+            for future in as_completed(names):
+                yield names[future], future.result()
         except BrokenProcessPool as error:
             raise MeshmarkError("a process that reads results was killed, perhaps for lack of memory") from error
         except BaseException:
@@ -327,7 +332,7 @@ def _interpreted(work: _Work, chunks: Sequence[_Chunk]) -> Generator[tuple[str, 
 
 
 def _interpret(work: _Work, chunk: _Chunk) -> _Part:
-    """Read the files of some nodes, and write their results."""
+    """Read the files of a chunk, write their results, and return the outcome."""
     import pyarrow as pa
 
     stem, files = chunk
@@ -337,26 +342,26 @@ def _interpret(work: _Work, chunk: _Chunk) -> _Part:
             results += _interpret_file(work, path, part, attempts)
         except ResultError as error:
             part.refused[path] = str(error)
-        except Exception as error:  # a defect of this program must not keep the results of the other nodes
+        except Exception as error:  # a defect of this program must not block the results of the other nodes
             part.refused[path] = f"{quoted(path.name)}: unexpected {type(error).__name__}: {quoted(error)}"
     if part.nodes:
-        # By point and node, so that the values of a point lie together.
+        # Sorted by point and node, so that the values of a point are adjacent.
         table = pa.concat_tables(results).sort_by([("point", "ascending"), ("node", "ascending")])
         write_parquet(work.fleet.table("results", work.campaign, work.cluster) / f"{stem}.parquet", table)
     return part
 
 
 def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) -> list[pa.Table]:
-    """Read the file of a node, and add to a part what became of it.
+    """Read the file of a node, and add the outcome to a part.
 
     Args:
-        attempts: Of the files that were taken in before, and of this one afterwards.
+        attempts: Attempts of the files that were ingested before; the attempt of this file is added.
 
     Returns:
-        A table with its results; an empty list if it was taken in before.
+        A list with the table of its results; an empty list if the file was ingested before.
 
     Raises:
-        ResultError: The file cannot be taken in; the part is as before.
+        ResultError: The file cannot be ingested; the part is unchanged.
     """
     import pyarrow as pa
 
@@ -372,7 +377,7 @@ def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) ->
     verdicts = verdicts_of(work.fleet.plans, result)
     identity = {"campaign": work.campaign, "node": name, "attempt": attempt}
     row = _node_row(result, identity, [text for verdict in verdicts.values() for text in verdict.wrong])
-    # Arrow refuses what is no value of a column, and nothing of the file is in the part then.
+    # Arrow raises an error for a value of another type than its column, before anything is added to the part.
     pa.Table.from_pylist([row], schema=nodes_schema())
     table = pa.Table.from_pylist(list(_rows(result, identity, verdicts)), schema=results_schema())
     part.nodes.append(row)
@@ -384,7 +389,7 @@ def _interpret_file(work: _Work, path: Path, part: _Part, attempts: set[str]) ->
 
 
 def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
-    """Write the rows of nodes, which completes a part, and remove their files."""
+    """Write the rows of nodes, which completes a part, remove their files, and add the part to `found`."""
     import pyarrow as pa
 
     if part.nodes:
@@ -405,7 +410,7 @@ def _complete(work: _Work, stem: str, part: _Part, found: Ingested) -> None:
 
 
 def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
-    """Raises ResultError if a file is not of the node that its name says."""
+    """Raise ResultError if the file of a node names another node than its file name, or an unknown node."""
     if result.name != name:
         raise ResultError(f"{quoted(name)}{SUFFIX}: the node says that it is {quoted(result.name)}")
     if known and name not in known:
@@ -413,7 +418,7 @@ def _check_name(result: NodeResult, name: str, known: frozenset[str]) -> None:
 
 
 def _set_aside(fleet: Fleet, campaign: str, path: Path) -> None:
-    """Move a file that cannot be taken out of the way, where a person can look at it."""
+    """Move a file that cannot be ingested to the folder `refused`, where a person can inspect it."""
     folder = fleet.campaign(campaign) / "refused"
     with contextlib.suppress(OSError):
         make_folder(folder)
@@ -431,7 +436,10 @@ def _rows(result: NodeResult, of: dict[str, str], verdicts: Mapping[str, Verdict
 
 
 def _point(record: Record) -> str | None:
-    """The key of a point that is the same on equal nodes; None for derived values, whose conditions are results."""
+    """Return the key of a point, which is the same on equal nodes.
+
+    None for derived values, whose conditions are results.
+    """
     return None if "derived_from" in record.conditions else point_key(record)
 
 
@@ -452,46 +460,46 @@ def _node_row(result: NodeResult, of: dict[str, str], wrong: Sequence[str]) -> d
 
 
 def _doubts(nodes: Sequence[dict[str, Any]], found: Ingested) -> None:
-    """Note what is strange about nodes: names of other hosts, one machine under two names, wrong clocks, old builds."""
+    """Note what is suspicious about nodes: other host names, a machine with two names, wrong clocks, other builds."""
     now = datetime.now(UTC)
-    mine = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)
+    same_name_count = sum(row["hostname"].partition(".")[0] == row["node"].partition(".")[0] for row in nodes)
     builds = Counter(row["build"] for row in nodes)
     boots = Counter(row["boot"] for row in nodes)
     for row in nodes:
         texts = []
         host = row["hostname"].partition(".")[0]
-        if mine * 2 > len(nodes) and host != row["node"].partition(".")[0]:
+        if same_name_count * 2 > len(nodes) and host != row["node"].partition(".")[0]:
             texts.append(f"its host is named {quoted(row['hostname'])}")
         if row["boot"] and boots[row["boot"]] > 1 and len(boots) > 1:
             others = sorted(r["node"] for r in nodes if r["boot"] == row["boot"] and r is not row)
             texts.append(f"it is the same machine as {', '.join(others[:3])}")
-        if (late := _ahead(row["started"], row["campaign"], now)) is not None:
-            texts.append(f"its clock differs by {late:+.0f} s")
+        if (clock_error := _ahead(row["started"], row["campaign"], now)) is not None:
+            texts.append(f"its clock differs by {clock_error:+.0f} s")
         if row["build"] != builds.most_common(1)[0][0]:
             texts.append(f"its runner is of another build, {quoted(row['build'] or 'unknown')}")
         row["doubt"] = "; ".join(texts)
-        if said := "; ".join(filter(None, (*texts, row["damage"]))):
-            found.doubts[row["node"]] = said
+        if doubt := "; ".join(filter(None, (*texts, row["damage"]))):
+            found.doubts[row["node"]] = doubt
 
 
 def _ahead(started: str, campaign: str, now: datetime) -> float | None:
-    """By how many seconds a clock is at least ahead or behind; None if it may be right."""
+    """Return by at least how many seconds a clock is ahead, or behind (negative); None if it may be right."""
     try:
-        at = datetime.fromisoformat(started)
-        begun = datetime.strptime(campaign.split("-")[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+        start = datetime.fromisoformat(started)
+        campaign_start = datetime.strptime(campaign.split("-")[1], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     except (ValueError, IndexError):
         return None
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    if (before := (at - begun).total_seconds()) < -_CLOCK_S:
-        return before
-    after = (at - now).total_seconds()
-    return after if after > _CLOCK_S else None
+    start = start if start.tzinfo else start.replace(tzinfo=UTC)
+    if (error := (start - campaign_start).total_seconds()) < -_CLOCK_S:
+        return error
+    lead = (start - now).total_seconds()
+    return lead if lead > _CLOCK_S else None
 
 
 def _half(path: Path) -> str:
-    """What a half-written file has."""
+    """Describe a half-written file."""
     try:
         result = read_result(path)
-    except ResultError as why:
-        return f"half-written: {why}"
+    except ResultError as error:
+        return f"half-written: {error}"
     return f"half-written by {result.name}, with {len(result.steps)} steps"

@@ -16,7 +16,7 @@ from meshmark.store.lines import cut_torn_end, whole_lines
 
 
 class Journal:
-    """Events, one line each, on disk before they count."""
+    """A file with one event on each line; an event is on disk before it counts."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,15 +37,15 @@ class Journal:
                 os.fsync(file.fileno())
             if created:
                 sync_folder(self.path.parent)
-        except OSError as why:
-            raise MeshmarkError(f"cannot write {self.path}: {why.strerror}") from why
+        except OSError as error:
+            raise MeshmarkError(f"cannot write {self.path}: {error.strerror}") from error
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all whole events, oldest first. A torn one at the end is removed."""
+        """Return all whole events, oldest first. A torn event at the end is removed."""
         return [event for _, event in self.numbered()]
 
     def numbered(self) -> list[tuple[int, dict[str, Any]]]:
-        """Return what `read` does, each event with the number of its line, from 1.
+        """Return the events that `read` returns, each with the number of its line, from 1.
 
         Raises:
             MeshmarkError: The file cannot be read.

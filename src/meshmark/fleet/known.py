@@ -1,4 +1,4 @@
-"""What the folder of a fleet says of its nodes: which there are, in which racks, and which have open cases."""
+"""The nodes of a fleet, their racks and their open cases, from the folder of the fleet."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.nodesets import expand, in_order
 from meshmark.fleet.site import Site
 
-CAMPAIGNS: Final = 7  # the newest, whose nodes are those of the fleet
+CAMPAIGNS: Final = 7  # number of newest campaigns whose nodes are the nodes of the fleet
 
 
 def racks_of(site: Site) -> dict[str, list[str]]:
-    """Nodes by rack, as fleet.toml has them."""
+    """Return the nodes of each rack in fleet.toml."""
     return {name: expand(nodes) for name, nodes in site.racks.items()}
 
 
 def nodes_of(fleet: Fleet, site: Site, warn: Callable[[str], None]) -> list[str]:
-    """Nodes that fleet.toml names and the nodes of the last campaigns, in natural order.
+    """Return the nodes that fleet.toml names and the nodes of the last campaigns, in natural order.
 
     Args:
         fleet: The folder of the fleet.
-        site: What its fleet.toml says.
+        site: The content of its fleet.toml.
         warn: Called with the reason why the nodes of a campaign are left out: its journal is damaged.
     """
     nodes = {name for names in racks_of(site).values() for name in names}
@@ -39,13 +39,13 @@ def nodes_of(fleet: Fleet, site: Site, warn: Callable[[str], None]) -> list[str]
 
 
 def cases_of(fleet: Fleet, site: Site) -> dict[str, tuple[bool, str]]:
-    """By node with an open case, whether it computes wrongly, and what is wrong with it.
+    """Return for each node with an open case whether it computes wrongly, and a description of what is wrong.
 
     Raises:
-        MeshmarkError: They cannot be read.
+        MeshmarkError: The cases cannot be read.
     """
-    found = {}
+    cases = {}
     for name, case in State.load(fleet, site.cluster).open.items():
         worst = [f"{m.instrument} {m.metric}: {100 * m.by:.1f} % worse" for m in case.metrics[:3]]
-        found[name] = bool(case.wrong), "; ".join([*case.wrong, *worst])
-    return found
+        cases[name] = bool(case.wrong), "; ".join([*case.wrong, *worst])
+    return cases

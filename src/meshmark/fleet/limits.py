@@ -1,7 +1,7 @@
-"""Fixed limits for health checks on nodes, from what their classes measure.
+"""Fixed limits for health checks on nodes, derived from the values of their classes.
 
-A health check cannot compare nodes with one another, so that its limits are far from the class: they find nodes that
-are clearly broken and leave the others to `judgements`.
+A health check cannot compare nodes with one another, so that its limits are far from the values of the class: they
+detect nodes that are clearly broken and leave the others to `judgements`.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from meshmark.fleet.plan import NodePlan, load_plan
 from meshmark.fleet.values import node_rows
 from meshmark.place.app.records import INSTRUMENT
 
-_LEAST: Final = 0.10  # relative distance of a limit from the middle of the class
-_FAR: Final = 6.0  # standard deviations of single values
+_LEAST: Final = 0.10  # least relative distance of a limit from the median of the class
+_FAR: Final = 6.0  # least distance in standard deviations of single values
 
 
 def with_limits(fleet: Fleet, cluster: str, seen: Look) -> NodePlan:
-    """The plan of a campaign with limits for the hardware of each class that is large enough.
+    """Return the plan of a campaign with limits for the hardware of each class that is large enough.
 
     Raises:
-        AbsentError: No class is.
+        AbsentError: No class is large enough, or the plan has applications only.
         MeshmarkError: A file cannot be read.
     """
     plan = load_plan(fleet.plans / f"{Campaign.load(fleet, seen.campaign).begun['plan']}.json")
     hashes = {row["node"]: row["hash"] for row in node_rows(fleet, [seen.campaign], cluster)}
     limits: dict[str, list[Mapping[str, Any]]] = {}
-    for one in seen.classes:
-        if one.screening is not None:
-            found = _limits(seen, one)
-            members = {hashes.get(seen.panel.nodes[m]) for m in one.of.members}
-            limits |= {str(of): found for of in members if of}
+    for group in seen.classes:
+        if group.screening is not None:
+            group_limits = _limits(seen, group)
+            members = {hashes.get(seen.panel.nodes[m]) for m in group.of.members}
+            limits |= {str(hardware_hash): group_limits for hardware_hash in members if hardware_hash}
     if not limits:
         raise AbsentError(f"{seen.campaign}: no class has enough nodes", "survey at least eight nodes that are alike")
-    # What applications print is judged where there is Python, not on the node.
+    # The output of applications is judged by Python on the head node, not on the node.
     steps = [step for step in plan.steps if "program" not in step]
     if not steps:
         raise AbsentError(
@@ -55,15 +55,15 @@ def _limits(seen: Look, one: Suspects) -> list[Mapping[str, Any]]:
     base = one.screening.baseline
     values = seen.panel.values[one.of.members][:, :, one.points] - base.middle
     spread = deviation(values.reshape(-1, len(one.points)))
-    found: list[Mapping[str, Any]] = []
-    for k, at in enumerate(one.points):
-        point = seen.panel.points[at]
+    result: list[Mapping[str, Any]] = []
+    for k, index in enumerate(one.points):
+        point = seen.panel.points[index]
         if point.instrument == INSTRUMENT:
             continue
         margin = max(math.log1p(_LEAST), _FAR * float(spread[k]))
-        # The middle is a logarithm of which higher is worse.
+        # The middle is a logarithm; a higher one is worse.
         limit = math.exp((float(base.middle[k]) + margin) * point.sign)
         side = "high" if point.better == "lower" else "low"
-        of = {"instrument": point.instrument, "metric": point.metric, "conditions": point.conditions}
-        found.append({**of, side: limit})
-    return found
+        key = {"instrument": point.instrument, "metric": point.metric, "conditions": point.conditions}
+        result.append({**key, side: limit})
+    return result

@@ -1,7 +1,7 @@
-"""What the engines that start jobs on nodes have in common: batch systems, ssh, and this host.
+"""The common part of the engines that start jobs on nodes: batch systems, ssh, and this host.
 
-An engine starts the native runner on named nodes and tells which of its jobs exist. It never tells whether a node has
-measured: the file in the inbox does.
+An engine starts the native runner on named nodes and lists which of its jobs exist. Whether a node has measured is
+known only from its file in the inbox.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as its engine sees it.
+    """A node as its engine reports it.
 
     Attributes:
         state: `idle`; `off`: powered off until a job needs it; `busy` with jobs; `out`: down, draining, reserved …
-        why: The engine's words for it.
+        why: How the engine describes the state.
     """
 
     name: str
@@ -41,11 +41,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that exists: it waits, or it runs.
+    """A job that waits or runs.
 
     Attributes:
-        why: Why it waits.
-        boots: It has nodes that boot for it, and does not run yet.
+        waits: Whether it waits.
+        why: The reason why it waits.
+        boots: Whether its nodes are booting, so that it does not run yet.
     """
 
     id: str
@@ -57,14 +58,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a job does on each of its nodes: `runner plan --out inbox --name NODE`.
+    """The work of a job on each of its nodes: `runner plan --out inbox --name NODE`.
 
     Attributes:
-        limit_s: Time after which the engine may end it.
-        logs: Folder of its output.
-        together: Makes a script of the shell, which a job of groups of nodes runs on its first node; None: each node
+        limit_s: Time after which the engine may end the job.
+        logs: Folder of the output of jobs.
+        together: Returns a shell script for groups of nodes, which their job runs on its first node; None: each node
             works alone.
-        script: That of this job; "": none.
+        script: The shell script of this job; "": no script.
     """
 
     runner: Path
@@ -77,73 +78,73 @@ class Work:
     script: str = ""
 
     def of(self, groups: Sequence[str]) -> Work:
-        """The work of a job for these groups."""
+        """Return the work of a job for these groups."""
         return replace(self, script=self.together(groups)) if self.together else self
 
     def command(self, node: str) -> str:
-        """For a shell.
+        """Return the command of a node for a shell.
 
         Args:
-            node: The name, or an expression of the shell that gives it, such as `"$SLURMD_NODENAME"`.
+            node: Name of the node, or a shell expression that expands to it, such as `"$SLURMD_NODENAME"`.
         """
         words = [self.runner, self.plan, "--out", self.inbox, *self.options]
         return " ".join([*(shlex.quote(str(word)) for word in words), "--name", node])
 
 
 def own_name(nodes: Sequence[str]) -> str:
-    """An expression of the shell that gives the name of the node on which it runs, of these nodes.
+    """Return a shell expression that expands to the name of the node on which it runs, one of `nodes`.
 
-    Batch systems name nodes with or without the domain, and so do hosts name themselves.
+    Names of nodes in batch systems and names of hosts may or may not include the domain.
     """
     names = " ".join(shlex.quote(node) for node in nodes)
     return f'"$(h=$(hostname); for n in {names}; do [ "${{n%%.*}}" = "${{h%%.*}}" ] && echo "$n"; done)"'
 
 
 def node(name: str, state: State, why: str = "") -> Node:
-    """Return a node that an engine reports; a name that no node may have is changed, and its node is out."""
+    """Return a node that an engine reports; an invalid name is replaced, and its node is out."""
     if is_node_name(name):
         return Node(name, state, why)
     return Node(re.sub(r"[^A-Za-z0-9._-]", "_", f"unusable-{name[:200]}"), "out", f"a name of a node has {NODE_NAME}")
 
 
 class Engine(Protocol):
-    """An engine."""
+    """A program that starts jobs on nodes."""
 
     @property
     def name(self) -> str: ...
 
     def nodes(self) -> list[Node]:
-        """All nodes it knows.
+        """Return all nodes that the engine knows.
 
         Raises:
-            MeshmarkError: It does not answer.
+            MeshmarkError: The engine does not answer.
         """
         ...
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        """Start a job on all of these nodes, which are idle, or wait until they are. Returns its id.
+        """Start a job on all of these nodes as soon as they are idle, and return its id.
 
         Args:
-            name: Of the job, by which `jobs` finds it again.
+            name: Name of the job, by which `jobs` finds it again.
 
         Raises:
-            EngineError: The engine refuses, or does not answer; then the job may exist all the same.
+            EngineError: The engine refuses, or does not answer; then the job may exist nevertheless.
         """
         ...
 
     def jobs(self, names: Mapping[str, str]) -> list[Job]:
-        """Those jobs of these names that wait or run.
+        """Return the jobs with these names that wait or run.
 
         Args:
-            names: And their ids, "" where those are not known.
+            names: Names of jobs, each with its id, or with "" if the id is not known.
 
         Raises:
-            MeshmarkError: It does not answer.
+            MeshmarkError: The engine does not answer.
         """
         ...
 
     def cancel(self, ids: Sequence[str]) -> None:
-        """End jobs; those that have ended are ignored."""
+        """End jobs; jobs that have already ended are ignored."""
         ...
 
 
@@ -152,21 +153,22 @@ class Limited(Protocol):
     """An engine that limits how long jobs run."""
 
     def longest_s(self) -> float:
-        """The maximum of `Work.limit_s`; inf without a limit.
+        """Return the maximum of `Work.limit_s`; inf without a limit.
 
         Raises:
-            EngineError: It does not answer.
+            EngineError: The engine does not answer.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What batch systems have in common.
+    """The common part of batch systems.
 
     Attributes:
-        queue, account: Their partition and project or bank, where they call them so; "": the default.
-        options: More options of the command that submits.
+        queue: Queue, or partition, to which jobs are submitted; "": the default.
+        account: Account, project or bank to which jobs are charged; "": the default.
+        options: Additional options of the command that submits jobs.
     """
 
     queue: str = ""
@@ -179,19 +181,20 @@ class EngineError(MeshmarkError):
 
 
 def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) -> str:
-    """What a command of an engine prints.
+    """Run a command of an engine and return what it prints.
 
     Args:
-        text: For its standard input.
-        tries: Of a command that does not answer in time; 1 for commands that may not be repeated.
+        argv: The command.
+        text: Its standard input.
+        tries: How often a command that fails or does not answer in time is run; 1 if it must not be repeated.
 
     Raises:
         AbsentError: The command is not installed.
-        EngineError: It fails, or does not answer.
+        EngineError: The command fails, or does not answer.
     """
     for attempt in range(tries):
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 argv,
                 input=text,
                 stdin=subprocess.DEVNULL if text is None else None,
@@ -201,18 +204,18 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
                 timeout=TIMEOUT_S,
                 check=False,
             )
-        except FileNotFoundError as why:
-            raise AbsentError(f"{argv[0]} is not installed") from why
-        except subprocess.TimeoutExpired as why:
+        except FileNotFoundError as error:
+            raise AbsentError(f"{argv[0]} is not installed") from error
+        except subprocess.TimeoutExpired as error:
             if attempt + 1 < tries:
                 continue
-            raise EngineError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from why
-        except OSError as why:
-            raise EngineError(f"cannot run {argv[0]}: {why.strerror}") from why
-        if done.returncode == 0:
-            return done.stdout
+            raise EngineError(f"{argv[0]} did not answer within {TIMEOUT_S:g} s, {tries} times") from error
+        except OSError as error:
+            raise EngineError(f"cannot run {argv[0]}: {error.strerror}") from error
+        if process.returncode == 0:
+            return process.stdout
         if attempt + 1 == tries:
-            lines = (done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}").splitlines()
+            lines = (process.stderr.strip() or process.stdout.strip() or f"status {process.returncode}").splitlines()
             reasons = [line for line in lines if "--help" not in line] or lines
             raise EngineError(
                 f"{argv[0]}: {quoted(reasons[-1].removeprefix(f'{argv[0]}: '))}",
@@ -222,45 +225,45 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
 
 
 def cancel_by(argv: Sequence[str], ids: Sequence[str], ended: Sequence[str]) -> None:
-    """End jobs by a command that fails if one of them has ended, with one of these texts."""
+    """End jobs by a command that fails with one of the texts `ended` if one of the jobs has already ended."""
     try:
         if ids:
             answer([*argv, *ids], tries=1)
-    except EngineError as why:
-        if not any(text in str(why) for text in ended):
+    except EngineError as error:
+        if not any(text in str(error) for text in ended):
             raise
 
 
 def last_words(log: Path, nodes: Collection[str]) -> dict[str, list[str]]:
-    """The last line in the output of a job that begins with a node's name, for nodes that have one."""
-    found = {}
+    """Return the last line of each node in the output of a job; lines of nodes begin with their names."""
+    last_lines = {}
     with contextlib.suppress(OSError), log.open(encoding="utf-8", errors="replace") as lines:
         for line in lines if nodes else ():
             node, _, text = line.partition(": ")
             if node in nodes and text.strip():
-                found[node] = [quoted(text.strip())]
-    return found
+                last_lines[node] = [quoted(text.strip())]
+    return last_lines
 
 
 def parsed(argv: Sequence[str], text: str) -> Any:
-    """JSON that a command printed; {} if it printed nothing, as some do without jobs.
+    """Parse the JSON that a command printed; {} if it printed nothing, as some commands do if there are no jobs.
 
     Raises:
-        EngineError: It is not JSON.
+        EngineError: The text is not JSON.
     """
     try:
         return json.loads(text, strict=False) if text.strip() else {}  # texts may have line breaks and tabs
-    except (ValueError, RecursionError) as why:
-        raise EngineError(f"{' '.join(argv[:2])}: did not print JSON: {quoted(why)}") from why
+    except (ValueError, RecursionError) as error:
+        raise EngineError(f"{' '.join(argv[:2])}: did not print JSON: {quoted(error)}") from error
 
 
 def table(found: Any, key: str) -> dict[str, dict[str, Any]]:
-    """An object of objects in the answer of a command; {} if it is missing."""
+    """Return an object of objects in the answer of a command; {} if it is missing."""
     value = found.get(key) if isinstance(found, dict) else None
     return {str(k): v for k, v in value.items() if isinstance(v, dict)} if isinstance(value, dict) else {}
 
 
 def records(found: Any, key: str) -> list[dict[str, Any]]:
-    """A list of objects in the answer of a command; [] if it is missing."""
+    """Return a list of objects in the answer of a command; [] if it is missing."""
     value = found.get(key) if isinstance(found, dict) else None
     return [v for v in value if isinstance(v, dict)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""Nodes and jobs of a Flux instance, of the system or within an allocation, by its commands.
+"""Nodes and jobs of a Flux instance, which may be the system instance or run within an allocation, by its commands.
 
 Source:
     flux-resource(1), flux-submit(1) and flux-jobs(1) of flux-core 0.50 and later; tried with 0.88.
@@ -14,7 +14,7 @@ from meshmark.fleet.engines.engine import Batch, Job, Node, State, Work, answer,
 from meshmark.fleet.nodesets import expand, fold
 
 _STATES: Final[dict[str, State]] = {"free": "idle", "allocated": "busy"}
-_HERE: Final = '"$(flux getattr hostname)"'  # the node's name in this instance
+_HERE: Final = '"$(flux getattr hostname)"'  # name of the node in this instance
 _WAITING: Final = frozenset({"D", "P", "S"})
 
 
@@ -23,20 +23,22 @@ class Flux(Batch):
 
     def nodes(self) -> list[Node]:
         states = "free,allocated,down"
-        found: dict[str, Node] = {}
+        node_by_name: dict[str, Node] = {}
         for line in answer(["flux", "resource", "list", "-n", "-s", states, "-o", "{state} {nodelist}"]).splitlines():
             word, _, nodes = line.strip().partition(" ")
             for name in expand(nodes, "flux resource list"):
                 state = _STATES.get(word, "out")
-                if name not in found or state != "idle":  # a node whose cores are partly allocated is in two lines
-                    found[name] = node(name, state, "" if state == "idle" else word)
-        if any(node.why == "down" for node in found.values()):  # as those are that are drained
+                if (
+                    name not in node_by_name or state != "idle"
+                ):  # a node whose cores are partly allocated is in two lines
+                    node_by_name[name] = node(name, state, "" if state == "idle" else word)
+        if any(node.why == "down" for node in node_by_name.values()):  # drained nodes are listed as down, too
             for line in answer(["flux", "resource", "drain", "-n", "-o", "{nodelist} {reason}"]).splitlines():
                 nodes, _, reason = line.strip().partition(" ")
                 for name in expand(nodes, "flux resource drain"):
-                    if name in found and found[name].why == "down":
-                        found[name] = Node(name, "out", f"drained: {reason}" if reason else "drained")
-        return list(found.values())
+                    if name in node_by_name and node_by_name[name].why == "down":
+                        node_by_name[name] = Node(name, "out", f"drained: {reason}" if reason else "drained")
+        return list(node_by_name.values())
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         argv = [
@@ -60,14 +62,14 @@ class Flux(Batch):
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
             return []
-        found = []
+        jobs = []
         for line in answer(
             ["flux", "jobs", "-n", "--count=0", "-o", "{id.f58plain} {name} {state_single}"]
         ).splitlines():
             id_, name, state = (*line.split(), "", "", "")[:3]
             if name in names:
-                found.append(Job(id_, name, state in _WAITING, "it is queued" if state in _WAITING else ""))
-        return found
+                jobs.append(Job(id_, name, state in _WAITING, "it is queued" if state in _WAITING else ""))
+        return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         if ids:

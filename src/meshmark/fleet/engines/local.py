@@ -14,7 +14,7 @@ class Local:
     """This host.
 
     Args:
-        names: Of nodes; (): the host's name.
+        names: Names of nodes; (): only the name of the host.
     """
 
     name: ClassVar[str] = "local"

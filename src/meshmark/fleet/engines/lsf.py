@@ -25,7 +25,7 @@ from meshmark.fleet.engines.engine import (
     records,
 )
 
-_LOST: Final = "lost_and_found"  # where LSF lists the jobs of hosts that were removed; it is no host
+_LOST: Final = "lost_and_found"  # not a host: LSF lists the jobs of removed hosts there
 _BUSY: Final = frozenset({"closed_Full", "closed_Excl", "closed_Busy", "closed_Cu_excl"})
 
 
@@ -35,9 +35,9 @@ class Lsf(Batch):
     def nodes(self) -> list[Node]:
         argv = ["bhosts", "-X", "-o", "host_name status njobs", "-json"]
         return [
-            _node(str(of.get("HOST_NAME", "")), str(of.get("STATUS", "")), str(of.get("NJOBS", "0")))
-            for of in records(parsed(argv, answer(argv)), "RECORDS")
-            if of.get("HOST_NAME") != _LOST
+            _node(str(record.get("HOST_NAME", "")), str(record.get("STATUS", "")), str(record.get("NJOBS", "0")))
+            for record in records(parsed(argv, answer(argv)), "RECORDS")
+            if record.get("HOST_NAME") != _LOST
         ]
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
@@ -70,13 +70,13 @@ class Lsf(Batch):
         if not names:
             return []
         argv = ["bjobs", "-o", "jobid job_name stat pend_reason", "-json"]
-        found = []
-        for of in records(parsed(argv, answer(argv)), "RECORDS"):
-            if of.get("JOB_NAME") in names:
-                waits = of.get("STAT") in {"PEND", "PSUSP", "WAIT"}
-                why = str(of.get("PEND_REASON", "")) if waits else ""
-                found.append(Job(str(of.get("JOBID", "")), str(of["JOB_NAME"]), waits, why))
-        return found
+        jobs = []
+        for record in records(parsed(argv, answer(argv)), "RECORDS"):
+            if record.get("JOB_NAME") in names:
+                waits = record.get("STAT") in {"PEND", "PSUSP", "WAIT"}
+                reason = str(record.get("PEND_REASON", "")) if waits else ""
+                jobs.append(Job(str(record.get("JOBID", "")), str(record["JOB_NAME"]), waits, reason))
+        return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         cancel_by(["bkill"], ids, ["already finished", "No matching job found"])
@@ -90,6 +90,6 @@ def _node(name: str, status: str, jobs: str) -> Node:
     used = jobs not in {"0", "-"}
     if status == "ok":
         state = "busy" if used else "idle"
-    elif status in _BUSY or (status == "closed" and used):  # closed: without its reason, as bhosts prints it by default
+    elif status in _BUSY or (status == "closed" and used):  # by default, bhosts prints no reason after "closed"
         state = "busy"
     return node(name, state, "" if state == "idle" else status if status != "ok" else f"{jobs} jobs")

@@ -34,10 +34,10 @@ _BUSY: Final = frozenset({"job-busy", "job-exclusive", "resv-exclusive", "busy"}
 
 @dataclass(frozen=True, slots=True)
 class Pbs(Batch):
-    """PBS.
+    """The batch system PBS.
 
     Attributes:
-        cpus_of_divided: The number of CPUs of each host that has several vnodes, as of the last look at the nodes.
+        cpus_of_divided: Number of CPUs of each host that has several vnodes, from the last query of the nodes.
     """
 
     name: ClassVar[str] = "pbs"
@@ -62,7 +62,7 @@ class Pbs(Batch):
             "-l",
             "select=" + "+".join(self._chunk(node) for node in nodes),
             "-l",
-            # Of a host with several vnodes, a job gets those of its chunk, and the rest would go to other jobs.
+            # A job gets only the vnodes of its chunk; without exclhost, other jobs would get the rest of the host.
             "place=scatter:exclhost" if any(node in self.cpus_of_divided for node in nodes) else "place=scatter:excl",
             "-l",
             f"walltime={math.ceil(work.limit_s) + 60}",
@@ -71,7 +71,7 @@ class Pbs(Batch):
             "-j",
             "oe",
             "-o",
-            "/dev/null",  # its delivery would keep the job for minutes where hosts cannot copy files
+            "/dev/null",  # where hosts cannot copy files, the delivery of the output would keep the job for minutes
             *(["-q", self.queue] if self.queue else []),
             *(["-A", self.account] if self.account else []),
             *self.options,
@@ -82,7 +82,7 @@ class Pbs(Batch):
         return answer(argv, f"#!/bin/sh\nexec >>{log} 2>&1\n{script}", tries=1).strip()
 
     def _chunk(self, host: str) -> str:
-        """All CPUs of a host with several vnodes; the cgroups of a job would have those of one vnode otherwise."""
+        """Return a chunk with all CPUs of the host; otherwise, the cgroups of a job have the CPUs of only one vnode."""
         cpus = self.cpus_of_divided.get(host, 0)
         return f"1:host={host}:ncpus={cpus}" if cpus else f"1:host={host}"
 
@@ -90,12 +90,14 @@ class Pbs(Batch):
         if not names:
             return []
         argv = ["qstat", "-f", "-F", "json"]
-        found = []
-        for id_, of in _objects(argv, "Jobs").items():
-            if str(of.get("Job_Name", "")) in names and of.get("job_state") not in {"E", "F", "X"}:
-                waits = of.get("job_state") in {"Q", "H", "W"}
-                found.append(Job(id_, str(of["Job_Name"]), waits, str(of.get("comment", "")) if waits else ""))
-        return found
+        jobs = []
+        for id_, attributes in _objects(argv, "Jobs").items():
+            if str(attributes.get("Job_Name", "")) in names and attributes.get("job_state") not in {"E", "F", "X"}:
+                waits = attributes.get("job_state") in {"Q", "H", "W"}
+                jobs.append(
+                    Job(id_, str(attributes["Job_Name"]), waits, str(attributes.get("comment", "")) if waits else "")
+                )
+        return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         cancel_by(["qdel"], ids, ["Job has finished", "Unknown Job Id"])
@@ -110,7 +112,7 @@ class _Vnode:
 
     Attributes:
         host: The host that jobs name.
-        states: Several at once, such as `free` or `down,job-busy`.
+        states: One or more states, such as `free` or `down,job-busy`.
     """
 
     host: str
@@ -145,10 +147,10 @@ def _vnode(name: str, attributes: Mapping[str, Any]) -> _Vnode:
 
 
 def _objects(argv: Sequence[str], key: str) -> Mapping[str, Mapping[str, Any]]:
-    """The nodes or jobs that a command lists as JSON, by name.
+    """Return the nodes or jobs that a command lists as JSON, by name.
 
-    Releases of PBS do not escape quotes and backslashes in comments and in the variables of jobs: one text of one user
-    spoils the JSON of all. The plain output has the same attributes.
+    Releases of PBS do not escape quotes and backslashes in comments and in the variables of jobs, so that the text of
+    one user can make the whole output invalid. The plain output, which has the same attributes, is read then.
     """
     text = answer(argv)
     try:
@@ -161,12 +163,15 @@ def _objects(argv: Sequence[str], key: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _objects_of_text(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Objects of the plain output of `pbsnodes -a` or `qstat -f`: a name, and its attributes on indented lines."""
+    """Yield the name and attributes of each object in the plain output of `pbsnodes -a` or `qstat -f`.
+
+    Attributes are on indented lines.
+    """
     name, attributes = "", dict[str, str]()
     for line in [*text.splitlines(), "end"]:
         key, equals, value = line.strip().partition(" = ")
         if line[:1].isspace() and equals:
-            attributes.setdefault(key, value)  # the second is a line of a comment
+            attributes.setdefault(key, value)  # a second line with the same key is part of a comment
         elif line.strip() and not line[:1].isspace():
             if {"state", "job_state"} & attributes.keys():
                 yield name, attributes
@@ -174,7 +179,7 @@ def _objects_of_text(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _host(name: str, vnodes: Sequence[_Vnode]) -> Node:
-    """A host is idle if all of its vnodes are, and out if one of them is."""
+    """Return a host, which is idle if all of its vnodes are idle, and out if one of them is out."""
     worst = max(vnodes, key=lambda vnode: STATES.index(vnode.state))
-    why = f"{worst.states}: {worst.comment}" if worst.comment else worst.states
-    return node(name, worst.state, "" if worst.state == "idle" else why)
+    description = f"{worst.states}: {worst.comment}" if worst.comment else worst.states
+    return node(name, worst.state, "" if worst.state == "idle" else description)

@@ -1,7 +1,7 @@
 """Jobs that are processes of this host, for engines without a scheduler.
 
 A variable in the environment of each process names its job. Jobs of a campaign that was killed are therefore found
-again, and a process with a reused id is never mistaken for one.
+again, and a process with a reused id is never mistaken for a job.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ class Processes:
         self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def start(self, name: str, argv: Sequence[str], log: Path) -> str:
-        """Start a process in a session of its own, with its output in a file. Returns an id.
+        """Start a process in a new session, append its output to the file `log`, and return the id of the job.
 
         Raises:
-            EngineError: It cannot be started.
+            EngineError: The process cannot be started.
         """
         try:
             with open_private(log, "ab") as out:
@@ -42,8 +42,8 @@ class Processes:
                     start_new_session=True,
                     env={**os.environ, MARK: name},
                 )
-        except OSError as why:
-            raise EngineError(f"cannot start {argv[0]}: {why.strerror}") from why
+        except OSError as error:
+            raise EngineError(f"cannot start {argv[0]}: {error.strerror}") from error
         self._children.append((name, process))
         return name
 
@@ -56,19 +56,19 @@ class Processes:
                 os.kill(process, signal.SIGTERM)
 
     def _running(self, names: Collection[str]) -> set[tuple[str, int]]:
-        # The kernel shows no environment of a process that it is just starting: our own children are known without.
+        # The environment of a process is not visible while the kernel starts it; our children are known without it.
         self._children = [(name, child) for name, child in self._children if child.poll() is None]
         return {(name, child.pid) for name, child in self._children if name in names} | set(marked(names))
 
 
 def marked(names: Collection[str]) -> Iterator[tuple[str, int]]:
-    """The processes of jobs: name and process id."""
-    wanted = {f"{MARK}={name}".encode(): name for name in names}
-    for path in Path("/proc").glob("[0-9]*/environ") if wanted else ():
+    """Yield the processes of jobs: name of the job, id of the process."""
+    name_by_variable = {f"{MARK}={name}".encode(): name for name in names}
+    for path in Path("/proc").glob("[0-9]*/environ") if name_by_variable else ():
         try:
             variables = path.read_bytes().split(b"\0")
-        except OSError:  # it has ended, or is not ours
+        except OSError:  # the process has ended, or belongs to another user
             continue
         for variable in variables:
-            if variable in wanted:
-                yield wanted[variable], int(path.parent.name)
+            if variable in name_by_variable:
+                yield name_by_variable[variable], int(path.parent.name)

@@ -1,7 +1,7 @@
-"""Jobs of any batch system that PSI/J knows, for those without an engine of their own.
+"""Jobs of any batch system that PSI/J supports, for batch systems that have no engine here.
 
-PSI/J tells neither which nodes there are nor which are free, and finds jobs of other processes only by their ids. Sites
-therefore name nodes, each node gets a job of its own that waits in the queue, and ids are in the journal.
+PSI/J lists neither the nodes nor which of them are free, and finds jobs of other processes only by their ids. Sites
+therefore name the nodes, each node has its own job that waits in the queue, and the journal stores the ids.
 
 Source:
     Hategan-Marandiuc et al.: PSI/J: A Portable Interface for Submitting, Monitoring, and Managing Jobs (2023); tried
@@ -25,10 +25,10 @@ from meshmark.fleet.engines.processes import MARK, Processes
 from meshmark.fleet.nodesets import own_node_name
 from meshmark.values.inputs import PRINTABLE, Input
 
-# The attribute of a job by which it gets a certain node, where PSI/J's executors pass one on.
+# The attribute of a job that requests a certain node, for executors of PSI/J that pass one on.
 _PINS: Final = {"slurm": "slurm.nodelist={node}", "lsf": "lsf.m={node}", "local": ""}
 _POLL_S: Final = 10
-_SILENT: Final = 60  # looks without an answer after which PSI/J takes all jobs for failed
+_SILENT: Final = 60  # queries without an answer after which PSI/J considers all jobs failed
 
 
 Text = Annotated[str, Field(max_length=4096), PRINTABLE]
@@ -36,9 +36,12 @@ Text = Annotated[str, Field(max_length=4096), PRINTABLE]
 
 @dataclass(frozen=True, slots=True)
 class PsijSite(Input):
-    """Attributes:
-    executor: As PSI/J names it.
-    pin: The attribute of a job by which it gets a node, such as "slurm.nodelist={node}"; "": that of the executor.
+    """Settings of PSI/J.
+
+    Attributes:
+        executor: Name of the executor in PSI/J.
+        pin: The attribute of a job that requests a node, such as "slurm.nodelist={node}"; "": the attribute of the
+            executor.
     """
 
     executor: Text = "local"
@@ -51,7 +54,8 @@ class Psij:
     """An executor of PSI/J.
 
     Args:
-        names: Of nodes; for the executor "local", at most one.
+        site: Settings of PSI/J.
+        names: Names of nodes; for the executor "local", at most one.
     """
 
     name: ClassVar[str] = "psij"
@@ -85,15 +89,15 @@ class Psij:
             raise UsageError("--engine: found psij, whose jobs have one node; allowed here: any other engine")
         (node,) = nodes
         key, _, value = self._pin.partition("=")
-        # A local job is a process of this host, which outlives this one and is found by its mark.
-        own = "" if self._pin else "setsid "
+        # A local job is a process of this host that outlives this process and is found by its mark.
+        prefix = "" if self._pin else "setsid "
         log = shlex.quote(str(work.logs / f"{name}.log"))
         command = work.command('"$1"')  # the node is an argument of the shell, and not part of its text
         job = psij.Job(
             psij.JobSpec(
                 name=name,
                 executable="/bin/sh",
-                arguments=["-c", f"exec >>{log} 2>&1; exec {own}{command}", "sh", node],
+                arguments=["-c", f"exec >>{log} 2>&1; exec {prefix}{command}", "sh", node],
                 environment={} if self._pin else {MARK: name},
                 resources=psij.ResourceSpecV1(node_count=1, process_count=1, exclusive_node_use=bool(self._pin)),
                 attributes=psij.JobAttributes(
@@ -106,23 +110,21 @@ class Psij:
         )
         try:
             self._executor.submit(job)
-        except (psij.SubmitException, psij.InvalidJobException, OSError, subprocess.SubprocessError) as why:
-            raise EngineError(f"PSI/J: {quoted(why)}") from why
+        except (psij.SubmitException, psij.InvalidJobException, OSError, subprocess.SubprocessError) as error:
+            raise EngineError(f"PSI/J: {quoted(error)}") from error
         self._jobs[name] = job
         return str(job.native_id) if self._pin else name
 
     def jobs(self, names: Mapping[str, str]) -> list[Job]:
         if not self._pin:
             return self._processes.jobs(names)
-        found = []
+        jobs = []
         for name, id_ in names.items():
             job = self._jobs.get(name) or self._attached(name, id_)
             if job is not None and not job.status.final:
                 waits = job.status.state.name in {"NEW", "QUEUED"}
-                found.append(
-                    Job(str(job.native_id), name, waits, job.status.message or "it is queued" if waits else "")
-                )
-        return found
+                jobs.append(Job(str(job.native_id), name, waits, job.status.message or "it is queued" if waits else ""))
+        return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         if not self._pin:
@@ -130,12 +132,12 @@ class Psij:
         for job in [job for job in self._jobs.values() if str(job.native_id) in ids]:
             try:
                 self._executor.cancel(job)
-            except Exception as why:  # of many kinds, also if the job has ended
-                raise EngineError(f"PSI/J: {quoted(why)}") from why
+            except Exception as error:  # exceptions of many types, also if the job has ended
+                raise EngineError(f"PSI/J: {quoted(error)}") from error
         return None
 
     def _attached(self, name: str, id_: str) -> Any:
-        """A job that another process submitted; None if its id is not known."""
+        """Return a job that another process submitted; None if its id is not known."""
         if not id_:
             return None
         import psij
@@ -147,23 +149,23 @@ class Psij:
 
 
 def _opened(kind: str) -> Any:
-    """An executor of PSI/J.
+    """Return an executor of PSI/J.
 
     Raises:
-        AbsentError: PSI/J, or what the executor needs, is not installed.
-        UsageError: PSI/J does not know it.
+        AbsentError: PSI/J, or a dependency of the executor, is not installed.
+        UsageError: PSI/J does not know the executor.
     """
     try:
         import psij
-    except ImportError as why:
-        raise AbsentError("PSI/J is not installed", "pip install 'meshmark[psij]'") from why
-    known = sorted(psij.JobExecutor.get_executor_names())
-    if kind not in known:
-        raise UsageError(f"psij.executor: found '{quoted(kind)}'; allowed: {', '.join(known)}", near(kind, known))
+    except ImportError as error:
+        raise AbsentError("PSI/J is not installed", "pip install 'meshmark[psij]'") from error
+    names = sorted(psij.JobExecutor.get_executor_names())
+    if kind not in names:
+        raise UsageError(f"psij.executor: found '{quoted(kind)}'; allowed: {', '.join(names)}", near(kind, names))
     try:
         executor = psij.JobExecutor.get_instance(kind)
-    except Exception as why:  # of many kinds
-        raise AbsentError(f"PSI/J's executor {kind} cannot be used: {quoted(why)}") from why
+    except Exception as error:  # exceptions of many types
+        raise AbsentError(f"PSI/J's executor {kind} cannot be used: {quoted(error)}") from error
     if hasattr(executor.config, "queue_polling_interval"):
         executor.config.queue_polling_interval = _POLL_S
         executor.config.queue_polling_error_threshold = _SILENT

@@ -30,32 +30,36 @@ _POWER: Final = {
 }
 _DEFAULT: Final = "*"  # at the end of the name of a partition
 _MARKS: Final = "*~#!%$@^-+"
-_START_MIN: Final = 1  # of a job beyond the limit of its work
+_START_MIN: Final = 1  # time to start a job, beyond the limit of its work
 
 
 class Slurm(Batch):
     name: ClassVar[str] = "slurm"
 
     def nodes(self) -> list[Node]:
-        # Folded: with a line for each node (--Node), sinfo takes seconds for 10,000 nodes.
+        # Sets of nodes: with a line for each node (--Node), sinfo takes seconds for 10,000 nodes.
         argv = ["sinfo", "--noheader", "--format=%P|%t|%N|%E", *self._partition()]
         lines = [(*line.split("|", 3), "", "", "")[:4] for line in answer(argv).splitlines()]
         # Without a queue, jobs go to the default partition, whose name is marked. A node may be in several.
         lines.sort(key=lambda line: not line[0].endswith(_DEFAULT))
         only_default = not self.queue and bool(lines) and lines[0][0].endswith(_DEFAULT)
-        found: dict[str, Node] = {}
+        node_by_name: dict[str, Node] = {}
         for partition, state, names, reason in lines:
-            where = f"only in partition {partition}, see slurm.queue in fleet.toml"
-            other = only_default and not partition.endswith(_DEFAULT)
+            default_hint = f"only in partition {partition}, see slurm.queue in fleet.toml"
+            is_other = only_default and not partition.endswith(_DEFAULT)
             for name in expand(names, "sinfo") if names else []:
-                found.setdefault(name, Node(name, "out", where) if other else _node(name, state, reason))
-        return list(found.values())
+                node_by_name.setdefault(
+                    name, Node(name, "out", default_hint) if is_other else _node(name, state, reason)
+                )
+        return list(node_by_name.values())
 
     def longest_s(self) -> float:
         lines = answer(["sinfo", "--noheader", "--format=%P|%l", *self._partition()]).splitlines()
         limits = {name: _minutes(text) for name, _, text in (line.partition("|") for line in lines)}
-        own = limits if self.queue else {name: m for name, m in limits.items() if name.endswith(_DEFAULT)} or limits
-        return max((60 * (minutes - _START_MIN) for minutes in own.values()), default=math.inf)
+        usable_limits = (
+            limits if self.queue else {name: m for name, m in limits.items() if name.endswith(_DEFAULT)} or limits
+        )
+        return max((60 * (minutes - _START_MIN) for minutes in usable_limits.values()), default=math.inf)
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
         minutes = math.ceil(work.limit_s / 60) + _START_MIN
@@ -68,7 +72,7 @@ class Slurm(Batch):
             "--ntasks-per-node=1",
             "--exclusive",
             "--mem=0",
-            "--no-kill",  # if a node fails, the others go on
+            "--no-kill",  # if a node fails, the others continue
             "--no-requeue",
             f"--time={minutes}",
             f"--output={work.logs / name}.log",
@@ -76,20 +80,20 @@ class Slurm(Batch):
             *([f"--account={self.account}"] if self.account else []),
             *self.options,
         ]
-        # Not repeated if it fails: the job may exist, which the campaign finds out by its name.
+        # Not repeated if it fails: the job may exist, and the campaign finds it by its name.
         return answer(argv, work.script or _script(work), tries=1).strip().partition(";")[0]
 
     def jobs(self, names: Collection[str]) -> list[Job]:
         if not names:
             return []
-        found = []
+        jobs = []
         for line in answer(["squeue", "--me", "--noheader", "--format=%A|%j|%T|%r"]).splitlines():
             id_, name, state, reason = (*line.split("|", 3), "", "", "")[:4]
-            # A dead node keeps a job that has ended completing for minutes.
+            # Because of a dead node, a job that has ended may be COMPLETING for minutes.
             if name in names and state != "COMPLETING":
                 waits = state == "PENDING"
-                found.append(Job(id_, name, waits, reason if waits else "", boots=state == "CONFIGURING"))
-        return found
+                jobs.append(Job(id_, name, waits, reason if waits else "", boots=state == "CONFIGURING"))
+        return jobs
 
     def cancel(self, ids: Sequence[str]) -> None:
         if ids:
@@ -103,14 +107,14 @@ class Slurm(Batch):
 
 
 def _script(work: Work) -> str:
-    """Each task runs on one node; one that fails does not end the others."""
+    """Return a script that runs a task on each node; a task that fails does not end the others."""
     on_node = '"$SLURMD_NODENAME"'
     task = shlex.quote(f"exec {work.command(on_node)}")
     return f"#!/bin/sh\nexec srun --ntasks-per-node=1 --no-kill --kill-on-bad-exit=0 --wait=0 --label sh -c {task}\n"
 
 
 def _minutes(text: str) -> float:
-    """A time limit such as 30:00 or 1-12:00:00, in whole minutes; inf if it is "infinite"."""
+    """Return a time limit such as 30:00 or 1-12:00:00 in whole minutes; inf if it is "infinite"."""
     days, _, clock = text.rpartition("-")
     fields = clock.split(":")
     if not all(field.isdecimal() for field in (*fields, days or "0")):
@@ -120,10 +124,10 @@ def _minutes(text: str) -> float:
 
 
 def _node(name: str, text: str, reason: str) -> Node:
-    """A node by its compact state, such as `idle` or `mix-`, and the marks after it.
+    """Return a node with its state from the compact state, such as `idle` or `mix-`, and the marks after it.
 
-    Nodes that are off take minutes to start, so that no job of nodes that are on may wait for them. Nodes that are on
-    their way off count as busy: each gets a job of its own.
+    Nodes that are off take minutes to start, so that no job of nodes that are on may wait for them. Nodes that are
+    being powered off count as busy, so that each has its own job.
     """
     state: State = "out" if set(text) & set(_UNUSABLE) else _STATES.get(text.rstrip(_MARKS), "out")
     marks = [mark for mark in _POWER if mark in text]

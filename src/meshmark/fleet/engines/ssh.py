@@ -1,7 +1,7 @@
 """Nodes without a scheduler, reached by ssh with ClusterShell. They share the folder of the fleet.
 
-A connection lasts as long as its node measures. A runner whose connection breaks goes on, and a second one on the same
-node waits for it (native/node/turn.hpp).
+A connection lasts as long as its node measures. A runner whose connection breaks continues, and a second runner on the
+same node waits for it (native/node/turn.hpp).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from meshmark.fleet.engines.engine import Job, Node, Work
 from meshmark.fleet.engines.processes import Processes
 from meshmark.fleet.nodesets import checked_names, fold
 
-CONNECT_S: Final = 30  # with hundreds of other connections at once
-_GRACE_S: Final = 15.0  # beyond the limit of the plan; less than that of campaigns, which would end the whole job
-# A site's own come first, since ssh takes the first value of an option. Nobody answers questions. A master connection
-# would outlive its job, and keep its output open. Nodes that stop answering are given up after 45 s.
+CONNECT_S: Final = 30  # timeout of a connection, beside hundreds of other connections
+# Beyond the limit of the plan; less than the grace time of campaigns, after which the whole job is ended.
+_GRACE_S: Final = 15.0
+# Options of the site precede these, since ssh uses the first value of an option. No prompts: nobody would answer. A
+# master connection would outlive its job and keep its output open. Nodes that stop answering are given up after 45 s.
 _OPTIONS: Final = (
     "-nTx",
     "-oBatchMode=yes",
@@ -32,7 +33,7 @@ _OPTIONS: Final = (
 
 
 class Ssh:
-    """Nodes by name."""
+    """Nodes that ssh reaches by name."""
 
     name: ClassVar[str] = "ssh"
 
@@ -43,12 +44,12 @@ class Ssh:
         self._processes = Processes()
 
     def nodes(self) -> list[Node]:
-        return [Node(name, "idle") for name in self._names]  # whether one answers, its job finds out
+        return [Node(name, "idle") for name in self._names]  # a job shows whether its node answers
 
     def submit(self, name: str, nodes: Sequence[str], work: Work) -> str:
-        if work.script:  # whose launcher reaches the nodes itself
+        if work.script:  # the launcher in the script reaches the nodes itself
             return self._processes.start(name, ["/bin/sh", "-c", work.script], work.logs / f"{name}.log")
-        # ClusterShell replaces %host in commands that run here, not in those that it runs by ssh itself.
+        # ClusterShell replaces %host in commands that run here, but not in commands that it runs by ssh itself.
         before, on_node = (text.replace("%", "%%") for text in (shlex.join(self._options), work.command("")))
         argv = [
             sys.executable,
@@ -58,7 +59,7 @@ class Ssh:
             "exec",
             "-S",
             "-f",
-            str(len(nodes)),  # all at once: the time of a job is that of one node
+            str(len(nodes)),  # all nodes at once, so that a job takes as long as one node
             "-u",
             str(int(work.limit_s + _GRACE_S)),
             "-w",
