@@ -98,7 +98,7 @@ def ingest(
     campaign: str,
     cluster: str,
     known: frozenset[str] = frozenset(),
-    tick: Callable[[int, int], None] = lambda read, total: None,
+    tick: Callable[[int, int], None] = lambda read, of: None,
     at_once: int = 250,
 ) -> Ingested:
     """Ingest the files that the nodes of a campaign left.

@@ -87,9 +87,9 @@ def suspected(p: Array, known: Collection[int] = ()) -> list[int]:
 def fresh_evidence(baseline: Baseline, suspects: Array, controls: Array, rows: Sequence[int]) -> Evidence:
     """Return the evidence of fresh values.
 
-    A change that affects all nodes since the first values, such as the load of a network, also affects the controls, and
-    is subtracted. The uncertainty of this change widens the scale; so does noise of the confirmation that exceeds the
-    noise of the baseline.
+    A change that affects all nodes since the first values, such as the load of a network, also affects the controls,
+    and is subtracted. The uncertainty of this change widens the scale; so does noise of the confirmation that exceeds
+    the noise of the baseline.
 
     Args:
         suspects: Fresh values of suspects, shape (suspects, r, p), as many values as the baseline has.

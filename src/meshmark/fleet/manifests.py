@@ -1,4 +1,4 @@
-"""Manifests with which Kubernetes measures nodes: a Job for each node, or a DaemonSet that checks the health of all.
+"""Manifests for measuring nodes by Kubernetes: a Job for each node, or a DaemonSet that checks the health of all nodes.
 
 All nodes share the folder of the fleet as a volume. The image needs a shell and a C library; the runner is in the
 folder.
@@ -22,9 +22,9 @@ from meshmark.fleet.plan import NodePlan
 from meshmark.place.app.application import used_names
 
 _MOUNT: Final = PurePosixPath("/fleet")
-_KEPT_S: Final = 3600  # after its end, a Job is kept for so long
+_KEPT_S: Final = 3600  # time for which a Job is kept after its end
 _LABEL: Final = "app.kubernetes.io/name"
-_MEMORY: Final = "256Mi"  # of a check; a survey takes what the node has
+_MEMORY: Final = "256Mi"  # requested for a check; a survey uses the memory that the node has
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """Where pods find the folder of the fleet: a claim, or else a path that every node has mounted."""
+    """The volume with the folder of the fleet for pods: a claim, or a path that every node has mounted."""
 
     image: str
     claim: str = ""
@@ -48,8 +48,8 @@ class Volume:
 
     def __post_init__(self) -> None:
         if bool(self.claim) == bool(self.path):
-            found = "both" if self.claim else "neither"
-            raise UsageError(f"--claim, --host-path: found {found}; allowed: one of them")
+            options = "both" if self.claim else "neither"
+            raise UsageError(f"--claim, --host-path: found {options}; allowed: one of them")
 
     def source(self) -> dict[str, Any]:
         if self.claim:
@@ -60,10 +60,10 @@ class Volume:
 def check_programs(plan: NodePlan) -> None:
     """Raise UsageError if a program needs a folder that pods do not have."""
     for step in plan.steps:
-        what = of_step(step) if "application" in step else None
-        if what is not None and "source" in used_names(what.app, what.app.name):
+        program = of_step(step) if "application" in step else None
+        if program is not None and "source" in used_names(program.app, program.app.name):
             raise UsageError(
-                f"{what.app.name}: application: found {{source}}; allowed on Kubernetes: programs of the image, and "
+                f"{program.app.name}: application: found {{source}}; allowed on Kubernetes: programs of the image, and "
                 "[files], since pods have no other folder of this host than that of the fleet"
             )
 
@@ -71,10 +71,10 @@ def check_programs(plan: NodePlan) -> None:
 def jobs(
     fleet: Fleet, campaign: str, nodes: Sequence[str], work: Work, at: Volume, scratch: str = ""
 ) -> dict[str, Any]:
-    """A Job for each node, which leaves its file in the inbox of the campaign.
+    """Return a list with a Job for each node, which leaves its file in the inbox of the campaign.
 
     Args:
-        scratch: A folder of pods, in which programs run; "": that of the image.
+        scratch: A folder of pods in which programs run; "": the folder of the image.
     """
     suffix = campaign.rpartition("-")[2]
     items = []
@@ -102,10 +102,10 @@ def jobs(
 
 
 def daemon(fleet: Fleet, work: Work, at: Volume, every_s: float) -> dict[str, Any]:
-    """A DaemonSet that checks the health of every node again and again, each at another time, and prints a line."""
-    inside = _inside(fleet, work)
+    """Return a DaemonSet that checks the health of every node regularly, each at another time, and prints a line."""
+    pod_work = _inside(fleet, work)
     node, spread = '"$NODE"', int(every_s / 2)
-    loop = f"while :; do {inside.command(node)} --health --spread {spread}s; sleep {int(every_s)}; done"
+    loop = f"while :; do {pod_work.command(node)} --health --spread {spread}s; sleep {int(every_s)}; done"
     pod = _pod(at, loop, restart="Always")
     pod["containers"][0]["env"] = [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
     labels = _labels("health")
@@ -149,7 +149,7 @@ def _list(items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _inside(fleet: Fleet, work: Work) -> Work:
-    """The same paths as a pod sees them."""
+    """Return the work with the paths that it has in a pod."""
 
     def moved(path: Path) -> Path:
         return Path(_MOUNT / path.relative_to(fleet.root))

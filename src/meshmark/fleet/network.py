@@ -1,9 +1,10 @@
-"""Judges the messages between nodes: names nodes, and switches, whose messages are slow with any partner.
+"""Judges the messages between nodes: names nodes and switches whose messages are slow with any partner.
 
-    judgements/CAMPAIGN.json    what was found, see `summary`
+    judgements/CAMPAIGN.json    the judgement of a campaign, see `summary`
 
-As for nodes alone, the values of a campaign choose suspects, and only fresh values, measured with other partners, name
-them. The values of a node are what its messages take beyond the terms of the distance, of its partners and of switches.
+As for nodes alone, suspects are chosen by the values of a campaign, and only fresh values, measured with other
+partners, name them. The values of a node are the times of its messages without the terms of distances, partners and
+switches.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ from meshmark.fleet.topology import Places, Tree
 from meshmark.fleet.values import Point, query
 from meshmark.store.files import held, write_file
 
-_SUSPECT_Z: Final = 3.0  # of a switch
-_MEMBERS: Final = 8  # nodes of a suspected switch that measure again
+_SUSPECT_Z: Final = 3.0  # standard deviations from which a switch is suspected
+_MEMBERS: Final = 8  # nodes below a suspected switch that measure again
 _AT_EACH: Final = 2  # healthy nodes that measure again, at each distance of a suspect
 _Z: Final = 1.959963984540054
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a campaign of pairs has measured.
+    """The measurements of a campaign of pairs.
 
     Attributes:
-        nodes: Names; those that measured nothing are left out.
+        nodes: Names of nodes; nodes that measured nothing are left out.
         points: Metrics: the time of messages of each size, the smallest first.
+        met: The times of messages.
         pairs: Number of pairs that measured.
     """
 
@@ -57,12 +59,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class NetworkLook:
-    """A network as a campaign shows it.
+    """The state of a network in a campaign.
 
     Attributes:
-        values: Of each node in each round, see the module, shape (nodes, rounds, points).
-        offsets: What was subtracted from the values of all nodes below a slow switch.
-        screening: None if there are too few nodes.
+        values: Values of each node in each round, see the module, shape (nodes, rounds, points).
+        offsets: For each switch with a term, the offset that was subtracted from the values of all nodes below it.
+        screening: Screening of the nodes; None if there are too few nodes.
         slow: Suspected switches.
     """
 
@@ -76,13 +78,13 @@ class NetworkLook:
     slow: list[SlowSwitch]
 
     def suspects(self) -> list[str]:
-        """Names of nodes, and of switches."""
+        """Return the names of suspected nodes and switches."""
         nodes = [self.seen.nodes[i] for i in self.screening.suspects] if self.screening else []
         return [*nodes, *(SWITCH + s.name for s in self.slow)]
 
 
 def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> Exchange:
-    """The times of a campaign of pairs.
+    """Return the times of a campaign of pairs.
 
     Raises:
         AbsentError: No pair has measured.
@@ -104,37 +106,40 @@ def read_exchange(fleet: Fleet, campaign: str, cluster: str) -> Exchange:
         raise AbsentError(f"{campaign}: no pair has measured", f"meshmark fleet pairs {fleet.root}")
     points = {r["point"]: Point(r["point"], r["instrument"], r["metric"], r["unit"], r["better"]) for r in rows}
     column = {key: i for i, key in enumerate(points)}
-    known = pairs_of(Campaign.load(fleet, campaign).begun)
+    pair_by_name = pairs_of(Campaign.load(fleet, campaign).begun)
     times: dict[str, list[float]] = {}
     for row in rows:
-        if row["pair"] in known:
+        if row["pair"] in pair_by_name:
             times.setdefault(row["pair"], [math.nan] * len(points))[column[row["point"]]] = math.log(row["value"])
-    there = {node for pair in times for node in known[pair][1:]}
-    nodes = [node for node in expand(str(Campaign.load(fleet, campaign).begun["nodes"])) if node in there]
-    at = {node: i for i, node in enumerate(nodes)}
-    rounds = 1 + max(r for r, _, _ in known.values())
-    met = [(r, at[a], at[b], times[pair]) for pair, (r, a, b) in known.items() if pair in times]
-    return Exchange(campaign, nodes, list(points.values()), Meetings.of(len(nodes), rounds, len(points), met), len(met))
+    measured = {node for pair in times for node in pair_by_name[pair][1:]}
+    nodes = [node for node in expand(str(Campaign.load(fleet, campaign).begun["nodes"])) if node in measured]
+    index = {node: i for i, node in enumerate(nodes)}
+    rounds = 1 + max(r for r, _, _ in pair_by_name.values())
+    records = [(r, index[a], index[b], times[pair]) for pair, (r, a, b) in pair_by_name.items() if pair in times]
+    return Exchange(
+        campaign, nodes, list(points.values()), Meetings.of(len(nodes), rounds, len(points), records), len(records)
+    )
 
 
 def newest_exchange(fleet: Fleet, cluster: str) -> str:
-    """The newest campaign of pairs that has results; "" if there is none."""
+    """Return the newest campaign of pairs that has results; "" if no campaign has."""
     names = [n for n in fleet.campaigns() if n.startswith(f"{KIND}-") and fleet.files_of("nodes", n, cluster)]
     return names[-1] if names else ""
 
 
 def look_at_network(fleet: Fleet, cluster: str, campaign: str, tree: Tree) -> NetworkLook:
-    """Choose suspects.
+    """Read a campaign of pairs and choose suspects.
 
     Raises:
         AbsentError: No pair has measured.
+        MeshmarkError: A file cannot be read.
     """
     seen = read_exchange(fleet, campaign, cluster)
     return judge_exchange(seen, tree, set(State.load(fleet, cluster, NETWORK).open))
 
 
 def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
-    """As `look_at_network`.
+    """Choose suspects by the measurements of a campaign.
 
     Args:
         known: Nodes and switches with an open case, which are not suspected again.
@@ -145,17 +150,24 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
     terms = fit_terms(seen.met, places, tree)
     values = own_times(seen.met, places, terms)
     offsets = {}
-    for name in terms.switches:  # its nodes are compared with one another
+    for name in terms.switches:  # the nodes below it are compared with one another
         below = places.below(name)
         offsets[name] = np.nan_to_num(nan_median(location(values[below]), axis=0))
         values[below] -= offsets[name]
     screening = None
     if len(seen.nodes) >= MIN_NODES:
-        skip = {i for i, node in enumerate(seen.nodes) if node in known}
-        screening = screen(values, values.shape[1], known=skip)
+        skipped = {i for i, node in enumerate(seen.nodes) if node in known}
+        screening = screen(values, values.shape[1], known=skipped)
     slow = [s for s in slow_switches(seen.met, places, tree, terms) if s.z.max() >= _SUSPECT_Z]
     return NetworkLook(
-        seen, tree, places, terms, values, offsets, screening, [s for s in slow if SWITCH + s.name not in known][:3]
+        seen,
+        tree,
+        places,
+        terms,
+        values,
+        offsets,
+        screening,
+        [s for s in slow if SWITCH + s.name not in known][:3],
     )
 
 
@@ -164,12 +176,12 @@ def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Who measures again, by indices of nodes.
+    """The nodes that measure again, by their indices.
 
     Attributes:
         suspects: Suspected nodes.
         members: Nodes below each suspected switch.
-        healthy: Partners and controls, controls first.
+        healthy: Controls, and then partners.
     """
 
     suspects: list[int]
@@ -178,40 +190,40 @@ class Roles:
 
     @property
     def judged(self) -> list[int]:
-        return list(dict.fromkeys([*self.suspects, *(i for of in self.members.values() for i in of)]))
+        return list(dict.fromkeys([*self.suspects, *(i for members in self.members.values() for i in members)]))
 
 
 def roles(seen: NetworkLook, seed: int = 0) -> Roles:
-    """Who measures again."""
+    """Choose the nodes that measure again."""
     import numpy as np
 
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     assert seen.screening is not None
     suspects = list(seen.screening.suspects)
-    below = {s.name: seen.places.below(s.name).tolist() for s in seen.slow}
-    members = {name: dice.permutation(of)[:_MEMBERS].tolist() for name, of in below.items()}
-    out = {*suspects, *(i for of in below.values() for i in of)}
+    nodes_by_switch = {s.name: seen.places.below(s.name).tolist() for s in seen.slow}
+    members = {name: rng.permutation(nodes)[:_MEMBERS].tolist() for name, nodes in nodes_by_switch.items()}
+    excluded = {*suspects, *(i for nodes in nodes_by_switch.values() for i in nodes)}
     p = seen.screening.p
-    order = [int(i) for i in dice.permutation(len(p)) if int(i) not in out]
+    order = [int(i) for i in rng.permutation(len(p)) if int(i) not in excluded]
     order = [i for i in order if p[i] >= np.median(p)] + [i for i in order if p[i] < np.median(p)]
     chosen = order[:CONTROLS]
     judged = Roles(suspects, members, []).judged
-    rest = np.array(order[CONTROLS:], int)
+    remaining = np.array(order[CONTROLS:], int)
     for suspect in judged:
-        levels = seen.places.levels(rest, suspect)
+        levels = seen.places.levels(remaining, suspect)
         for level in set(preferred(seen.places, seen.values.shape[1])):
-            near = [int(i) for i in rest[levels == level] if i not in chosen]
-            chosen += near[:_AT_EACH]
+            candidates = [int(i) for i in remaining[levels == level] if i not in chosen]
+            chosen += candidates[:_AT_EACH]
     chosen += [i for i in order if i not in set(chosen)][: max(0, CONTROLS + len(judged) - len(chosen))]
     return Roles(suspects, members, chosen)
 
 
 def draw_fresh(seen: NetworkLook, who: Roles, names: Sequence[str], seed: int) -> list[list[Pair]]:
-    """Pairs for the confirmation, as indices of names."""
-    at = {name: i for i, name in enumerate(names)}
+    """Return the pairs of each round of the confirmation, as indices of `names`."""
+    index = {name: i for i, name in enumerate(names)}
 
     def there(of: Sequence[int]) -> list[int]:
-        return [at[seen.seen.nodes[i]] for i in of if seen.seen.nodes[i] in at]
+        return [index[seen.seen.nodes[i]] for i in of if seen.seen.nodes[i] in index]
 
     return draw_confirmation(
         Places.of(seen.tree, names), there(who.judged), there(who.healthy), CONTROLS, seen.values.shape[1], seed
@@ -220,7 +232,7 @@ def draw_fresh(seen: NetworkLook, who: Roles, names: Sequence[str], seed: int) -
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A suspect with its fresh values: their p-value and the metrics that are worse."""
+    """The test of a suspect by its fresh values: the p-value and the metrics that are worse."""
 
     name: str
     p: float
@@ -228,33 +240,33 @@ class Test:
 
 
 def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
-    """Suspects with their p-values from fresh values."""
+    """Return the tests of all suspects by their fresh values."""
     import numpy as np
 
-    place, met = _as_before(seen, fresh)
+    node_rows, meetings = _as_before(seen, fresh)
     places = Places.of(seen.tree, fresh.nodes)
-    at = {i: k for k, i in enumerate(place)}
-    suspects = [i for i in who.suspects if i in at]
-    members = {name: [at[i] for i in of if i in at] for name, of in who.members.items()}
+    index = {i: k for k, i in enumerate(node_rows)}
+    suspects = [i for i in who.suspects if i in index]
+    members = {name: [index[i] for i in rows if i in index] for name, rows in who.members.items()}
     switches = {name: term for name, term in seen.terms.switches.items() if name not in members}
-    own = own_times(met, places, Terms(seen.terms.levels, seen.terms.nodes[place], switches))
-    met_judged = np.isin(met.partner, [at[i] for i in who.judged if i in at]) & (met.partner >= 0)
-    left = np.where(met_judged[:, :, None], np.nan, own)
-    healthy = [i for i in who.healthy if i in at and not np.isnan(left[at[i]]).all()]
-    controls = left[[at[i] for i in healthy]]
+    residuals = own_times(meetings, places, Terms(seen.terms.levels, seen.terms.nodes[node_rows], switches))
+    is_with_judged = np.isin(meetings.partner, [index[i] for i in who.judged if i in index]) & (meetings.partner >= 0)
+    undisturbed = np.where(is_with_judged[:, :, None], np.nan, residuals)
+    healthy = [i for i in who.healthy if i in index and not np.isnan(undisturbed[index[i]]).all()]
+    controls = undisturbed[[index[i] for i in healthy]]
     baseline = fit(seen.values)
     drift = nan_median(location(controls) - baseline.own[healthy], axis=0) if healthy else baseline.level
-    found = [
-        _switch_test(seen, switch, location(own[members[switch.name]]) - drift, baseline)
+    switch_tests = [
+        _switch_test(seen, switch, location(residuals[members[switch.name]]) - drift, baseline)
         for switch in seen.slow
         if members[switch.name]
     ]
-    for name, of in members.items():  # a node below a suspected switch is compared with others there
-        if of:
-            own[places.below(name)] -= nan_median(location(own[of]), axis=0) - drift - baseline.centre
+    for name, rows in members.items():  # nodes below a suspected switch are compared with one another
+        if rows:
+            residuals[places.below(name)] -= nan_median(location(residuals[rows]), axis=0) - drift - baseline.centre
     for name in switches:
-        own[places.below(name)] -= seen.offsets[name]
-    evidence = fresh_evidence(baseline, own[[at[i] for i in suspects]], controls, healthy)
+        residuals[places.below(name)] -= seen.offsets[name]
+    evidence = fresh_evidence(baseline, residuals[[index[i] for i in suspects]], controls, healthy)
     points = seen.seen.points
     return [
         *(
@@ -265,31 +277,31 @@ def tests(seen: NetworkLook, who: Roles, fresh: Exchange) -> list[Test]:
             )
             for k, i in enumerate(suspects)
         ),
-        *found,
+        *switch_tests,
     ]
 
 
 def _as_before(seen: NetworkLook, fresh: Exchange) -> tuple[list[int], Meetings]:
-    """The indices of the nodes that measured again, and their times of the points that are judged."""
+    """Return the earlier indices of the nodes that measured again, and their times at the judged points."""
     import numpy as np
 
     rows = {node: i for i, node in enumerate(seen.seen.nodes)}
-    known = {p.key: i for i, p in enumerate(fresh.points)}
-    columns = np.array([known.get(p.key, -1) for p in seen.seen.points])
+    column_by_key = {p.key: i for i, p in enumerate(fresh.points)}
+    columns = np.array([column_by_key.get(p.key, -1) for p in seen.seen.points])
     times = np.where(columns >= 0, fresh.met.times[:, :, columns], np.nan)
     return [rows[node] for node in fresh.nodes], Meetings(fresh.met.partner, times)
 
 
 def _switch_test(seen: NetworkLook, switch: SlowSwitch, own: Array, baseline: Baseline) -> Test:
-    """The p-value of a switch, from locations of the nodes below it."""
+    """Return the test of a switch, from the locations of the nodes below it."""
     import numpy as np
     from scipy.stats import norm
 
     by = np.nan_to_num(nan_median(own, axis=0) - baseline.centre)
     count = np.maximum((~np.isnan(own)).sum(axis=0), 1)
-    # By as much as at first, switches differ without a fault.
-    before = np.abs(switch.by) / np.maximum(np.abs(switch.z), 1e-9)
-    scale = np.sqrt(before**2 + baseline.scale**2 * np.pi / 2 * (1 / count + 1 / CONTROLS))
+    # The differences between switches without a fault are as large as in the first measurement.
+    first_scale = np.abs(switch.by) / np.maximum(np.abs(switch.z), 1e-9)
+    scale = np.sqrt(first_scale**2 + baseline.scale**2 * np.pi / 2 * (1 / count + 1 / CONTROLS))
     p = norm.sf(by / scale)
     metrics = []
     for k in np.argsort(p):
@@ -298,15 +310,15 @@ def _switch_test(seen: NetworkLook, switch: SlowSwitch, own: Array, baseline: Ba
         metrics.append(
             Worse(point.key, point.instrument, point.metric, point.conditions, middle, low, high, float(p[k]))
         )
-    whole = min(1.0, float(p.min()) * len(p))
-    return Test(SWITCH + switch.name, whole, [m for m in metrics if m.p <= 0.05] or metrics[:1])
+    combined = min(1.0, float(p.min()) * len(p))
+    return Test(SWITCH + switch.name, combined, [m for m in metrics if m.p <= 0.05] or metrics[:1])
 
 
 def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequence[Test]) -> list[Named]:
     """Name nodes and switches, and remember that this campaign has been decided on.
 
     Raises:
-        MeshmarkError: It was before, or another process judges the fleet.
+        MeshmarkError: The campaign was decided on before, or another process judges the fleet.
     """
     campaign = seen.seen.campaign
     with held(State.path(fleet, cluster, NETWORK).parent):
@@ -314,14 +326,14 @@ def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequenc
         if campaign in state.judged:
             raise MeshmarkError(f"{campaign}: was judged before", f"meshmark fleet pairs {fleet.root}")
         discoveries = Discoveries(state.discoveries)
-        looked = len(seen.seen.nodes) + len(seen.tree.switches)
-        decisions = discoveries.decide([t.p for t in found], max(looked, len(found), 1))
+        tested = len(seen.seen.nodes) + len(seen.tree.switches)
+        decisions = discoveries.decide([t.p for t in found], max(tested, len(found), 1))
         named = []
-        for test, yes in zip(found, decisions, strict=True):
-            big = [m for m in test.metrics if m.by >= SMALLEST]
-            if yes and big:
+        for test, is_named in zip(found, decisions, strict=True):
+            relevant = [m for m in test.metrics if m.by >= SMALLEST]
+            if is_named and relevant:
                 kind = "switch" if test.name.startswith(SWITCH) else "network"
-                named.append(Named(test.name, kind, test.p, big, [], {}, campaign, campaign))
+                named.append(Named(test.name, kind, test.p, relevant, [], {}, campaign, campaign))
         follow(state, campaign, shifts(seen))
         state.discoveries = discoveries.state()
         state.judged.append(campaign)
@@ -333,9 +345,9 @@ def decide_network(fleet: Fleet, cluster: str, seen: NetworkLook, found: Sequenc
 
 
 def shifts(seen: NetworkLook) -> dict[str, dict[str, float]]:
-    """By how much each node and each suspected switch is slower, by the keys of points."""
-    own = location(seen.values) - nan_median(location(seen.values), axis=0)
-    rows = dict(zip(seen.seen.nodes, own, strict=True))
+    """Return by how much each node and each switch that can be judged is slower, by the keys of points."""
+    node_shifts = location(seen.values) - nan_median(location(seen.values), axis=0)
+    rows = dict(zip(seen.seen.nodes, node_shifts, strict=True))
     for switch in slow_switches(seen.seen.met, seen.places, seen.tree, seen.terms):
         rows[SWITCH + switch.name] = switch.by
     keys = [p.key for p in seen.seen.points]
@@ -346,24 +358,24 @@ def shifts(seen: NetworkLook) -> dict[str, dict[str, float]]:
 
 
 def levels(seen: NetworkLook) -> list[dict[str, Any]]:
-    """The median times of messages at each distance, in s."""
+    """Return the median times of messages at each distance, in s."""
     import numpy as np
 
-    met = seen.seen.met
-    level = seen.places.levels(np.arange(len(met.partner))[:, None], met.partner)
-    found = []
-    for h in np.unique(level[met.partner >= 0]):
-        here = (level == h) & (met.partner >= 0)
-        times = np.exp(nan_median(met.times[here], axis=0))
+    meetings = seen.seen.met
+    level = seen.places.levels(np.arange(len(meetings.partner))[:, None], meetings.partner)
+    result = []
+    for h in np.unique(level[meetings.partner >= 0]):
+        at_level = (level == h) & (meetings.partner >= 0)
+        times = np.exp(nan_median(meetings.times[at_level], axis=0))
         sizes = [p.conditions["message_bytes"] for p in seen.seen.points]
-        found.append(
-            {"level": int(h), "pairs": int(here.sum() // 2), "times": dict(zip(sizes, times.tolist(), strict=True))}
+        result.append(
+            {"level": int(h), "pairs": int(at_level.sum() // 2), "times": dict(zip(sizes, times.tolist(), strict=True))}
         )
-    return found
+    return result
 
 
 def summary(seen: NetworkLook, named: Sequence[Named]) -> dict[str, Any]:
-    """What was found, for files and programs."""
+    """Return the judgement for files and programs."""
     return {
         "campaign": seen.seen.campaign,
         "nodes": len(seen.seen.nodes),

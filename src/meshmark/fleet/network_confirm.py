@@ -20,32 +20,32 @@ def confirm_network(
     seen: NetworkLook,
     show: Shown = UNSEEN,
 ) -> list[Test]:
-    """What fresh values of the suspects say; a confirmation of this campaign that was begun before is resumed.
+    """Measure the suspects again and return their tests; an earlier confirmation of this campaign is resumed.
 
     Raises:
         MeshmarkError: The engine does not answer, or no pair has measured.
     """
-    who = roles(seen)
+    node_roles = roles(seen)
     name = _begun(fleet, seen.seen.campaign)
     if not name:
         plan = load_plan(fleet.plans / f"{Campaign.load(fleet, seen.seen.campaign).begun['plan']}.json")
-        nodes = [seen.seen.nodes[i] for i in (*who.judged, *who.healthy)]
+        nodes = [seen.seen.nodes[i] for i in (*node_roles.judged, *node_roles.healthy)]
         name = begin_pairs(
             fleet,
             site,
             engine,
             Wanted(nodes=fold(nodes)),
             plan,
-            lambda names: draw_fresh(seen, who, names, seed=1),
+            lambda names: draw_fresh(seen, node_roles, names, seed=1),
             CONFIRMING,
             confirms=seen.seen.campaign,
         )
     measure_pairs(fleet, site, engine, name, show)
-    return tests(seen, who, read_exchange(fleet, name, site.cluster))
+    return tests(seen, node_roles, read_exchange(fleet, name, site.cluster))
 
 
 def _begun(fleet: Fleet, campaign: str) -> str:
-    """The confirmation of a campaign; "" if there is none."""
+    """Return the newest confirmation of a campaign; "" if it has no confirmation."""
     for name in reversed(fleet.campaigns()):
         if name.startswith(CONFIRMING) and Campaign.load(fleet, name).begun.get("confirms") == campaign:
             return name

@@ -1,7 +1,7 @@
-"""Names of nodes, and sets of them as administrators write them, such as `n[1-16,20]`, by ClusterShell.
+"""Names of nodes, and node sets such as `n[1-16,20]` in the syntax of ClusterShell.
 
-A name of a node becomes a word of commands and part of a path. It is checked where it enters: from the command line,
-from fleet.toml, from a batch system, and from files of campaigns. The nodes of a set are counted before they are built.
+A name of a node becomes a word of commands and part of a path. It is checked where it is read: from the command line,
+from fleet.toml, from a batch system, and from files of campaigns. The nodes of a set are counted before it is expanded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCI
 _RANGES: Final = re.compile(r"\[([^\]]*)\]?")
 _PART: Final = re.compile(r"(?:[^,!&^\s\[]|\[[^\]]*\]?)+")  # of a set, up to a separator outside brackets
 _COUNTLESS: Final = 10**18  # nodes; larger numbers are neither computed nor printed
-_MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name of one that is not folded has some
+_MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name in a set that is not folded has some
 
 
 def checked_names(names: Iterable[object], field: str = "nodes") -> list[str]:
     """Return names of nodes as they are.
 
     Raises:
-        UsageError: One is not a name of a node; the message begins with `field`.
+        UsageError: A name is not a name of a node; the message begins with `field`.
     """
     checked = []
     for name in names:
@@ -41,7 +41,7 @@ def own_node_name() -> str:
     """Return the name of this host, without its domain.
 
     Raises:
-        UsageError: It is not a name of a node.
+        UsageError: The name of the host is not a valid name of a node.
     """
     import socket
 
@@ -72,7 +72,7 @@ def expand(text: str, field: str = "nodes") -> list[str]:
     if len(text) > _MAX_TEXT or (count := _count(text)) > MAX_NODES:
         number = "too many" if len(text) > _MAX_TEXT or count >= _COUNTLESS else f"{count:,}"
         raise UsageError(f"{field}: found '{quoted(text, 60)}' with {number} nodes; allowed: up to {MAX_NODES:,}")
-    # ClusterShell would take minutes for a longer one.
+    # ClusterShell would take minutes for a longer name.
     if any(len(_RANGES.sub("0", part)) > MAX_CHARACTERS for part in _PART.findall(text)):
         raise UsageError(f"{field}: found '{quoted(text, 60)}'; a name of a node has {NODE_NAME}")
     try:
@@ -83,13 +83,13 @@ def expand(text: str, field: str = "nodes") -> list[str]:
 
 
 def _count(text: str) -> int:
-    """Return at least the number of nodes that a set names, without building it; malformed ranges count as one."""
+    """Return an upper bound of the number of nodes in a set without expanding it; malformed ranges count as one."""
     total = 0
     for part in _PART.findall(text):
         count = 1
         for ranges in _RANGES.finditer(part):
-            count *= sum(_count_range(one) for one in ranges[1].split(","))
-            if count >= _COUNTLESS:  # products of thousands of digits take minutes
+            count *= sum(_count_range(text_range) for text_range in ranges[1].split(","))
+            if count >= _COUNTLESS:  # the product of numbers with thousands of digits takes minutes
                 return _COUNTLESS
         total += count
     return total

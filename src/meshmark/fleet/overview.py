@@ -1,4 +1,4 @@
-"""A fleet as it is and as it became so, for pages and programs."""
+"""The state and the history of a fleet, for pages and programs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from meshmark.fleet.values import is_sound, node_rows
 
 @dataclass(frozen=True, slots=True)
 class ClassOverview:
-    """A class of nodes.
+    """The history of a class of nodes.
 
     Attributes:
-        at: Its place in `Look.classes`.
+        at: Index of the class in `Look.classes`.
         steps: Changes of its level.
-        facts: What changed in the configuration of most of its nodes.
+        facts: Changes in the configuration of most of its nodes.
     """
 
     at: int
@@ -36,13 +36,13 @@ class ClassOverview:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A fleet.
+    """The state and the history of a fleet.
 
     Attributes:
-        campaigns: Those of the trends, oldest first; the last is that of `seen`.
-        open: Open cases that were named until then, those that compute wrongly first, then the newest.
-        left: Nodes of the campaign that did not measure, or whose values do not count, and why.
-        racks: Names of nodes by rack; by "" those that are in none.
+        campaigns: Campaigns of the trends, oldest first; the last is the campaign of `seen`.
+        open: Open cases that were named until this campaign: nodes that compute wrongly first, then the newest.
+        left: Nodes of the campaign that did not measure, or whose values do not count, each with the reason.
+        racks: Names of nodes by rack; "" has the nodes that are in no rack.
     """
 
     cluster: str
@@ -55,7 +55,7 @@ class Overview:
     racks: Mapping[str, Sequence[str]]
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the overview as JSON for programs."""
         names = self.campaigns
         return {
             "type": "fleet",
@@ -64,12 +64,12 @@ class Overview:
             "nodes": len(self.seen.panel.nodes),
             "suspects": self.seen.suspects(),
             "open": [dataclasses.asdict(case) for case in self.open],
-            "closed": [{**dataclasses.asdict(case), "closed": at} for case, at in self.closed],
+            "closed": [{**dataclasses.asdict(case), "closed": campaign} for case, campaign in self.closed],
             "left": dict(self.left),
             "classes": [
                 {
-                    "name": self.seen.classes[of.at].of.name,
-                    "nodes": len(of.trend.nodes),
+                    "name": self.seen.classes[group.at].of.name,
+                    "nodes": len(group.trend.nodes),
                     "changes": [
                         {
                             "key": s.point.key,
@@ -81,11 +81,11 @@ class Overview:
                             "campaign": names[s.at],
                             "p": s.p,
                         }
-                        for s in of.steps
+                        for s in group.steps
                     ],
-                    "facts": [{**dataclasses.asdict(f), "at": names[f.at]} for f in of.facts],
+                    "facts": [{**dataclasses.asdict(f), "at": names[f.at]} for f in group.facts],
                 }
-                for of in self.classes
+                for group in self.classes
             ],
         }
 
@@ -95,7 +95,7 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
 
     Args:
         until: The campaign to show; "": the newest.
-        days: Of history, by the dates of the campaigns.
+        days: Length of the history, by the dates of the campaigns.
 
     Raises:
         AbsentError: No campaign has results.
@@ -103,32 +103,38 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     """
     cluster = site.cluster
     seen = look(fleet, cluster, until.partition("-")[0], until)
-    first = (date.fromisoformat(date_of(seen.campaign)) - timedelta(days=days)).isoformat()
+    first_date = (date.fromisoformat(date_of(seen.campaign)) - timedelta(days=days)).isoformat()
     kind = seen.campaign.partition("-")[0]
-    names = [n for n in campaigns_of(fleet, cluster, kind, seen.campaign) if date_of(n) > first]
-    members = [[seen.panel.nodes[m] for m in one.of.members] for one in seen.classes]
-    found = zip(trends(fleet, cluster, names, members), new_facts(fleet, cluster, names, members), strict=True)
-    made = [ClassOverview(at, trend, steps(trend), facts) for at, (trend, facts) in enumerate(found)]
+    names = [n for n in campaigns_of(fleet, cluster, kind, seen.campaign) if date_of(n) > first_date]
+    members = [[seen.panel.nodes[m] for m in group.of.members] for group in seen.classes]
+    trends_and_facts = zip(
+        trends(fleet, cluster, names, members), new_facts(fleet, cluster, names, members), strict=True
+    )
+    overviews = [
+        ClassOverview(index, trend, steps(trend), facts) for index, (trend, facts) in enumerate(trends_and_facts)
+    ]
     state = State.load(fleet, cluster)
-    # Named later than the campaign that is shown: not known then. Checks and surveys name nodes alike.
+    # Without cases that were named after the campaign that is shown. Both checks and surveys name nodes.
     cases = [case for case in state.open.values() if time_of(case.campaign) <= time_of(seen.campaign)]
     cases.sort(key=lambda c: (bool(c.wrong), time_of(c.campaign), c.node), reverse=True)
     left = _left(fleet, cluster, seen)
-    return Overview(cluster, seen, names, made, cases, state.closed, left, _racks(site, {*seen.panel.nodes, *left}))
+    return Overview(
+        cluster, seen, names, overviews, cases, state.closed, left, _racks(site, {*seen.panel.nodes, *left})
+    )
 
 
 def _left(fleet: Fleet, cluster: str, seen: Look) -> dict[str, str]:
     rows = {row["node"]: row for row in node_rows(fleet, [seen.campaign], cluster)}
     campaign = Campaign.load(fleet, seen.campaign)
-    found = {n: campaign.left.get(n, "no result") for n in campaign.nodes if n not in rows}
+    reasons = {n: campaign.left.get(n, "no result") for n in campaign.nodes if n not in rows}
     for name, row in rows.items():
         if not is_sound(row):
-            found[name] = row["doubt"] or row["damage"] or row["status"]
-    return dict(sorted(found.items()))
+            reasons[name] = row["doubt"] or row["damage"] or row["status"]
+    return dict(sorted(reasons.items()))
 
 
 def _racks(site: Site, nodes: Collection[str]) -> dict[str, list[str]]:
-    found = {name: expand(names) for name, names in site.racks.items()}
-    placed = {node for names in found.values() for node in names}
-    rest = in_order(node for node in nodes if node not in placed)
-    return {**found, **({"": rest} if rest else {})}
+    racks = {name: expand(names) for name, names in site.racks.items()}
+    placed = {node for names in racks.values() for node in names}
+    unplaced = in_order(node for node in nodes if node not in placed)
+    return {**racks, **({"": unplaced} if unplaced else {})}

@@ -1,6 +1,6 @@
 """Messages between pairs of nodes: campaigns whose jobs start two MPI ranks on two nodes each.
 
-A pair leaves a file as a node does; its name is `rROUND+NODE+NODE`.
+A pair leaves a file like a node; its name is `rROUND+NODE+NODE`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from meshmark.store.files import read_bytes
 KIND: Final = "pairs"
 CONFIRMING: Final = "confirmpairs"
 _STEP: Final = "01-pingpong"
-_START_S: Final = 30.0  # for the start of two ranks
-_SLACK: Final = 3.0  # a run may take so many times its budget
-_HERE: Final = 64  # nodes at once whose launchers run on this host
+_START_S: Final = 30.0  # time for the start of two ranks
+_SLACK: Final = 3.0  # factor by which a run may exceed its budget
+_HERE: Final = 64  # largest number of nodes at once whose launchers run on this host
 _LOCAL: Final = 16  # nodes in one job of this host, whose pairs run one after the other
-# A file appears in the inbox only when the ranks have ended well.
+# A file appears in the inbox only after the ranks have ended successfully.
 _SCRIPT: Final = """\
 #!/bin/sh
 inbox={inbox}
@@ -59,10 +59,10 @@ pair() {{
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
-    """Which messages a pair exchanges.
+    """The messages that each pair exchanges.
 
     Attributes:
-        sizes: Of messages, as for `pingpong --bytes`.
+        sizes: Sizes of messages, in the syntax of `pingpong --bytes`.
         budget_s: Time for each pair.
     """
 
@@ -78,10 +78,10 @@ class Messages:
 
 
 def tree_of(fleet: Fleet, site: Site, engine: Engine) -> Tree:
-    """The switches: of the file that the site names, or else those that Slurm knows.
+    """Return the tree of switches, from the file that the site names, or else from Slurm.
 
     Raises:
-        MeshmarkError: The file, or what Slurm prints, describes no tree.
+        MeshmarkError: The file, or the output of Slurm, does not describe a tree.
     """
     if site.topology:
         return load_tree(fleet.root / site.topology)
@@ -102,13 +102,14 @@ def begin_pairs(
     kind: str = KIND,
     **settings: Any,
 ) -> str:
-    """Choose nodes and their pairs, and write the journal of a campaign. Returns its name.
+    """Choose nodes and their pairs, write the journal of a campaign, and return its name.
 
     Args:
-        draw: Gives the pairs of each round, as indices of names.
+        draw: Returns the pairs of each round, as indices of names.
+        settings: Additional values for the first event of the journal.
 
     Raises:
-        UsageError: A node does not exist, or there is only one.
+        UsageError: A node does not exist, or there is only one node.
         MeshmarkError: The engine does not answer, or the folder cannot be written.
     """
 
@@ -137,38 +138,47 @@ def measure_pairs(
     show: Shown = UNSEEN,
     wait_s: float = float("inf"),
 ) -> tuple[Progress, Ingested]:
-    """Drive a campaign of pairs to its end, or go on with it.
+    """Drive a campaign of pairs to its end, or resume it.
 
     Raises:
         AbsentError: There is no MPI library.
-        MeshmarkError: As `carry_out`, or no pair has measured.
+        MeshmarkError: No pair has measured, or `carry_out` raises this error.
     """
-    known = launcher(chosen(site.pairs.mpi or "any")[0])
-    program = shared_copy(fleet, known.program)
+    mpi_launcher = launcher(chosen(site.pairs.mpi or "any")[0])
+    program = shared_copy(fleet, mpi_launcher.program)
     jobs, nodes = site.max_jobs, site.max_nodes
-    if engine.name == "ssh":  # launchers run here
+    if engine.name == "ssh":  # launchers run on this host
         nodes = min(nodes, _HERE)
         jobs = min(jobs, max(1, _HERE // nodes))
     elif engine.name == "local":
         jobs, nodes = 1, _LOCAL
 
     def work(campaign: Campaign) -> Work:
-        made = work_of(campaign, program)
-        script = script_maker(load_plan(made.plan), made, Launcher(known.kind, known.path, program), site, engine.name)
-        in_turn = nodes // 2 if engine.name == "local" else 1
-        return replace(made, limit_s=made.limit_s * in_turn, together=script)
+        node_work = work_of(campaign, program)
+        script = script_maker(
+            load_plan(node_work.plan),
+            node_work,
+            Launcher(mpi_launcher.kind, mpi_launcher.path, program),
+            site,
+            engine.name,
+        )
+        turns = nodes // 2 if engine.name == "local" else 1
+        return replace(node_work, limit_s=node_work.limit_s * turns, together=script)
 
-    progress, found = measured(fleet, site, engine, name, work, (jobs, nodes), show, wait_s)
+    progress, ingested = measured(fleet, site, engine, name, work, (jobs, nodes), show, wait_s)
     if not progress.counts()["done"]:
-        why = _last_failure(logs(fleet, name))
-        raise MeshmarkError(f"{name}: no pair has measured: {why}") if why else nothing_measured(fleet, name)
-    return progress, found
+        failure = _last_failure(logs(fleet, name))
+        raise MeshmarkError(f"{name}: no pair has measured: {failure}") if failure else nothing_measured(fleet, name)
+    return progress, ingested
 
 
 def script_maker(
     plan: NodePlan, work: Work, known: Launcher, site: Site, engine: str
 ) -> Callable[[Sequence[str]], str]:
-    """What makes the script of a job for some pairs, which measure at once, but one after the other on one host."""
+    """Return a function that returns the script of a job for pairs.
+
+    The pairs measure at the same time, but on one host one after the other.
+    """
     arguments = shlex.join(plan.steps[0]["argv"])
     header = {"plan": plan.id, "kind": plan.kind, "name": "%s", "hostname": "", "machine": "%s"}
     header |= {"hash": "", "boot": "", "started": ""}
@@ -179,15 +189,15 @@ def script_maker(
     )
     head, end, finished = (json.dumps(line, separators=(",", ":")) for line in lines)
     step = json.dumps({"type": "step", "id": _STEP}, separators=(",", ":"))
-    root = known.kind == "openmpi" and os.geteuid() == 0
-    start = _SCRIPT.format(
+    is_root = known.kind == "openmpi" and os.geteuid() == 0
+    preamble = _SCRIPT.format(
         inbox=shlex.quote(str(work.inbox)),
         head=f"{head}\\n{step}",
         limit=round(plan.limit_s),
         arguments=arguments,
         end=end,
         finished=finished,
-        setting="export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" if root else "",
+        setting="export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1" if is_root else "",
     )
 
     def script(pairs: Sequence[str]) -> str:
@@ -196,38 +206,38 @@ def script_maker(
             _, a, b = pair.split("+")
             words = shlex.join(["pair", pair, *_launch(known, a, b, site, engine)])
             lines.append(words if engine == "local" else f"{words} &")
-        return start + "\n".join([*lines, "wait", ""])
+        return preamble + "\n".join([*lines, "wait", ""])
 
     return script
 
 
 def _launch(known: Launcher, a: str, b: str, site: Site, engine: str) -> list[str]:
-    """The command that starts one rank on each of two nodes."""
-    more = site.pairs.options
+    """Return the command that starts one rank on each of two nodes."""
+    options = site.pairs.options
     if engine == "local":
-        return launch_argv(known, 2, cpus(), more)
+        return launch_argv(known, 2, cpus(), options)
     if engine == "flux":
-        return ["flux", "run", "--nodes=2", "--ntasks=2", f"--requires=host:{a},{b}", *more, str(known.program)]
+        return ["flux", "run", "--nodes=2", "--ntasks=2", f"--requires=host:{a},{b}", *options, str(known.program)]
     if engine == "slurm" and site.pairs.srun:
-        where = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={a},{b}"]
-        return ["srun", f"--mpi={site.pairs.srun}", *where, *more, str(known.program)]
+        request = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={a},{b}"]
+        return ["srun", f"--mpi={site.pairs.srun}", *request, *options, str(known.program)]
     if known.kind == "openmpi":
-        own = ["-H", f"{a}:1,{b}:1", "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
+        placement = ["-H", f"{a}:1,{b}:1", "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
         if engine == "ssh":
             agent = shlex.join([*site.ssh.options, "-oBatchMode=yes", f"-oConnectTimeout={CONNECT_S}"])
-            own += ["--mca", "plm_rsh_args", agent]
+            placement += ["--mca", "plm_rsh_args", agent]
     else:
-        own = ["-hosts", f"{a},{b}", *(["-ppn", "1", "-bind-to", "core"] if known.kind == "mpich" else [])]
-    return [str(known.path), "-n", "2", *own, *more, str(known.program)]
+        placement = ["-hosts", f"{a},{b}", *(["-ppn", "1", "-bind-to", "core"] if known.kind == "mpich" else [])]
+    return [str(known.path), "-n", "2", *placement, *options, str(known.program)]
 
 
 def _last_failure(folder: Path) -> str:
-    """What the newest output of a job says."""
+    """Return the error message in the newest output of a job."""
     newest = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
     text = read_bytes(newest[-1], 64 << 20).decode(errors="replace") if newest else ""
     return quoted(failure_message(text), 300)
 
 
 def pairs_of(campaign: Mapping[str, Any]) -> dict[str, tuple[int, str, str]]:
-    """The round and both nodes of each pair of a campaign, from the first event of its journal."""
+    """Return the round and both nodes of each pair of a campaign, from the first event of its journal."""
     return {name: (int(name.partition("+")[0][1:]) - 1, a, b) for name, (a, b) in campaign["groups"].items()}

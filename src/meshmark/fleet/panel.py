@@ -1,4 +1,4 @@
-"""The values of several campaigns as one array, nodes × values × metrics, for judging."""
+"""The values of several campaigns as one array, nodes × values × metrics, for judgements."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Panel:
     """Values of nodes.
 
     Attributes:
-        nodes: Names, sorted.
+        nodes: Names of nodes, sorted.
         facts: Configuration of each node in its newest campaign.
-        values: Logarithms, of which higher is worse, shape (nodes, k, points). NaN: not measured, or with a flag.
+        values: Logarithms, where higher is worse, shape (nodes, k, points). NaN: not measured, or with a flag.
             Latencies under load are distances from the curve of the class, see `curves`.
         of: The campaign of each of the k values.
-        wrong: Nodes with wrong results of kernels in the newest campaign, and which.
-        verdicts: Of each program and kernel with a wrong result, the number of nodes that gave any, right or wrong.
+        wrong: Wrong results of kernels and programs in the newest campaign, by node.
+        verdicts: For each program and kernel with a wrong result, the number of nodes with a result, right or wrong.
     """
 
     nodes: list[str]
@@ -37,7 +37,10 @@ class Panel:
 
 
 def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
-    """The values of campaigns, oldest first.
+    """Return the values of campaigns.
+
+    Args:
+        campaigns: Names of campaigns, oldest first.
 
     Raises:
         MeshmarkError: A file cannot be read.
@@ -64,13 +67,13 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
     slot_at = {slot: i for i, slot in enumerate(slots)}
     values = np.full((len(points), len(slots), len(names)), np.nan)
     for matrix in matrices:
-        place = np.array([row_of[name] for name in matrix.nodes], int)
+        node_index = np.array([row_of[name] for name in matrix.nodes], int)
         for point, repetition, row in zip(matrix.points, matrix.repetitions, matrix.values, strict=True):
-            at = column_of[point.key], slot_at[matrix.campaign, repetition]
-            values[at][place] = np.log(row) * point.sign
+            cell = column_of[point.key], slot_at[matrix.campaign, repetition]
+            values[cell][node_index] = np.log(row) * point.sign
     configurations = [texts[facts[n]] for n in names]
     panel = np.ascontiguousarray(values.transpose(2, 1, 0))
-    as_distances(panel, list(points.values()), [one.members for one in classes(configurations)])
+    as_distances(panel, list(points.values()), [group.members for group in classes(configurations)])
     return Panel(
         names,
         configurations,
@@ -83,27 +86,27 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
 
 
 def of_what(wrong: str) -> str:
-    """The program or kernel of a wrong result."""
+    """Return the program or kernel of a wrong result."""
     return wrong.partition(": ")[0]
 
 
 def _verdicts(
     fleet: Fleet, campaign: str, cluster: str, wrong: Mapping[str, Sequence[str]], attempts: Sequence[str]
 ) -> dict[str, int]:
-    """As `Panel.verdicts`. Nodes that were refused, or have not the program, say nothing about it."""
+    """Return `Panel.verdicts`; nodes that were refused, or do not have the program, are not counted."""
     text = """SELECT DISTINCT node, instrument, metric, program FROM read_parquet(?)
               WHERE status = 'measured' AND list_contains(?, attempt)"""
-    found = query(fleet, "results", [campaign], cluster, text, list(attempts))
+    table = query(fleet, "results", [campaign], cluster, text, list(attempts))
     nodes: dict[str, set[str]] = {}
     for node, texts in wrong.items():
-        for one in texts:
-            nodes.setdefault(of_what(one), set()).add(node)
-    for row in found.to_pylist() if found is not None else ():
+        for wrong_text in texts:
+            nodes.setdefault(of_what(wrong_text), set()).add(node)
+    for row in table.to_pylist() if table is not None else ():
         if (name := row["program"] or _kernel(row["instrument"], row["metric"])) in nodes:
             nodes[name].add(row["node"])
-    return {name: len(those) for name, those in nodes.items()}
+    return {name: len(node_names) for name, node_names in nodes.items()}
 
 
 def _kernel(instrument: str, metric: str) -> str:
-    """How the runner names what computed wrongly, see native/node/limits.cpp."""
+    """Return the name that the runner gives to a kernel that computed wrongly, see native/node/limits.cpp."""
     return metric if metric.startswith(instrument) else f"{instrument} {metric}"

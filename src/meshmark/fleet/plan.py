@@ -1,7 +1,7 @@
-"""The plan that every node of a fleet carries out: which instruments run, and which small files are recorded.
+"""The plan that every node of a fleet carries out: the instruments to run, and the small files to record.
 
-The native runner reads it (native/node/plan.cpp). A plan is named by a hash of its content, so that results say exactly
-how they were made.
+The native runner reads it (native/node/plan.cpp). A plan is named by a hash of its content, so that results identify
+exactly how they were measured.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from meshmark.values.units import duration
 
 Kind = Literal["survey", "check", "pairs"]
 FORMAT: Final = "meshmark node plan"
-_SLACK: Final = 3.0  # a step may take so many times its budget: preparation and the last sample count, too
-_START_S: Final = 5.0
-_OUTPUTS: Final = MAX_BYTES // 4  # of programs, in the file of a node: as JSON, a byte may take several
-# Below /, as of glob(7): what `machine.boot` and `fleet.facts` read.
+_SLACK: Final = 3.0  # factor by which a step may exceed its budget, for preparation and the last sample
+_START_S: Final = 5.0  # time for the start of a step
+_OUTPUTS: Final = MAX_BYTES // 4  # bytes of outputs of programs in the file of a node; in JSON, a byte may take several
+# Patterns of glob(7) below / for the files that `machine.boot` and `fleet.facts` read.
 FILES: Final = (
     "proc/cpuinfo",
     "proc/meminfo",
@@ -82,11 +82,11 @@ class NodePlan:
     """A plan.
 
     Attributes:
-        alone: The runner refuses to run beside the work of others.
-        limit_s: After which no step begins, and the one that runs is killed.
-        steps: Objects with `id`, `argv` and `limit_s`; those of applications also with `program`, what the runner has
-            to know, and `application`, its tables.
-        limits: By the hash of the hardware, objects with `instrument`, `metric`, `conditions`, and `low` or `high`.
+        alone: Whether the runner refuses to run beside other work.
+        limit_s: Time after which no step begins, and the running step is killed.
+        steps: Objects with `id`, `argv` and `limit_s`; steps of applications also have `program`, the instructions for
+            the runner, and `application`, the tables of the application.
+        limits: Objects with `instrument`, `metric`, `conditions`, and `low` or `high`, by the hash of the hardware.
     """
 
     spec: str
@@ -101,20 +101,20 @@ class NodePlan:
         return hashlib.sha256(self._body()).hexdigest()[:16]
 
     def to_bytes(self) -> bytes:
-        """The file that the runner reads."""
+        """Return the content of the file that the runner reads."""
         body = json.loads(self._body())
         return json.dumps({"format": FORMAT, "version": 1, "id": self.id, **body}, indent=1).encode() + b"\n"
 
     @property
     def needs_s(self) -> float:
-        """About how long it takes, which is less than its limit."""
+        """Return about how long the plan takes, which is less than its limit."""
         return sum((float(step["limit_s"]) - _START_S) / _SLACK for step in self.steps)
 
     def within(self, longest_s: float) -> NodePlan:
-        """The plan with a limit of at most so long.
+        """Return the plan with a limit of at most `longest_s`.
 
         Raises:
-            UsageError: It takes longer.
+            UsageError: The plan takes longer.
         """
         if self.limit_s <= longest_s:
             return self
@@ -140,31 +140,32 @@ class NodePlan:
 
 
 def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path()) -> NodePlan:
-    """The plan of a specification, with the steps of a survey of one machine, and with applications.
+    """Return the plan of a specification, with the steps of a survey of one machine, and with applications.
 
     Args:
-        limit_s: Of the whole plan; 0: what the budgets of its steps allow at worst.
-        folder: That files of applications are relative to.
+        limit_s: Limit of the whole plan; 0: the sum of the limits of its steps.
+        folder: Folder to which the names of application files are relative.
 
     Raises:
-        UsageError: A step needs a launcher or what else nodes do not have, or the plan may take longer than a day.
+        UsageError: A step needs a launcher or something else that nodes do not have, or the plan may take longer than a
+            day.
     """
-    found = steps_of(spec)
-    if with_launcher := [step.instrument for _, step in found if step.ranks]:
+    numbered_steps = steps_of(spec)
+    if with_launcher := [step.instrument for _, step in numbered_steps if step.ranks]:
         raise UsageError(
             f"{spec.name}: found '{with_launcher[0]}', which needs an MPI launcher; allowed: instruments of one process"
         )
-    run = {
+    program_steps = {
         i: step_of(application_of(step, folder, f"{spec.name}: step[{i}]"), step)
         for i, step in enumerate(spec.step)
         if step.application
     }
-    _check_outputs(spec, {i: step["program"] for i, step in run.items()})
+    _check_outputs(spec, {i: step["program"] for i, step in program_steps.items()})
     steps: list[dict[str, Any]] = [
-        {"id": s.id, **run[i]}
-        if i in run
+        {"id": s.id, **program_steps[i]}
+        if i in program_steps
         else {"id": s.id, "argv": list(s.argv), "limit_s": _SLACK * s.budget_s + _START_S}
-        for i, s in found
+        for i, s in numbered_steps
     ]
     whole_s = limit_s or sum(step["limit_s"] for step in steps)
     if whole_s > LONGEST_S:
@@ -173,15 +174,15 @@ def node_plan(spec: Spec, kind: Kind, limit_s: float = 0.0, folder: Path = Path(
 
 
 def _check_outputs(spec: Spec, programs: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raise UsageError if the outputs of programs may make the file of a node too large to be taken in.
+    """Raise UsageError if the outputs of programs may make the file of a node too large to be ingested.
 
     Args:
-        programs: By the index of their step.
+        programs: Programs by the index of their step.
     """
 
     def outputs(i: int) -> int:
         program = programs[i]
-        runs = int(program["runs"]) + int(program["warmup"]) + 1  # one that failed is repeated
+        runs = int(program["runs"]) + int(program["warmup"]) + 1  # one failed run is repeated
         return spec.step[i].repetitions * runs * (3 if program["results"] else 2)
 
     sizes = {i: outputs(i) * programs[i]["kept"] for i in programs}
@@ -189,15 +190,15 @@ def _check_outputs(spec: Spec, programs: Mapping[int, Mapping[str, Any]]) -> Non
         return
     largest = max(sizes, key=lambda i: sizes[i])
     most_kib = (_OUTPUTS - total + sizes[largest]) // outputs(largest) >> 10
-    found = f"{programs[largest]['kept'] >> 10}, with which a node may have {total >> 20} MiB of outputs"
+    finding = f"{programs[largest]['kept'] >> 10}, with which a node may have {total >> 20} MiB of outputs"
     allowed = f"{_OUTPUTS >> 20} MiB" + (f", so at most {most_kib}" if most_kib > 0 else "")
     raise UsageError(
-        f"{spec.name}: step[{largest}].output_kib: found {found}; allowed: {allowed}", "fewer runs or repetitions"
+        f"{spec.name}: step[{largest}].output_kib: found {finding}; allowed: {allowed}", "fewer runs or repetitions"
     )
 
 
 def load_plan(path: Path) -> NodePlan:
-    """A plan that was written by `NodePlan.to_bytes`.
+    """Read a plan that was written by `NodePlan.to_bytes`.
 
     Raises:
         MeshmarkError: The file is missing or is not a plan.
@@ -213,7 +214,7 @@ def load_plan(path: Path) -> NodePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PlanFile(Excerpt):
-    """What `NodePlan.to_bytes` writes."""
+    """The file that `NodePlan.to_bytes` writes."""
 
     format: Annotated[str, OneOf((FORMAT,))]
     spec: str

@@ -1,4 +1,4 @@
-"""What a site allows to be done with nodes that were named, in policy.toml beside fleet.toml; by default nothing.
+"""The actions that a site allows on named nodes, in policy.toml beside fleet.toml; by default none.
 
 [drain]
 wrong = true       # nodes that compute wrongly
@@ -27,12 +27,12 @@ _MAX_REASON: Final = 120  # characters
 
 @dataclass(frozen=True, slots=True)
 class Drain(Input):
-    """Which named nodes get no more jobs.
+    """The named nodes that are drained.
 
     Attributes:
-        wrong: Those that compute wrongly.
-        worse_by: Those that are at least so much worse in a metric, such as 0.1; 0: none.
-        most: How many after one judgement, those that compute wrongly first.
+        wrong: Whether nodes that compute wrongly are drained.
+        worse_by: Relative difference, such as 0.1, from which nodes that are worse in a metric are drained; 0: never.
+        most: Largest number of nodes that are drained after one judgement; nodes that compute wrongly come first.
     """
 
     wrong: bool = False
@@ -42,20 +42,20 @@ class Drain(Input):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Input):
-    """What a site allows."""
+    """The actions that a site allows."""
 
     drain: Drain | None = None
 
 
 @dataclass
 class Drained:
-    """What was done with nodes.
+    """The outcome of draining nodes.
 
     Attributes:
-        done: Nodes that were drained, and the reason that was given.
-        beyond: Nodes beyond the most that the policy allows.
-        failed: Nodes that could not be drained, and why; they are tried again after the next judgement.
-        out: Nodes that were out of service already, drained by hand for example, and what the engine says.
+        done: Nodes that were drained, each with the reason that was given.
+        beyond: Nodes beyond the largest number that the policy allows.
+        failed: Nodes that could not be drained, each with the error; they are tried again after the next judgement.
+        out: Nodes that were already out of service, drained by hand for example, each with the reason of the engine.
     """
 
     done: dict[str, str] = field(default_factory=dict)
@@ -78,10 +78,10 @@ class Draining(Protocol):
 
 
 def load_policy(fleet: Fleet) -> Policy:
-    """The policy of a site; without a file, nothing is allowed.
+    """Read the policy of a site; without a file, nothing is allowed.
 
     Raises:
-        UsageError: It is not such a file; the message names the key, what was found and what is allowed.
+        UsageError: The file is invalid; the message names the key, what was found and what is allowed.
     """
     path = fleet.root / "policy.toml"
     if not path.exists():
@@ -93,50 +93,51 @@ def load_policy(fleet: Fleet) -> Policy:
 
 
 def check_policy(policy: Policy, engine: Engine) -> None:
-    """Raises UsageError if the engine cannot do what the policy says."""
+    """Raise UsageError if the engine cannot carry out the policy."""
     if policy.drain is not None and not isinstance(engine, Draining):
         raise UsageError(f"policy.toml: drain: found with {engine.name}; allowed with: slurm, pbs, lsf, flux")
 
 
 def drain_cases(fleet: Fleet, policy: Policy, engine: Engine, cases: Mapping[str, Named]) -> Drained:
-    """Take open cases out of service, as far as the policy allows, and never twice. Those that are out already are left
-    alone, with the reason that they have.
+    """Take the nodes of open cases out of service, as far as the policy allows, and never twice for the same case.
+
+    Nodes that are already out keep their reason.
 
     Raises:
         UsageError: The engine cannot drain nodes.
         MeshmarkError: The folder cannot be written.
     """
-    found = Drained()
+    drained = Drained()
     if policy.drain is None:
-        return found
+        return drained
     check_policy(policy, engine)
     assert isinstance(engine, Draining)
     journal = Journal(fleet.root / "judgements" / "drained.jsonl")
-    before = {(str(e.get("node")), str(e.get("case"))) for e in journal.read() if e.get("event") == "drained"}
-    chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in before and _allowed(policy.drain, c)]
+    drained_before = {(str(e.get("node")), str(e.get("case"))) for e in journal.read() if e.get("event") == "drained"}
+    chosen = [c for c in _in_order(cases) if (c.node, c.campaign) not in drained_before and _allowed(policy.drain, c)]
     try:
-        out = {node.name: node.why for node in engine.nodes() if node.state == "out"} if chosen else {}
-    except EngineError as why:
-        found.failed = {case.node: str(why) for case in chosen}
-        return found
-    found.out = {case.node: out[case.node] for case in chosen if case.node in out}
-    chosen = [case for case in chosen if case.node not in out]
+        reason_by_node = {node.name: node.why for node in engine.nodes() if node.state == "out"} if chosen else {}
+    except EngineError as error:
+        drained.failed = {case.node: str(error) for case in chosen}
+        return drained
+    drained.out = {case.node: reason_by_node[case.node] for case in chosen if case.node in reason_by_node}
+    chosen = [case for case in chosen if case.node not in reason_by_node]
     for case in chosen[: policy.drain.most]:
         event = {"node": case.node, "case": case.campaign, "reason": reason(case)}
         journal.write({"event": "draining", **event})
         try:
             engine.drain(case.node, event["reason"])
-        except EngineError as why:
-            found.failed[case.node] = str(why)
+        except EngineError as error:
+            drained.failed[case.node] = str(error)
             continue
         journal.write({"event": "drained", **event})
-        found.done[case.node] = event["reason"]
-    found.beyond = [case.node for case in chosen[policy.drain.most :]]
-    return found
+        drained.done[case.node] = event["reason"]
+    drained.beyond = [case.node for case in chosen[policy.drain.most :]]
+    return drained
 
 
 def _in_order(cases: Mapping[str, Named]) -> Sequence[Named]:
-    """Those that compute wrongly first, then the worst."""
+    """Sort cases: nodes that compute wrongly first, then the worst."""
     return sorted(cases.values(), key=lambda c: (not c.wrong, -max((m.by for m in c.metrics), default=0.0), c.node))
 
 
@@ -146,11 +147,11 @@ def _allowed(drain: Drain, case: Named) -> bool:
 
 
 def reason(case: Named) -> str:
-    """Why a node is drained, for administrators: printable ASCII on one line."""
+    """Return why a node is drained, for administrators: printable ASCII on one line."""
     if case.wrong:
         text = case.wrong[0]
     else:
         worst = max(case.metrics, key=lambda m: m.by)
         text = f"{worst.instrument} {worst.metric} {100 * worst.by:.0f}% worse than its class"
-    clean = "".join(c if c.isascii() and c.isprintable() else " " for c in text)
-    return f"meshmark: {clean}"[:_MAX_REASON]
+    printable = "".join(c if c.isascii() and c.isprintable() else " " for c in text)
+    return f"meshmark: {printable}"[:_MAX_REASON]

@@ -1,8 +1,8 @@
-"""Reads the file that a node left: what it is, what it measured, and what is wrong with it.
+"""Reads the file that a node left: the header, the results, and any damage.
 
-The file is compressed JSON Lines (native/node/main.cpp). It may end in the middle, since nodes crash; what is complete
-is read all the same, and the damage is named. The lines that the runner writes itself are checked once, here: if one of
-them has a value of another type or out of range, the whole file is refused. Results that are invalid are left out and
+The file is compressed JSON Lines (native/node/main.cpp). It may end in the middle, since nodes crash; the complete part
+is read nevertheless, and the damage is reported. The lines that the runner writes itself are checked once, here: if one
+of them has a value of the wrong type or out of range, the whole file is refused. Invalid results are left out and
 counted.
 """
 
@@ -28,8 +28,8 @@ from meshmark.values.units import counted
 
 FORMAT: Final = "meshmark node result"
 SUFFIX: Final = ".jsonl.gz"
-INTERRUPTED: Final = f"+interrupted{SUFFIX}"  # of a node that a signal stopped before its last step
-REFUSED: Final = "refused: "  # begins the status of a node that did not measure, since it does other work
+INTERRUPTED: Final = f"+interrupted{SUFFIX}"  # suffix for a node that a signal stopped before its last step
+REFUSED: Final = "refused: "  # prefix of the status of a node that did not measure because of other work
 _VERSION: Final = 1
 _MAX_FILE: Final = 64 << 20  # compressed
 MAX_BYTES: Final = 256 << 20  # uncompressed, with the outputs of programs; a survey has less than one MiB
@@ -87,7 +87,7 @@ class FinishedLine(Excerpt):
 
     Attributes:
         status: `ok`, `interrupted` or `refused: …`.
-        problems: Results of kernels that were not right: the node computes wrongly.
+        problems: Wrong results of kernels: the node computes wrongly.
     """
 
     status: Annotated[str, Field(min_length=1, max_length=_LONG)]
@@ -99,7 +99,7 @@ class FinishedLine(Excerpt):
 
 @dataclass(frozen=True, slots=True)
 class NodeStep:
-    """A step as it ended: ok, absent, failed, timed out, interrupted or left out; "" if the file ends before."""
+    """A step and its status: ok, absent, failed, timed out, interrupted or left out; "" if the file ends before."""
 
     id: str
     status: str
@@ -107,18 +107,18 @@ class NodeStep:
     elapsed_s: float
     reading: Reading
     program: bool = False  # whether it ran an application
-    runs: list[Mapping[str, Any]] = field(default_factory=list)  # of an application, as the runner reports them
+    runs: list[Mapping[str, Any]] = field(default_factory=list)  # runs of an application, as the runner reports them
 
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What a node left.
+    """The content of the file of a node.
 
     Attributes:
         header: The first line.
         files: Content of the recorded files, by path below /.
         finished: The last line; None if it is missing.
-        damage: What is wrong with the file; "" if nothing is.
+        damage: Description of the damage of the file; "" if it is undamaged.
     """
 
     header: HeaderLine
@@ -133,12 +133,12 @@ class NodeResult:
 
     @property
     def status(self) -> str:
-        """ok, interrupted, refused: …, or damaged."""
+        """Return `ok`, `interrupted`, `refused: …` or `damaged`."""
         return self.finished.status if self.finished else "damaged"
 
     @property
     def wrong(self) -> list[str]:
-        """Results of kernels that were not right: the node computes wrongly."""
+        """Return the wrong results of kernels: the node computes wrongly."""
         return list(self.finished.problems) if self.finished else []
 
 
@@ -146,16 +146,16 @@ def read_result(path: Path) -> NodeResult:
     """Read the file of a node.
 
     Raises:
-        ResultError: It cannot be read, is too large, or a line of the runner is invalid.
+        ResultError: The file cannot be read, is too large, or has an invalid line of the runner.
     """
     return parse_result(path.name, read_packed(path))
 
 
 def read_packed(path: Path) -> bytes:
-    """The content of the file of a node, compressed.
+    """Return the compressed content of the file of a node.
 
     Raises:
-        ResultError: It cannot be read, or is too large.
+        ResultError: The file cannot be read, or is too large.
     """
     try:
         return read_bytes(path, _MAX_FILE)
@@ -170,7 +170,7 @@ def parse_result(name: str, packed: bytes) -> NodeResult:
         name: Name of the file, for errors.
 
     Raises:
-        ResultError: It does not begin as such a file does, is too large, or a line of the runner is invalid.
+        ResultError: The file has no valid header, is too large, or has an invalid line of the runner.
     """
     name = quoted(name)
     _check_size(name, packed)
@@ -213,7 +213,7 @@ def parse_result(name: str, packed: bytes) -> NodeResult:
 
 
 def _check_size(name: str, packed: bytes) -> None:
-    """Count bytes and lines before anything is built from them.
+    """Check the number of bytes and lines before objects are built from them.
 
     Raises:
         ResultError: The file is too large.
@@ -235,7 +235,7 @@ def _check_size(name: str, packed: bytes) -> None:
 
 
 def _lines(packed: bytes) -> Iterator[tuple[bytes | None, str]]:
-    """Complete lines, and at last what is wrong with the file, if anything is."""
+    """Yield complete lines, and finally the damage of the file if it is damaged."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
             while line := file.readline(_MAX_LINE + 1):
@@ -260,7 +260,7 @@ def _header(name: str, raw: bytes | None) -> HeaderLine:
 
 
 def _kind(raw: bytes) -> str:
-    """The type of a line that the runner wrote itself; "" for lines of instruments, which are parsed once, later."""
+    """Return the type of a line that the runner wrote; "" for lines of instruments, which are parsed once, later."""
     for kind in ("file", "step", "step end", "finished"):
         if raw.startswith(b'{"type":"%s"' % kind.encode()):
             return kind
@@ -268,7 +268,7 @@ def _kind(raw: bytes) -> str:
 
 
 def _object(raw: bytes) -> dict[str, Any]:
-    """A line of the runner; {} if it is damaged."""
+    """Parse a line of the runner; {} if it is damaged."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):

@@ -1,6 +1,6 @@
-"""Which nodes exchange messages with which: in each round, every node has one partner, chosen at random.
+"""Draws the pairs of nodes that exchange messages: in each round, every node has one partner, chosen at random.
 
-A round prefers one distance, so that each node gets partners at all of them.
+Each round prefers one distance, so that each node has partners at all distances.
 """
 
 from __future__ import annotations
@@ -17,46 +17,47 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
 Pair = tuple[int, int]
-_TRIES: Final = 50  # to exchange a pair that there was before
+_TRIES: Final = 50  # attempts to exchange a pair that was drawn before
 
 
 def draw_rounds(places: Places, count: int, seed: int) -> list[list[Pair]]:
-    """Pairs of all nodes.
+    """Draw pairs of all nodes.
 
     Returns:
-        For each round, pairs of indices; of an odd number of nodes, one is left out.
+        For each round, pairs of indices; one node is left out if their number is odd.
     """
     import numpy as np
 
-    dice = np.random.default_rng(seed)
-    everyone = np.arange(len(places.nodes))
+    rng = np.random.default_rng(seed)
+    all_nodes = np.arange(len(places.nodes))
     met, seen = Counter[int](), set[Pair]()
-    return [_fresh(dice, places, everyone, level, met, seen) for level in preferred(places, count)]
+    return [_fresh(rng, places, all_nodes, level, met, seen) for level in preferred(places, count)]
 
 
 def draw_confirmation(
     places: Places, suspects: Sequence[int], healthy: Sequence[int], controls: int, count: int, seed: int
 ) -> list[list[Pair]]:
-    """Pairs of each suspect with a healthy node, and of healthy nodes.
+    """Draw pairs of each suspect with a healthy node, and pairs of healthy nodes.
 
     Args:
-        healthy: In the order in which they are wanted.
-        controls: Number of nodes that meet healthy ones only, if there are enough.
+        healthy: Healthy nodes in the order of preference.
+        controls: Number of nodes that are paired with healthy nodes only, if there are enough.
+        count: Number of rounds.
 
     Returns:
         For each round, pairs of indices; the first of a pair with a suspect is the suspect.
     """
     import numpy as np
 
-    dice = np.random.default_rng(seed)
-    among = list(healthy[:controls])
+    rng = np.random.default_rng(seed)
+    control_nodes = list(healthy[:controls])
     partners = list(healthy[controls:]) if len(healthy) >= controls + len(suspects) else list(healthy)
     met, seen = Counter[int](), set[Pair]()
     rounds = []
     for level in preferred(places, count):
         pairs: list[Pair] = []
-        free = [int(i) for i in dice.permutation(partners)]
-        for suspect in dice.permutation(list(suspects)):
+        free = [int(i) for i in rng.permutation(partners)]
+        for suspect in rng.permutation(list(suspects)):
             if not free:
                 break
             cost = (places.levels(np.array(free), int(suspect)) != level) * 1.0
@@ -65,19 +66,19 @@ def draw_confirmation(
             pairs.append((int(suspect), partner))
             seen.add(_ordered(int(suspect), partner))
         used = {i for _, i in pairs}
-        rest = np.array([i for i in among if i not in used], int)
-        rounds.append(pairs + _fresh(dice, places, rest, level, met, seen))
+        remaining = np.array([i for i in control_nodes if i not in used], int)
+        rounds.append(pairs + _fresh(rng, places, remaining, level, met, seen))
     return rounds
 
 
 def preferred(places: Places, count: int) -> list[int]:
-    """The distance that each round prefers, of those that occur."""
+    """Return the distance that each round prefers, among the distances that occur."""
     import numpy as np
 
     heights = places.above.shape[1]
     sizes = [len(np.unique(places.above[:, h])) for h in range(heights)]
-    found = [h + 1 for h, (fine, coarse) in enumerate(pairwise(sizes)) if coarse < fine] or [1]
-    return [found[r % len(found)] for r in range(count)]
+    distances = [h + 1 for h, (fine, coarse) in enumerate(pairwise(sizes)) if coarse < fine] or [1]
+    return [distances[r % len(distances)] for r in range(count)]
 
 
 def _ordered(a: int, b: int) -> Pair:
@@ -85,7 +86,7 @@ def _ordered(a: int, b: int) -> Pair:
 
 
 def _fresh(dice: Generator, places: Places, nodes: Ints, level: int, met: Counter[int], seen: set[Pair]) -> list[Pair]:
-    """A round with few pairs that there were before; notes its pairs."""
+    """Draw a round that repeats few earlier pairs, and add its pairs to `met` and `seen`."""
     pairs = _round(dice, places, nodes, level, met)
     for k, pair in enumerate(pairs):
         if _ordered(*pair) not in seen:
@@ -113,40 +114,40 @@ def _distances(places: Places, pairs: Sequence[Pair]) -> list[int]:
 
 
 def _round(dice: Generator, places: Places, nodes: Ints, level: int, met: Counter[int]) -> list[Pair]:
-    """A random matching of nodes, as many as possible at this distance, the others at any."""
+    """Draw a random matching of nodes: as many pairs as possible at this distance, the others at any distance."""
     pools: dict[int, list[int]] = {}
     for i in _mixed(dice, nodes, met):
         pools.setdefault(int(places.above[i, level]), []).append(i)
     pairs: list[Pair] = []
-    left: list[int] = []
+    unmatched: list[int] = []
     for pool in pools.values():
-        ours, others = _across(dice, pool, places.above[pool, level - 1])
-        pairs += ours
-        left += others
-    left = _mixed(dice, left, met)[len(left) % 2 :]
-    return pairs + list(zip(left[::2], left[1::2], strict=True))
+        matched, rest = _across(dice, pool, places.above[pool, level - 1])
+        pairs += matched
+        unmatched += rest
+    unmatched = _mixed(dice, unmatched, met)[len(unmatched) % 2 :]
+    return pairs + list(zip(unmatched[::2], unmatched[1::2], strict=True))
 
 
 def _mixed(dice: Generator, nodes: Collection[int] | Ints, met: Counter[int]) -> list[int]:
-    """Nodes in random order, those with the most partners so far first: they are left out if some must be."""
+    """Return nodes in random order, nodes with the most partners so far first, since the first may be left out."""
     return sorted((int(i) for i in dice.permutation(list(nodes))), key=lambda i: -met[i])
 
 
 def _across(dice: Generator, pool: Sequence[int], parts: Ints) -> tuple[list[Pair], list[int]]:
-    """Pairs of nodes of different parts, and the nodes that are left.
+    """Return pairs of nodes of different parts, and the unmatched nodes.
 
-    Nodes are ordered by part, and each is matched with the one half of them further: of another part, if no part has
-    more than half of the nodes.
+    Nodes are ordered by part, and each is paired with the node at half the length further. That node is in another part
+    if no part has more than half of the nodes.
     """
     import numpy as np
 
-    _, own, sizes = np.unique(parts, return_inverse=True, return_counts=True)
+    _, part_index, sizes = np.unique(parts, return_inverse=True, return_counts=True)
     surplus = 2 * int(sizes.max()) - len(pool)
-    eligible = np.flatnonzero(own == sizes.argmax()) if surplus > 0 else np.arange(len(pool))
-    away = set(eligible[: surplus if surplus > 0 else len(pool) % 2].tolist())
+    eligible = np.flatnonzero(part_index == sizes.argmax()) if surplus > 0 else np.arange(len(pool))
+    excluded = set(eligible[: surplus if surplus > 0 else len(pool) % 2].tolist())
     order = dice.permutation(len(sizes))
-    kept = [int(i) for i in dice.permutation(len(pool)) if int(i) not in away]
-    kept.sort(key=lambda i: int(order[own[i]]))
-    half = len(kept) // 2
-    pairs = [(pool[a], pool[b]) for a, b in zip(kept[:half], kept[half:], strict=True)]
-    return pairs, [pool[i] for i in away]
+    retained = [int(i) for i in dice.permutation(len(pool)) if int(i) not in excluded]
+    retained.sort(key=lambda i: int(order[part_index[i]]))
+    half = len(retained) // 2
+    pairs = [(pool[a], pool[b]) for a, b in zip(retained[:half], retained[half:], strict=True)]
+    return pairs, [pool[i] for i in excluded]
