@@ -125,7 +125,7 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
     """
     app, configuration = what.app, what.one
     values = what.values
-    unlaunched = Configuration(
+    without_ranks = Configuration(
         {name: value for name, value in configuration.values.items() if name != "ranks"}
     )  # no launcher
     runs, warmup = step.runs or RUNS, WARMUP if step.warmup is None else step.warmup
@@ -138,7 +138,7 @@ def step_of(what: NodeApplication, step: StepSpec) -> dict[str, Any]:
     program: dict[str, Any] = {
         "runs": runs,
         "warmup": warmup,
-        "environment": environment(app, unlaunched, values),
+        "environment": environment(app, without_ranks, values),
         "files": {name: filled(text, values) for name, text in app.files.items()},
         "results": filled(app.output, values),
         "verify": [filled(word, values) for word in app.verify.command or ()],

@@ -28,7 +28,10 @@ _ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more nodes h
 _LEAST: Final = 0.01  # least share of the variance that is between nodes
 _PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all nodes
 _CHUNK: Final = 2000  # nodes that are simulated at once
-_FAR: Final = (5.0, 0.02)  # standard deviations beyond which a value is not noise, and the largest share of such nodes
+_FAR: Final = (
+    5.0,
+    0.02,
+)  # standard deviations beyond which a node is not used as noise, and the largest share of such nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +104,12 @@ def locate(values: Array) -> Located:
     import numpy as np
 
     levels = nan_median(values, axis=0)
-    own = location(values - np.nan_to_num(levels))
-    centre = np.nan_to_num(nan_median(own, axis=0))
+    own_locations = location(values - np.nan_to_num(levels))
+    centre = np.nan_to_num(nan_median(own_locations, axis=0))
     # Values that are equal in most nodes have no deviation.
-    return Located(own, centre, np.maximum(deviation(own - centre), 1e-9), np.nan_to_num(levels[-1]))
+    return Located(
+        own_locations, centre, np.maximum(deviation(own_locations - centre), 1e-9), np.nan_to_num(levels[-1])
+    )
 
 
 def fit(values: Array, groups: Array | None = None, draws: int = DRAWS, seed: int = 0) -> Baseline:
@@ -197,17 +202,17 @@ def statistics(found: Scores, weights: Weights, groups: Array) -> list[Array]:
     import numpy as np
 
     normal = found.normal
-    single = -found.worse.min(axis=1)
+    worst_metric = -found.worse.min(axis=1)
     distance = ((normal @ weights.whiten) ** 2).sum(axis=1)
     shifted = normal @ weights.innovate
     everything = np.ones((len(groups), 1), bool)
-    several = np.zeros(len(normal))
+    group_statistic = np.zeros(len(normal))
     for group in np.concatenate([groups, everything], axis=1).T:
         # The sum of the clearest metrics, for any number of them.
         ordered = -np.sort(-shifted[:, group], axis=1)
         sums = ordered.cumsum(axis=1) / np.sqrt(np.arange(1, ordered.shape[1] + 1))
-        several = np.maximum(several, sums.max(axis=1))
-    return [single, distance, several**2]
+        group_statistic = np.maximum(group_statistic, sums.max(axis=1))
+    return [worst_metric, distance, group_statistic**2]
 
 
 def smallest(found: Sequence[Array], parts: Sequence[Tail]) -> Array:
@@ -251,7 +256,8 @@ def _noise(dice: Generator, singles: Array, k: int, draws: int) -> Array:
         if missing.any():
             column[missing] = dice.choice(column[~missing], missing.sum()) if not missing.all() else 0.0
     chunks = [
-        location(rows[dice.integers(len(rows), size=(min(_CHUNK, draws - at), k))]) for at in range(0, draws, _CHUNK)
+        location(rows[dice.integers(len(rows), size=(min(_CHUNK, draws - start), k))])
+        for start in range(0, draws, _CHUNK)
     ]
     locations = np.concatenate(chunks)
     return np.asarray(locations - np.median(locations, axis=0))

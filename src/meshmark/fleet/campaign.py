@@ -1,4 +1,4 @@
-"""A campaign: every node of a set, or every pair of nodes, carries out one plan, however long that takes.
+"""A campaign: every node of a set, or every pair of nodes, carries out one plan, whatever happens meanwhile.
 
 Each decision is written to a journal before it is carried out, and each node writes what it measures to its own file. A
 campaign that was killed therefore resumes where it stopped, and measures nothing twice.
@@ -276,8 +276,8 @@ class Campaign:
                     counts["out"] and now - silent_at < BACK_S
                 )
                 if is_silent or not (counts["running"] or may_wait or self._unsure):
-                    left = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
-                    self._journal().write({"event": "end", "left": left})
+                    unmeasured = {n: [s.status, s.why] for n, s in self.nodes.items() if s.status != "done"}
+                    self._journal().write({"event": "end", "left": unmeasured})
                     return progress
                 pause = _POLL_S[0] if changed else min(pause * 1.5, _POLL_S[1])
                 time.sleep(pause)
@@ -290,19 +290,19 @@ class Campaign:
         """
         before = [(s.status, s.tries) for s in self.nodes.values()]
         # Nodes first: the nodes of a job that starts between the two queries would seem to be busy while it waits.
-        known = self._states(engine)
+        states = self._states(engine)
         jobs = {
             job.name: job for job in engine.jobs({name: self._ids.get(name, "") for name in (*self._live, *self._void)})
         }
         finished = self._finished(work.inbox)
-        self._settle(jobs, finished, known)
-        self._update(known, jobs, finished)
-        self._withdraw(known, jobs)
+        self._settle(jobs, finished, states)
+        self._update(states, jobs, finished)
+        self._withdraw(states, jobs)
         self._cancel(engine, jobs, work.limit_s + GRACE_S)
         if not self._unsure:  # otherwise the engine does not answer or refuses jobs
             self._refusal = ""
             waits = sum(job.waits for name, job in jobs.items() if name in self._live)
-            for batch in self._batches(known, max_nodes, max_jobs - len(self._live), max(1, max_jobs // 2) - waits):
+            for batch in self._batches(states, max_nodes, max_jobs - len(self._live), max(1, max_jobs // 2) - waits):
                 if not self._submit(engine, batch, work):
                     break
         return before != [(s.status, s.tries) for s in self.nodes.values()]
@@ -330,7 +330,8 @@ class Campaign:
         free = self._free()
         nodes_at_once = max(1, max_nodes // max(map(len, self.groups.values())))
         # A job that is refused because of one of its nodes is halved, and submitted after jobs that were not refused.
-        # Nodes that are off share a job only with one another, and only once: if one does not start, none measures.
+        # Nodes that are off share a job only with one another, and only once: if one does not start, the others do not
+        # measure, either.
         batched: dict[tuple[bool, int], list[str]] = {}
         singles = []  # nodes with a job of their own, which waits in the queue of the engine
         for name in free:
@@ -347,10 +348,10 @@ class Campaign:
 
     def _states(self, engine: Engine) -> dict[str, Node]:
         """Return the state of each group: the worst state of its nodes."""
-        known = {node.name: node for node in engine.nodes()}
+        node_by_name = {node.name: node for node in engine.nodes()}
         states = {}
         for name, members in self.groups.items():
-            nodes = [known.get(n, Node(n, "out", "the engine does not know it any more")) for n in members]
+            nodes = [node_by_name.get(n, Node(n, "out", "the engine does not know it any more")) for n in members]
             worst = max(nodes, key=lambda node: STATES.index(node.state))
             reason = f"{worst.name}: {worst.why}" if worst.why and len(members) > 1 else worst.why
             states[name] = Node(name, worst.state, reason)
@@ -397,20 +398,20 @@ class Campaign:
     def _update(self, known: Mapping[str, Node], jobs: Mapping[str, Job], finished: frozenset[str]) -> None:
         running = {node: jobs[name] for name, nodes in self._live.items() for node in nodes if name in jobs}
         for name, state in self.nodes.items():
-            at = known[name]
+            engine_node = known[name]
             if name in finished:
                 state.status, state.why = "done", ""
             elif name in running:
                 state.status = "waiting" if running[name].waits else "running"
                 state.why = f"job {running[name].id} waits: {running[name].why}" if running[name].waits else ""
-            elif at.state == "out":
-                state.status, state.why = "out", at.why
+            elif engine_node.state == "out":
+                state.status, state.why = "out", engine_node.why
             elif state.status in {"running", "out"}:
                 state.status = "waiting"
-            if state.status == "waiting" and at.state in {"off", "busy"} and name not in running:
-                state.why = at.why
-            if state.status == "failed" and at.why and at.why not in state.why:
-                state.why += f"; the engine says: {at.why}"
+            if state.status == "waiting" and engine_node.state in {"off", "busy"} and name not in running:
+                state.why = engine_node.why
+            if state.status == "failed" and engine_node.why and engine_node.why not in state.why:
+                state.why += f"; the engine says: {engine_node.why}"
 
     def _withdraw(self, known: Mapping[str, Node], jobs: Mapping[str, Job]) -> None:
         """Give up jobs that wait for a node that is out, and jobs of several nodes that wait for a busy node.

@@ -77,12 +77,12 @@ def measured(
         work: Returns the work of the campaign.
         limits: Largest number of jobs at once, and of nodes in a job.
     """
-    known = frozenset(Campaign.load(fleet, name).nodes)
+    nodes = frozenset(Campaign.load(fleet, name).nodes)
     # Files that an ingestion had claimed before it was killed, or found the disk full, have been measured, too.
-    before = ingest(fleet, name, site.cluster, known, show.took_in)
+    ingested = ingest(fleet, name, site.cluster, nodes, show.took_in)
     campaign = Campaign.load(fleet, name, measured_nodes(fleet, name, site.cluster))
     progress = campaign.drive(engine, work(campaign), *limits, show, wait_s)
-    return progress, before.joined(ingest(fleet, name, site.cluster, known, show.took_in))
+    return progress, ingested.joined(ingest(fleet, name, site.cluster, nodes, show.took_in))
 
 
 def shared_copy(fleet: Fleet, program: Path) -> Path:
@@ -120,5 +120,7 @@ def logs(fleet: Fleet, name: str) -> Path:
 
 def nothing_measured(fleet: Fleet, name: str) -> MeshmarkError:
     """Return the error of a campaign without a result, with the reason of its first node."""
-    node, why = next(iter(Campaign.load(fleet, name).left.items()), ("", ""))
-    return MeshmarkError(f"{name}: no node has measured" + (why and f": {node}: {why}"), f"see {logs(fleet, name)}")
+    node, reason = next(iter(Campaign.load(fleet, name).left.items()), ("", ""))
+    return MeshmarkError(
+        f"{name}: no node has measured" + (reason and f": {node}: {reason}"), f"see {logs(fleet, name)}"
+    )

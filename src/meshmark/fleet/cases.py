@@ -123,8 +123,8 @@ class State(Excerpt):
             return state
         except UsageError as error:
             hint = "restore it; moved away, open cases and earlier decisions are forgotten"
-            what = str(error).removeprefix("state: ")
-            raise MeshmarkError(f"{path}: not the state of a fleet: {what}", hint) from error
+            message = str(error).removeprefix("state: ")
+            raise MeshmarkError(f"{path}: not the state of a fleet: {message}", hint) from error
 
     def save(self, fleet: Fleet, cluster: str, of: str = "") -> None:
         write_file(State.path(fleet, cluster, of), json.dumps(dataclasses.asdict(self), indent=1).encode() + b"\n")
@@ -143,9 +143,9 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
     """
     with held(State.path(fleet, cluster).parent):
         states = {kind: State.load(fleet, cluster, kind) for kind in ("", NETWORK)}
-        known = {node for state in states.values() for node in state.open}
-        if unknown := [n for n in nodes if n not in known]:
-            allowed = ", ".join(sorted(known)) or "none, since no case is open"
+        open_nodes = {node for state in states.values() for node in state.open}
+        if unknown := [n for n in nodes if n not in open_nodes]:
+            allowed = ", ".join(sorted(open_nodes)) or "none, since no case is open"
             raise UsageError(f"SET: found {quoted(unknown[0])}, which has no open case; allowed: {allowed}")
         for kind, state in states.items():
             cases = [node for node in nodes if node in state.open]
@@ -158,7 +158,8 @@ def close_cases(fleet: Fleet, cluster: str, nodes: Sequence[str]) -> None:
 def follow(state: State, campaign: str, now: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Update open cases, and close the cases that have recovered.
 
-    A case has recovered if it was at most half as much worse as when it was named in each of the last campaigns.
+    A case has recovered if, in each of the last campaigns, the node was at most half as much worse as
+    when it was named.
 
     Args:
         now: For each measured node, by how much its metrics are worse, by the keys of their points.

@@ -34,10 +34,10 @@ def location(values: Array) -> Array:
     if k and not np.isnan(ordered[:, -1]).any():
         cut = int(_cut(np.asarray(k)))
         return np.asarray(ordered[:, cut : k - cut].mean(axis=1))
-    known = (~np.isnan(ordered)).sum(axis=1)
-    cuts = _cut(known)
+    known_counts = (~np.isnan(ordered)).sum(axis=1)
+    cuts = _cut(known_counts)
     rank = np.arange(k)[None, :, None]
-    in_range = (rank >= cuts[:, None]) & (rank < (known - cuts)[:, None])
+    in_range = (rank >= cuts[:, None]) & (rank < (known_counts - cuts)[:, None])
     count = in_range.sum(axis=1)
     return np.asarray(np.where(in_range, ordered, 0.0).sum(axis=1) / np.where(count, count, np.nan))
 
@@ -74,10 +74,10 @@ def deviation(away: Array) -> Array:
 
     cut, variance = _HUBER
     scale = np.nan_to_num(nan_median(np.abs(away), axis=0)) / _NORMAL
-    known = np.maximum((~np.isnan(away)).sum(axis=0), 1)
+    known_counts = np.maximum((~np.isnan(away)).sum(axis=0), 1)
     for _ in range(_STEPS):
         z = away / np.where(scale > 0, scale, 1.0)
-        scale = scale * np.sqrt(np.nansum(np.minimum(z**2, cut**2), axis=0) / known / variance)
+        scale = scale * np.sqrt(np.nansum(np.minimum(z**2, cut**2), axis=0) / known_counts / variance)
     return np.asarray(scale)
 
 
@@ -86,9 +86,9 @@ def wrapped(z: Array) -> Array:
     import numpy as np
 
     b, c, q1, q2 = _WRAP
-    away = np.abs(z)
-    middle = q1 * np.tanh(q2 * (c - np.minimum(away, c)))
-    return np.asarray(np.sign(z) * np.where(away < b, away, middle))
+    magnitude = np.abs(z)
+    tail = q1 * np.tanh(q2 * (c - np.minimum(magnitude, c)))
+    return np.asarray(np.sign(z) * np.where(magnitude < b, magnitude, tail))
 
 
 def correlation(z: Array) -> Array:

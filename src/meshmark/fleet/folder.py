@@ -144,7 +144,7 @@ class Fleet:
         return self.root / kind / f"date={date_of(campaign)}" / f"cluster={cluster}"
 
     def files_of(self, kind: str, campaign: str, cluster: str) -> list[Path]:
-        """Return the Parquet files of the `results` or `nodes` of a campaign, without files that are replaced."""
+        """Return the Parquet files of `results` or `nodes` of a campaign, without files that joined files replace."""
         files = sorted(self.table(kind, campaign, cluster).glob(f"{campaign}-*.parquet"))
         replaced_names = frozenset[str]()
         if len(files) > 1:

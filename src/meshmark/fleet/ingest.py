@@ -6,8 +6,8 @@ written. Parquet files are named after the claim: an ingestion that resumes a cl
 written, since it writes these rows again. Each row has a hash of the file it came from (`attempt`), so that no file is
 ingested twice.
 
-Each file is checked on its own: a file that cannot be ingested is moved to the folder `refused`, and the others are
-ingested.
+Each file is checked on its own: a file that cannot be ingested is reported with the reason and moved to the folder
+`refused`, and the others are ingested.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Ingested:
     """The outcome of an ingestion of a campaign.
 
     Attributes:
-        nodes: Nodes that were ingested, each once, however many files it left.
+        nodes: Nodes that were ingested, each once, even if it left several files.
         again: Nodes whose files had been ingested before.
         skipped: Reasons why files were not ingested, by the name of the file.
         doubts: What is suspicious about ingested nodes, by name.
@@ -79,7 +79,7 @@ class Ingested:
 
     def joined(self, other: Ingested) -> Ingested:
         """Return the outcome of two ingestions; files that were half-written at the first may be complete now."""
-        skipped = {name: why for name, why in self.skipped.items() if not ASIDE.fullmatch(name)}
+        skipped = {name: reason for name, reason in self.skipped.items() if not ASIDE.fullmatch(name)}
         return Ingested(
             list(dict.fromkeys([*self.nodes, *other.nodes])),
             [*self.again, *other.again],
@@ -87,8 +87,8 @@ class Ingested:
             {**self.doubts, **other.doubts},
             {**self.refusals, **other.refusals},
             {
-                why: sorted({*self.failures.get(why, ()), *other.failures.get(why, ())})
-                for why in (*self.failures, *other.failures)
+                reason: sorted({*self.failures.get(reason, ()), *other.failures.get(reason, ())})
+                for reason in (*self.failures, *other.failures)
             },
         )
 
@@ -123,8 +123,8 @@ def ingest(
             work = _Work(fleet, campaign, cluster, known, frozenset(taken(fleet, campaign, cluster, "attempt")))
             chunks = [
                 # No name is used twice, since a joined file may replace a file with an old name.
-                (f"{campaign}-{token}-{secrets.token_hex(4)}", files[at : at + at_once])
-                for at in range(0, len(files), at_once)
+                (f"{campaign}-{token}-{secrets.token_hex(4)}", files[start : start + at_once])
+                for start in range(0, len(files), at_once)
             ]
             with contextlib.closing(_interpreted(work, chunks)) as parts:  # closing ends the processes at once
                 for stem, part in parts:
@@ -146,13 +146,13 @@ def measured_nodes(fleet: Fleet, campaign: str, cluster: str) -> set[str]:
     import pyarrow.parquet as pq
 
     def read(files: Sequence[Path]) -> set[str]:
-        found: set[str] = set()
+        nodes: set[str] = set()
         for path in files:
             with open_regular(path) as file:
                 rows = pq.ParquetFile(file).read(columns=["node", "status"])
                 is_repeated = pc.or_(pc.starts_with(rows["status"], REFUSED), pc.equal(rows["status"], "interrupted"))
-                found.update(rows.filter(pc.invert(is_repeated))["node"].to_pylist())
-        return found
+                nodes.update(rows.filter(pc.invert(is_repeated))["node"].to_pylist())
+        return nodes
 
     return fleet.of_files("nodes", [campaign], cluster, read)
 
@@ -166,11 +166,11 @@ def taken(fleet: Fleet, campaign: str, cluster: str, column: str) -> set[str]:
     import pyarrow.parquet as pq
 
     def read(files: Sequence[Path]) -> set[str]:
-        found: set[str] = set()
+        values: set[str] = set()
         for path in files:
             with open_regular(path) as file:
-                found.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
-        return found
+                values.update(pq.ParquetFile(file).read(columns=[column])[column].to_pylist())
+        return values
 
     return fleet.of_files("nodes", [campaign], cluster, read)
 
@@ -198,15 +198,15 @@ def _claimed(own: Path, handle: int | None) -> Iterator[tuple[str, list[Path]]]:
 def _claim(folder: Path, found: Ingested) -> contextlib.AbstractContextManager[tuple[str, list[Path]]]:
     """Claim the files of the inbox: rename them into a new folder, which is locked first."""
     waiting = sorted(_inbox(folder).glob(f"*{SUFFIX}"))
-    own, handle = _new_claim(folder / "taken")
+    claim, handle = _new_claim(folder / "taken")
     for path in waiting:
         try:
-            path.rename(own / path.name)
+            path.rename(claim / path.name)
         except FileNotFoundError:  # another ingestion was faster
             continue
         except OSError as error:  # such as a mount point, or a file of another user in a folder with the sticky bit
             found.skipped[path.name] = f"cannot be moved: {error.strerror}"
-    return _claimed(own, handle)
+    return _claimed(claim, handle)
 
 
 def _new_claim(folder: Path) -> tuple[Path, int | None]:

@@ -128,7 +128,7 @@ class Discoveries:
 
         try:
             self._method: Any = BatchBH(alpha=rate) if state is None else BatchBH.from_snapshot(dict(state))
-        except Exception as error:  # exceptions of many types
+        except Exception as error:  # a damaged state raises exceptions of many types
             hint = "restore the file of judgements; moved away, earlier decisions are forgotten"
             raise MeshmarkError(
                 f"discoveries: cannot go on with the earlier decisions: {quoted(error)}", hint

@@ -20,7 +20,7 @@ _TURNS: Final = 24  # iterations of the fit; each moves the terms of nodes halfw
 MIN_BELOW: Final = 3  # least number of nodes below a switch that is judged
 MIN_SWITCHES: Final = 4  # least number of switches of a height; slow and fast ones cannot be distinguished among fewer
 _MOST: Final = 5  # largest number of switches with a term
-_TRIMMED: Final = 1.3  # variance of a trimmed mean of a few values, relative to that of the mean
+_TRIMMED: Final = 1.3  # variance of a trimmed mean of a few values, relative to the variance of the mean
 _FAR: Final = 4.0  # standard deviations from which the term of a node is not noise
 _CLEAR: Final = 4.0  # standard deviations from which a switch has a term
 

@@ -134,8 +134,8 @@ def look_at_network(fleet: Fleet, cluster: str, campaign: str, tree: Tree) -> Ne
         AbsentError: No pair has measured.
         MeshmarkError: A file cannot be read.
     """
-    seen = read_exchange(fleet, campaign, cluster)
-    return judge_exchange(seen, tree, set(State.load(fleet, cluster, NETWORK).open))
+    exchange = read_exchange(fleet, campaign, cluster)
+    return judge_exchange(exchange, tree, set(State.load(fleet, cluster, NETWORK).open))
 
 
 def judge_exchange(seen: Exchange, tree: Tree, known: set[str]) -> NetworkLook:

@@ -13,12 +13,12 @@ from typing import Final
 from meshmark.errors import UsageError, quoted
 from meshmark.values.node_names import MAX_CHARACTERS, NODE_NAME, is_node_name
 
-MAX_NODES: Final = 200_000  # in a set; the largest cluster by number of nodes, Fugaku, has 158,976
+MAX_NODES: Final = 200_000  # nodes in a set; the largest cluster by number of nodes, Fugaku, has 158,976
 _EXAMPLE: Final = "a set such as n[1-16,20],gpu3"
 _SET: Final = re.compile(r"[A-Za-z0-9._\-\[\],/!&^\s]*")
 _RANGE: Final = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?:/(\d{1,9}))?)?", re.ASCII)
 _RANGES: Final = re.compile(r"\[([^\]]*)\]?")
-_PART: Final = re.compile(r"(?:[^,!&^\s\[]|\[[^\]]*\]?)+")  # of a set, up to a separator outside brackets
+_PART: Final = re.compile(r"(?:[^,!&^\s\[]|\[[^\]]*\]?)+")  # part of a set, up to a separator outside brackets
 _COUNTLESS: Final = 10**18  # nodes; larger numbers are neither computed nor printed
 _MAX_TEXT: Final = 20 * MAX_NODES  # characters of a set; each name in a set that is not folded has some
 

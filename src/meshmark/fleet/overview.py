@@ -117,9 +117,9 @@ def overview(fleet: Fleet, site: Site, until: str = "", days: int = 30) -> Overv
     # Without cases that were named after the campaign that is shown. Both checks and surveys name nodes.
     cases = [case for case in state.open.values() if time_of(case.campaign) <= time_of(seen.campaign)]
     cases.sort(key=lambda c: (bool(c.wrong), time_of(c.campaign), c.node), reverse=True)
-    left = _left(fleet, cluster, seen)
+    unmeasured = _left(fleet, cluster, seen)
     return Overview(
-        cluster, seen, names, overviews, cases, state.closed, left, _racks(site, {*seen.panel.nodes, *left})
+        cluster, seen, names, overviews, cases, state.closed, unmeasured, _racks(site, {*seen.panel.nodes, *unmeasured})
     )
 
 

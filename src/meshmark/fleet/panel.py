@@ -49,12 +49,12 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
 
     facts: dict[str, str] = {}
     wrong: dict[str, list[str]] = {}
-    sound: list[str] = []  # attempts of the newest campaign
+    sound_attempts: list[str] = []  # attempts of the newest campaign
     order = {name: i for i, name in enumerate(campaigns)}
     for row in sorted(node_rows(fleet, campaigns, cluster), key=lambda row: order[row["campaign"]]):
         if is_sound(row):
             facts[row["node"]] = row["facts"]
-            sound += [row["attempt"]] if row["campaign"] == campaigns[-1] else []
+            sound_attempts += [row["attempt"]] if row["campaign"] == campaigns[-1] else []
         if row["wrong"] and row["campaign"] == campaigns[-1]:
             wrong[row["node"]] = list(row["wrong"])
     texts = {text: json.loads(text) for text in set(facts.values())}
@@ -81,7 +81,7 @@ def read_panel(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> Panel:
         panel,
         [campaign for campaign, _ in slots],
         wrong,
-        _verdicts(fleet, campaigns[-1], cluster, wrong, sound) if wrong else {},
+        _verdicts(fleet, campaigns[-1], cluster, wrong, sound_attempts) if wrong else {},
     )
 
 

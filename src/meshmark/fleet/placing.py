@@ -103,9 +103,9 @@ def choose(distances: Distances, among: Ints, count: int) -> Ints:
     if count >= len(among):
         return np.sort(among)
     candidates = [_grown(distances, among, start, count) for start in _starts(distances, among, count)]
-    candidates.sort(key=lambda candidate: candidate[1])
+    candidates.sort(key=lambda of: of[1])
     improved = [_improved(distances, among, chosen) for chosen, _ in candidates[:_IMPROVED]]
-    return np.sort(min(improved, key=lambda candidate: candidate[1])[0])
+    return np.sort(min(improved, key=lambda of: of[1])[0])
 
 
 def random_spread(distances: Distances, among: Ints, count: int, seed: int = 0) -> Spread:

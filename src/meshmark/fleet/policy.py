@@ -2,8 +2,8 @@
 
 [drain]
 wrong = true       # nodes that compute wrongly
-worse_by = 0.10    # nodes that are at least so much worse in a metric
-most = 2           # nodes after one judgement
+worse_by = 0.10    # nodes that are worse in a metric by at least this relative difference
+most = 2           # largest number of nodes after one judgement
 """
 
 from __future__ import annotations

@@ -229,9 +229,9 @@ def _check_size(name: str, packed: bytes) -> None:
                 (results > _MAX_RESULTS, f"more than {_MAX_RESULTS >> 20} MiB of results"),
                 (total > MAX_BYTES, f"more than {MAX_BYTES >> 20} MiB"),
             )
-            for is_exceeded, what in too_large:
+            for is_exceeded, excess in too_large:
                 if is_exceeded:
-                    raise ResultError(f"{name}: found {what}, which is the limit")
+                    raise ResultError(f"{name}: found {excess}, which is the limit")
 
 
 def _lines(packed: bytes) -> Iterator[tuple[bytes | None, str]]:

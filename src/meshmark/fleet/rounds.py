@@ -30,8 +30,8 @@ def draw_rounds(places: Places, count: int, seed: int) -> list[list[Pair]]:
 
     rng = np.random.default_rng(seed)
     all_nodes = np.arange(len(places.nodes))
-    met, seen = Counter[int](), set[Pair]()
-    return [_fresh(rng, places, all_nodes, level, met, seen) for level in preferred(places, count)]
+    partner_counts, earlier_pairs = Counter[int](), set[Pair]()
+    return [_fresh(rng, places, all_nodes, level, partner_counts, earlier_pairs) for level in preferred(places, count)]
 
 
 def draw_confirmation(
@@ -52,7 +52,7 @@ def draw_confirmation(
     rng = np.random.default_rng(seed)
     control_nodes = list(healthy[:controls])
     partners = list(healthy[controls:]) if len(healthy) >= controls + len(suspects) else list(healthy)
-    met, seen = Counter[int](), set[Pair]()
+    partner_counts, earlier_pairs = Counter[int](), set[Pair]()
     rounds = []
     for level in preferred(places, count):
         pairs: list[Pair] = []
@@ -61,13 +61,13 @@ def draw_confirmation(
             if not free:
                 break
             cost = (places.levels(np.array(free), int(suspect)) != level) * 1.0
-            cost += [2.0 * (_ordered(int(suspect), i) in seen) for i in free]
+            cost += [2.0 * (_ordered(int(suspect), i) in earlier_pairs) for i in free]
             partner = free.pop(int(np.argmin(cost)))
             pairs.append((int(suspect), partner))
-            seen.add(_ordered(int(suspect), partner))
+            earlier_pairs.add(_ordered(int(suspect), partner))
         used = {i for _, i in pairs}
         remaining = np.array([i for i in control_nodes if i not in used], int)
-        rounds.append(pairs + _fresh(rng, places, remaining, level, met, seen))
+        rounds.append(pairs + _fresh(rng, places, remaining, level, partner_counts, earlier_pairs))
     return rounds
 
 

@@ -1,11 +1,11 @@
-"""The facts of a site, in one file, fleet.toml:
+"""The settings of a site, in one file, fleet.toml:
 
 cluster = "hawk"
 engine = "slurm"                  # by default the first that is found, see `ENGINES`
-nodes = "n[1-512]"                # by default all that the engine knows
-max_jobs = 20                     # of ours that wait or run at once
-max_nodes = 64                    # in one job
-topology = "topology.conf"        # the switches, see `fleet.topology`; by default what Slurm knows
+nodes = "n[1-512]"                # by default all nodes that the engine knows
+max_jobs = 20                     # largest number of our jobs that wait or run at once
+max_nodes = 64                    # largest number of nodes in one job
+topology = "topology.conf"        # the switches, see `fleet.topology`; by default the switches that Slurm knows
 scratch = "/local"                # folder of each node in which programs of users run; by default $TMPDIR, or /tmp
 
 [slurm]
@@ -16,12 +16,12 @@ options = ["--qos=health"]
 options = ["-F", "/shared/ssh_config"]
 
 [psij]
-executor = "slurm"                # as PSI/J names it
-pin = "slurm.nodelist={node}"     # the attribute of a job by which it gets a node; known for slurm and lsf
+executor = "slurm"                # name of the executor in PSI/J
+pin = "slurm.nodelist={node}"     # the attribute of a job that requests a node; known for slurm and lsf
 
 [pairs]
 mpi = "openmpi"                   # by default the first library that is found
-srun = "pmix"                     # start ranks by srun, with this of its kinds of MPI, instead of mpirun
+srun = "pmix"                     # start ranks by srun with this kind of MPI, instead of by mpirun
 options = ["--mca", "btl", "self,tcp"]
 
 [racks]
@@ -54,7 +54,7 @@ from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Input, OneOf, checked, shown
 
 ENGINES: Final = ("slurm", "pbs", "lsf", "flux", "ssh", "psij", "local")
-# Which command tells that an engine is there; an instance of Flux may run within an allocation of another.
+# The command whose presence indicates an engine. An instance of Flux may run in an allocation of another engine.
 _COMMANDS: Final = {"slurm": "sinfo", "pbs": "pbsnodes", "lsf": "bhosts"}
 _BATCH: Final[Mapping[str, type[Slurm | Pbs | Lsf | Flux]]] = {"slurm": Slurm, "pbs": Pbs, "lsf": Lsf, "flux": Flux}
 _NAME: Final = "a name of at most 60 letters, digits, _ . -"
@@ -66,7 +66,7 @@ Words = Annotated[tuple[Text, ...], LIST, Field(max_length=100, description=_WOR
 
 @dataclass(frozen=True, slots=True)
 class BatchSite(Input):
-    """As `engines.engine.Batch`."""
+    """Settings of a batch system, see `engines.engine.Batch`."""
 
     queue: Text = ""
     account: Text = ""
@@ -75,8 +75,10 @@ class BatchSite(Input):
 
 @dataclass(frozen=True, slots=True)
 class SshSite(Input):
-    """Attributes:
-    options: Of ssh, before ours.
+    """Settings of ssh.
+
+    Attributes:
+        options: Options of ssh that precede ours.
     """
 
     options: Words = ()
@@ -84,12 +86,12 @@ class SshSite(Input):
 
 @dataclass(frozen=True, slots=True)
 class PairSite(Input):
-    """How messages between nodes are measured.
+    """Settings of the measurement of messages between nodes.
 
     Attributes:
-        mpi: The library; "": the first that is found.
-        srun: The kind of MPI of srun, by which Slurm starts the ranks; "": the launcher of the library does.
-        options: Of the launcher.
+        mpi: The MPI library; "": the first library that is found.
+        srun: The kind of MPI of srun, by which Slurm starts the ranks; "": the launcher of the library starts them.
+        options: Options of the launcher.
     """
 
     mpi: Annotated[str, OneOf(("", *KINDS))] = ""
@@ -99,7 +101,7 @@ class PairSite(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site(Input):
-    """A site."""
+    """The settings of a site."""
 
     cluster: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,59}$", description=_NAME)] = "cluster"
     engine: Annotated[str, OneOf(("", *ENGINES))] = ""
@@ -119,21 +121,21 @@ class Site(Input):
 
 
 def load_site(path: Path) -> Site:
-    """The site that a file describes; the default if it does not exist.
+    """Return the site that a file describes; the default if the file does not exist.
 
     Raises:
-        UsageError: It is not such a file, or it names a file that does not exist; the message names the key, what was
-            found and what is allowed.
+        UsageError: The file is invalid, or names a file that does not exist; the message names the key, what was found
+            and what is allowed.
     """
-    if not path.exists() and not path.is_symlink():  # a link to nothing is not a site without a file
+    if not path.exists() and not path.is_symlink():  # a dangling link is an error, not a missing file
         return Site()
     site = checked(Site, parse_toml(read_text(path), path.name), path.name)
     nodes_in_racks = 0
     for name, nodes in site.racks.items():
-        at = f"{path.name}: racks.{shown(name)}"
-        nodes_in_racks += len(expand(nodes, at))
+        field = f"{path.name}: racks.{shown(name)}"
+        nodes_in_racks += len(expand(nodes, field))
         if nodes_in_racks > MAX_NODES:
-            raise UsageError(f"{at}: found {nodes_in_racks:,} nodes in racks so far; allowed: up to {MAX_NODES:,}")
+            raise UsageError(f"{field}: found {nodes_in_racks:,} nodes in racks so far; allowed: up to {MAX_NODES:,}")
     if site.nodes:
         expand(site.nodes, f"{path.name}: nodes")
     if site.topology and not os.path.isfile(path.parent / site.topology):  # noqa: PTH113 (raises for long names)
@@ -142,17 +144,19 @@ def load_site(path: Path) -> Site:
 
 
 def fleet_and_site(folder: Path, *, may_be_new: bool = False) -> tuple[Fleet, Site]:
-    """The fleet of a folder, and its fleet.toml. See `Fleet.check` and `load_site` for the errors."""
+    """Return the fleet of a folder, and its site. See `Fleet.check` and `load_site` for the errors."""
     fleet = Fleet(folder.absolute())
     fleet.check(may_be_new)
     return fleet, load_site(fleet.site)
 
 
 def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
-    """The engine of a site: the named one, that of the file, or else the first whose commands are installed.
+    """Return the engine of a site: the named engine, the engine of the file, or else the first that is installed.
 
     Args:
-        nodes: Set of the nodes, for engines that know none.
+        site: The site.
+        named: Name of the engine; "": the engine of the site.
+        nodes: The set of nodes, for engines that do not know nodes.
     """
     import os
     import shutil
@@ -162,8 +166,8 @@ def engine_of(site: Site, named: str = "", nodes: str = "") -> Engine:
         installed = next((k for k, command in _COMMANDS.items() if shutil.which(command)), "")
         kind = "flux" if "FLUX_URI" in os.environ else installed or ("ssh" if nodes or site.nodes else "local")
     if kind in _BATCH:
-        of: BatchSite = getattr(site, kind)
-        return _BATCH[kind](of.queue, of.account, of.options)
+        batch_site: BatchSite = getattr(site, kind)
+        return _BATCH[kind](batch_site.queue, batch_site.account, batch_site.options)
     names = tuple(expand(nodes, "--nodes") if nodes else expand(site.nodes, "fleet.toml: nodes"))
     if kind == "ssh":
         return Ssh(names, site.ssh.options)

@@ -7,9 +7,9 @@ from typing import Final
 
 from meshmark.fleet.arrays import Array
 
-_SHARE: Final = 0.003  # of the sample beyond which the tail is exponential
-_FEWEST: Final = 20  # values that an exponential tail is fitted to
-_POINTS: Final = 400  # of the sample that are kept
+_SHARE: Final = 0.003  # share of the sample in the exponential tail
+_FEWEST: Final = 20  # least number of values to which an exponential tail is fitted
+_POINTS: Final = 400  # points of the sample that are stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Tail:
 
     Attributes:
         at: Values, increasing.
-        probability: Logarithms of the probability of at least these.
-        begin: Where the exponential tail begins.
-        share: The logarithm of the probability beyond it.
-        rate: Of the exponential tail. Tails of normal distributions and of distances fall faster.
+        probability: Logarithms of the probability of at least each value.
+        begin: Value at which the exponential tail begins.
+        share: Logarithm of the probability of the exponential tail.
+        rate: Rate of the exponential tail. Tails of normal distributions and of distances fall faster.
     """
 
     at: Array
@@ -38,20 +38,22 @@ class Tail:
         size = len(ordered)
         count = min(max(_FEWEST, int(_SHARE * size)), size)
         begin, mean = float(ordered[size - count]), float(ordered[size - count :].mean())
-        # Dense in the tail: ranks from the largest value, which has 1.
+        # Points are dense in the tail: ranks are counted from the largest value, which has rank 1.
         ranks = np.unique(np.geomspace(1, size, _POINTS).astype(int))[::-1]
-        at, first = np.unique(ordered[size - ranks], return_index=True)
-        return Tail(at, np.log(ranks[first] / size), begin, float(np.log(count / size)), 1 / max(mean - begin, 1e-12))
+        values, first = np.unique(ordered[size - ranks], return_index=True)
+        return Tail(
+            values, np.log(ranks[first] / size), begin, float(np.log(count / size)), 1 / max(mean - begin, 1e-12)
+        )
 
     def log(self, x: Array) -> Array:
-        """The logarithm of the probability of at least x."""
+        """Return the logarithm of the probability of at least x."""
         import numpy as np
 
         far = self.share - (x - self.begin) * self.rate
         return np.asarray(np.where(x > self.begin, far, np.interp(x, self.at, self.probability)))
 
     def median(self) -> float:
-        """The value that half of the sample has at least."""
+        """Return the median of the sample."""
         import numpy as np
 
         return float(np.interp(np.log(2), -self.probability, self.at))

@@ -1,4 +1,4 @@
-"""The tree of switches of a network, as distances between nodes.
+"""The tree of switches of a network, and the distances between nodes in it.
 
 Source:
     topology.conf(5) and `scontrol show topology` of Slurm (topology/tree and topology/block).
@@ -20,8 +20,8 @@ from meshmark.store.files import read_text
 _LINE: Final = "lines such as SwitchName=s1 Nodes=n[1-16], or SwitchName=top Switches=s[1-4]"
 _KEY: Final = re.compile(r"(\w+)=(\S*)")
 _NAMES: Final = ("switchname", "blockname")
-_ALONE: Final = ("blocksizes",)  # keys of lines that name no switch
-_LEVELS: Final = 32  # of switches; real networks have up to six
+_ALONE: Final = ("blocksizes",)  # keys of lines that do not name a switch
+_LEVELS: Final = 32  # largest number of levels of switches; real networks have up to six
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Switch:
     """A switch, or a block of nodes.
 
     Attributes:
-        height: 1 if only nodes are below it, otherwise one more than the highest switch below.
+        height: 1 if only nodes are below it, otherwise one more than the height of the highest switch below.
         nodes: All nodes below it.
     """
 
@@ -40,7 +40,7 @@ class Switch:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Switches, the lowest first; () if none are known, and all nodes are as far from one another."""
+    """Switches, the lowest first; () if no switches are known, so that all nodes have the same distance."""
 
     switches: Sequence[Switch] = ()
 
@@ -49,19 +49,21 @@ class Tree:
         return max((s.height for s in self.switches), default=0)
 
     def missing(self, nodes: Sequence[str]) -> list[str]:
-        """Nodes that are below no switch, though switches are known."""
-        known = {node for switch in self.switches for node in switch.nodes}
-        return [node for node in nodes if known and node not in known]
+        """Return nodes that are below no switch, if switches are known."""
+        nodes_below = {node for switch in self.switches for node in switch.nodes}
+        return [node for node in nodes if nodes_below and node not in nodes_below]
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where nodes are in a tree.
+    """The positions of nodes in a tree.
 
     Attributes:
-        nodes: Names.
-        above: What each node is below, up to each height from 0 to that of the tree and one more: a number of a
-            switch, or of the node itself, or at last of the whole; shape (nodes, heights), integer.
+        nodes: Names of nodes.
+        above: The highest switch above each node up to each height, from 0 to one more than the height of the tree:
+            number of the switch, or of the node itself, or -1 for the whole tree in the last column; integers of shape
+            (nodes, heights).
+        switches: Numbers of switches by name.
     """
 
     nodes: Sequence[str]
@@ -81,37 +83,41 @@ class Places:
         return Places(nodes, above, {switch.name: n + i for i, switch in enumerate(tree.switches)})
 
     def levels(self, a: Ints | int, b: Ints | int) -> Ints:
-        """Distances of nodes given by their indices: the height of the lowest switch above both, at least 1; one more
-        than that of the tree if there is none."""
+        """Return the distances of nodes given by their indices.
+
+        The distance is the height of the lowest switch above both nodes, at least 1. Without such a switch, it is one
+        more than the height of the tree.
+        """
         import numpy as np
 
         return np.asarray((self.above[a] != self.above[b]).sum(axis=-1))
 
     def below(self, name: str) -> Ints:
-        """Indices of the nodes below a switch."""
+        """Return the indices of the nodes below a switch."""
         import numpy as np
 
         return np.flatnonzero((self.above == self.switches[name]).any(axis=1))
 
 
 def load_tree(path: Path) -> Tree:
-    """The tree that a file describes.
+    """Return the tree that a file describes.
 
     Raises:
-        UsageError: It is not such a file; the message names the line, what was found and what is allowed.
-        MeshmarkError: It cannot be read.
+        UsageError: The file is invalid; the message names the line, what was found and what is allowed.
+        MeshmarkError: The file cannot be read.
     """
     return read_tree(read_text(path), path.name)
 
 
 def read_tree(text: str, where: str) -> Tree:
-    """The tree of the lines of a topology.conf, or of what `scontrol show topology` prints.
+    """Return the tree that a topology.conf, or the output of `scontrol show topology`, describes.
 
     Args:
-        where: Name in errors.
+        text: The lines.
+        where: Name of the source in errors.
 
     Raises:
-        UsageError: As `load_tree`.
+        UsageError: The text is invalid; the message names the line, what was found and what is allowed.
     """
     nodes: dict[str, list[str]] = {}
     children: dict[str, list[str]] = {}
@@ -124,22 +130,22 @@ def read_tree(text: str, where: str) -> Tree:
         keys = {key.lower(): value for key, value in _KEY.findall(line)}
         if any(key in keys for key in _ALONE):
             continue
-        at = f"{where}: line {number}"
+        field = f"{where}: line {number}"
         name = next((keys[key] for key in _NAMES if keys.get(key)), "")
         if not name:
-            raise UsageError(f"{at}: found '{quoted(line[:80])}'; allowed: {_LINE}")
+            raise UsageError(f"{field}: found '{quoted(line[:80])}'; allowed: {_LINE}")
         if name in nodes:
-            raise UsageError(f"{at}: found a second {quoted(name)}; allowed: one line for each switch")
+            raise UsageError(f"{field}: found a second {quoted(name)}; allowed: one line for each switch")
         if not keys.get("nodes") and not keys.get("switches"):
-            raise UsageError(f"{at}: found {quoted(name)} without Nodes and Switches; allowed: {_LINE}")
-        nodes[name] = expand(keys.get("nodes", ""), f"{at}: Nodes")
-        switches = keys.get("switches", "")  # names of switches may have other characters than those of nodes
+            raise UsageError(f"{field}: found {quoted(name)} without Nodes and Switches; allowed: {_LINE}")
+        nodes[name] = expand(keys.get("nodes", ""), f"{field}: Nodes")
+        switches = keys.get("switches", "")  # names of switches may have other characters than names of nodes
         children[name] = (
-            expand(switches, f"{at}: Switches") if "[" in switches else list(filter(None, switches.split(",")))
+            expand(switches, f"{field}: Switches") if "[" in switches else list(filter(None, switches.split(",")))
         )
         count += len(nodes[name]) + len(children[name])
         if count > 4 * MAX_NODES:
-            raise UsageError(f"{at}: found {count:,} names so far; allowed: up to {4 * MAX_NODES:,} in all lines")
+            raise UsageError(f"{field}: found {count:,} names so far; allowed: up to {4 * MAX_NODES:,} in all lines")
     return _tree(nodes, children, where)
 
 
@@ -148,33 +154,35 @@ def _tree(nodes: Mapping[str, Sequence[str]], children: Mapping[str, Sequence[st
     for name, below in children.items():
         for child in below:
             if child not in nodes:
-                known = quoted(", ".join(nodes), 200)
-                raise UsageError(f"{where}: {name}: found Switches={quoted(child)}; allowed: its switches, {known}")
+                switch_names = quoted(", ".join(nodes), 200)
+                raise UsageError(
+                    f"{where}: {name}: found Switches={quoted(child)}; allowed: its switches, {switch_names}"
+                )
             if child in parents:
                 raise UsageError(f"{where}: found {child} below {parents[child]} and below {name}; allowed: a tree")
             parents[child] = name
-    done: dict[str, Switch] = {}
-    waiting = dict(nodes)
+    switch_by_name: dict[str, Switch] = {}
+    unbuilt = dict(nodes)
     for _ in range(_LEVELS):
-        if not waiting:
+        if not unbuilt:
             break
-        ready = [name for name in waiting if all(child in done for child in children[name])]
+        ready = [name for name in unbuilt if all(child in switch_by_name for child in children[name])]
         if not ready:
-            raise UsageError(f"{where}: found a loop of switches, {', '.join(sorted(waiting)[:8])}; allowed: a tree")
+            raise UsageError(f"{where}: found a loop of switches, {', '.join(sorted(unbuilt)[:8])}; allowed: a tree")
         for name in ready:
-            lower = [done[child] for child in children[name]]
-            own = dict.fromkeys(node for switch in lower for node in switch.nodes)
-            own.update(dict.fromkeys(waiting.pop(name)))  # scontrol repeats the nodes of the switches below
-            done[name] = Switch(name, 1 + max((s.height for s in lower), default=0), tuple(own))
-    if waiting:
-        some = ", ".join(sorted(waiting)[:8])
-        raise UsageError(f"{where}: found switches above {_LEVELS} others, {some}; allowed: up to {_LEVELS} levels")
-    _check_disjoint(done, parents, where)
-    return Tree(sorted(done.values(), key=lambda switch: switch.height))
+            lower = [switch_by_name[child] for child in children[name]]
+            switch_nodes = dict.fromkeys(node for switch in lower for node in switch.nodes)
+            switch_nodes.update(dict.fromkeys(unbuilt.pop(name)))  # scontrol repeats the nodes of the switches below
+            switch_by_name[name] = Switch(name, 1 + max((s.height for s in lower), default=0), tuple(switch_nodes))
+    if unbuilt:
+        examples = ", ".join(sorted(unbuilt)[:8])
+        raise UsageError(f"{where}: found switches above {_LEVELS} others, {examples}; allowed: up to {_LEVELS} levels")
+    _check_disjoint(switch_by_name, parents, where)
+    return Tree(sorted(switch_by_name.values(), key=lambda switch: switch.height))
 
 
 def _check_disjoint(switches: Mapping[str, Switch], parents: Mapping[str, str], where: str) -> None:
-    """Raises UsageError if a node is below two switches of which none is below the other."""
+    """Raise UsageError if a node is below two switches, and neither of them is below the other."""
     lowest: dict[str, str] = {}
     for switch in sorted(switches.values(), key=lambda switch: switch.height):
         for node in switch.nodes:

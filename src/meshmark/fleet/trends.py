@@ -1,5 +1,4 @@
-"""How the classes of a fleet went over time: the middle of each metric, where it changed, and what changed in the
-configuration of the nodes."""
+"""Trends of the classes of a fleet: medians of metrics over time, their changes, and changes of the configuration."""
 
 from __future__ import annotations
 
@@ -18,20 +17,20 @@ from meshmark.fleet.folder import Fleet
 from meshmark.fleet.values import Matrix, Point, query, read_matrix
 from meshmark.values.changepoints import Split, splits
 
-_SMALLEST: Final = 0.01  # relative change of a class that is worth a line
-_RATE: Final = 0.05  # probability of any false change in a metric of a class
+_SMALLEST: Final = 0.01  # least relative change of a class that is reported
+_RATE: Final = 0.05  # probability of a false change in any metric of a class
 _THREADS: Final = 2  # campaigns that are read at once
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A class over the campaigns.
+    """The values of a class over the campaigns.
 
     Attributes:
         nodes: Names of its members.
         centre: Medians of its nodes in the unit of the point, shape (campaigns, points). NaN: not measured.
-        spread: Half of the range of the middle half of the nodes, relative to the centre.
-        counts: Nodes with values, by campaign.
+        spread: Half of the interquartile range of the nodes, relative to the centre, shape (campaigns, points).
+        counts: Number of nodes with values, by campaign.
     """
 
     nodes: Sequence[str]
@@ -47,9 +46,9 @@ class Step:
 
     Attributes:
         by: Relative change of the value, such as -0.05.
-        worse: Whether it is one to the worse.
-        at: Index of the first campaign after it.
-        p: Of such a change without a cause, over all metrics of the class.
+        worse: Whether the new level is worse.
+        at: Index of the first campaign after the change.
+        p: Probability of such a change without a cause, corrected for the metrics of the class.
     """
 
     point: Point
@@ -61,11 +60,11 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class NewFact:
-    """A fact that became that of most nodes of a class.
+    """A new value of a fact for most nodes of a class.
 
     Attributes:
-        at: Index of the first campaign with it.
-        nodes, of: How many nodes have it then, of how many.
+        at: Index of the first campaign with the new value.
+        nodes, of: Number of nodes with the new value in this campaign, and number of all nodes with the fact.
     """
 
     fact: str
@@ -77,10 +76,10 @@ class NewFact:
 
 
 def trends(fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequence[Sequence[str]]) -> list[Trend]:
-    """The trend of each class.
+    """Return the trend of each class.
 
     Args:
-        campaigns: Oldest first.
+        campaigns: Names of campaigns, oldest first.
         members: Names of the nodes of each class.
 
     Raises:
@@ -89,22 +88,26 @@ def trends(fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequen
     import numpy as np
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = list(threads.map(lambda name: _middles(read_matrix(fleet, name, cluster), members), campaigns))
-    made = []
+        middles_by_campaign = list(
+            threads.map(lambda name: _middles(read_matrix(fleet, name, cluster), members), campaigns)
+        )
+    result = []
     for i, nodes in enumerate(members):
-        points = {p.key: p for of in found for p in of[i].points}
-        at = {key: n for n, key in enumerate(points)}
+        points = {p.key: p for middles in middles_by_campaign for p in middles[i].points}
+        column_by_key = {key: n for n, key in enumerate(points)}
         centre, spread = (np.full((len(campaigns), len(points)), np.nan) for _ in range(2))
-        for row, of in enumerate(found):
-            columns = [at[p.key] for p in of[i].points]
-            centre[row, columns], spread[row, columns] = of[i].centre, of[i].spread
-        made.append(Trend(nodes, list(points.values()), centre, spread, [of[i].count for of in found]))
-    return made
+        for row, middles in enumerate(middles_by_campaign):
+            columns = [column_by_key[p.key] for p in middles[i].points]
+            centre[row, columns], spread[row, columns] = middles[i].centre, middles[i].spread
+        result.append(
+            Trend(nodes, list(points.values()), centre, spread, [middles[i].count for middles in middles_by_campaign])
+        )
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class _Middle:
-    """A class in one campaign."""
+    """The values of a class in one campaign."""
 
     points: list[Point]
     centre: Array
@@ -115,27 +118,32 @@ class _Middle:
 def _middles(matrix: Matrix, members: Sequence[Sequence[str]]) -> list[_Middle]:
     import numpy as np
 
-    at = {name: i for i, name in enumerate(matrix.nodes)}
+    index = {name: i for i, name in enumerate(matrix.nodes)}
     points, values = own_values(matrix)
-    made = []
+    middles = []
     for nodes in members:
-        chosen = values[:, [at[n] for n in nodes if n in at]]
+        chosen = values[:, [index[n] for n in nodes if n in index]]
         ordered = np.sort(chosen, axis=1)  # NaN last
-        known = (~np.isnan(chosen)).sum(axis=1)
-        kept = known > 0
-        quarter, middle, three = (
-            np.take_along_axis(ordered, (share * np.maximum(known - 1, 0) + 0.5).astype(int)[:, None], 1)[kept, 0]
+        counts = (~np.isnan(chosen)).sum(axis=1)
+        is_known = counts > 0
+        quarter, middle, three_quarters = (
+            np.take_along_axis(ordered, (share * np.maximum(counts - 1, 0) + 0.5).astype(int)[:, None], 1)[is_known, 0]
             for share in (0.25, 0.5, 0.75)
         )
-        count = int(known.max(initial=0))
-        made.append(
-            _Middle([p for p, k in zip(points, kept, strict=True) if k], middle, (three - quarter) / 2 / middle, count)
+        count = int(counts.max(initial=0))
+        middles.append(
+            _Middle(
+                [p for p, k in zip(points, is_known, strict=True) if k],
+                middle,
+                (three_quarters - quarter) / 2 / middle,
+                count,
+            )
         )
-    return made
+    return middles
 
 
 def own_values(matrix: Matrix) -> tuple[list[Point], Array]:
-    """One value of each node for each point: the median of its repetitions, shape (points, nodes)."""
+    """Return the points, and the median of the repetitions for each node, shape (points, nodes)."""
     import numpy as np
 
     points = {p.key: p for p in matrix.points}
@@ -147,27 +155,27 @@ def own_values(matrix: Matrix) -> tuple[list[Point], Array]:
 
 
 def steps(trend: Trend) -> list[Step]:
-    """The changes of level of a class that are clear and larger than 1 %, oldest first."""
+    """Return the changes of the level of a class that are significant and at least 1 %, oldest first."""
     import numpy as np
 
-    found = []
+    result = []
     for point, centre in zip(trend.points, trend.centre.T, strict=True):
-        known = np.flatnonzero(~np.isnan(centre))
-        cuts, levels = _levels(centre[known])
+        measured = np.flatnonzero(~np.isnan(centre))
+        cuts, levels = _levels(centre[measured])
         for cut, (before, after) in zip(cuts, pairwise(levels), strict=True):
             by, p = after / before - 1, min(1.0, cut.p * len(trend.points))
             if p <= _RATE and abs(by) >= _SMALLEST:
-                found.append(Step(point, by, (by > 0) == (point.sign > 0), int(known[cut.at]), p))
-    return sorted(found, key=lambda s: (s.at, -abs(s.by)))
+                result.append(Step(point, by, (by > 0) == (point.sign > 0), int(measured[cut.at]), p))
+    return sorted(result, key=lambda s: (s.at, -abs(s.by)))
 
 
 def new_facts(
     fleet: Fleet, cluster: str, campaigns: Sequence[str], members: Sequence[Sequence[str]]
 ) -> list[list[NewFact]]:
-    """For each class, which facts of most of its nodes changed, oldest first."""
+    """Return for each class the facts that changed on most of its nodes, oldest first."""
     import pyarrow as pa
 
-    of = pa.table(
+    member_table = pa.table(
         {
             "node": [n for nodes in members for n in nodes],
             "class": pa.array([i for i, nodes in enumerate(members) for _ in nodes], pa.int32()),
@@ -175,13 +183,13 @@ def new_facts(
     )
     text = """SELECT class, campaign, facts, count(DISTINCT node) AS nodes
               FROM read_parquet(?) JOIN members USING (node) WHERE facts <> '{}' GROUP BY ALL"""
-    table = query(fleet, "nodes", campaigns, cluster, text, tables={"members": of})
+    table = query(fleet, "nodes", campaigns, cluster, text, tables={"members": member_table})
     if table is None:
         return [[] for _ in members]
     rows = table.to_pylist()
     parsed: dict[str, Mapping[str, str]] = {text: json.loads(text) for text in {row["facts"] for row in rows}}
     order = {name: i for i, name in enumerate(campaigns)}
-    made = []
+    facts_by_class = []
     for i in range(len(members)):
         by_campaign: dict[int, dict[str, Counter[str]]] = {}
         for row in rows:
@@ -189,58 +197,58 @@ def new_facts(
                 counts = by_campaign.setdefault(order[row["campaign"]], {})
                 for fact, text in parsed[row["facts"]].items():
                     counts.setdefault(fact, Counter())[text] += row["nodes"]
-        made.append(_new(by_campaign))
-    return made
+        facts_by_class.append(_new(by_campaign))
+    return facts_by_class
 
 
 def _new(by_campaign: Mapping[int, Mapping[str, Counter[str]]]) -> list[NewFact]:
-    found = []
+    facts = []
     last: dict[str, str] = {}
-    for at in sorted(by_campaign):
-        for fact, counts in by_campaign[at].items():
+    for campaign_index in sorted(by_campaign):
+        for fact, counts in by_campaign[campaign_index].items():
             value, nodes = counts.most_common(1)[0]
-            of = counts.total()
-            if 2 * nodes <= of:
+            total = counts.total()
+            if 2 * nodes <= total:
                 continue
             if last.setdefault(fact, value) != value:
-                found.append(NewFact(fact, last[fact], value, at, nodes, of))
+                facts.append(NewFact(fact, last[fact], value, campaign_index, nodes, total))
                 last[fact] = value
-    return found
+    return facts
 
 
 def worse_since(
     fleet: Fleet, cluster: str, campaigns: Sequence[str], cases: Mapping[str, tuple[str, Sequence[str]]]
 ) -> dict[str, str]:
-    """For each node the first campaign in which it was worse than its class, as it is now; "": in all of them.
+    """Return for each node the first campaign since which it is worse than its class; "": it was in all campaigns.
 
     Args:
-        cases: For each node the key of a point and the names of its class.
+        cases: For each node, the key of a point and the names of the nodes of its class.
     """
     import numpy as np
 
     series: dict[str, list[tuple[str, float]]] = {node: [] for node in cases}
     for name in campaigns:
         matrix = read_matrix(fleet, name, cluster)
-        at = {n: i for i, n in enumerate(matrix.nodes)}
+        index = {n: i for i, n in enumerate(matrix.nodes)}
         points, values = own_values(matrix)
         row_of = {p.key: i for i, p in enumerate(points)}
         for node, (key, members) in cases.items():
-            if node in at and key in row_of:
+            if node in index and key in row_of:
                 row = values[row_of[key]]
-                centre = float(np.nanmedian(row[[at[m] for m in members if m in at]]))
-                away = (row[at[node]] / centre) ** points[row_of[key]].sign
-                if not np.isnan(away):
-                    series[node].append((name, float(away)))
-    found = {}
-    for node, seen in series.items():
-        cuts, levels = _levels([away for _, away in seen])
+                centre = float(np.nanmedian(row[[index[m] for m in members if m in index]]))
+                ratio = (row[index[node]] / centre) ** points[row_of[key]].sign
+                if not np.isnan(ratio):
+                    series[node].append((name, float(ratio)))
+    first_campaigns = {}
+    for node, measured in series.items():
+        cuts, levels = _levels([ratio for _, ratio in measured])
         worse = [cut.at for cut, (before, after) in zip(cuts, pairwise(levels), strict=True) if after > before]
-        found[node] = seen[worse[-1]][0] if worse else ""
-    return found
+        first_campaigns[node] = measured[worse[-1]][0] if worse else ""
+    return first_campaigns
 
 
 def _levels(values: Sequence[float] | Array) -> tuple[list[Split], list[float]]:
-    """Where the level of a series changes, and the levels between."""
+    """Return the changes of the level of a series, and the levels between them."""
     import numpy as np
 
     cuts = splits(values)

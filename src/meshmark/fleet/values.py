@@ -1,8 +1,8 @@
-"""The values of a campaign as a matrix, so that a year of them is read in seconds.
+"""The values of a campaign as a matrix, so that the values of a year are read in seconds.
 
     values/date=…/cluster=…/CAMPAIGN.parquet    a row for each point and repetition, with the values of all nodes
 
-It is made from the results when it is first read, and again after they have changed.
+The file is written from the results when it is first read, and again after they have changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ else:
     Array = Any
 
 _VERSION: Final = 1
-_DERIVED: Final = "bandwidth_gross"  # from the samples of another metric
+_DERIVED: Final = "bandwidth_gross"  # derived from the samples of another metric
 _META: Final = b"meshmark"
 
 
@@ -38,7 +38,7 @@ class Point:
     """A metric at a point.
 
     Attributes:
-        key: As of `measure.repetitions.point_key`.
+        key: Key that `measure.repetitions.point_key` returns.
         better: lower or higher.
     """
 
@@ -50,24 +50,24 @@ class Point:
 
     @property
     def conditions(self) -> dict[str, Any]:
-        """Those that identify it."""
+        """Return the conditions that identify the point."""
         _, _, *conditions = json.loads(self.key)
-        return {k: v for of in conditions for k, v in of.items() if v is not None}
+        return {k: v for group in conditions for k, v in group.items() if v is not None}
 
     @property
     def sign(self) -> float:
-        """Of a logarithm of which higher is worse."""
+        """Return the sign by which a logarithm is multiplied so that higher is worse."""
         return 1.0 if self.better == "lower" else -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """What the nodes of a campaign measured. Nodes with doubts are left out.
+    """The values of the nodes of a campaign. Nodes with doubts are left out.
 
     Attributes:
-        nodes: Names, sorted.
-        points, repetitions: Of each row; repetitions begin at 1.
-        values: In the unit of the point, shape (rows, nodes). NaN: not measured, or with a flag.
+        nodes: Names of nodes, sorted.
+        points, repetitions: Point and repetition of each row; repetitions begin at 1.
+        values: Values in the unit of the point, shape (rows, nodes). NaN: not measured, or with a flag.
     """
 
     campaign: str
@@ -78,23 +78,23 @@ class Matrix:
 
 
 def read_matrix(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
-    """The values of a campaign, which may have none.
+    """Return the values of a campaign, which may be empty.
 
     Raises:
         MeshmarkError: A file cannot be read.
     """
     path = _path(fleet, campaign, cluster)
     sources = _sources(fleet, campaign, cluster)
-    found = _kept(path, campaign, sources)
-    if found is None:
-        found = _made(fleet, campaign, cluster)
-        with contextlib.suppress(MeshmarkError):  # who may only read the folder makes it each time
-            _write(fleet, cluster, found, sources)
-    return found
+    matrix = _kept(path, campaign, sources)
+    if matrix is None:
+        matrix = _made(fleet, campaign, cluster)
+        with contextlib.suppress(MeshmarkError):  # without permission to write, the matrix is computed each time
+            _write(fleet, cluster, matrix, sources)
+    return matrix
 
 
 def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
-    """Keep the values of a campaign, as made from the results that there are now.
+    """Store the values of a campaign, which were computed from the present results.
 
     Raises:
         MeshmarkError: The folder cannot be written.
@@ -103,10 +103,10 @@ def write_matrix(fleet: Fleet, cluster: str, matrix: Matrix) -> None:
 
 
 def keep_after_joining(fleet: Fleet, campaign: str, cluster: str, old: Sequence[str], new: str) -> None:
-    """Keep the values of a campaign, whose sources were joined.
+    """Store the values of a campaign under the new names of its sources after they were joined.
 
     Args:
-        old, new: Names of files of nodes.
+        old, new: Names of the files of nodes that were joined, and of the joined file.
 
     Raises:
         MeshmarkError: The folder cannot be written.
@@ -132,18 +132,20 @@ def _sources(fleet: Fleet, campaign: str, cluster: str) -> list[str]:
 
 
 def node_rows(fleet: Fleet, campaigns: Sequence[str], cluster: str) -> list[dict[str, Any]]:
-    """A row for each node of each campaign, with the time it took. Of several files of a node, the newest
-    complete one counts."""
+    """Return a row for each node of each campaign, with the elapsed time.
+
+    If a node has several files, the newest complete one counts.
+    """
     text = """SELECT campaign, node, attempt, hash, status, damage, doubt, facts, wrong, elapsed_s FROM read_parquet(?)
               QUALIFY row_number() OVER (PARTITION BY campaign, node
                                          ORDER BY (status = 'ok') DESC, started DESC) = 1 ORDER BY campaign, node"""
-    found = query(fleet, "nodes", campaigns, cluster, text)
-    rows: list[dict[str, Any]] = found.to_pylist() if found is not None else []
+    table = query(fleet, "nodes", campaigns, cluster, text)
+    rows: list[dict[str, Any]] = table.to_pylist() if table is not None else []
     return rows
 
 
 def is_sound(row: Mapping[str, Any]) -> bool:
-    """Whether the values of a row of `node_rows` count."""
+    """Return whether the values of a row of `node_rows` count."""
     return not row["doubt"] and row["status"] in {"ok", "interrupted"}
 
 
@@ -156,11 +158,13 @@ def query(
     *values: Any,
     tables: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table | None:
-    """The answer of DuckDB; None if the campaigns have no files.
+    """Return the answer of DuckDB to a query; None if the campaigns have no files.
 
     Args:
-        kind: `results` or `nodes`, whose files are the first value of the query.
-        tables: More tables, by the names that the query has for them.
+        kind: `results` or `nodes`; the list of their files is the first parameter of the query.
+        text: The query.
+        values: Further parameters of the query.
+        tables: Further tables, by their names in the query.
 
     Raises:
         MeshmarkError: A file cannot be read.
@@ -175,15 +179,15 @@ def query(
                 for name, table in (tables or {}).items():
                     db.register(name, table)
                 return db.sql(text, params=[list(map(str, files)), *values]).to_arrow_table()
-            except duckdb.Error as why:
-                reason = quoted(str(why).splitlines()[0], 400)  # with the path
-                raise MeshmarkError(f"the results of the fleet cannot be read: {reason}") from why
+            except duckdb.Error as error:
+                reason = quoted(str(error).splitlines()[0], 400)  # includes the path
+                raise MeshmarkError(f"the results of the fleet cannot be read: {reason}") from error
 
     return fleet.of_files(kind, campaigns, cluster, ask)
 
 
 def flagged_results(fleet: Fleet, campaign: str, cluster: str) -> tuple[int, int]:
-    """Return the number of results of a campaign that could be judged without their flags, and of those with flags."""
+    """Return how many results of a campaign could be judged if they had no flags, and how many of them have flags."""
     text = """SELECT count(*) AS results, count(*) FILTER (len(flags) > 0) AS flagged FROM read_parquet(?)
               WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND metric <> ?"""
     counts = query(fleet, "results", [campaign], cluster, text, _DERIVED)
@@ -196,18 +200,18 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    sound = [row for row in node_rows(fleet, [campaign], cluster) if is_sound(row)]
-    nodes = sorted(row["node"] for row in sound)
+    sound_rows = [row for row in node_rows(fleet, [campaign], cluster) if is_sound(row)]
+    nodes = sorted(row["node"] for row in sound_rows)
     text = """SELECT node, step, point, any_value(instrument) AS instrument, any_value(metric) AS metric,
                      any_value(unit) AS unit, any_value(better) AS better, median(value) AS value
               FROM read_parquet(?) WHERE status = 'measured' AND point IS NOT NULL AND better <> 'none' AND value > 0
                    AND len(flags) = 0 AND metric <> ? AND list_contains(?, attempt)
               GROUP BY node, step, point"""
-    attempts = [row["attempt"] for row in sound]
-    found = query(fleet, "results", [campaign], cluster, text, _DERIVED, attempts) if sound else None
-    if found is None:
+    attempts = [row["attempt"] for row in sound_rows]
+    answer = query(fleet, "results", [campaign], cluster, text, _DERIVED, attempts) if sound_rows else None
+    if answer is None:
         return Matrix(campaign, nodes, [], [], np.empty((0, len(nodes)), np.float32))
-    table = found.combine_chunks()
+    table = answer.combine_chunks()
     node_at = np.asarray(pc.index_in(table["node"].combine_chunks(), value_set=pa.array(nodes, pa.string())))
     point_at, keys = _coded(table["point"])
     step_at, steps = _coded(table["step"])
@@ -217,8 +221,8 @@ def _made(fleet: Fleet, campaign: str, cluster: str) -> Matrix:
     values = np.full((len(rows), len(nodes)), np.nan, np.float32)
     values[row_at, node_at] = table["value"].to_numpy()
     texts = table.select(["instrument", "metric", "unit", "better"]).take(first).to_pylist()
-    points = [Point(key=keys[int(of) // width], **text) for of, text in zip(rows, texts, strict=True)]
-    return Matrix(campaign, nodes, points, [int(of) % width for of in rows], values)
+    points = [Point(key=keys[int(row_key) // width], **text) for row_key, text in zip(rows, texts, strict=True)]
+    return Matrix(campaign, nodes, points, [int(row_key) % width for row_key in rows], values)
 
 
 def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
@@ -229,7 +233,7 @@ def _coded(column: pa.ChunkedArray) -> tuple[Any, list[str]]:
 
 
 def _repetition(step: str) -> int:
-    """The steps of a repetition end in .r1, .r2 …"""
+    """Return the repetition of a step, whose id ends in .r1, .r2 …; 1 without such a suffix."""
     _, dot, number = step.rpartition(".r")
     return int(number) if dot and number.isdecimal() else 1
 
@@ -252,18 +256,18 @@ _TEXTS: Final = ("key", "instrument", "metric", "unit", "better")
 
 
 def _kept(path: Path, campaign: str, sources: Sequence[str]) -> Matrix | None:
-    """The matrix of a file; None if it is missing, damaged or made from other results."""
+    """Return the matrix in a file; None if the file is missing, damaged or computed from other results."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as file:
-            read = pq.ParquetFile(file)
-            head = json.loads((read.schema_arrow.metadata or {}).get(_META, b"{}"))
+            parquet = pq.ParquetFile(file)
+            head = json.loads((parquet.schema_arrow.metadata or {}).get(_META, b"{}"))
             if head.get("version") != _VERSION or head["sources"] != list(sources):
                 return None
-            table = read.read()
+            table = parquet.read()
         texts = zip(*(table[k].to_pylist() for k in _TEXTS), strict=True)
         values = table["values"].combine_chunks()
         flat = values.flatten() if len(head["nodes"]) else pa.array([], pa.float32())

@@ -1,4 +1,4 @@
-"""What the runs of applications on a node say: records, or why there are none, by the rules of `measure app`."""
+"""Derives records, or the reasons of their absence, from the runs of applications on a node, as `measure app` does."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _Code = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyLine(Excerpt):
-    """How the command of the verification ended, and the end of what it printed."""
+    """The exit of the verification command, and the end of its output."""
 
     how: How
     code: _Code
@@ -51,14 +51,14 @@ class RunLine(Excerpt):
     """A run, as the runner of a node reports it.
 
     Attributes:
-        number: From 1; runs that do not count have one below.
+        number: Number of the run from 1; warm-up runs have a number below 1.
         code: Exit status, signal or error number.
-        left: Processes that it left running.
-        stuck: Processes that were killed and have not ended.
-        peak_bytes: 0: no more than the runner takes, which hides it.
-        busy_s, stolen_s: CPU time of all CPUs together meanwhile.
+        left: Number of processes that the run left running.
+        stuck: Number of processes that were killed and have not ended.
+        peak_bytes: Peak memory; 0: at most the memory of the runner, which hides it.
+        busy_s, stolen_s: Busy and stolen time of all CPUs together during the run.
         file: The end of its file of results.
-        cut: Whether there was more before the end of an output.
+        cut: Whether an output is cut, so that only its end is here.
     """
 
     number: Annotated[int, Field(ge=-100, le=100)]
@@ -85,21 +85,21 @@ class RunLine(Excerpt):
 
     @property
     def text(self) -> str:
-        """What is searched, in the order of `measure app`."""
+        """Return the text that is searched, in the order of `measure app`."""
         return self.out + (f"\n{self.file}" if self.file else "") + f"\n{self.err}"
 
     @property
     def status(self) -> int | None:
-        """As of `place.turns.Ended`."""
+        """Return the exit status, the negated signal, or None after a timeout, as in `place.turns.Ended`."""
         return None if self.how == "time" else -self.code if self.how == "signal" else self.code
 
 
 @dataclass
 class Verdict:
-    """What a step with an application gave.
+    """The outcome of a step with an application.
 
     Attributes:
-        wrong: Results that were not right: the node computes wrongly.
+        wrong: Wrong results: the node computes wrongly.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -108,22 +108,22 @@ class Verdict:
 
 
 def verdicts_of(plans: Path, result: NodeResult) -> dict[str, Verdict]:
-    """What the applications of a node gave, by the ids of their steps.
+    """Return the verdicts of the applications of a node, by the ids of their steps.
 
     Args:
         plans: The folder of the plans.
 
     Raises:
-        ResultError: The plan is missing, so that nobody knows what the programs should have printed.
+        ResultError: The plan is missing, so that the expected output of the programs is unknown.
     """
     steps = [step for step in result.steps if step.program]
     if not steps:
         return {}
     plan = result.header.plan
-    known: Mapping[str, NodeApplication | None] = {}
+    application_by_step: Mapping[str, NodeApplication | None] = {}
     with contextlib.suppress(MeshmarkError):
-        known = _applications(plans / f"{plan}.json") if _PLAN.fullmatch(plan) else {}
-    if unknown := [step.id for step in steps if known.get(step.id) is None]:
+        application_by_step = _applications(plans / f"{plan}.json") if _PLAN.fullmatch(plan) else {}
+    if unknown := [step.id for step in steps if application_by_step.get(step.id) is None]:
         raise ResultError(
             f"{quoted(result.name)}: step {quoted(unknown[0])}: no plan {quoted(plan)} in {plans} has its application"
         )
@@ -132,76 +132,76 @@ def verdicts_of(plans: Path, result: NodeResult) -> dict[str, Verdict]:
         "command": f"meshmark-node {plan}.json",
         "start": result.header.started,
     }
-    machine, found = result.header.machine, dict[str, Verdict]()
+    machine, verdicts = result.header.machine, dict[str, Verdict]()
     for step in steps:
-        what = known[step.id]
-        assert what is not None
-        found[step.id] = verdict(what, step, machine, provenance)
-    return found
+        application = application_by_step[step.id]
+        assert application is not None
+        verdicts[step.id] = verdict(application, step, machine, provenance)
+    return verdicts
 
 
 @cache
 def _applications(plan: Path) -> Mapping[str, NodeApplication | None]:
-    """Those of a plan by the ids of its steps; it is read once for all nodes of a campaign.
+    """Return the applications of a plan by the ids of its steps; the plan is read once for all nodes of a campaign.
 
     Raises:
-        MeshmarkError: It is missing or no plan.
+        MeshmarkError: The file is missing or is not a plan.
     """
     return {str(step.get("id")): of_step(step) for step in load_plan(plan).steps if "application" in step}
 
 
 _PLAN: Final = re.compile(r"[0-9a-f]{16}")
-_NOT_RUN: Final = frozenset({126, 127})  # of shells and env: the command cannot be run, or is not found
+_NOT_RUN: Final = frozenset({126, 127})  # exit status of shells and env if a command cannot be run, or is not found
 _NOT_ENDED: Final = frozenset({"left out", "timed out", "failed"})
 
 
 def verdict(what: NodeApplication, step: NodeStep, machine: str, provenance: Mapping[str, Scalar]) -> Verdict:
-    """What the runs of a step say.
+    """Return the verdict on the runs of a step.
 
     Args:
-        machine: Of the node.
-        provenance: Of its records.
+        machine: Machine of the node.
+        provenance: Provenance of its records.
     """
-    app, one = what.app, what.one
-    found, runs, failures, last = Verdict(), dict[int, Attempt](), 0, ""
-    cut = False
+    app, configuration = what.app, what.one
+    result, runs, failures, last_failure = Verdict(), dict[int, Attempt](), 0, ""
+    is_cut = False
     for raw in step.runs:
         try:
             line = checked(RunLine, raw, step.id)
-        except MeshmarkError as why:  # the file of the node is damaged
-            failures, last = failures + 1, f"its run cannot be read: {why}"
+        except MeshmarkError as error:  # the file of the node is damaged
+            failures, last_failure = failures + 1, f"its run cannot be read: {error}"
             continue
-        made = attempt_of(what, line)
-        cut = cut or line.cut
+        attempt = attempt_of(what, line)
+        is_cut = is_cut or line.cut
         if line.how == "missing":
             missing = not_installed(app, _program(what))
-            found.absences.append(_absence(str(missing), step, kind="absent"))
-            return found
-        if made.reason:
-            failures, last = failures + 1, made.reason
-            found.wrong += [f"{app.name}: {made.reason}"] if _is_wrong(what, line, made) else []
-        elif made.round > 0:
-            runs[made.round] = made
+            result.absences.append(_absence(str(missing), step, kind="absent"))
+            return result
+        if attempt.reason:
+            failures, last_failure = failures + 1, attempt.reason
+            result.wrong += [f"{app.name}: {attempt.reason}"] if _is_wrong(what, line, attempt) else []
+        elif attempt.round > 0:
+            runs[attempt.round] = attempt
     if runs:
-        more: dict[str, Scalar] = {
+        conditions: dict[str, Scalar] = {
             "failed": failures,
-            "output_cut": cut,
+            "output_cut": is_cut,
             "verified": bool(app.verify.pattern or app.verify.command),
         }
-        made_records = records_of(app, one, runs, machine, {**provenance, **more})
-        found.records = [_judged(record, what.definition) for record in made_records]
-    if failures >= FAILURES or (last and not runs):
-        found.absences.append(_absence(_named(what, last), step))
+        records = records_of(app, configuration, runs, machine, {**provenance, **conditions})
+        result.records = [_judged(record, what.definition) for record in records]
+    if failures >= FAILURES or (last_failure and not runs):
+        result.absences.append(_absence(_named(what, last_failure), step))
     elif not runs and step.status in _NOT_ENDED:
         reason = f"{step.status}: {step.reading.error or step.reason}"
-        found.absences.append(_absence(_named(what, reason), step))
-    return found
+        result.absences.append(_absence(_named(what, reason), step))
+    return result
 
 
 def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
-    """A run by the rules of `measure app`."""
+    """Return a run as an attempt, by the rules of `measure app`."""
     app = what.app
-    found = Attempt(
+    attempt = Attempt(
         configuration=what.one.label,
         round=line.number,
         elapsed_s=line.elapsed_s,
@@ -210,30 +210,30 @@ def attempt_of(what: NodeApplication, line: RunLine) -> Attempt:
         peak_bytes=line.peak_bytes,
         counts={k: getattr(line, k) for k in ("minor_faults", "major_faults", "switches_involuntary")},
     )
-    found.reason = _not_ended_well(what, line)
-    if not found.reason:
+    attempt.reason = _not_ended_well(what, line)
+    if not attempt.reason:
         value = app.judged_by.matched(line.text) if app.figure.pattern else Value(line.elapsed_s, "s", "lower")
         if isinstance(value, str):
-            found.reason = no_figure(value)
+            attempt.reason = no_figure(value)
         else:
-            take_figure(found, app, [value], [line.elapsed_s])
-    if not found.reason:
+            take_figure(attempt, app, [value], [line.elapsed_s])
+    if not attempt.reason:
         shares = shares_of(line.busy_s, line.stolen_s, line.user_s + line.system_s, line.spent_s, line.cpus)
-        found.counts |= shares.counts
-        found.flags = sorted(shares.flags)
+        attempt.counts |= shares.counts
+        attempt.flags = sorted(shares.flags)
         if reason := _unverified(what, line):
-            found.reason, found.flags = reason, sorted({*found.flags, "unverified"})
-    if found.reason:
-        found.value = None
-        if line.cut and "no match in the output" in found.reason:
-            found.reason += ", of which the node kept the end only; output_kib keeps more"
-    return found
+            attempt.reason, attempt.flags = reason, sorted({*attempt.flags, "unverified"})
+    if attempt.reason:
+        attempt.value = None
+        if line.cut and "no match in the output" in attempt.reason:
+            attempt.reason += ", of which the node kept the end only; output_kib keeps more"
+    return attempt
 
 
 def _not_ended_well(what: NodeApplication, line: RunLine) -> str:
-    why = _why_not_ended_well(what, line)
+    reason = _why_not_ended_well(what, line)
     stuck = f"; {counted(line.stuck, 'process', 'processes')} cannot be ended" if line.stuck else ""
-    return why + stuck if why else ""
+    return reason + stuck if reason else ""
 
 
 def _why_not_ended_well(what: NodeApplication, line: RunLine) -> str:
@@ -244,12 +244,12 @@ def _why_not_ended_well(what: NodeApplication, line: RunLine) -> str:
         return f"its folder on the node cannot be used: {os.strerror(line.code)}"
     if line.how == "output":
         return wrote_too_much(app)
-    why = file_too_large(app, line.status) or status_failure(line.status, line.text, app.limits.timeout_s)
-    return why or left_running(line.left)
+    reason = file_too_large(app, line.status) or status_failure(line.status, line.text, app.limits.timeout_s)
+    return reason or left_running(line.left)
 
 
 def _unverified(what: NodeApplication, line: RunLine) -> str:
-    """Why a run is wrong; "" if it is right."""
+    """Return why the verification of a run fails; "" if it succeeds."""
     app = what.app
     if reason := by_pattern(app.verify, line.text):
         return reason
@@ -264,8 +264,11 @@ def _unverified(what: NodeApplication, line: RunLine) -> str:
 
 
 def _is_wrong(what: NodeApplication, line: RunLine, made: Attempt) -> bool:
-    """Whether a run computed a wrong result: it printed another number than the expected one, or its command looked at
-    the result and refused it. Output of which nothing matches, or of which a part is missing, says nothing."""
+    """Return whether a run computed a wrong result.
+
+    The run printed a number other than the expected one, or its verification command ran and rejected the result.
+    Output without a match, or with a missing part, is not evidence.
+    """
     if "unverified" not in made.flags:
         return False
     if not line.cut and by_pattern(what.app.verify, line.text).startswith("verify.expected:"):
@@ -274,7 +277,7 @@ def _is_wrong(what: NodeApplication, line: RunLine, made: Attempt) -> bool:
 
 
 def _judged(record: Record, definition: str) -> Record:
-    """A record as nodes are compared by it: what runs identifies it, and counts of events are neither good nor bad."""
+    """Return a record for comparing nodes: the definition identifies it, and event counts are neither good nor bad."""
     better = "none" if record.unit == "1" and record.metric != "figure_of_merit" else record.better
     return replace(record, better=better, conditions={**record.conditions, "definition": definition})
 

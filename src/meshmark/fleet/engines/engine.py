@@ -225,7 +225,7 @@ def answer(argv: Sequence[str], text: str | None = None, tries: int = _TRIES) ->
 
 
 def cancel_by(argv: Sequence[str], ids: Sequence[str], ended: Sequence[str]) -> None:
-    """End jobs by a command that fails with one of the texts `ended` if one of the jobs has already ended."""
+    """End jobs by a command; a failure with one of the texts `ended` is ignored, since a job has already ended then."""
     try:
         if ids:
             answer([*argv, *ids], tries=1)

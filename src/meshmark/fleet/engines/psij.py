@@ -74,7 +74,7 @@ class Psij:
             raise UsageError(f"nodes: found {len(names)}; allowed for psij.executor local: this host", "--engine local")
         self._site, self._pin, self._names = site, pin, tuple(names) or (own_node_name(),)
         self._processes = Processes()
-        self._jobs: dict[str, Any] = {}  # by name
+        self._jobs: dict[str, Any] = {}  # jobs by name
         self._executor = _opened(kind)
 
     def nodes(self) -> list[Node]:

@@ -21,14 +21,14 @@ _STATES: Final[dict[str, State]] = {
     "comp": "busy",
     "plnd": "busy",
 }
-_UNUSABLE: Final = "*$@^"  # not responding, reserved for maintenance, to be rebooted, being rebooted
+_UNUSABLE: Final = "*$@^"  # marks: not responding, reserved for maintenance, to be rebooted, being rebooted
 _POWER: Final = {
     "~": "powered off",
     "#": "powering up",
     "%": "powering down",
     "!": "about to be powered off",
 }
-_DEFAULT: Final = "*"  # at the end of the name of a partition
+_DEFAULT: Final = "*"  # suffix of the name of the default partition
 _MARKS: Final = "*~#!%$@^-+"
 _START_MIN: Final = 1  # time to start a job, beyond the limit of its work
 
