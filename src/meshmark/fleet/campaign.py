@@ -215,8 +215,8 @@ class Campaign:
         line, first_event = events[0] if events else (0, {})
         if first_event.get("event") != "begin":
             raise MeshmarkError(f"{name}: not a campaign, or its journal is damaged")
-        begin = checked(BeginEvent, first_event, f"{journal.path}: line {line}", MeshmarkError)
-        groups = begin.members(f"{journal.path}: line {line}")
+        begin_event = checked(BeginEvent, first_event, f"{journal.path}: line {line}", MeshmarkError)
+        groups = begin_event.members(f"{journal.path}: line {line}")
         campaign = Campaign(fleet, name, first_event, {n: NodeState() for n in groups}, groups, frozenset(taken))
         for number, raw in events[1:]:
             if kind := EVENTS.get(str(raw.get("event"))):
