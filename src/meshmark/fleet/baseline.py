@@ -28,10 +28,8 @@ _ENOUGH: Final = 2000  # nodes of a simulated class: estimates from more nodes h
 _LEAST: Final = 0.01  # least share of the variance that is between nodes
 _PRECISE: Final = 0.85  # share of the nodes whose ordinary deviation is as precise as `deviation` of all nodes
 _CHUNK: Final = 2000  # nodes that are simulated at once
-_FAR: Final = (
-    5.0,
-    0.02,
-)  # standard deviations beyond which a node is not used as noise, and the largest share of such nodes
+# Standard deviations beyond which a node is not used as noise, and the largest share of such nodes.
+_FAR: Final = (5.0, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
