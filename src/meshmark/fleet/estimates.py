@@ -13,10 +13,8 @@ from meshmark.fleet.arrays import Array
 
 _NORMAL: Final = 0.6744897501960817  # the median of |z| of a normal distribution
 _WRAP: Final = (1.5, 4.0, 1.540793, 0.8622731)  # b, c, q1, q2 of the wrapping function
-_HUBER: Final = (
-    2.0,
-    0.92054,
-)  # standard deviations at which values are cut, and the variance of a normal distribution cut in this way
+# Standard deviations at which values are cut, and the variance of a normal distribution cut in this way.
+_HUBER: Final = (2.0, 0.92054)
 _STEPS: Final = 3  # iterations towards Huber's scale
 _TRIM: Final = 0.3  # share of the values that is left out at each end
 _LEAST: Final = 1e-3  # least eigenvalue of a correlation

@@ -53,9 +53,7 @@ NODE_TEXTS: Final = (
     "facts",
 )
 NODE_NUMBERS: Final = ("elapsed_s", "cpu_s", "peak_bytes", "steps", "steps_ok")
-_ENTRIES: Final = frozenset(
-    {"fleet.toml", "plans", "campaigns", "results", "nodes"}
-)  # each fleet has at least one of them
+_ENTRIES: Final = frozenset({"fleet.toml", "plans", "campaigns", "results", "nodes"})  # each fleet has one of them
 _PARQUET: Final = re.compile(r"[a-z]+-[A-Za-z0-9-]+\.parquet")
 CAMPAIGN: Final = re.compile(r"[a-z]+-(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)-[0-9a-f]{4,8}")
 
