@@ -18,7 +18,7 @@ _BUDGET: Final = re.compile(r"^the budget of \S+ \S+ ended before (its|their) fi
 _BUDGET_ENDED: Final = "the budget ended before the first sample"
 _NOT_REPEATED: Final = ("--machine", "--seed", "--resume", "--diagnose")  # options that the survey adds
 _KIB: Final = 1024
-# Conditions of a point that are values of the option of the same name.
+# Conditions of a point whose values can be given to the option of the same name.
 _NARROWED: Final = ("kernel", "store", "threads", "pages", "pattern", "processes", "footprint_bytes", "stride_bytes")
 
 
@@ -27,10 +27,11 @@ class AbsentGroup:
     """Absences with the same reason and remedy.
 
     Attributes:
-        summary: `49 points of latency and bandwidth: the budget ended before the first sample`.
-        enable: How to make them available, in words; "" if there are commands, or no way.
-        commands: Commands that measure them.
-        table: The points; None if the summary says all.
+        summary: Count, instruments and reason: `49 points of latency and bandwidth: the budget ended before
+            the first sample`.
+        enable: How to make the results available, in words; "" if there are commands, or if there is no way.
+        commands: Commands that measure the absent points.
+        table: The absent points; None if the summary says everything.
     """
 
     summary: str
@@ -40,7 +41,7 @@ class AbsentGroup:
 
 
 def absent_groups(absences: Sequence[Absence], steps: Sequence[Mapping[str, Any]] = ()) -> list[AbsentGroup]:
-    """The groups, those with the most points first.
+    """Return the absences grouped by kind, reason and remedy, the largest group first.
 
     Args:
         steps: The steps of the run, as in `RunInfo`; without them no commands are named.
@@ -59,17 +60,19 @@ def _group(
     # The same point may be absent in several repetitions.
     unique = {(a.instrument, a.metric, str(sorted(a.conditions.items()))): a for a in same}
     instruments = [*dict.fromkeys(a.instrument for a in same)]
-    named = " and ".join(filter(None, (", ".join(instruments[:-1]), instruments[-1])))
+    instrument_names = " and ".join(filter(None, (", ".join(instruments[:-1]), instruments[-1])))
     points = [a for a in unique.values() if a.conditions]
-    what = f"{counted(len(points), 'point')} of {named}" if len(points) == len(unique) else named
-    summary = f"{what}{' failed' if kind == 'error' else ''}: {reason}"
+    subject = (
+        f"{counted(len(points), 'point')} of {instrument_names}" if len(points) == len(unique) else instrument_names
+    )
+    summary = f"{subject}{' failed' if kind == 'error' else ''}: {reason}"
     commands = _commands(same, argv) if reason == _BUDGET_ENDED else []
     table = _table([*unique.values()]) if points or any(a.metric for a in same) else None
     return AbsentGroup(summary, "" if commands else enable, commands, table)
 
 
 def _table(same: Sequence[Absence]) -> Table:
-    """One line for each point; conditions that all share are left out, unless there is only one point."""
+    """Return one line for each point, without the conditions that all share unless there is only one point."""
     keys = dict.fromkeys(k for a in same for k in a.conditions)
     shown = [k for k in keys if len(same) == 1 or len({str(a.conditions.get(k)) for a in same}) > 1]
     rows: list[Cells] = [
@@ -83,7 +86,7 @@ def _table(same: Sequence[Absence]) -> Table:
 
 
 def _commands(same: Sequence[Absence], argv: Mapping[str, Sequence[str]]) -> list[str]:
-    """The steps of the absences again, only with the values of their points; none if a step is unknown."""
+    """Return the commands of the absences' steps with only the values of their points; [] if a step is unknown."""
     by_command: dict[tuple[str, ...], list[Absence]] = {}
     for a in same:
         words = _options(argv.get(a.step or "", ()))
@@ -94,38 +97,41 @@ def _commands(same: Sequence[Absence], argv: Mapping[str, Sequence[str]]) -> lis
 
 
 def _options(argv: Sequence[str]) -> tuple[str, ...]:
-    """The words of a step without the options that the survey adds."""
-    kept: list[str] = []
+    """Return the words of a step without the options that the survey adds."""
+    options: list[str] = []
     words = iter(argv)
     for word in words:
         if word in _NOT_REPEATED:
             next(words, None)
         else:
-            kept.append(word)
-    return tuple(kept)
+            options.append(word)
+    return tuple(options)
 
 
 def _narrowed(words: Sequence[str], points: Sequence[Absence]) -> str:
-    """The command, in which options with the values of many points have those of these points."""
+    """Return the command with its options narrowed to the values of these points."""
     command = list(words)
-    known = descriptions().get(command[0])
-    for parameter in known.parameters if known else ():
+    description = descriptions().get(command[0])
+    for parameter in description.parameters if description else ():
         values = sorted({a.conditions.get(parameter.name) for a in points}, key=_number_first)
         if parameter.name not in _NARROWED or None in values or parameter.option not in command:
             continue
-        at = command.index(parameter.option) + 1
-        if at < len(command):
-            command[at] = ",".join(dict.fromkeys(_value(parameter.name, v) for v in values))
+        index = command.index(parameter.option) + 1
+        if index < len(command):
+            command[index] = ",".join(dict.fromkeys(_value(parameter.name, v) for v in values))
     return shlex.join(["meshmark", "measure", *command])
 
 
 def _number_first(value: object) -> tuple[float, str]:
-    """Sort key: numbers by size, texts by the alphabet."""
+    """Return a sort key that orders numbers by size and texts alphabetically."""
     return (float(value), "") if isinstance(value, int | float) else (0.0, str(value))
 
 
 def _value(name: str, value: object) -> str:
-    """A condition as a value of its option. Footprints were rounded down to whole arrays."""
+    """Return a condition as a value of its option.
+
+    Sizes are rounded up to KiB, because footprints were rounded down to whole arrays.
+    """
     if not name.endswith("_bytes") or not isinstance(value, int | float):
         return str(value)
     if name == "stride_bytes":

@@ -18,36 +18,36 @@ from meshmark.report.selection import selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import Scale, scale_for, show
 
-_FUNCTIONS = 10  # of a configuration
+_FUNCTIONS = 10  # shown for each configuration
 
 
 @drawing
 def configurations(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """The figure of merit of each configuration; without one, the elapsed time."""
-    found = selected(records, "app", "figure_of_merit", above_zero=True)
-    found = found or selected(records, "app", "elapsed", above_zero=True)
-    if not found:
+    """Draw the figure of merit of each configuration or, if there is none, the elapsed time."""
+    figures = selected(records, "app", "figure_of_merit", above_zero=True)
+    figures = figures or selected(records, "app", "elapsed", above_zero=True)
+    if not figures:
         return None
-    # Programs with figures in several units cannot share an axis: those of the first unit are drawn.
-    found = [r for r in found if r.unit == found[0].unit]
-    scale = scale_for(found[0].unit, max(r.value for r in found))
-    counted = next((n for n in COUNTS if len({workers(r, n) for r in found} - {0}) > 1), "")
+    # Figures in several units cannot share an axis: only figures in the first unit are drawn.
+    figures = [r for r in figures if r.unit == figures[0].unit]
+    scale = scale_for(figures[0].unit, max(r.value for r in figures))
+    counted = next((n for n in COUNTS if len({workers(r, n) for r in figures} - {0}) > 1), "")
     if counted:
-        return _over([r for r in found if workers(r, counted)], counted, scale)
-    return _listed(found, scale)
+        return _over([r for r in figures if workers(r, counted)], counted, scale)
+    return _listed(figures, scale)
 
 
 @drawing
 def composites(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """The ratios of the members of a composite to its reference, and the geometric mean as a line."""
-    found = selected(records, "app", "ratio", texts=("member",), above_zero=True)
-    if not found:
+    """Draw the ratios of the members of a composite to its reference, and the geometric mean as a line."""
+    ratios = selected(records, "app", "ratio", texts=("member",), above_zero=True)
+    if not ratios:
         return None
-    # Of several composites the first: ratios to several references do not belong on one axis.
-    of = found[0].conditions
-    found = [r for r in found if all(r.conditions.get(k) == of.get(k) for k in ("composite", "reference"))]
-    rows = [{**row(r, name=str(r.conditions["member"])), "levels": []} for r in found]
-    title = f"ratio to {text_of(found[0], 'reference')}"
+    # Ratios to several references do not belong on one axis: only the first composite is drawn.
+    first = ratios[0].conditions
+    ratios = [r for r in ratios if all(r.conditions.get(k) == first.get(k) for k in ("composite", "reference"))]
+    rows = [{**row(r, name=str(r.conditions["member"])), "levels": []} for r in ratios]
+    title = f"ratio to {text_of(ratios[0], 'reference')}"
     log = alt.Scale(type="log", nice=False, padding=12)
     base = chart_of(rows).encode(y=alt.Y("name:N", title=None, sort=[r["name"] for r in rows]))
     layers: list[alt.Chart] = [
@@ -58,21 +58,21 @@ def composites(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             x=alt.X("value:Q", title=title, scale=log), fillOpacity=FULL, tooltip=tooltip("name")
         ),
     ]
-    lines = [{"at": 1.0, "text": ""}]  # the axis labels it
-    for whole in selected(records, "app", "composite", above_zero=True):
-        if whole.conditions.get("program") == of.get("composite"):
-            lines.append({"at": whole.value, "text": f"geometric mean {show(whole.value, whole.unit)}"})
+    lines = [{"at": 1.0, "text": ""}]  # labelled by the axis
+    for mean in selected(records, "app", "composite", above_zero=True):
+        if mean.conditions.get("program") == first.get("composite"):
+            lines.append({"at": mean.value, "text": f"geometric mean {show(mean.value, mean.unit)}"})
             break
-    marked = chart_of(lines).encode(x=alt.X("at:Q", title=title, scale=log))
+    markers = chart_of(lines).encode(x=alt.X("at:Q", title=title, scale=log))
     layers += [
-        marked.mark_rule(strokeDash=[4, 4]),
-        marked.mark_text(align="center", dy=-8, fontSize=12).encode(text="text:N", y=alt.value(0)),
+        markers.mark_rule(strokeDash=[4, 4]),
+        markers.mark_text(align="center", dy=-8, fontSize=12).encode(text="text:N", y=alt.value(0)),
     ]
     return alt.layer(*layers)
 
 
 def _name(record: Record, without: str = "") -> str:
-    """A program and what was varied."""
+    """Return the program and what was varied, except `without`."""
     return " ".join(filter(None, (str(record.conditions.get("program", "")), varied(record, without))))
 
 
@@ -82,12 +82,12 @@ def _title(records: Sequence[Record], scale: Scale) -> str:
 
 
 def _scaled(record: Record, scale: Scale, **more: object) -> Row:
-    made = row(record, **more)
-    return {**made, **{k: made[k] / scale.factor for k in ("value", "low", "high")}, "levels": []}
+    scaled = row(record, **more)
+    return {**scaled, **{k: scaled[k] / scale.factor for k in ("value", "low", "high")}, "levels": []}
 
 
 def _over(records: Sequence[Record], counted: str, scale: Scale) -> alt.TopLevelMixin:
-    """Curves over a number of workers."""
+    """Draw curves over a number of workers, with dashed lines for ideal scaling."""
     rows = [_scaled(r, scale, x=workers(r, counted), series=_name(r, counted)) for r in records]
     title = _title(records, scale)
     axis = alt.Axis(values=sorted({r["x"] for r in rows}), format="d")
@@ -102,17 +102,21 @@ def _over(records: Sequence[Record], counted: str, scale: Scale) -> alt.TopLevel
     ideal: list[Row] = []
     sign = 1 if records[0].better == "higher" else -1
     for name in {r["series"] for r in rows}:
-        own = sorted((r for r in rows if r["series"] == name), key=lambda r: r["x"])
-        ideal += [{"series": name, "x": r["x"], "value": own[0]["value"] * (r["x"] / own[0]["x"]) ** sign} for r in own]
+        points = sorted((r for r in rows if r["series"] == name), key=lambda r: r["x"])
+        ideal += [
+            {"series": name, "x": r["x"], "value": points[0]["value"] * (r["x"] / points[0]["x"]) ** sign}
+            for r in points
+        ]
     names = sorted({r["series"] for r in rows}, key=natural)
-    legend = alt.Legend(symbolOpacity=1, symbolType="stroke")  # that of the other layer, with which it is merged
+    # The same as the legend of the other layer, so that both are merged.
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     colour = alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=colours(len(names))), legend=legend)
     lines = chart_of(ideal).encode(x=x, y=y("value"), color=colour).mark_line(strokeDash=[2, 4], opacity=0.7)
     return alt.layer(lines, chart)
 
 
 def _listed(records: Sequence[Record], scale: Scale) -> alt.TopLevelMixin:
-    """A line for each configuration."""
+    """Draw one line for each configuration."""
     rows = [_scaled(r, scale, name=_name(r)) for r in records]
     y = alt.Y("name:N", title=None, sort=[r["name"] for r in rows], axis=alt.Axis(labelLimit=420))
     title = _title(records, scale)
@@ -127,32 +131,32 @@ def _listed(records: Sequence[Record], scale: Scale) -> alt.TopLevelMixin:
 
 
 def details(records: Sequence[Record]) -> str:
-    """Renders what the chart alone does not say: how the programs scale, and their hottest functions."""
+    """Render what the chart alone does not say: how the programs scale, and their hottest functions."""
     return conclusions(records) + hottest(records)
 
 
 def hottest(records: Sequence[Record]) -> str:
-    """Renders the functions with the largest shares of the samples of each profiled configuration."""
-    found = sorted(
+    """Render the functions with the largest shares of the samples of each profiled configuration."""
+    shares = sorted(
         selected(records, "app", "function_share", numbers=("share_low", "share_high")),
         key=lambda r: (_name(r), -r.value),
     )
     rows: list[Cells] = []
-    for name, of in groupby(found, _name):
-        for place, r in enumerate(list(of)[:_FUNCTIONS]):
+    for name, functions in groupby(shares, _name):
+        for position, r in enumerate(list(functions)[:_FUNCTIONS]):
             ends = [value_of(r, end) for end in ("share_low", "share_high")]
             interval = " – ".join(f"{100 * end:.1f}" for end in ends) + " %"
-            numbers = (f"{100 * r.value:.1f} %", interval)
+            texts = (f"{100 * r.value:.1f} %", interval)
             rows.append(
                 [
-                    "" if place else name,
+                    "" if position else name,
                     Cell(str(r.conditions.get("function", "")), code=True),
                     str(r.conditions.get("object", "")),
-                    *(Cell(text, number=True) for text in numbers),
+                    *(Cell(text, number=True) for text in texts),
                 ]
             )
     if not rows:
         return ""
-    events = sorted({str(r.conditions.get("profile_event", "")) for r in found})
-    head = ["configuration", "function", "in", "share", "95 % interval"]
-    return render("parts/hottest.html", table=Table(head, rows, numbers=(3, 4), wrap=True), events=", ".join(events))
+    events = sorted({str(r.conditions.get("profile_event", "")) for r in shares})
+    columns = ["configuration", "function", "in", "share", "95 % interval"]
+    return render("parts/hottest.html", table=Table(columns, rows, numbers=(3, 4), wrap=True), events=", ".join(events))

@@ -61,7 +61,7 @@ from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.values.units import NBSP, counted, number, percent, scale_for, seconds, show, size
 
-MAX_ROWS = 2000  # per section, so that the page opens quickly even for hundreds of CPUs
+MAX_ROWS = 2000  # rows per section, so that the page opens quickly even for hundreds of CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ReportPaths:
     html: Path
     card: Path
     charts: tuple[Path, ...]
-    undrawn: str  # the reason why charts are absent, or ""
+    undrawn: str  # the reason why there are no charts, or ""
 
 
 def write_report(
@@ -80,16 +80,16 @@ def write_report(
     earlier: Sequence[Earlier] = (),
     steps: Sequence[StepRecord] | None = None,
 ) -> ReportPaths:
-    """Writes `report.html`, `card.json` and `charts/` in `out`, each file atomically.
+    """Write `report.html`, `card.json` and `charts/` to the folder `out`, each file atomically.
 
-    Where charts cannot be drawn, the report has none, and says why.
+    If charts cannot be drawn, the report has no charts and says why.
 
     Args:
         earlier: Earlier runs of the same machine, see `strengths.earlier_runs`.
         steps: See `machine_card`.
 
     Raises:
-        MeshmarkError: the folder is not writable.
+        MeshmarkError: The folder is not writable.
     """
     card_path, html_path = out / "card.json", out / "report.html"
     write_file(card_path, to_text(machine_card(records, absences, run, steps)).encode())
@@ -103,13 +103,13 @@ def write_report(
 def report_page(
     records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, earlier: Sequence[Earlier] = ()
 ) -> str:
-    """The page without files. Any records yield a page; it lists the records that no chart can show."""
+    """Return the page without writing files. Any records yield a page; it lists the records that no chart can show."""
     records = cleaned(records)
     return _page(records, absences, run, _draw(records, run), earlier)
 
 
 def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawn], dict[str, str]]:
-    """The charts, and notes on the records that they skip, by section name."""
+    """Return the charts, and notes on the records that the charts skip, both by section name."""
     drawn: dict[str, Drawn] = {}
     notes: dict[str, str] = {}
     topology = _facts(run, "topology")
@@ -132,10 +132,10 @@ def _page(
     drawn, notes = drawn_notes
     # Every requested instrument has results or absences.
     requested = {*(r.instrument for r in records), *(a.instrument for a in absences)}
-    found = figures(records, _cpus(run))
+    key_figures = figures(records, _cpus(run))
     shown = [s for s in SECTIONS if s.is_shown(requested, s.name in drawn)]
     sections = [_part(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown]
-    known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
+    instruments = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
     return chart_page(
         "report.html",
         drawn,
@@ -143,11 +143,11 @@ def _page(
         subtitle=_subtitle(run),
         about=_about(run),
         unreliable=_unreliable(records, run),
-        strengths=strengths(records, run, found, earlier),
-        findings=sentences(records, found),
+        strengths=strengths(records, run, key_figures, earlier),
+        findings=sentences(records, key_figures),
         verdict=_verdict(records, absences),
         run=run.run_id,
-        tiles=_tiles(records, absences, requested, found),
+        tiles=_tiles(records, absences, requested, key_figures),
         suspicions=suspicion.lines(suspicion.suspicions(records, _facts(run, "topology").get("caches", []))),
         topology=topology_svg(_facts(run, "topology")) if run.host else "",
         no_topology=_no_topology(records, run),
@@ -157,7 +157,7 @@ def _page(
         sections=[*sections, *_others(records), *_clock(records)],
         absent=absent_groups(absences, run.steps),
         requests_known=bool(run.steps),  # imported runs lack their list of steps
-        not_requested=[i for i in [*known, "clock"] if i in descriptions() and i not in requested],
+        not_requested=[i for i in [*instruments, "clock"] if i in descriptions() and i not in requested],
         flag_counts=flag_counts(records),
         records=len(records),
         provenance=_provenance(records, run),
@@ -166,14 +166,14 @@ def _page(
 
 
 def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
-    found: Any = run.host
+    facts: Any = run.host
     for key in keys:
-        found = found.get(key, {}) if isinstance(found, Mapping) else {}
-    return dict(found) if isinstance(found, Mapping) and set(found) != {"absent"} else {}
+        facts = facts.get(key, {}) if isinstance(facts, Mapping) else {}
+    return dict(facts) if isinstance(facts, Mapping) and set(facts) != {"absent"} else {}
 
 
 def _no_topology(records: Sequence[Record], run: RunInfo) -> str:
-    """Why the page has no drawing of the machine."""
+    """Return the reason why the page has no drawing of the machine."""
     if run.host:
         return "The topology could not be read."
     models = records and all(r.source == "model" for r in records)
@@ -198,7 +198,7 @@ def _subtitle(run: RunInfo) -> str:
 
 
 def _about(run: RunInfo) -> str:
-    """When and how the run was made."""
+    """Return when and how the run was recorded, for the line below the title."""
     release = _facts(run, "kernel").get("release")
     texts = (
         run.started[:16].replace("T", " ") + " UTC" if run.started else "",
@@ -211,8 +211,8 @@ def _about(run: RunInfo) -> str:
 
 def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     errors = sum(1 for a in absences if a.kind == "error")
-    of = len({r.instrument for r in records})
-    parts = [f"{counted(len(records), 'result')} from {counted(of, 'instrument')}."]
+    instruments = len({r.instrument for r in records})
+    parts = [f"{counted(len(records), 'result')} from {counted(instruments, 'instrument')}."]
     trust = trusted(records)
     if trust.reliable:
         parts.append(trust.text or f"{quality(records)}.")
@@ -223,7 +223,7 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Banner:
-    """What the page says first about a run that is not to be relied on; `again` is the command that repeats it."""
+    """The warning at the top of the page of an unreliable run; `again` is the command that repeats the run."""
 
     title: str
     text: str
@@ -235,14 +235,14 @@ def _unreliable(records: Sequence[Record], run: RunInfo) -> _Banner | None:
     trust = trusted(records)
     if trust.reliable:
         return None
-    # Where the run was written, there is already one.
+    # The output folder of the run already contains a run.
     command = re.sub(r" --out[ =]\S+", "", run.command)
     again = command if command.startswith("meshmark ") and "; " not in command else ""
     return _Banner(UNRELIABLE, trust.text, trust.remedy, again)
 
 
 def _cpus(run: RunInfo) -> int:
-    """Number of CPUs of the host; 0 if unknown."""
+    """Return the number of CPUs of the host; 0 if unknown."""
     cpus = _facts(run, "topology").get("cpus")
     return len(cpus) if isinstance(cpus, list) else 0
 
@@ -262,8 +262,8 @@ def _tiles(
         if record is None:
             tiles.append(Tile(title, absent=why_no_figure(records, absences, key)))
             continue
-        at = f"Latency at {size(value_of(record, 'footprint_bytes'))}"
-        name = title.replace("Memory latency", at) if figure is None else title
+        latency_name = f"Latency at {size(value_of(record, 'footprint_bytes'))}"
+        name = title.replace("Memory latency", latency_name) if figure is None else title
         scale = scale_for(record.unit, record.value)
         best = "–" if record.best is None else number(record.best / scale.factor)
         lines = [
@@ -271,19 +271,19 @@ def _tiles(
             f"95 % interval {interval_text(record)}",
             f"best {best} · spread {percent(record.spread)} · n{NBSP}{len(record.samples)}",
         ]
-        big = show(record.value, record.unit)
+        value = show(record.value, record.unit)
         if modes := modes_of(records, record):
-            big, counts = modes_texts(modes)
+            value, counts = modes_texts(modes)
             lines.insert(0, f"{counts}; median {show(record.value, record.unit)}")
-        tiles.append(Tile(name, big, lines, command_of(record), _strip(record), record.flags))
+        tiles.append(Tile(name, value, lines, command_of(record), _strip(record), record.flags))
     if (pair := balance(found)) is not None:
         peak, triad = pair
         threads = found["triad_all"][0].partition(", ")[2]
-        big = f"{peak.value / triad.value:.2f} flop/byte"
+        value = f"{peak.value / triad.value:.2f} flop/byte"
         lines = [f"fp64 peak over triad, {threads}", f"triad of {sized(triad, 'footprint_bytes')}"]
         if any(modes_of(records, r) for r in pair):
             lines.append("of medians; there are modes")
-        tiles.append(Tile("Balance", big, lines, flags=peak.flags | triad.flags))
+        tiles.append(Tile("Balance", value, lines, flags=peak.flags | triad.flags))
     return tiles
 
 
@@ -302,18 +302,18 @@ _SUMMARY_CONDITIONS = {
 
 
 def condition_summary(record: Record) -> str:
-    """The conditions that matter most for this instrument, on one line."""
+    """Return the conditions that matter most for this instrument, on one line."""
     c = record.conditions
     keys = _SUMMARY_CONDITIONS.get(record.instrument, ())
     texts = [condition_text(k, c[k]) for k in keys if c.get(k) is not None]
-    if c.get("from_bytes") and c.get("to_bytes"):  # a level is the mean of several footprints
+    if c.get("from_bytes") and c.get("to_bytes"):  # a level is the mean over several footprints
         low, high = (size(value_of(record, k)) for k in ("from_bytes", "to_bytes"))
         texts.append(low if low == high else f"{low} to {high}")
     return " · ".join(texts)
 
 
 def _strip(record: Record) -> Strip | None:
-    """All samples as ticks on a line from minimum to maximum."""
+    """Return all samples as ticks on a line from minimum to maximum; None if there is nothing to see."""
     low, high = sorted(record.ends)
     if len(record.samples) < 2 or high == low:
         return None
@@ -326,14 +326,14 @@ def _strip(record: Record) -> Strip | None:
 
 
 def _span(value: Any, unit: str = "") -> Span:
-    """A formatted fact, or the reason for its absence."""
+    """Return a formatted fact, or the reason why it is absent."""
     if isinstance(value, Mapping) and set(value) == {"absent"}:
         return Span(f"absent: {value['absent']}", "absent")
     if value is None:
         return Span("absent", "absent")
     if unit and isinstance(value, int | float):
         return Span(show(float(value), unit))
-    if isinstance(value, list):  # of a property of CPUs, the values of those that differ
+    if isinstance(value, list):  # the different values of a property of CPUs
         return Span(", ".join(_span(v, unit).text for v in value) or "none")
     return Span(str(value))
 
@@ -353,8 +353,8 @@ def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     bandwidth = [_span(peak, "B/s")]
     triad = figures(records)["triad_all"][1]
     if isinstance(peak, int | float) and peak > 0 and triad:
-        of = f"; triad of {sized(triad, 'footprint_bytes')} reaches {percent(triad.value / peak)}"
-        bandwidth.append(Span(of + _flags_text(triad.flags)))
+        triad_text = f"; triad of {sized(triad, 'footprint_bytes')} reaches {percent(triad.value / peak)}"
+        bandwidth.append(Span(triad_text + _flags_text(triad.flags)))
     facts = [
         Fact("Processor", [_span(cpu.get("model"))]),
         Fact("Vector instructions", [_span(isa)]),
@@ -371,17 +371,19 @@ def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
 
 
 def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[Fact]:
-    found = [r for r in records if r.metric == "core_frequency"]
-    if not found and claimed is None:
+    frequencies = [r for r in records if r.metric == "core_frequency"]
+    if not frequencies and claimed is None:
         return []
-    ends = [f(r.value for r in found) for f in (min, max)] if found else []
-    measured = " – ".join(show(end, "Hz") for end in ends) + _flags_text(frozenset().union(*(r.flags for r in found)))
+    ends = [f(r.value for r in frequencies) for f in (min, max)] if frequencies else []
+    measured = " – ".join(show(end, "Hz") for end in ends) + _flags_text(
+        frozenset().union(*(r.flags for r in frequencies))
+    )
     text = Span(f"measured {measured}") if measured else Span("not measured", "absent")
     return [Fact("Clock", [text], [Span("claimed "), claimed] if claimed is not None else [])]
 
 
 def _settings(run: RunInfo) -> list[Fact]:
-    """Settings that an administrator can change, as far as they are readable."""
+    """Return the settings that an administrator can change, as far as they are readable."""
     facts = []
     pages, settings, firmware = (_facts(run, k) for k in ("pages", "settings", "firmware"))
     if pages:
@@ -409,7 +411,7 @@ def _settings(run: RunInfo) -> list[Fact]:
 
 
 def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
-    """Cache sizes as the system claims them, and the levels that the latency curve shows."""
+    """Return the cache sizes that the system reports, and the levels that the latency curve shows."""
     facts = []
     caches = host.get("caches")
     if isinstance(caches, list):
@@ -417,26 +419,26 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
         for c in caches:
             if isinstance(c, Mapping) and c.get("kind") != "instruction":
                 shared = f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else ""
-                claimed = c.get("size_bytes")
+                size_bytes = c.get("size_bytes")
                 claims.append(
-                    f"L{c['level']} {size(claimed) if isinstance(claimed, int) else 'of unknown size'}{shared}"
+                    f"L{c['level']} {size(size_bytes) if isinstance(size_bytes, int) else 'of unknown size'}{shared}"
                 )
         facts.append(Fact("Caches, claimed", [Span(", ".join(claims))]))
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
-        of = []
+        measured = []
         same_pages = usual_stride(r for r in levels if text_of(r, "pages") == pages)
         for r in sorted(same_pages, key=lambda r: value_of(r, "from_bytes")):
-            to, since = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
-            where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
-            of.append(Level(show(r.value, "s"), where, r.flags))
+            end, start = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
+            where = f"to {end}" if r.conditions.get("kind") == "cache" else f"memory, from {start}"
+            measured.append(Level(show(r.value, "s"), where, r.flags))
         strides = {text for r in same_pages if (text := unusual_stride(r))}
-        facts.append(Fact(", ".join(("Levels, measured", f"pages {pages}", *strides)), levels=of))
+        facts.append(Fact(", ".join(("Levels, measured", f"pages {pages}", *strides)), levels=measured))
     return facts
 
 
 def command_of(record: Record) -> str:
-    """The command that repeats a result; "" if the record lacks the command or the machine."""
+    """Return the command that repeats a result; "" if the record lacks the command or the machine."""
     command = str(record.provenance.get("command") or "")
     measured = command.partition(" ")[0] == record.instrument
     if not command or record.source not in {"host", "model"}:
@@ -452,17 +454,17 @@ def _commands(records: Sequence[Record], *instruments: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A section as `report.html` shows it.
+    """A section in the form that `report.html` shows.
 
     Attributes:
-        name: element id; "": none.
-        note: the records that the chart skips.
-        details: rendered text below the chart.
-        absent: why there is no chart.
-        offers: the commands that would fill it, together.
-        shared: the conditions that all results share.
-        results: number of results; the tables may show fewer.
-        open: whether the tables are expanded.
+        name: Id of the element; "" if it has no id.
+        note: The records that the chart skips.
+        details: Rendered text below the chart.
+        absent: The reason why there is no chart.
+        offers: The commands that together would fill the section.
+        shared: The conditions that all results share.
+        results: Number of results; the tables may show fewer.
+        open: Whether the tables are expanded.
     """
 
     title: str
@@ -487,8 +489,8 @@ def _part(
     topology = [_facts(run, "topology")] if section.needs_topology else []
     # Only the first section of an instrument contains its table.
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
-    mine = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
-    shared, tables = _tables(mine)
+    results = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
+    shared, tables = _tables(results)
     modelled = bool(records) and all(r.source == "model" for r in records)
     return _Part(
         section.title,
@@ -502,7 +504,7 @@ def _part(
         offers=() if note or modelled else section.offers,
         shared=shared,
         tables=tables,
-        results=len(mine),
+        results=len(results),
         commands=_commands(records, section.instrument, *section.more),
     )
 
@@ -516,23 +518,23 @@ def _tables(mine: Sequence[Record]) -> tuple[str, list[Listed]]:
 
 
 def _others(records: Sequence[Record]) -> list[_Part]:
-    """Tables of results of instruments without a section."""
-    known = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
+    """Return tables of the results of instruments without a section."""
+    covered = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
     others: dict[str, list[Record]] = {}
     for r in records:
-        if r.instrument not in known:
+        if r.instrument not in covered:
             others.setdefault(r.instrument, []).append(r)
-    made = []
-    for name, mine in others.items():
-        shared, tables = _tables(mine)
-        commands = _commands(mine, name)
-        made.append(_Part(name, name, shared=shared, tables=tables, results=len(mine), commands=commands))
-    return made
+    parts = []
+    for name, results in others.items():
+        shared, tables = _tables(results)
+        commands = _commands(results, name)
+        parts.append(_Part(name, name, shared=shared, tables=tables, results=len(results), commands=commands))
+    return parts
 
 
 def _clock(records: Sequence[Record]) -> list[_Part]:
-    mine = sorted((r for r in records if r.instrument == "clock"), key=lambda r: r.metric)
-    if not mine:
+    clocks = sorted((r for r in records if r.instrument == "clock"), key=lambda r: r.metric)
+    if not clocks:
         return []
     rows: list[Cells] = [
         [
@@ -542,7 +544,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             *numbers(show(r.value, r.unit), interval_text(r)),
             Cell("", flags=r.flags),
         ]
-        for r in mine
+        for r in clocks
     ]
     table = Table(["metric", "clock", "CPU", "median", "95 % interval", "flags"], rows)
     caption = "Cost and resolution of each clock, and the measured frequency of each core."
@@ -553,7 +555,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
             "clocks",
             caption,
             tables=[Listed("", table)],
-            results=len(mine),
+            results=len(clocks),
             open=True,
             commands=_commands(records, "clock"),
         )
@@ -562,7 +564,7 @@ def _clock(records: Sequence[Record]) -> list[_Part]:
 
 def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     builds = sorted({" ".join(str(v) for k in ("build", "compiler") if (v := r.provenance.get(k))) for r in records})
-    known = {
+    facts = {
         "Run": run.run_id,
         "Started": run.started[:19].replace("T", " ") + " UTC" if run.started else "",
         "Elapsed": seconds(run.elapsed_s) if run.elapsed_s > 0 else "",
@@ -571,7 +573,7 @@ def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
         "Version": run.version,
         "Build": "; ".join(b for b in builds if b),
     }
-    return [Fact(name, [Span(text, "code" if name == "Command" else "")]) for name, text in known.items() if text]
+    return [Fact(name, [Span(text, "code" if name == "Command" else "")]) for name, text in facts.items() if text]
 
 
 def _steps(run: RunInfo) -> Table:

@@ -1,8 +1,9 @@
 """Builds the machine card: key figures of a machine, each with its interval.
 
 Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "flags", "conditions"}` or
-`{"absent": reason}`, in SI units, with the keys of `figures`. Where runs did not meet, `modes` has the value, the
-interval and the number of runs of each level. `records` has all results, so that a card can be compared and imported.
+`{"absent": reason}`, in SI units, with the keys of `figures`. If runs settled at different levels, `modes` has the
+value, the interval and the number of runs of each level. `records` has all results, so that a card can be compared
+and imported.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Figures = Mapping[str, tuple[str, Record | None]]  # title and record by key
 
 
 def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
-    """The best of the records to keep, by the direction of their metric; one with a flag only if all have."""
-    kept = [r for r in records if keep(r)]
-    found = [r for r in kept if not r.flags] or kept
-    if not found:
+    """Return the best record that `keep` accepts, by the direction of its metric; flagged only if all are flagged."""
+    accepted = [r for r in records if keep(r)]
+    candidates = [r for r in accepted if not r.flags] or accepted
+    if not candidates:
         return None
-    return (min if found[0].better == "lower" else max)(found, key=lambda r: r.value)
+    return (min if candidates[0].better == "lower" else max)(candidates, key=lambda r: r.value)
 
 
 def _max_threads(records: Sequence[Record], instrument: str) -> float:
@@ -37,7 +38,7 @@ def _max_threads(records: Sequence[Record], instrument: str) -> float:
 
 
 def balance(found: Figures) -> tuple[Record, Record] | None:
-    """Fp64 peak and triad with the same number of threads; None if there is no such pair."""
+    """Return the fp64 peak and the triad with the same number of threads; None if there is no such pair."""
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]
     if peak and triad and triad.value > 0 and peak.conditions.get("threads") == triad.conditions.get("threads"):
         return peak, triad
@@ -45,10 +46,10 @@ def balance(found: Figures) -> tuple[Record, Record] | None:
 
 
 def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Record | None]]:
-    """Title and record (or None) by key, in order of display.
+    """Return title and record (or None) of each figure by its key, in order of display.
 
     Args:
-        cpus: number of CPUs of the host; 0: unknown, so that no title says `all CPUs`.
+        cpus: Number of CPUs of the host; 0 if unknown, so that no title says `all CPUs`.
     """
     triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     all_threads = _max_threads(records, "bandwidth")
@@ -134,7 +135,10 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
 
 
 def farthest(records: Sequence[Record], key: str) -> Record | None:
-    """The latency at the largest footprint, for a figure of memory whose curve does not level off; None if none is."""
+    """Return the latency at the largest footprint of a memory figure whose curve does not level off.
+
+    Returns None if the curve has fewer than two footprints.
+    """
     curve = [
         r
         for r in records
@@ -171,7 +175,7 @@ def _figure(record: Record, modes: Sequence[Record]) -> Figure:
 
 
 def why_no_figure(records: Sequence[Record], absences: Sequence[Absence], key: str) -> str:
-    """The reason why a figure has no value here."""
+    """Return the reason why a figure has no value in this run."""
     if key in MEMORY_PAGES:
         curve = [r for r in records if r.metric == "load_latency" and MEMORY_PAGES[key](r.conditions.get("pages"))]
         if len({value_of(r, "footprint_bytes") for r in curve}) > 1:
@@ -180,14 +184,14 @@ def why_no_figure(records: Sequence[Record], absences: Sequence[Absence], key: s
 
 
 def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrument: str) -> str:
-    """The reason why an instrument has no result here."""
+    """Return the reason why an instrument has no result in this run."""
     if any(r.instrument == instrument for r in records):
         return "this run did not measure it"
     reasons = [a.reason for a in absences if a.instrument == instrument]
     return reasons[0] if reasons else "not measured in this run"
 
 
-# Whether pages are those of the figure.
+# Predicates by figure: whether the figure is measured with these pages.
 MEMORY_PAGES: Mapping[str, Callable[[object], bool]] = {
     "memory_latency": lambda pages: pages not in {None, "4KiB"},
     "memory_latency_small_pages": lambda pages: pages == "4KiB",
@@ -211,14 +215,14 @@ INSTRUMENT_OF = {
 def machine_card(
     records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, steps: Sequence[StepRecord] | None = None
 ) -> dict[str, Any]:
-    """The content of `card.json`, see the module's description.
+    """Return the content of `card.json`, which the module's description specifies.
 
     Args:
-        steps: Step and record of all results before repetitions were pooled; None: `records` are of one step.
+        steps: Step and record of all results before repetitions were pooled; None if `records` come from one step.
     """
-    of_steps = [("card", r) for r in records] if steps is None else steps
+    step_records = [("card", r) for r in records] if steps is None else steps
     records = cleaned(records)
-    found = figures(records)
+    key_figures = figures(records)
     card: dict[str, Any] = {
         "type": TYPE,
         "schema": SCHEMA,
@@ -230,10 +234,10 @@ def machine_card(
             key: _figure(record, modes_of(records, record))
             if record
             else {"absent": why_no_figure(records, absences, key)}
-            for key, (_, record) in found.items()
+            for key, (_, record) in key_figures.items()
         },
     }
-    if (pair := balance(found)) is not None:
+    if (pair := balance(key_figures)) is not None:
         peak, triad = pair
         card["figures"]["balance"] = {
             "value": peak.value / triad.value,
@@ -255,4 +259,4 @@ def machine_card(
         {k: getattr(a, k) for k in ("instrument", "metric", "conditions", "reason", "enable", "kind", "step")}
         for a in absences
     ]
-    return card | results(of_steps)
+    return card | results(step_records)

@@ -1,7 +1,7 @@
 """Draws charts of memory, storage and core-to-core records as Vega-Lite specifications for the page, PNG and SVG.
 
-A function takes all records and returns a chart, or None if no record is suitable. In all charts, flagged marks are
-hollow and tooltips show the distribution of the samples.
+Each drawing function takes all records and returns a chart, or None if no record is suitable. In all charts, flagged
+marks are hollow and tooltips show the distribution of the samples.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from meshmark.values.units import percent, show, size
 
 
 def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
-    """Rows of all series over the condition `x` with more than two points, named by the conditions that vary."""
+    """Return rows of all series over the condition `x` with more than two points, named by the conditions that vary."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:
         groups.setdefault(tuple(str(r.conditions.get(k)) for k in keys), []).append(r)
@@ -55,8 +55,8 @@ def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
 
 
 def _walks(records: Sequence[Record]) -> list[Record]:
-    """Latencies of random cycles over the whole footprint."""
-    found = selected(
+    """Return the latencies of pointer chases over the whole footprint."""
+    latencies = selected(
         records,
         "latency",
         "load_latency",
@@ -64,12 +64,12 @@ def _walks(records: Sequence[Record]) -> list[Record]:
         texts=("pattern",),
         above_zero=True,
     )
-    return [r for r in found if r.conditions["pattern"] == "random" and not r.conditions.get("locality_bytes")]
+    return [r for r in latencies if r.conditions["pattern"] == "random" and not r.conditions.get("locality_bytes")]
 
 
 @drawing
 def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """Latency by footprint, log-log, with the detected levels and the claimed sizes of the caches."""
+    """Draw latency by footprint, log-log, with the detected levels and the reported sizes of the caches."""
     curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
@@ -85,7 +85,7 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
         for r in usual_stride(r for r in levels if text_of(r, "pages") == series[0])
     ]
     if marks:
-        # Latency rises with the footprint, so that the left of a level is free, except at the edge.
+        # Latency rises with the footprint, so the space to the left of a level is free, except at the edge.
         first, others = [m for m in marks if m["from"] <= low], [m for m in marks if m["from"] > low]
         sides: tuple[tuple[list[dict[str, Any]], Literal["left", "right"], int], ...]
         sides = (first, "left", 4), (others, "right", -4)
@@ -101,20 +101,20 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
 
 
 def claimed_caches(topology: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Names and sizes in bytes of the data caches, as the system claims them, ascending."""
+    """Return names and sizes in bytes of the data caches, as the system reports them, ascending by size."""
     caches = topology.get("caches")
-    found = {
+    sizes = {
         (f"L{c['level']}", float(c["size_bytes"]))
         for c in (caches if isinstance(caches, list) else [])
         if isinstance(c, Mapping) and c.get("kind") != "instruction" and isinstance(c.get("size_bytes"), int)
     }
-    return sorted(found, key=lambda claim: claim[1])
+    return sorted(sizes, key=lambda claim: claim[1])
 
 
 @drawing
 def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency by stride, with the latencies of random access over the same footprint for comparison."""
-    found = selected(
+    """Draw latency by stride, with the latencies of random access over the same footprint for comparison."""
+    latencies = selected(
         records,
         "latency",
         "load_latency",
@@ -122,14 +122,14 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         texts=("pattern",),
         above_zero=True,
     )
-    found = [r for r in found if r.conditions["processes"] == 1 and r.conditions.get("pages") != "4KiB"]
-    even = [r for r in found if r.conditions["pattern"] == "stride"]
-    rows = _curves(even, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
+    latencies = [r for r in latencies if r.conditions["processes"] == 1 and r.conditions.get("pages") != "4KiB"]
+    strided = [r for r in latencies if r.conditions["pattern"] == "stride"]
+    rows = _curves(strided, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
-    # Footprints are truncated to whole strides, so they differ slightly from the requested one.
-    largest = max(value_of(r, "footprint_bytes") for r in even)
-    nodes = {r.conditions.get("memory_node") for r in even}
+    # Footprints are truncated to whole strides, so they differ slightly from the requested footprint.
+    largest = max(value_of(r, "footprint_bytes") for r in strided)
+    nodes = {r.conditions.get("memory_node") for r in strided}
     marks = [
         row(
             r,
@@ -137,7 +137,7 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             if value_of(r, "locality_bytes")
             else ", ".join(filter(None, ("random over the footprint", unusual_stride(r)))),
         )
-        for r in usual_stride(r for r in found if r.conditions["pattern"] == "random")
+        for r in usual_stride(r for r in latencies if r.conditions["pattern"] == "random")
         if r.conditions.get("memory_node") in nodes and abs(value_of(r, "footprint_bytes") / largest - 1) < 0.01
     ]
     marks = clearest(marks, "label")
@@ -152,9 +152,9 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Net bandwidth by footprint, for regular and streaming stores."""
-    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes",), above_zero=True)
-    rows = _curves(found, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
+    """Draw net bandwidth by footprint, for write-allocate (regular) and streaming stores."""
+    rates = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes",), above_zero=True)
+    rows = _curves(rates, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     if not rows:
         return None
     y = log_axis(rows, "net bandwidth", GB)
@@ -162,8 +162,8 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
-    """Net bandwidths of the largest footprints of the run, which are assumed to exceed all caches."""
-    found = selected(
+    """Return net bandwidths at the largest footprints of the run, which are assumed to exceed all caches."""
+    rates = selected(
         records,
         "bandwidth",
         "bandwidth_net",
@@ -171,23 +171,23 @@ def in_memory(records: Sequence[Record]) -> list[Record]:
         texts=("kernel",),
         above_zero=True,
     )
-    largest = max((value_of(r, "footprint_bytes") for r in found), default=0.0)
-    return [r for r in found if value_of(r, "footprint_bytes") >= 0.45 * largest]
+    largest = max((value_of(r, "footprint_bytes") for r in rates), default=0.0)
+    return [r for r in rates if value_of(r, "footprint_bytes") >= 0.45 * largest]
 
 
 @drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Bandwidth of every kernel at the largest footprint, by type of store and number of threads."""
-    found = selected(
+    """Draw the bandwidth of every kernel at the largest footprint, by type of store and number of threads."""
+    rates = selected(
         records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"), texts=("kernel", "store")
     )
-    found = [r for r in found if r.conditions.get("mode") in {None, "threads"}]
-    max_threads = max((value_of(r, "threads") for r in found), default=0)
-    found = [r for r in found if r.conditions["threads"] in {1, max_threads}]
-    kernels = list(dict.fromkeys(str(r.conditions["kernel"]) for r in found))  # in the order of the instrument
+    rates = [r for r in rates if r.conditions.get("mode") in {None, "threads"}]
+    max_threads = max((value_of(r, "threads") for r in rates), default=0)
+    rates = [r for r in rates if r.conditions["threads"] in {1, max_threads}]
+    kernels = list(dict.fromkeys(str(r.conditions["kernel"]) for r in rates))  # in the order of the instrument
     if len(kernels) < 2:
         return None
-    wide = [r for r in found if _at_common_footprint(r, found)]
+    comparable = [r for r in rates if _at_common_footprint(r, rates)]
     rows = [
         row(
             r,
@@ -196,7 +196,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             store=str(r.conditions["store"]),
             series=", ".join(condition_text(k, r.conditions[k]) for k in ("threads", "store")),
         )
-        for r in wide
+        for r in comparable
     ]
     rows.sort(key=lambda r: (r["threads"], r["store"]))
     rows = clearest(rows, "kernel", "series")
@@ -204,7 +204,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _at_common_footprint(record: Record, among: Sequence[Record]) -> bool:
-    """Whether the record has the footprint that most kernels share, which makes them comparable."""
+    """Return whether the record has the footprint that most kernels share, so that they can be compared."""
     sizes: dict[int, set[Any]] = {}
     for r in among:
         rounded = round(value_of(r, "footprint_bytes") / 2**20)
@@ -222,7 +222,11 @@ def bars(
     tips: Sequence[str],
     text: str = "",
 ) -> alt.LayerChart | alt.FacetChart:
-    """Bars with their intervals, side by side for each series; `text`: a field that is written above each bar."""
+    """Draw bars with their intervals, side by side for each series.
+
+    Args:
+        text: Field that is written above each bar; "" for no text.
+    """
     series = sorted({r["series"] for r in rows}, key=natural)
     crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
     axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
@@ -245,35 +249,35 @@ def bars(
 
 @drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Core-to-core latency: one heat map per protocol."""
+    """Draw core-to-core latency: one heat map per protocol."""
     titles = {
         "swap": "compare-and-swap, one way",
         "flag": "flag, round trip",
         "dirty": "load of a modified line",
         "clean": "load of a clean line",
     }
-    found = selected(records, (), "line_latency", numbers=("from_cpu", "to_cpu"), texts=("state",))
-    found = [r for r in found if r.conditions["state"] in titles]
-    if not found:
+    latencies = selected(records, (), "line_latency", numbers=("from_cpu", "to_cpu"), texts=("state",))
+    latencies = [r for r in latencies if r.conditions["state"] in titles]
+    if not latencies:
         return None
-    cpus = sorted({int(value_of(r, end)) for r in found for end in ("from_cpu", "to_cpu")})
-    nodes = sorted({text_of(r, "home_node") for r in found})
+    cpus = sorted({int(value_of(r, end)) for r in latencies for end in ("from_cpu", "to_cpu")})
+    nodes = sorted({text_of(r, "home_node") for r in latencies})
     charts = []
     side = max(80, min(420, 26 * len(cpus)))
     for state, node in itertools.product(titles, nodes[:4]):
         rows = [
             row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")), ns=f"{r.value * 1e9:.0f}")
-            for r in found
+            for r in latencies
             if r.conditions["state"] == state and text_of(r, "home_node") == node
         ]
         if not rows:
             continue
         rows = clearest(rows, "from_cpu", "to_cpu")
         tips = tooltip("from_cpu", "to_cpu")
-        if len(rows) > MANY:  # on large machines, tooltips omit what the store has anyway
-            kept = ("from_cpu", "to_cpu", "value", "median", "interval", "flags", "flagged")
-            rows = [{k: r[k] for k in kept} for r in rows]
-            tips = [alt.Tooltip(f"{k}:N", title=k.replace("_", " ")) for k in kept if k not in {"value", "flagged"}]
+        if len(rows) > MANY:  # on large machines, tooltips omit what the store contains anyway
+            fields = ("from_cpu", "to_cpu", "value", "median", "interval", "flags", "flagged")
+            rows = [{k: r[k] for k in fields} for r in rows]
+            tips = [alt.Tooltip(f"{k}:N", title=k.replace("_", " ")) for k in fields if k not in {"value", "flagged"}]
         low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
         # Small differences must not span the whole colour scale.
         scale = alt.Scale(scheme="cividis", reverse=True, domain=[low, max(high, 1.5 * low)])
@@ -309,14 +313,14 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency against bandwidth; tooltips show the number of chains or the pause."""
+    """Draw latency over bandwidth; tooltips show the number of chains or the pause."""
     rates = {measurement_key(r): r for r in selected(records, "loaded", "bandwidth_net")}
-    found = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
-    found = [r for r in found if measurement_key(r) in rates]
-    if not found:
+    latencies = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
+    latencies = [r for r in latencies if measurement_key(r) in rates]
+    if not latencies:
         return None
     rows = []
-    for r in found:
+    for r in latencies:
         c = r.conditions
         series = f"{c['mode']}, {condition_text('threads', c['threads'])}"
         reads = number(r, "read_share")
@@ -337,41 +341,41 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     chart = layered(rows, x, linear_axis(rows, "time per load", NS), "series", ["rate", "chains", "pause"])
     marks = [(r.value, f"knee, {condition_text('threads', r.conditions['threads'])}") for r in knees(records)]
     triad = most_triad(records)
-    if triad and triad.value < 1.3 * max(r["bandwidth"] for r in rows):  # a distant one would squeeze the curves
+    if triad and triad.value < 1.3 * max(r["bandwidth"] for r in rows):  # a distant mark would squeeze the curves
         marks.append((triad.value, f"triad, {condition_text('threads', triad.conditions['threads'])}"))
     return marked_x(chart, marks)
 
 
 def knees(records: Sequence[Record]) -> list[Record]:
-    """The knee of each number of threads, if the latency rose enough for one."""
-    found = selected(records, "loaded", "knee_bandwidth", positive=("threads",), above_zero=True)
-    found = [r for r in found if not text_of(r, "reached").startswith("no")]
-    best = {value_of(r, "threads"): r for r in sorted(found, key=lambda r: (not r.flags, r.value))}
+    """Return the knee of each number of threads whose latency rose enough to have a knee."""
+    candidates = selected(records, "loaded", "knee_bandwidth", positive=("threads",), above_zero=True)
+    candidates = [r for r in candidates if not text_of(r, "reached").startswith("no")]
+    best = {value_of(r, "threads"): r for r in sorted(candidates, key=lambda r: (not r.flags, r.value))}
     return [best[n] for n in sorted(best)]
 
 
 def most_triad(records: Sequence[Record]) -> Record | None:
-    """The triad in memory with the most threads; of several, the fastest that is not flagged."""
-    found = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
-    return max(found, key=lambda r: (value_of(r, "threads"), not r.flags, r.value), default=None)
+    """Return the fastest unflagged triad in memory with the most threads, or a flagged one if all are flagged."""
+    triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
+    return max(triads, key=lambda r: (value_of(r, "threads"), not r.flags, r.value), default=None)
 
 
 def loaded_details(records: Sequence[Record]) -> str:
-    """Whether the loads reach the machine's bandwidth, and if not, why."""
+    """Render a sentence that says whether the loads reach the bandwidth of triad, and if not, why."""
     triad = most_triad(records)
     rates = selected(records, "loaded", "bandwidth_net", positive=("threads", "chains"), above_zero=True)
     rates = [r for r in rates if triad is not None and r.conditions["threads"] == triad.conditions["threads"]]
     if triad is None or not rates:
         return ""
-    top = max(rates, key=lambda r: r.value)
-    share = top.value / triad.value
-    text = f"The highest bandwidth of the chains is {show(top.value, 'B/s')}, {percent(share)} of triad's."
+    highest = max(rates, key=lambda r: r.value)
+    share = highest.value / triad.value
+    text = f"The highest bandwidth of the chains is {show(highest.value, 'B/s')}, {percent(share)} of triad's."
     if share < _REACHED:
-        most = max(value_of(r, "chains") for r in rates)
-        before = max((r.value for r in rates if value_of(r, "chains") < most), default=0.0)
-        rising = top.conditions["chains"] == most and before < _REACHED * top.value
+        most_chains = max(value_of(r, "chains") for r in rates)
+        fewer_chains_rate = max((r.value for r in rates if value_of(r, "chains") < most_chains), default=0.0)
+        rising = highest.conditions["chains"] == most_chains and fewer_chains_rate < _REACHED * highest.value
         text += (
-            f" It was still rising with {most:g} chains per CPU, the most that were measured."
+            f" It was still rising with {most_chains:g} chains per CPU, the most that were measured."
             if rising
             else " It no longer rises with more chains. Prefetchers cannot foresee these loads, unlike those of triad, "
             "which also writes."
@@ -379,19 +383,19 @@ def loaded_details(records: Sequence[Record]) -> str:
     return render("parts/sentence.html", text=text)
 
 
-_REACHED = 0.95  # of a bandwidth: the rest is within what runs differ by
+_REACHED = 0.95  # share of a bandwidth that counts as reached, since runs differ by about as much
 
 _GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
 
 
 @drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Random updates by page size, kernel and threads; as curves if there are several table sizes."""
-    found = selected(records, (), "update_rate", numbers=("threads",), texts=("kernel",))
-    if not found:
+    """Draw random updates by page size, kernel and threads; as curves if there are several table sizes."""
+    rates = selected(records, (), "update_rate", numbers=("threads",), texts=("kernel",))
+    if not rates:
         return None
-    over = selected(found, (), "update_rate", positive=("table_bytes",), above_zero=True)
-    if curves := _curves(over, "table_bytes", "memory_node", "pages", "kernel", "threads"):
+    sized_rates = selected(rates, (), "update_rate", positive=("table_bytes",), above_zero=True)
+    if curves := _curves(sized_rates, "table_bytes", "memory_node", "pages", "kernel", "threads"):
         y = log_axis(curves, "update rate", _GOPS)
         return layered(curves, bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
@@ -400,16 +404,16 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
             series=f"{r.conditions['kernel']}, {condition_text('threads', r.conditions['threads'])}",
         )
-        for r in found
+        for r in rates
     ]
     return bars(rows, "group", None, "update rate", _GOPS, ["group", "series"])
 
 
 @drawing
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Storage bandwidth by direction and queue depth."""
-    found = selected(records, "io", "bandwidth_net", texts=("direction",))
-    if not found:
+    """Draw storage bandwidth by direction and queue depth."""
+    rates = selected(records, "io", "bandwidth_net", texts=("direction",))
+    if not rates:
         return None
     rows = [
         row(
@@ -419,22 +423,24 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
                 *(condition_text(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)
             ),
         )
-        for r in found
+        for r in rates
     ]
     return bars(rows, "group", None, "bandwidth", GB, ["group", "series"])
 
 
 @drawing
 def concurrent_latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Latency while 1, 2, 4 … CPUs run the same access pattern."""
-    found = [r for r in _walks(records) if r.conditions.get("pages") != "4KiB"]
-    shared = {r.conditions["footprint_bytes"] for r in found if r.conditions["processes"] != 1}
-    found = [r for r in found if r.conditions["footprint_bytes"] in shared]
-    series = several(found, "pages", "memory_node", "footprint_bytes")
-    together: dict[str, set[Any]] = {}
-    for r in found:
-        together.setdefault(series(r), set()).add(r.conditions["processes"])
-    rows = [row(r, processes=value_of(r, "processes"), series=series(r)) for r in found if len(together[series(r)]) > 1]
+    """Draw latency while 1, 2, 4 … CPUs run the same access pattern."""
+    latencies = [r for r in _walks(records) if r.conditions.get("pages") != "4KiB"]
+    shared = {r.conditions["footprint_bytes"] for r in latencies if r.conditions["processes"] != 1}
+    latencies = [r for r in latencies if r.conditions["footprint_bytes"] in shared]
+    series = several(latencies, "pages", "memory_node", "footprint_bytes")
+    processes: dict[str, set[Any]] = {}
+    for r in latencies:
+        processes.setdefault(series(r), set()).add(r.conditions["processes"])
+    rows = [
+        row(r, processes=value_of(r, "processes"), series=series(r)) for r in latencies if len(processes[series(r)]) > 1
+    ]
     if not rows:
         return None
     rows = sorted(clearest(rows, "series", "processes"), key=lambda r: r["processes"])

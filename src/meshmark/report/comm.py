@@ -1,6 +1,6 @@
 """Draws charts of halo exchange, ping-pong and collectives, compares libraries, and ranks protocols.
 
-`swaps` draws the charts of swaps.
+The module `swaps` draws the charts of swaps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COUNT: Final = (
 
 
 def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
-    """A base-2 logarithmic axis with ticks at powers of four."""
+    """Return a base-2 logarithmic axis with ticks at powers of four."""
     values = [r["x"] for r in rows]
     ticks = [2**k for k in range(0, 34, 2) if min(values) <= 2**k <= max(values) * 1.01]
     label = _COUNT.format(unit, f" {unit}" if unit else "")
@@ -69,7 +69,7 @@ def library_of(record: Record) -> str:
 
 
 def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
-    """Rows over message size, with the series named by these conditions, and the library."""
+    """Return rows over message size, each with its library and with a series named by these conditions."""
     rows = [
         row(
             r,
@@ -84,7 +84,7 @@ def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
 
 
 def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | None:
-    """Curves over message size: of all libraries in one chart, or one panel per library if there are too many."""
+    """Draw curves over message size: all libraries in one chart, or a panel per library if there are too many."""
     if not rows:
         return None
     x, y = doubling(rows, "message", "B"), log_axis(rows, title, label)
@@ -104,8 +104,8 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
 
 
 def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
-    """A scale over all measured protocols, so that each has the same colour in every chart."""
-    names = list(dict.fromkeys(p for one in ranking.rankings(records, subject) for p in one.protocols))
+    """Return a colour scale over all measured protocols, so that each has the same colour in every chart."""
+    names = list(dict.fromkeys(p for ranked in ranking.rankings(records, subject) for p in ranked.protocols))
     range_ = colours(len(names))
     return (
         alt.Scale(domain=[_BEST, *names], range=["#B4BCC4", *range_]) if best else alt.Scale(domain=names, range=range_)
@@ -114,9 +114,9 @@ def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = F
 
 @drawing
 def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Exchange time by words: one line per protocol, dashed by paradigm, one panel per library."""
-    found = selected(records, "halo", "exchange_time", positive=("words",), texts=("protocol",), above_zero=True)
-    if not found:
+    """Draw exchange time by words: one line per protocol, dashed by paradigm, one panel per library."""
+    times = selected(records, "halo", "exchange_time", positive=("words",), texts=("protocol",), above_zero=True)
+    if not times:
         return None
     rows = [
         row(
@@ -127,7 +127,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             paradigm=text_of(r, "paradigm"),
             library=library_of(r),
         )
-        for r in found
+        for r in times
     ]
     rows = sorted(clearest(rows, "library", "protocol", "x"), key=lambda r: r["x"])
     colours = _colours(records, ranking.HALO)
@@ -138,12 +138,12 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     panels = []
     libraries = list(dict.fromkeys(r["library"] for r in rows))
     for panel, library in enumerate(libraries):
-        mine = [r for r in rows if r["library"] == library]
+        library_rows = [r for r in rows if r["library"] == library]
         y = log_axis(rows, "time per exchange", TIME)
         # A click on a legend entry isolates its line, because there are many.
-        chosen = alt.selection_point(fields=["protocol"], bind="legend", name=f"chosen{panel}")
-        shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
-        base = chart_of(mine).encode(
+        selection = alt.selection_point(fields=["protocol"], bind="legend", name=f"chosen{panel}")
+        shown = alt.condition(selection, alt.value(1.0), alt.value(0.07))
+        base = chart_of(library_rows).encode(
             x=doubling(rows, "8-byte words per neighbour"),
             color=alt.Color("protocol:N", title=None, scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("paradigm:N", title=None, scale=dashes, legend=alt.Legend(symbolType="stroke")),
@@ -151,12 +151,12 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         band = base.mark_area(strokeWidth=0).encode(
             y=y("low"),
             y2="high:Q",
-            opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)),
+            opacity=alt.condition(selection, alt.value(0.14), alt.value(0.02)),
             detail="protocol:N",
         )
         line = base.mark_line(strokeWidth=1.8).encode(y=y("value"), opacity=shown, detail="protocol:N")
         points = (
-            chart_of(mine)
+            chart_of(library_rows)
             .mark_point(size=30, filled=True, strokeWidth=1.4)
             .encode(
                 x=doubling(rows, "8-byte words per neighbour"),
@@ -168,7 +168,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
                 tooltip=tooltip("protocol", "paradigm", "words"),
             )
         )
-        panels.append(alt.layer(band, line, points.add_params(chosen)))
+        panels.append(alt.layer(band, line, points.add_params(selection)))
     if len(panels) == 1:
         alone: alt.TopLevelMixin = panels[0]
         return alone
@@ -178,7 +178,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _ranking_table(one: ranking.Ranking) -> Table:
-    """Times by protocol and size; the best of each size in bold."""
+    """Return times by protocol and size, with the best time of each size in bold."""
     scales = ranking.column_scales(one)
 
     def cell(protocol: str, size: int) -> Cell:
@@ -196,81 +196,81 @@ def _ranking_table(one: ranking.Ranking) -> Table:
 
 
 def _defects(records: Sequence[Record]) -> list[str]:
-    """The results of `defects` by library, as sentences."""
-    found = [r for r in records if r.instrument == "defects"]
+    """Return the results of `defects` by library, as sentences."""
+    defects = [r for r in records if r.instrument == "defects"]
     items = []
-    for library in libraries_of(found):
-        mine = [r for r in found if library_of(r) == library]
-        wrong = [r for r in mine if r.value > 0]
+    for library in libraries_of(defects):
+        trials = [r for r in defects if library_of(r) == library]
+        wrong = [r for r in trials if r.value > 0]
         if not wrong:
-            items.append(f"{library}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived correctly")
+            items.append(f"{library}: all words of {len(trials)} trial{'s' * (len(trials) > 1)} arrived correctly")
         for r in wrong:
             protocol, words = text_of(r, "protocol"), text_of(r, "words")
-            how = listed(text_of(r, "trial"), protocol if words == UNKNOWN else f"{protocol} of {words} words")
+            trial = listed(text_of(r, "trial"), protocol if words == UNKNOWN else f"{protocol} of {words} words")
             shifted = r.conditions.get("shifted_bytes")
             shift = f", shifted by {shifted} bytes" if shifted else ""
-            items.append(f"{library}: {how}: {r.value:.0f} wrong{shift}")
+            items.append(f"{library}: {trial}: {r.value:.0f} wrong{shift}")
     return items
 
 
 def halo_details(records: Sequence[Record]) -> str:
-    """Renders the rankings, their winners by size, and defects; "" if there are none."""
-    found = [(one, ranking.winner_lines(one), _ranking_table(one)) for one in ranking.rankings(records)]
+    """Render the rankings, their winners by size, and defects; "" if there are neither rankings nor defects."""
+    rankings = [(ranked, ranking.winner_lines(ranked), _ranking_table(ranked)) for ranked in ranking.rankings(records)]
     defects = _defects(records)
-    return render("parts/halo.html", rankings=found, defects=defects) if found or defects else ""
+    return render("parts/halo.html", rankings=rankings, defects=defects) if rankings or defects else ""
 
 
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
     # An empty message has no place on a logarithmic axis.
     sized = [r for r in records if r.conditions.get("message_bytes") != 0]
-    found = selected(sized, "pingpong", metric, positive=("message_bytes",), texts=("protocol",), above_zero=True)
-    several = len({r.conditions.get("to_rank") for r in found}) > 1
-    return _curves(found, "protocol", *(["to_rank"] if several else []))
+    messages = selected(sized, "pingpong", metric, positive=("message_bytes",), texts=("protocol",), above_zero=True)
+    several = len({r.conditions.get("to_rank") for r in messages}) > 1
+    return _curves(messages, "protocol", *(["to_rank"] if several else []))
 
 
 @drawing
 def pingpong(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Message latency by size."""
+    """Draw message latency by size."""
     return _overlay(_messages(records, "message_latency"), "message latency", TIME)
 
 
 @drawing
 def pingpong_bandwidth(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Bandwidth of consecutive messages by size."""
+    """Draw the bandwidth of consecutive messages by size."""
     return _overlay(_messages(records, "bandwidth_net"), "bandwidth", RATE)
 
 
 @drawing
 def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Time of collectives by message size, operation and algorithm."""
+    """Draw the time of collectives by message size, operation and algorithm."""
     subject = ranking.COLLECTIVES
     sized = [r for r in records if r.conditions.get("message_bytes") != 0]
-    found = selected(
+    times = selected(
         sized, subject.instruments, subject.metric, positive=("message_bytes",), texts=subject.names, above_zero=True
     )
-    return _overlay(_curves(found, "operation", "algorithm"), "time per operation", TIME)
+    return _overlay(_curves(times, "operation", "algorithm"), "time per operation", TIME)
 
 
 def _compared(pair: ranking.Comparison) -> dict[str, dict[int, Ratio]]:
-    """Ratios by name and size; for the halo exchange, those of the best protocols first."""
+    """Return ratios by name and size; for the halo exchange, the ratios of the best protocols come first."""
     best = {_BEST: pair.best} if pair.a.subject is ranking.HALO else {}
-    return {**best, **{name: of for name in pair.a.protocols if (of := pair.of(name))}}
+    return {**best, **{name: ratios for name in pair.a.protocols if (ratios := pair.of(name))}}
 
 
 def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevelMixin | None:
-    """Ratio of times with two libraries: one panel per pair of libraries, one line per protocol."""
+    """Draw ratios of times with two libraries: one panel per pair of libraries, one line per protocol."""
     panels: list[tuple[str, alt.LayerChart | alt.FacetChart]] = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         a, b, _ = pair
         rows: list[Row] = []
-        for name, of in _compared(pair).items():
-            for x, ratio in of.items():
+        for name, ratios in _compared(pair).items():
+            for x, ratio in ratios.items():
                 if x == 0 or ratio.interval is None:
                     continue
-                one, other = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
-                assert one is not None and other is not None
+                first, second = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
+                assert first is not None and second is not None
                 low, high = ratio.interval
-                flags = sorted(one.flags | other.flags)
+                flags = sorted(first.flags | second.flags)
                 rows.append(
                     {
                         "series": name,
@@ -281,8 +281,8 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
                         "high": high,
                         "ratio": f"{ratio.value:.2f}",
                         "interval": f"{low:.2f} – {high:.2f}",
-                        "first": show(one.value, "s"),
-                        "second": show(other.value, "s"),
+                        "first": show(first.value, "s"),
+                        "second": show(second.value, "s"),
                         "flags": ", ".join(flags) or "none",
                         "flagged": bool(flags),
                     }
@@ -304,8 +304,8 @@ def _ratio_chart(
     a, b, _ = pair
     names = list(dict.fromkeys(r["series"] for r in rows))
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5, values=names)
-    chosen = alt.selection_point(fields=["series"], bind="legend", name=f"compared{panel}")
-    shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
+    selection = alt.selection_point(fields=["series"], bind="legend", name=f"compared{panel}")
+    shown = alt.condition(selection, alt.value(1.0), alt.value(0.07))
     # The axis covers the ratios and clips wide bands, which would compress all lines.
     low, high = 0.8 * min([0.9, *(r["value"] for r in rows)]), 1.25 * max([1.1, *(r["value"] for r in rows)])
     scale = alt.Scale(type="log", domain=[low, high], clamp=True)
@@ -319,9 +319,9 @@ def _ratio_chart(
     base = chart_of(rows).encode(x=x, color=alt.Color("series:N", title=None, scale=colours, legend=legend))
     band = base.mark_area(strokeWidth=0).encode(y=y("low"), y2="high:Q", detail="series:N")
     if len(names) > 6:  # many bands would cover each other: only the selected one is shown
-        band = band.encode(opacity=alt.condition(chosen, alt.value(0.2), alt.value(0.0), empty=False))
+        band = band.encode(opacity=alt.condition(selection, alt.value(0.2), alt.value(0.0), empty=False))
     else:
-        band = band.encode(opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)))
+        band = band.encode(opacity=alt.condition(selection, alt.value(0.14), alt.value(0.02)))
     thick = alt.condition(f"datum.series === '{_BEST}'", alt.value(9.0), alt.value(1.8))
     line = base.mark_line().encode(y=y("value"), opacity=shown, strokeWidth=thick, detail="series:N")
     titles = {"first": a.library, "second": b.library}
@@ -340,7 +340,7 @@ def _ratio_chart(
         .encode(x=alt.value("width"), y=y("y"), text="text:N")
         for at, arrow, library, dy in ((high, "↑", a.library, 10), (low, "↓", b.library, -10))
     ]
-    return alt.layer(band, line, points.add_params(chosen), rule, *notes)
+    return alt.layer(band, line, points.add_params(selection), rule, *notes)
 
 
 @drawing
@@ -359,23 +359,23 @@ def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None
 
 
 def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
-    """Renders which library is faster at which sizes, and a table of ratios; "" if there is only one library."""
-    found = []
+    """Render which library is faster at which sizes, and a table of ratios; "" if there is only one library."""
+    pairs = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         sizes = sorted({s for _, s in pair.ratios})
         lines = _compared(pair)
         rows: list[Cells] = [
             [
                 name,
-                "; ".join(pair.faster(of)),
+                "; ".join(pair.faster(ratios)),
                 *(
                     Cell(ranking.ratio_text(r), number=True, bold=r.differs) if r else Cell("–", number=True)
-                    for r in (of.get(s) for s in sizes)
+                    for r in (ratios.get(s) for s in sizes)
                 ),
             ]
-            for name, of in lines.items()
+            for name, ratios in lines.items()
         ]
         head = ["", "faster", *(subject.size_text(s) for s in sizes)]
         faster = pair.faster(pair.best) if _BEST in lines else []
-        found.append((pair, faster, ranking.run_order_note(pair).capitalize(), Table(head, rows, range(2, len(head)))))
-    return render("parts/libraries.html", pairs=found, best=_BEST) if found else ""
+        pairs.append((pair, faster, ranking.run_order_note(pair).capitalize(), Table(head, rows, range(2, len(head)))))
+    return render("parts/libraries.html", pairs=pairs, best=_BEST) if pairs else ""

@@ -33,9 +33,9 @@ from meshmark.store.record import Record
 from meshmark.values.verdicts import is_speed
 
 EQUAL: Final = "equal to A"
-_NARROW_PX: Final = 720  # width of a chart on the page, within which names stand beside each other
+_NARROW_PX: Final = 720  # width of a chart on the page; machine names that need more are slanted
 _LETTER_PX: Final = 7
-_GAP: Final = 0.75  # empty share of a machine's band, which separates its points from the next machine's
+_GAP: Final = 0.75  # empty share of a machine's band, which separates machines
 
 
 # ------------------------------------------------------------------ ratios
@@ -45,10 +45,10 @@ _GAP: Final = 0.75  # empty share of a machine's band, which separates its point
 def ratios(
     _: Sequence[Record], comparisons: Sequence[Comparison], ideal: float | None = None
 ) -> alt.TopLevelMixin | None:
-    """The geometric mean of the ratios of each metric and side, beside 1 and what is ideal.
+    """Draw the geometric mean of the ratios of each metric and side, with lines at 1 and at the ideal ratio.
 
     Args:
-        ideal: The ideal ratio of rates, above 0; the ideal ratio of times is its inverse.
+        ideal: Ideal ratio of rates, above 0; the ideal ratio of times is its inverse. None draws no such line.
     """
     rows: list[Row] = []
     lines: list[Row] = []
@@ -59,10 +59,10 @@ def ratios(
             low, high = m.interval or (m.value, m.value)
             rows.append({"name": name, "side": side, "value": m.value, "low": low, "high": high, "text": mean_text(m)})
             lines.append({"name": name, "at": 1.0, "line": EQUAL})
-            if ideal is not None and (at := _ideal(directions[m.instrument, m.metric], ideal)) is not None:
-                lines.append({"name": name, "at": at, "line": f"ideal {ideal:g}"})
+            if ideal is not None and (ideal_ratio := _ideal(directions[m.instrument, m.metric], ideal)) is not None:
+                lines.append({"name": name, "at": ideal_ratio, "line": f"ideal {ideal:g}"})
     names, sides, kinds_of_lines = (
-        list(dict.fromkeys(r[key] for r in of)) for of, key in ((rows, "name"), (rows, "side"), (lines, "line"))
+        list(dict.fromkeys(r[key] for r in items)) for items, key in ((rows, "name"), (rows, "side"), (lines, "line"))
     )
     if len(rows) < 2:
         return None
@@ -100,7 +100,7 @@ def ratios(
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis of ratios, several on either side of 1."""
+    """Return ticks of a logarithmic axis of ratios, with several on either side of 1."""
     return [t for t in _NEAR_ONE if low <= t <= high] if high < 2.5 * low else ticks(low, high)
 
 
@@ -108,7 +108,7 @@ _NEAR_ONE: Final = (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0
 
 
 def _ideal(record: Record, ideal: float) -> float | None:
-    """The ideal ratio of a metric; None if it is neither a time nor a quantity that is better higher."""
+    """Return the ideal ratio of a metric; None if it is neither a time nor a quantity of which more is better."""
     if record.better == "higher":
         return ideal
     return 1 / ideal if record.better == "lower" and is_speed(record.unit) else None
@@ -119,10 +119,10 @@ def _ideal(record: Record, ideal: float) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Headline:
-    """Lines of a chart: results of memory, of one kernel for bandwidths.
+    """Lines of a chart: results of memory; for bandwidths, results of one kernel.
 
     Attributes:
-        otherwise: Whether they are drawn only if there is no other line.
+        otherwise: Whether the lines are drawn only if there is no other line.
     """
 
     name: str
@@ -156,13 +156,13 @@ _UNITS: Final[dict[Per, tuple[str, str]]] = {
 
 @drawing
 def bandwidth_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """The bandwidth of memory of each side, in the order given."""
+    """Draw the memory bandwidth of each side, in the order of the sides."""
     return _over_machines(comparisons, _BANDWIDTHS, *_UNITS[comparisons[0].per])
 
 
 @drawing
 def latency_over_machines(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """The latency of memory of each side, in the order given."""
+    """Draw the memory latency of each side, in the order of the sides."""
     title, label = "time per load", NS
     if comparisons[0].per == "clock":
         title, label = "clock cycles per load", "format(datum.value, '~r')"
@@ -174,7 +174,7 @@ def _over_machines(
 ) -> alt.TopLevelMixin | None:
     sides = sides_of(comparisons)
     if len(sides) == 2 and sides[0][1].machine == sides[1][1].machine:
-        return None  # before and after on one machine
+        return None  # the same machine before and after a change
     names = [f"{letter}: {side.name}" for letter, side in sides]
     rows: list[Row] = []
     for headline in headlines:
@@ -191,65 +191,67 @@ def _over_machines(
         return None
     wide = max(map(len, names)) * len(names) * _LETTER_PX > _NARROW_PX
     axis = alt.Axis(labelLimit=180, labelOverlap=False)
-    if wide:  # else the page decides by its width
+    if wide:  # otherwise the page decides by its width
         axis["labelAngle"] = -35
     narrow = alt.Scale(type="band", domain=names, paddingInner=_GAP, paddingOuter=_GAP / 2)
     x = alt.X("machine:N", title=None, sort=names, scale=narrow, axis=axis)
-    beside = alt.XOffset("series:N", sort=lines)  # so that intervals do not hide each other
+    offset = alt.XOffset("series:N", sort=lines)  # so that intervals do not hide each other
     scale, y_axis = value_scale(rows), alt.Axis(labelExpr=label, tickCount=6)
-    of_lines = alt.Scale(domain=lines, range=colours(len(lines)))
+    line_colours = alt.Scale(domain=lines, range=colours(len(lines)))
     color = alt.Color(
         "series:N",
         title=None,
-        scale=of_lines,
+        scale=line_colours,
         legend=alt.Legend(symbolType="stroke", symbolOpacity=1),
     )
 
     def y(field: str) -> alt.Y:
         return alt.Y(f"{field}:Q", title=title, scale=scale, axis=y_axis)
 
-    base = chart_of(rows).encode(x=x, xOffset=beside, color=color)
+    base = chart_of(rows).encode(x=x, xOffset=offset, color=color)
     tips = tooltip("machine", "series", "threads or processes")
     return alt.layer(
         base.mark_line(strokeWidth=2, opacity=0.7).encode(y=y("value"), order=alt.Order("order:Q")),
         base.mark_rule(strokeWidth=2).encode(y=y("low"), y2="high:Q", tooltip=tips),
         base.mark_point(size=60, filled=True, opacity=1, strokeWidth=1.5).encode(
-            y=y("value"), stroke=alt.Stroke("series:N", scale=of_lines, legend=None), fillOpacity=FULL, tooltip=tips
+            y=y("value"), stroke=alt.Stroke("series:N", scale=line_colours, legend=None), fillOpacity=FULL, tooltip=tips
         ),
         *level_marks(rows, base, y("level"), ["machine", "series"]),
     ).properties(height=300)
 
 
 def _trends(comparisons: Sequence[Comparison], headline: _Headline) -> list[dict[int, Record]]:
-    """Results of one kind by the number of their side, A's first: with one thread, and with the most threads.
+    """Return results of one kind by the number of their side, A's first: with one thread, and with the most threads.
 
-    Each are compared with one result of A. Of several of those, the one that most sides have, with most threads and the
-    largest footprint.
+    The results of a trend are all compared with the same result of A. If several results of A are possible, it is
+    the one that most sides have, then the one with the most threads, then the one with the largest footprint.
     """
-    found: dict[str, dict[int, Record]] = {}
+    trends: dict[str, dict[int, Record]] = {}
     for number, c in enumerate(comparisons, 1):
-        of_all = kinds(c.a.points)
+        kind_of_result = kinds(c.a.points)
         for p in c.pairs:
-            kind = of_all.get(id(p.a))
+            kind = kind_of_result.get(id(p.a))
             if p.ratio is not None and kind is not None and headline.takes(p.a, kind) and p.b.value > 0:
-                found.setdefault(f"{point_key(p.a)} {'threads' in p.differ}", {0: p.a})[number] = p.b
-    one, several = ([of for of in found.values() if (_count(of[0]) > 1) == many] for many in (False, True))
-    return [max(of, key=_rank) for of in (one, several) if of]
+                trends.setdefault(f"{point_key(p.a)} {'threads' in p.differ}", {0: p.a})[number] = p.b
+    single, multiple = (
+        [trend for trend in trends.values() if (_count(trend[0]) > 1) == many] for many in (False, True)
+    )
+    return [max(trend, key=_rank) for trend in (single, multiple) if trend]
 
 
 def _rank(of: Mapping[int, Record]) -> tuple[int, float, float, bool, float]:
     a = of[0]
-    good = math.log(a.value) * (-1 if a.better == "lower" else 1)
-    return len(of), _count(a), value_of(a, "footprint_bytes"), not a.flags, good
+    goodness = math.log(a.value) * (-1 if a.better == "lower" else 1)
+    return len(of), _count(a), value_of(a, "footprint_bytes"), not a.flags, goodness
 
 
 def _count(r: Record) -> int:
-    """The number of threads or processes of a result."""
+    """Return the number of threads or processes of a result."""
     return int(value_of(r, "threads", value_of(r, "processes", 1)))
 
 
 def _workers(of: Mapping[int, Record]) -> str:
-    """`one thread`, `8 threads`, or `8 to 128 threads`."""
+    """Return the threads or processes of a trend as text: `one thread`, `8 threads`, or `8 to 128 threads`."""
     name = "process" if "threads" not in of[0].conditions else "thread"
     low, high = (end(_count(r) for r in of.values()) for end in (min, max))
     if high == 1:

@@ -1,4 +1,4 @@
-"""Lays out compared results as rows: the results of A with those of the other sides beside them.
+"""Lays out compared results as rows: each result of A beside the results of the other sides.
 
 Terminals, pages and Markdown show these rows.
 """
@@ -44,12 +44,12 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The result of a side beside that of A.
+    """The result of a side beside the result of A.
 
     Attributes:
-        reason: Why there is no verdict, or no firmer one; "" if there is nothing to say.
-        better: Whether it is shown to be better than A's; None: neither better nor worse.
-        at: Ratio and interval, for a plot; None without a ratio.
+        reason: The reason why there is no verdict or no firmer verdict; "" if there is nothing to say.
+        better: Whether the result is shown to be better than that of A; None if it is neither better nor worse.
+        at: Ratio and interval, for a plot; None if there is no ratio.
     """
 
     value: str
@@ -63,11 +63,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A result of A and those that it is compared with.
+    """A result of A and the results that it is compared with.
 
     Attributes:
-        point: The conditions in which the results of its block differ; of two sides also those in which they do.
-        cells: One for each other side; None where it has no result of this kind.
+        point: Conditions in which the results of the block differ; with two sides, also the conditions in which A and B
+            differ.
+        cells: One cell for each other side; None if the side has no result of this kind.
     """
 
     point: str
@@ -80,7 +81,7 @@ class Block:
     """The compared results of a metric.
 
     Attributes:
-        common: What the points share.
+        common: Conditions that the points share.
         means: The geometric mean of the ratios of each other side, as text; "" for a single pair.
     """
 
@@ -92,29 +93,31 @@ class Block:
 
     @property
     def name(self) -> str:
-        """As a heading: `Memory latency`."""
+        """The heading of the block, such as `Memory latency`."""
         name = _NAMES.get((self.instrument, self.metric), named(self.instrument, self.metric).replace("_", " "))
         return name[:1].upper() + name[1:]
 
 
 def sides_of(comparisons: Sequence[Comparison]) -> list[tuple[str, Side]]:
-    """A and the sides that it is compared with, by their letters."""
+    """Return A and the sides that it is compared with, by their letters."""
     return list(zip(LETTERS, [comparisons[0].a, *(c.b for c in comparisons)], strict=False))
 
 
 def check_number(sides: int) -> None:
-    """Raises:
-    UsageError: There are fewer than two sides, or more than letters.
+    """Check the number of sides.
+
+    Raises:
+        UsageError: There are fewer than two sides, or more sides than letters.
     """
     if not 2 <= sides <= MOST_SIDES:
         raise UsageError(f"compare: found {sides} side{'s' * (sides != 1)}; allowed: 2 to {MOST_SIDES}")
 
 
 def blocks(comparisons: Sequence[Comparison]) -> list[Block]:
-    """The compared results by instrument and metric, in the order of the results.
+    """Return the compared results by instrument and metric, in the order of the results.
 
     Args:
-        comparisons: Of A with each of the other sides.
+        comparisons: The comparisons of A with each of the other sides.
     """
     groups: dict[tuple[str, str], dict[str, list[Pair | None]]] = {}
     for i, c in enumerate(comparisons):
@@ -126,7 +129,11 @@ def blocks(comparisons: Sequence[Comparison]) -> list[Block]:
 
 
 def _row_key(p: Pair, number: int, comparisons: int) -> str:
-    """Key of a row. All threads of two and two threads of sixteen are compared with the same result of A: two rows."""
+    """Return the key of a row.
+
+    Results of the other sides that are compared with the same result of A share a row, unless one of them has the same
+    number of threads and the other has not: all threads of two and two threads of sixteen are two rows.
+    """
     return str(number) if comparisons == 1 else f"{point_key(p.a)} {p.a.value} {'threads' in p.differ}"
 
 
@@ -138,12 +145,14 @@ def _block(
     means: Sequence[Mean | None],
 ) -> Block:
     first = [next(p for p in row if p is not None) for row in rows]
-    ones = [p.a for p in first]
-    keys = list(dict.fromkeys(k for r in ones for k in identity(r)))
-    keys = [k for k in keys if k != "cpus" or "threads" not in keys]  # which the number of threads tells
-    columns = varying(keys, ones)
-    common = conditions_text([k for k in keys if k not in columns and ones[0].conditions.get(k) is not None], ones[0])
-    order = sorted(range(len(rows)), key=lambda i: [in_order(ones[i].conditions.get(k)) for k in columns])
+    a_records = [p.a for p in first]
+    keys = list(dict.fromkeys(k for r in a_records for k in identity(r)))
+    keys = [k for k in keys if k != "cpus" or "threads" not in keys]  # implied by the number of threads
+    columns = varying(keys, a_records)
+    common = conditions_text(
+        [k for k in keys if k not in columns and a_records[0].conditions.get(k) is not None], a_records[0]
+    )
+    order = sorted(range(len(rows)), key=lambda i: [in_order(a_records[i].conditions.get(k)) for k in columns])
     return Block(
         instrument,
         metric,
@@ -159,30 +168,32 @@ def _line(comparisons: Sequence[Comparison], row: Sequence[Pair | None], first: 
 
 
 def _point(p: Pair, columns: Sequence[str], two_sides: bool) -> str:
-    named = [k for k in p.differ if k != "cpus" or "threads" not in p.differ] if two_sides else []
-    present = [k for k in columns if k not in named and p.a.conditions.get(k) is not None]
-    differ = [f"{title(k)} {shown(k, p.a.conditions.get(k))} | {shown(k, p.b.conditions.get(k))}" for k in named]
-    point = [conditions_text(present, p.a), *differ] if present else differ
+    differing = [k for k in p.differ if k != "cpus" or "threads" not in p.differ] if two_sides else []
+    present = [k for k in columns if k not in differing and p.a.conditions.get(k) is not None]
+    differences = [
+        f"{title(k)} {shown(k, p.a.conditions.get(k))} | {shown(k, p.b.conditions.get(k))}" for k in differing
+    ]
+    point = [conditions_text(present, p.a), *differences] if present else differences
     if p.kind and (not point or p.a.source != p.b.source):  # sources state different conditions
         point = [p.kind, *point]
     return ", ".join(point)
 
 
 def _cell(c: Comparison, p: Pair) -> Cell:
-    known = p.ratio is not None and math.isfinite(p.ratio.value)
+    has_ratio = p.ratio is not None and math.isfinite(p.ratio.value)
     return Cell(
         value=_value(c.b, p.b, p.a),
-        ratio=ratio_text(p.ratio.value) if p.ratio is not None and known else "–",
+        ratio=ratio_text(p.ratio.value) if p.ratio is not None and has_ratio else "–",
         interval=interval_text(p.ratio.interval if p.ratio else None),
         word=p.word,
         reason=p.reason,
         better=None if p.word in {"equal", "inconclusive", "not comparable"} or p.a.better == "none" else not p.worse,
-        at=(p.ratio.value, p.ratio.interval) if p.ratio is not None and known and p.ratio.value > 0 else None,
+        at=(p.ratio.value, p.ratio.interval) if p.ratio is not None and has_ratio and p.ratio.value > 0 else None,
     )
 
 
 def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
-    """The value of a record, or those of its modes."""
+    """Return the value of a record, or the values of its modes, as text."""
     if modes := modes_of(side.records, record):
         return modes_texts(modes)[0]
     scale = scale_for(record.unit, (scaled_as or record).value)
@@ -190,14 +201,14 @@ def _value(side: Side, record: Record, scaled_as: Record | None = None) -> str:
 
 
 def mean_text(mean: Mean) -> str:
-    """`1.07 (1.05 – 1.09), geometric mean of 12`."""
+    """Return a mean as text: `1.07 (1.05 – 1.09), geometric mean of 12`."""
     more = f", {text}" if (text := remark(mean)) else ""
     bounds = f" ({interval_text(mean.interval)})" if mean.interval else ""
     return f"{ratio_text(mean.value)}{bounds}, geometric mean of {mean.pairs}{more}"
 
 
 def remark(mean: Mean) -> str:
-    """`3 doubtful, 2 not comparable`; "" if all pairs have a ratio that can be relied on."""
+    """Return the doubts about a mean: `3 doubtful, 2 not comparable`; "" if all pairs have a reliable ratio."""
     doubtful = f"{mean.doubtful} doubtful" if mean.doubtful else ""
     left_out = f"{mean.left_out} not comparable" if mean.left_out else ""
     return ", ".join(text for text in (doubtful, left_out) if text)
@@ -208,5 +219,5 @@ def interval_text(interval: tuple[float, float] | None) -> str:
 
 
 def named(instrument: str, metric: str) -> str:
-    """An instrument's metric, without the instrument if the metric names it."""
+    """Return the name of an instrument's metric, without the instrument if the metric already names it."""
     return metric if metric.startswith(instrument) else f"{instrument} {metric}"

@@ -48,53 +48,56 @@ _PER: Final = {"": "", "thread": ", rates per thread", "clock": ", in clock cycl
 
 
 def summary(c: Comparison) -> str:
-    """`180 results on both: 12 slower, 150 equal, 18 inconclusive (margin 2 %).`"""
+    """Return the count of each verdict: `180 results on both: 12 slower, 168 equal (margin 2 %)`."""
     if not c.pairs:
         return "no result of A pairs with one of B"
     counts = ", ".join(f"{n} {word}" for word, n in c.counts().items())
-    of = f"{len(c.pairs)} result{'s' * (len(c.pairs) != 1)} on both"
-    return f"{of}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"
+    results = f"{len(c.pairs)} result{'s' * (len(c.pairs) != 1)} on both"
+    return f"{results}{_PER[c.per]}: {counts} (margin {100 * c.margin:g}{NBSP}%)"
 
 
 def reasons(c: Comparison) -> list[str]:
-    """Why results are not comparable or inconclusive, with the number of each reason, a line each."""
+    """Return why results are not comparable or inconclusive, one line per verdict, with the count of each reason."""
     texts = []
     for word in ("not comparable", "inconclusive"):
         counts = Counter(_kind(p.reason) for p in c.pairs if p.word == word)
         if counts:
-            texts.append(f"{word}: " + ", ".join(f"{why} ({n})" for why, n in counts.most_common()))
+            texts.append(f"{word}: " + ", ".join(f"{reason} ({n})" for reason, n in counts.most_common()))
     return texts
 
 
 def _kind(reason: str) -> str:
-    """A reason without its side and its number."""
+    """Return a reason without its side and its number."""
     kinds = {re.sub("^[AB]: ", "", part) for part in reason.split("; ")} - {""}
     kinds = {"intervals too wide" if "±" in k else "modes" if k.endswith(" modes") else k for k in kinds}
     return " and ".join(sorted(kinds)) or "the interval of the ratio includes 1"
 
 
 def left_over(c: Comparison) -> list[str]:
-    """The results that only one side has: by metric and reason their number, or the value of a single one, a line each;
-    then the metrics that the other side lacks, in one line."""
+    """Return the results that only one side has, as lines.
+
+    There is one line per metric and reason with the number of results or the value of a single one, then one line
+    with the metrics that the other side lacks.
+    """
     texts = []
-    for letter, only in (("A", c.only_a), ("B", c.only_b)):
+    for letter, unpaired in (("A", c.only_a), ("B", c.only_b)):
         groups: dict[tuple[str, str], list[Record]] = {}
-        for u in only:
+        for u in unpaired:
             groups.setdefault((named(u.record.instrument, u.record.metric), u.reason), []).append(u.record)
-        lacking = {name: len(records) for (name, reason), records in groups.items() if reason == NO_METRIC}
+        missing_metrics = {name: len(records) for (name, reason), records in groups.items() if reason == NO_METRIC}
         texts += [
             f"only in {letter}: {name}, {_values(records)}: {reason}"
             for (name, reason), records in groups.items()
             if reason != NO_METRIC
         ]
-        if lacking:
-            names = ", ".join(f"{name} ({n})" for name, n in lacking.items())
+        if missing_metrics:
+            names = ", ".join(f"{name} ({n})" for name, n in missing_metrics.items())
             texts.append(f"only {letter} has these metrics: {names}")
     return texts
 
 
 def _values(records: Sequence[Record]) -> str:
-    """`1.47 ns`, or `12 results from 1.47 to 98.2 ns`."""
+    """Return one value or a range of values as text: `1.47 ns`, or `12 results of 1.47 ns to 98.2 ns`."""
     values, unit = sorted(r.value for r in records), records[0].unit
     texts = dict.fromkeys(show(value, unit) for value in (values[0], values[-1]))
     many = f"{len(values)} results of " if len(values) > 1 else ""
@@ -102,55 +105,58 @@ def _values(records: Sequence[Record]) -> str:
 
 
 def published(comparisons: Sequence[Comparison]) -> list[str]:
-    """The places of published numbers that are compared, and what is wrong with them, a line each."""
-    of_sides = [[p.a for c in comparisons for p in c.pairs], *([p.b for p in c.pairs] for c in comparisons)]
+    """Return where the compared numbers were published, and their known misprints, as lines."""
+    records_by_side = [[p.a for c in comparisons for p in c.pairs], *([p.b for p in c.pairs] for c in comparisons)]
     lines = []
-    for letter, of in zip(LETTERS, of_sides, strict=False):
+    for letter, records in zip(LETTERS, records_by_side, strict=False):
         places: dict[str, dict[str, None]] = {}
-        for r in of:
+        for r in records:
             if "place" in r.provenance:
                 places.setdefault(str(r.provenance["place"]), {})[named(r.instrument, r.metric)] = None
         lines += [f"{letter}: {', '.join(metrics)}: {place}" for place, metrics in places.items()]
-        wrong = {str(r.provenance["misprint"]): r for r in of if "misprint" in r.provenance}
-        lines += [f"{letter}: {named(r.instrument, r.metric)}: {text}" for text, r in wrong.items()]
+        misprints = {str(r.provenance["misprint"]): r for r in records if "misprint" in r.provenance}
+        lines += [f"{letter}: {named(r.instrument, r.metric)}: {text}" for text, r in misprints.items()]
     return lines
 
 
 def _with_hops(comparisons: Sequence[Comparison]) -> list[tuple[str, Side, list[Record]]]:
-    """The sides with their latencies by hops, of the same pattern of access as A's if they have it."""
-    one = by_hops(comparisons[0].a.points)
-    return [(letter, side, by_hops(side.points, one)) for letter, side in sides_of(comparisons)]
+    """Return the sides with their latencies by hops, with the same access pattern as A if they have measured it."""
+    a_latencies = by_hops(comparisons[0].a.points)
+    return [(letter, side, by_hops(side.points, a_latencies)) for letter, side in sides_of(comparisons)]
 
 
 def hops_texts(comparisons: Sequence[Comparison]) -> list[str]:
     """`A: latency 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`, a line for each side with such latencies."""
     lines = []
     for letter, _, latencies in _with_hops(comparisons):
-        if (found := fit(latencies)) is None:
+        if (line := fit(latencies)) is None:
             continue
         bounds = ""
-        if found.interval is not None:
-            low, high = (show(v, "s", scale_for("s", found.per_hop_s)) for v in found.interval)
+        if line.interval is not None:
+            low, high = (show(v, "s", scale_for("s", line.per_hop_s)) for v in line.interval)
             bounds = f" ({low.split(NBSP)[0]} – {high})"
-        per_hop = f"{show(found.base_s, 's')} + {show(found.per_hop_s, 's')} per hop{bounds}"
-        lines.append(f"{letter}: latency of remote memory {per_hop}, {found.points} nodes")
+        per_hop = f"{show(line.base_s, 's')} + {show(line.per_hop_s, 's')} per hop{bounds}"
+        lines.append(f"{letter}: latency of remote memory {per_hop}, {line.points} nodes")
     return lines
 
 
 def side_text(side: Side) -> str:
-    """`vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`; a publication has a month or a year."""
-    when = f", {side.start[:16].replace('T', ' ')}{' UTC' if 'T' in side.start else ''}" if side.start else ""
-    return f"{side.machine}{when}, {side.what}"
+    """Return machine, start and source of a side: `vm-2d3a42d6, 2026-11-25 15:53 UTC, run …`.
+
+    The start of a publication is a month or a year.
+    """
+    start = f", {side.start[:16].replace('T', ' ')}{' UTC' if 'T' in side.start else ''}" if side.start else ""
+    return f"{side.machine}{start}, {side.what}"
 
 
 # ------------------------------------------------------------------ the page
 
 
 def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = None) -> str:
-    """The self-contained page.
+    """Return the self-contained page of a comparison.
 
     Args:
-        comparisons: Of A with each of the other sides.
+        comparisons: The comparisons of A with each of the other sides.
         ideal: See `compared_charts.ratios`.
     """
     drawn = charts(comparisons, ideal)
@@ -165,7 +171,7 @@ def comparison_page(comparisons: Sequence[Comparison], ideal: float | None = Non
 
 
 def _joined(names: Sequence[str]) -> str:
-    """`a, b and c`."""
+    """Return the names as an enumeration: `a, b and c`."""
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -177,23 +183,23 @@ def _ideal_text(ideal: float | None) -> str:
 
 
 def charts(comparisons: Sequence[Comparison], ideal: float | None = None) -> dict[str, Drawn]:
-    """The charts for which at least two sides have results, by name."""
+    """Return the charts for which at least two sides have results, by name."""
     more = {"means": {"ideal": ideal}}
     drawn = {name: draw((), comparisons, **more.get(name, {})) for name, _, _, draw in _CHARTS}
     return {name: chart for name, chart in drawn.items() if chart is not None}
 
 
 def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """What a template shows beside the charts: sides, facts, and blocks of results with their ratios on one axis."""
-    made = blocks(comparisons)
-    low, high = _range(made)
+    """Return what a template shows beside the charts: sides, facts, and blocks of results with ratios on one axis."""
+    compared = blocks(comparisons)
+    low, high = _range(compared)
     two = len(comparisons) == 1
     return {
         "sides": [(letter, side_text(side)) for letter, side in sides_of(comparisons)],
         "others": LETTERS[1 : len(comparisons) + 1],
         "summaries": summaries(comparisons),
         "facts": [(letter, *fact) for letter, c in lettered(comparisons) for fact in c.facts],
-        "blocks": [_placed(b, low, high) for b in made],
+        "blocks": [_placed(b, low, high) for b in compared],
         "axis": f"{ratio_text(low)} to {ratio_text(high)}, logarithmic; dashed: 1",
         "left_over": left_over(comparisons[0]) if two else [],
         "published": published(comparisons),
@@ -202,14 +208,14 @@ def parts(comparisons: Sequence[Comparison]) -> dict[str, Any]:
 
 
 def lettered(comparisons: Sequence[Comparison]) -> list[tuple[str, Comparison]]:
-    """The comparisons by the letter of the side that is compared with A."""
+    """Return the comparisons by the letter of the side that is compared with A."""
     return list(zip(LETTERS[1:], comparisons, strict=False))
 
 
 def summaries(comparisons: Sequence[Comparison]) -> list[tuple[str, list[str]]]:
-    """For each comparison, how many results were compared, with each verdict, and lines that say why some have none.
+    """Return how many results each comparison has with each verdict, and lines that say why some have no verdict.
 
-    Of several comparisons, each line begins with the letter of the side.
+    If there are several comparisons, each line begins with the letter of the side.
     """
     names = [f"{letter}: " if len(comparisons) > 1 else "" for letter, _ in lettered(comparisons)]
     return [
@@ -218,16 +224,16 @@ def summaries(comparisons: Sequence[Comparison]) -> list[tuple[str, list[str]]]:
 
 
 def _range(made: Sequence[Block]) -> tuple[float, float]:
-    """The range of the plots of ratios, which includes 1."""
-    found = [1.0]
+    """Return the range of the plots of ratios, which includes 1."""
+    ends = [1.0]
     for at in (cell.at for b in made for line in b.lines for cell in line.cells if cell is not None):
-        found += [at[0], *(at[1] or ())] if at is not None else []
-    found = [f for f in found if math.isfinite(f) and f > 0]
-    return max(0.01, min(0.9, 0.97 * min(found))), min(100.0, max(1.1, 1.03 * max(found)))
+        ends += [at[0], *(at[1] or ())] if at is not None else []
+    ends = [f for f in ends if math.isfinite(f) and f > 0]
+    return max(0.01, min(0.9, 0.97 * min(ends))), min(100.0, max(1.1, 1.03 * max(ends)))
 
 
 def _placed(block: Block, low: float, high: float) -> Mapping[str, Any]:
-    """A block with its ratios on an axis; what differs comes first."""
+    """Return a block with its ratios on an axis; results that differ come first."""
     lines = sorted(
         block.lines, key=lambda line: min(_ORDER.index(cell.word) for cell in line.cells if cell is not None)
     )
@@ -247,22 +253,22 @@ _FOLDED: Final = 12  # rows of a block; longer ones are folded
 
 @drawing
 def _latency(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """The curves of latency of all sides over each other."""
+    """Draw the latency curves of all sides over each other."""
     return _curves(comparisons, "latency", "load_latency", "time per load", NS, pattern="random", processes=1)
 
 
 @drawing
 def _hops(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """Latency by the number of hops of all sides, with a line through the remote ones."""
+    """Draw latency by the number of hops of all sides, with a line through the remote latencies."""
     rows: list[Row] = []
     ends: list[Row] = []
-    for letter, side, found in _with_hops(comparisons):
+    for letter, side, latencies in _with_hops(comparisons):
         name = f"{letter}: {side.name}"
-        if (line := fit(found)) is None:
+        if (line := fit(latencies)) is None:
             continue
-        rows += [row(r, series=name, x=value_of(r, "hops"), node=r.conditions.get("memory_node")) for r in found]
-        far = max(value_of(r, "hops") for r in found)
-        ends += [{"series": name, "x": x, "value": line.base_s + x * line.per_hop_s} for x in (0, far)]
+        rows += [row(r, series=name, x=value_of(r, "hops"), node=r.conditions.get("memory_node")) for r in latencies]
+        most_hops = max(value_of(r, "hops") for r in latencies)
+        ends += [{"series": name, "x": x, "value": line.base_s + x * line.per_hop_s} for x in (0, most_hops)]
     if not rows:
         return None
     names = sorted({r["series"] for r in rows})
@@ -278,7 +284,7 @@ def _hops(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLeve
 
 @drawing
 def _matrix(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """B over A of each pair of CPUs, or of a CPU and a memory node, of two sides."""
+    """Draw B over A for each pair of CPUs, or for each CPU and memory node; None with more than two sides."""
     if len(comparisons) > 1:
         return None
     (c,), charts = comparisons, []
@@ -289,9 +295,9 @@ def _matrix(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
             if all(isinstance(p.a.conditions.get(k), int) for k in (across, down)):
                 rest = conditions_text([k for k in identity(p.a) if k not in {across, down}], p.a)
                 groups.setdefault(rest, []).append(p)
-        for rest, of in sorted(groups.items(), key=lambda item: -len(item[1]))[:_MATRICES]:
-            if len(of) >= _CELLS:
-                charts.append(_map(of, across, down, f"{metric.replace('_', ' ')}, {rest}"))
+        for rest, group in sorted(groups.items(), key=lambda item: -len(item[1]))[:_MATRICES]:
+            if len(group) >= _CELLS:
+                charts.append(_map(group, across, down, f"{metric.replace('_', ' ')}, {rest}"))
     maps: alt.TopLevelMixin | None = alt.concat(*charts, columns=2, spacing=30) if charts else None
     return maps
 
@@ -328,14 +334,14 @@ def _map(pairs: Sequence[Pair], across: str, down: str, name: str) -> Any:
     )
 
 
-_MATRICES: Final = 4  # of a metric, those with most cells
-_CELLS: Final = 4  # of a map; fewer are read in the table
-_NUMBERS: Final = 16  # columns with numbers in the cells
+_MATRICES: Final = 4  # maps of a metric; the ones with the most cells are shown
+_CELLS: Final = 4  # minimum of a map; the table is enough for fewer
+_NUMBERS: Final = 16  # most columns of a map with numbers in its cells
 
 
 @drawing
 def _bandwidth(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """The curves of bandwidth of all sides over each other."""
+    """Draw the bandwidth curves of all sides over each other."""
     return _curves(comparisons, "bandwidth", "bandwidth_net", "net bandwidth", GB, kernel="triad")
 
 
@@ -344,38 +350,38 @@ def _curves(
 ) -> alt.TopLevelMixin | None:
     rows = []
     for letter, side in sides_of(comparisons):
-        found = selected(side.points, instrument, metric, positive=("footprint_bytes",), above_zero=True)
-        found = [r for r in found if all(r.conditions.get(k) == v for k, v in equal.items())]
-        keys = varying([k for k in ("pages", "threads", "store") if any(k in r.conditions for r in found)], found)
-        for r in found:
+        points = selected(side.points, instrument, metric, positive=("footprint_bytes",), above_zero=True)
+        points = [r for r in points if all(r.conditions.get(k) == v for k, v in equal.items())]
+        keys = varying([k for k in ("pages", "threads", "store") if any(k in r.conditions for r in points)], points)
+        for r in points:
             names = [f"{letter}: {side.name}", *(condition_text(k, r.conditions.get(k)) for k in keys)]
-            at = value_of(r, "footprint_bytes")
+            footprint = value_of(r, "footprint_bytes")
             modes = modes_of(side.records, r)
             levels = {"levels": [m.value for m in modes], "modes": ", ".join(modes_texts(modes)) if modes else "none"}
-            rows.append(row(r, series=", ".join(names), x=at, size=size(at), **levels))
-    long = {s for s in {r["series"] for r in rows} if len({r["x"] for r in rows if r["series"] == s}) > 2}
-    rows = sorted(clearest([r for r in rows if r["series"] in long], "series", "x"), key=lambda r: r["x"])
-    if len({name[0] for name in long}) < 2:
+            rows.append(row(r, series=", ".join(names), x=footprint, size=size(footprint), **levels))
+    curves = {s for s in {r["series"] for r in rows} if len({r["x"] for r in rows if r["series"] == s}) > 2}
+    rows = sorted(clearest([r for r in rows if r["series"] in curves], "series", "x"), key=lambda r: r["x"])
+    if len({name[0] for name in curves}) < 2:
         return None
     return layered(rows, bytes_axis("x", rows, "footprint"), log_axis(rows, label, unit), "series", ["size"])
 
 
 @drawing
 def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLevelMixin | None:
-    """Latency over bandwidth of all sides, each by the load that it has most points of."""
+    """Draw latency over bandwidth of all sides, each with the kinds of load that have the most points."""
     rows: list[Row] = []
     for letter, side in sides_of(comparisons):
         rates = {measurement_key(r): r for r in selected(side.points, "loaded", "bandwidth_net", above_zero=True)}
         latencies = selected(side.points, "loaded", "load_latency", above_zero=True)
-        found = [r for r in latencies if measurement_key(r) in rates]
-        keys = varying([k for k in _OF_A_CURVE if any(k in r.conditions for r in found)], found)
+        loads = [r for r in latencies if measurement_key(r) in rates]
+        keys = varying([k for k in _OF_A_CURVE if any(k in r.conditions for r in loads)], loads)
         curves: dict[str, list[Record]] = {}
-        for r in found:
+        for r in loads:
             names = [f"{letter}: {side.name}", *(condition_text(k, r.conditions.get(k)) for k in keys)]
             curves.setdefault(", ".join(names), []).append(r)
         for series, points in sorted(curves.items(), key=lambda item: -len(item[1]))[:_CURVES]:
-            at = [(r, rates[measurement_key(r)]) for r in points] if len(points) > 2 else []
-            rows += [row(r, series=series, x=rate.value, rate=show(rate.value, rate.unit)) for r, rate in at]
+            pairs = [(r, rates[measurement_key(r)]) for r in points] if len(points) > 2 else []
+            rows += [row(r, series=series, x=rate.value, rate=show(rate.value, rate.unit)) for r, rate in pairs]
     if len({r["series"][0] for r in rows}) < 2:
         return None
     rows.sort(key=lambda r: r["value"])
@@ -392,7 +398,7 @@ def _loaded(_: Sequence[Record], comparisons: Sequence[Comparison]) -> alt.TopLe
 
 
 _OF_A_CURVE: Final = ("mode", "threads", "read_share", "pages", "cpu_node", "memory_node")
-_CURVES: Final = 2  # of a side, those with most points
+_CURVES: Final = 2  # curves of a side; the ones with the most points are shown
 
 _CHARTS: Final[tuple[tuple[str, str, str, Callable[..., Drawn | None]], ...]] = (
     (

@@ -30,26 +30,26 @@ _DENSE = ("peak", "dgemm", "linpack", "mod2d", "mod2e", "fft")  # in this order
 
 @drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Rates of peak, linear algebra and transforms, with their shares of the peak measured at the same time."""
-    found = [r for r in selected(records, (), "flop_rate", numbers=("threads",)) if r.instrument in _DENSE]
-    if not found:
+    """Draw rates of peak, linear algebra and transforms, with their shares of the peak measured at the same time."""
+    rates = [r for r in selected(records, (), "flop_rate", numbers=("threads",)) if r.instrument in _DENSE]
+    if not rates:
         return None
-    of_peak = {_point(r): percent(r.value) for r in selected(records, (), "peak_share", numbers=("threads",))}
+    peak_shares = {_point(r): percent(r.value) for r in selected(records, (), "peak_share", numbers=("threads",))}
     rows = []
-    for r in found:
-        of = [str(v) for k in ("type", "isa") if (v := r.conditions.get(k)) is not None]
-        of += [f"{k}={r.conditions[k]}" for k in ("n", "edge") if number(r, k) is not None]
-        of += [str(v) for k in ("shape", "numbering") if (v := r.conditions.get(k)) is not None]
+    for r in rates:
+        settings = [str(v) for k in ("type", "isa") if (v := r.conditions.get(k)) is not None]
+        settings += [f"{k}={r.conditions[k]}" for k in ("n", "edge") if number(r, k) is not None]
+        settings += [str(v) for k in ("shape", "numbering") if (v := r.conditions.get(k)) is not None]
         library = [str(v) for k in ("library", "library_kernel") if (v := r.conditions.get(k))]
         rows.append(
             row(
                 r,
-                what=" ".join([r.instrument, *of]),
+                what=" ".join([r.instrument, *settings]),
                 series=condition_text("threads", r.conditions["threads"]),
                 threads=value_of(r, "threads"),
                 library=" ".join(library) or "–",
-                of_peak=of_peak.get(_point(r), "–"),
-                share=of_peak.get(_point(r), ""),
+                of_peak=peak_shares.get(_point(r), "–"),
+                share=peak_shares.get(_point(r), ""),
                 n=value_of(r, "n"),
             )
         )
@@ -61,7 +61,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _point(record: Record) -> tuple[str, ...]:
-    """What a rate and its share of the peak have in common."""
+    """Return what a rate and its share of the peak have in common."""
     keys = ("n", "threads", "cpus", "library", "library_kernel")
     return (record.machine, record.instrument, *(str(record.conditions.get(k)) for k in keys))
 
@@ -71,25 +71,27 @@ _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 
 @drawing
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Measured ceilings: best fp64 rate and best net bandwidth, with one thread and with all."""
+    """Draw the measured ceilings: best fp64 rate and best net bandwidth, with one thread and with all."""
     peaks = selected(records, "peak", "flop_rate", positive=("threads",), texts=("type",), above_zero=True)
     peaks = [r for r in peaks if r.conditions["type"] == "fp64"]
     streams = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     rows: list[Row] = []
     marks: list[Row] = []
     for threads in sorted({value_of(r, "threads") for r in peaks}):
-        top = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
-        wide = [r for r in streams if r.conditions["threads"] == threads]
-        if not wide:
+        peak = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
+        triads = [r for r in streams if r.conditions["threads"] == threads]
+        if not triads:
             continue
-        slope = max(wide, key=lambda r: r.value)
-        ridge = top.value / slope.value
-        label = condition_text("threads", top.conditions["threads"])
-        name = f"{label}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
+        triad = max(triads, key=lambda r: r.value)
+        ridge = peak.value / triad.value
+        label = condition_text("threads", peak.conditions["threads"])
+        name = f"{label}: {show(peak.value, 'flop/s')}, {show(triad.value, 'B/s')}"
         rows += [
-            {"intensity": i, "rate": min(top.value, slope.value * i), "series": name} for i in (2**-5, ridge, 2**6)
+            {"intensity": i, "rate": min(peak.value, triad.value * i), "series": name} for i in (2**-5, ridge, 2**6)
         ]
-        marks.append({"intensity": ridge, "rate": top.value, "series": name, "label": f"balance {ridge:.2g} flop/byte"})
+        marks.append(
+            {"intensity": ridge, "rate": peak.value, "series": name, "label": f"balance {ridge:.2g} flop/byte"}
+        )
     if not rows:
         return None
     color = alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE), sort=None)
@@ -109,7 +111,7 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _rate(record: Record, *counts: str) -> float:
-    """The sum of these counts per unit of work, divided by its time."""
+    """Return the sum of these counts per unit of work, divided by the time of a unit."""
     return sum(value_of(record, c) for c in counts) / record.value
 
 
@@ -124,9 +126,9 @@ def variant(record: Record) -> str:
 
 @drawing
 def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """All variants of the load kernels: arithmetic rate against line traffic."""
-    found = selected(records, "kernels", "unit_time", texts=("kernel", "kind"), above_zero=True)
-    if not found:
+    """Draw all variants of the load kernels: arithmetic rate over line traffic."""
+    times = selected(records, "kernels", "unit_time", texts=("kernel", "kind"), above_zero=True)
+    if not times:
         return None
     rows = [
         row(
@@ -137,7 +139,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             level=text_of(r, "served_by"),
             what=variant(r),
         )
-        for r in found
+        for r in times
     ]
     kinds = sorted({r["kind"] for r in rows})
     # Symlog scale, because many kernels do no arithmetic.
@@ -152,7 +154,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         }
 
     colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
-    drawn: alt.Chart = (
+    chart: alt.Chart = (
         chart_of(rows)
         .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
         .encode(
@@ -165,4 +167,4 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             tooltip=tooltip("what", "level"),
         )
     )
-    return drawn
+    return chart

@@ -43,7 +43,7 @@ class Factor:
 
     @property
     def word(self) -> Word:
-        """`higher`: contention; `equal`: none; neither is claimed if a time is flagged or too wide."""
+        """`higher` with contention, `equal` without; neither if a time is flagged or its interval is too wide."""
         usable = not measured(self.alone).excluded and not measured(self.together).excluded
         return judge(self.ratio.interval if usable else None, (0, STARTS), STARTS)
 
@@ -61,9 +61,9 @@ class Contention:
     """Factors of one library with a number of ranks.
 
     Attributes:
-        distances: all measured distances; those with one pair have no cells.
-        sizes: message sizes in bytes, ascending.
-        cells: factors by distance and size.
+        distances: All measured distances; a distance with only one pair has no cells.
+        sizes: Message sizes in bytes, ascending.
+        cells: Factors by distance and size.
     """
 
     machine: str
@@ -75,16 +75,16 @@ class Contention:
     cells: Mapping[tuple[int, int], Factor]
 
     def of(self, distance: int) -> list[tuple[int, Factor]]:
-        """Sizes and factors at a distance, ascending."""
+        """Return sizes and factors at a distance, ascending by size."""
         return [(s, f) for s in self.sizes if (f := self.cells.get((distance, s)))]
 
     def start(self, distance: int) -> int | None:
-        """The smallest message size at which the whole interval is above STARTS."""
+        """Return the smallest message size at which the whole interval is above STARTS, or None."""
         return next((s for s, f in self.of(distance) if f.starts), None)
 
 
 def contentions(records: Iterable[Record]) -> list[Contention]:
-    """The contention of each library and number of ranks, from the records of `swap`."""
+    """Return the contention of each library and number of ranks, from the records of `swap`."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for r in selected(
         records,
@@ -96,18 +96,18 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
         above_zero=True,
     ):
         groups.setdefault((r.machine, text_of(r, "library", "mpi"), ranks_of(r)), []).append(r)
-    made = []
-    for (machine, library, where), mine in groups.items():
+    results = []
+    for (machine, library, where), times in groups.items():
         cells = {}
         points: dict[tuple[int, int], list[Record]] = {}
-        for r in mine:
+        for r in times:
             distance = max(1, int(value_of(r, "distance")))
             points.setdefault((distance, int(value_of(r, "message_bytes"))), []).append(r)
-        for (distance, bytes_), here in points.items():
-            together = [r for r in here if r.conditions["mode"] == "together"]
+        for (distance, bytes_), point_times in points.items():
+            together = [r for r in point_times if r.conditions["mode"] == "together"]
             pairs: dict[int, list[Record]] = {}
-            for r in here:
-                # As in the instrument: the first rank of a pair is in an even block of `distance` ranks.
+            for r in point_times:
+                # Like the instrument: the first rank of a pair is in an even block of `distance` ranks.
                 rank = number(r, "from_rank")
                 if r.conditions["mode"] == "alone" and rank is not None and rank // distance % 2 == 0:
                     pairs.setdefault(int(rank), []).append(r)
@@ -115,27 +115,27 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
                 slowest = max((clearest(same) for same in pairs.values()), key=lambda r: r.value)
                 at_once = clearest(together)
                 cells[distance, bytes_] = Factor(ratio_of(at_once, slowest), slowest, at_once)
-        transport = transport_of(mine[0])
+        transport = transport_of(times[0])
         distances, sizes = (tuple(sorted({p[i] for p in points})) for i in (0, 1))
-        made.append(Contention(machine, library, where, transport, distances, sizes, cells))
-    return made
+        results.append(Contention(machine, library, where, transport, distances, sizes, cells))
+    return results
 
 
 def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
-    """Describes where contention starts, such as `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`.
+    """Describe where contention starts, such as `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`.
 
     Adjacent distances with the same description share a line.
 
     Args:
-        known: flags to omit, because all results have them.
+        known: Flags to omit, because all results have them.
     """
 
     def figure(factor: Factor) -> str:
-        own = sorted(factor.flags - set(known))
-        return ratio_text(factor.ratio) + (f" [{' '.join(own)}]" if own else "")
+        flags = sorted(factor.flags - set(known))
+        return ratio_text(factor.ratio) + (f" [{' '.join(flags)}]" if flags else "")
 
     def sentence(distance: int) -> tuple[str, str]:
-        """The part that distances may share, and the part of this one."""
+        """Return the part that distances may share, and the part about this distance."""
         cells = found.of(distance)
         if not cells:
             return "only one pair", ""
@@ -144,8 +144,8 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
             largest = size(cells[-1][0])
             if all(f.word == "equal" for _, f in cells):
                 return f"none up to {largest}", ""
-            at, highest = max(cells, key=lambda cell: cell[1].ratio.value)
-            return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(at)}"
+            size_bytes, highest = max(cells, key=lambda cell: cell[1].ratio.value)
+            return f"inconclusive up to {largest}", f"; at most {figure(highest)} at {size(size_bytes)}"
         unclear = [size(s) for s, f in cells if s > start and not f.starts]
         return f"from {size(start)}", (
             f", {figure(found.cells[distance, start])}" + (f"; inconclusive at {', '.join(unclear)}" if unclear else "")
@@ -165,39 +165,42 @@ def start_lines(found: Contention, known: Collection[str] = ()) -> list[str]:
 
 
 def print_contention(records: Sequence[Record]) -> None:
-    """Prints tables of factors by distance and size, and where contention starts."""
+    """Print tables of factors by distance and size, and where contention starts."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    for found in contentions(records):
-        where = f"{found.machine}: contention of swap, {found.library}, {found.where}, {found.transport}"
-        if not found.cells:
+    for contention in contentions(records):
+        where = (
+            f"{contention.machine}: contention of swap, {contention.library}, {contention.where}, "
+            f"{contention.transport}"
+        )
+        if not contention.cells:
             console.print(f"{where}: only one pair at each distance, so there is no contention", style="dim")
             continue
-        everywhere = frozenset.intersection(*(f.flags for f in found.cells.values()))
-        console.print(where + (f"; all {', '.join(sorted(everywhere))}" if everywhere else ""), style="dim")
-        rows = [d for d in found.distances if found.of(d)]
+        common_flags = frozenset.intersection(*(f.flags for f in contention.cells.values()))
+        console.print(where + (f"; all {', '.join(sorted(common_flags))}" if common_flags else ""), style="dim")
+        rows = [d for d in contention.distances if contention.of(d)]
         columns = []
-        for s in found.sizes:
+        for s in contention.sizes:
             column = [Text(size(s))]
             for d in rows:
-                factor = found.cells.get((d, s))
+                factor = contention.cells.get((d, s))
                 if factor is None:
                     column.append(Text("–", style="dim"))
                     continue
-                mark = letters(factor.flags - everywhere)
+                mark = letters(factor.flags - common_flags)
                 text = f"{factor.ratio.value:.2f} {half_text(factor.ratio)}{' ' + mark if mark else ''}"
-                star = "*" if found.start(d) == s else ""
-                column.append(Text(star + text, style="bold" if factor.starts else "dim"))
+                start_mark = "*" if contention.start(d) == s else ""
+                column.append(Text(start_mark + text, style="bold" if factor.starts else "dim"))
             columns.append(column)
         print_columns(console, [[Text("distance"), *(Text(str(d)) for d in rows)]], columns)
-        key = legend(r for f in found.cells.values() if f.flags - everywhere for r in (f.alone, f.together))
+        key = legend(r for f in contention.cells.values() if f.flags - common_flags for r in (f.alone, f.together))
         console.print(
             f"time of all pairs at once / time of the slowest alone ± half its interval; * first clearly above {STARTS}"
             + (f"; {key}" if key else ""),
             style="dim",
         )
         console.print("contention starts at:")
-        for line in start_lines(found, everywhere):
+        for line in start_lines(contention, common_flags):
             console.print(f"  {line}", soft_wrap=True)

@@ -28,21 +28,24 @@ from meshmark.values.units import percent, show, size
 
 # Okabe and Ito's palette, distinguishable for colour-blind readers.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
-# Sixteen distinguishable colours: the palette and darker ones.
+# Sixteen distinguishable colours: the palette and its darker shades.
 COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
-_LABEL_ROWS, _LABEL_HEIGHT = 3, 14  # of labels of vertical lines; px
-_BEYOND = 1.5  # times the values, to which an axis shows their intervals
-MANY = 2500  # marks of a chart; beyond this, tooltips are shortened and the page uses a canvas
+_LABEL_ROWS, _LABEL_HEIGHT = 3, 14  # rows of the labels of vertical lines, and the height of a row in px
+_BEYOND = 1.5  # an axis shows intervals up to this multiple of the values
+MANY = 2500  # marks of a chart; with more, tooltips are shortened and the page uses a canvas
 _last_undrawn = [""]  # the reason why the last page has no charts, or ""
 NO_INTERVAL = "none (fewer than 6 samples)"
 Row = dict[str, Any]
-Input = ParamSpec("Input")  # of a chart: records, and for some charts the machine's topology
+Input = ParamSpec("Input")  # parameters of a chart: records, and for some charts the machine's topology
 
 
 def row(record: Record, **more: Any) -> Row:
-    """Data of a mark: value and interval in the metric's unit, the values of its modes (`levels`; none if all runs
-    meet), and the texts of its tooltip."""
+    """Return the data of a mark.
+
+    A row has the value and interval in the metric's unit, the values of its modes (`levels`; empty if all runs are at
+    one level), and the texts of its tooltip.
+    """
     low, high = record.bounds or (record.value, record.value)
     best, worst = record.ends
     modes = modes_of(_all_records.get(), record)
@@ -66,7 +69,7 @@ def row(record: Record, **more: Any) -> Row:
 
 
 def histogram(samples: Sequence[float], bins: int = 16) -> str:
-    """A histogram of the samples as one line of text; "" if all are equal.
+    """Return a histogram of the samples as one line of text; "" if all are equal.
 
     >>> histogram([1, 1, 1, 2], bins=4)
     '█··▃'
@@ -86,7 +89,7 @@ def tooltip(*more: str) -> list[alt.Tooltip]:
 
 
 def clearest(rows: Iterable[Row], *keys: str) -> list[Row]:
-    """One row per mark: of several measurements, an unflagged one with the narrowest interval."""
+    """Return one row per mark: of several measurements, an unflagged row with the narrowest interval."""
     best: dict[tuple[Any, ...], Row] = {}
     for r in rows:
         key = tuple(r[k] for k in keys)
@@ -104,7 +107,7 @@ class Drawn:
     """A chart and its named data.
 
     Altair validates and copies every row several times, which takes half a minute for the 65 280 pairs of 256 CPUs.
-    Therefore it gets names only, and the rows are added to the specification at the end.
+    Therefore Altair gets names only, and the rows are added to the specification at the end.
     """
 
     chart: alt.TopLevelMixin
@@ -116,13 +119,13 @@ _all_records: ContextVar[Sequence[Record]] = ContextVar("records that the chart 
 
 
 def drawing(draw: Callable[Input, alt.TopLevelMixin | None]) -> Callable[Input, Drawn | None]:
-    """Decorates a function that draws a chart: collects the rows that it uses."""
+    """Decorate a function that draws a chart, so that the rows which it uses are collected."""
 
     @functools.wraps(draw)
     def drawn(*args: Input.args, **kwargs: Input.kwargs) -> Drawn | None:
         token = _rows.set({})
-        given: Any = args[0] if args else ()
-        records = _all_records.set(given)
+        first: Any = args[0] if args else ()
+        records = _all_records.set(first)
         try:
             chart = draw(*args, **kwargs)
             return None if chart is None else Drawn(chart, _rows.get())
@@ -141,7 +144,7 @@ def chart_of(rows: Sequence[Row]) -> alt.Chart:
 
 
 def colours(count: int) -> list[str]:
-    """`count` colours, which repeat after sixteen."""
+    """Return `count` colours, which repeat after sixteen."""
     return (COLOURS * (1 + count // len(COLOURS)))[:count]
 
 
@@ -164,10 +167,10 @@ def layered(
 
 
 def level_marks(rows: Sequence[Row], base: alt.Chart, y: alt.Y, tips: Sequence[str]) -> list[alt.Chart]:
-    """A short line at the value of each mode of the rows' points; none if there are no modes.
+    """Return a short line at the value of each mode of the rows' points; [] if there are no modes.
 
     Args:
-        base: the chart of the rows, with the encodings of x and colour.
+        base: The chart of the rows, with the encodings of x and colour.
     """
     levels = [{**r, "level": level} for r in rows for level in r.get("levels", ())]
     if not levels:
@@ -178,7 +181,7 @@ def level_marks(rows: Sequence[Row], base: alt.Chart, y: alt.Y, tips: Sequence[s
 
 
 def marked_x(chart: alt.LayerChart | alt.FacetChart, marks: Sequence[tuple[float, str]]) -> alt.TopLevelMixin:
-    """The chart with a labelled vertical line at each of these values of its x; labels of close ones do not overlap."""
+    """Return the chart with a labelled vertical line at each of these values of x; labels do not overlap."""
     if not marks:
         return chart
     rows = [{"x": at, "text": text, "row": i % _LABEL_ROWS} for i, (at, text) in enumerate(sorted(marks))]
@@ -196,42 +199,44 @@ FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """Sort key that orders numbers in a text by value: `2 threads` before `10 threads`."""
+    """Return a sort key that orders numbers in a text by value: `2 threads` before `10 threads`."""
     parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
     return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis: several per decade if the range is short, else powers of ten."""
+    """Return ticks of a logarithmic axis: several per decade if the range is short, otherwise powers of ten."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 1.5, 2, 3, 5, 7) if high < 12 * low else (1, 2, 5) if high < 2000 * low else (1,)
     return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
 
 
 def visible_range(rows: Iterable[Row]) -> tuple[float, float]:
-    """The values and intervals that an axis shows: an interval far wider than the values is cut, since it would
-    flatten the others. Ends above 0; (0, 0) without values above 0.
+    """Return the lowest and highest value that an axis shows.
+
+    An interval far wider than the values is cut, since it would flatten the others. Both ends are above 0, or (0, 0) if
+    no value is above 0.
     """
-    found = list(rows)
-    values = [v for r in found for v in (r["value"], *r.get("levels", ())) if v > 0]
+    all_rows = list(rows)
+    values = [v for r in all_rows for v in (r["value"], *r.get("levels", ())) if v > 0]
     if not values:
         return 0.0, 0.0
     low, high = min(values), max(values)
-    lows = [r["low"] for r in found if r["low"] > 0]  # an interval may include 0
-    return max(min([low, *lows]), low / _BEYOND), min(max([high, *(r["high"] for r in found)]), high * _BEYOND)
+    lows = [r["low"] for r in all_rows if r["low"] > 0]  # an interval may include 0
+    return max(min([low, *lows]), low / _BEYOND), min(max([high, *(r["high"] for r in all_rows)]), high * _BEYOND)
 
 
 def value_scale(rows: Iterable[Row]) -> alt.Scale:
-    """A linear scale from 0; see `visible_range` for its end."""
-    found = list(rows)
-    high = visible_range(found)[1]
-    if high < max((r["high"] for r in found), default=0.0):
-        return alt.Scale(domain=[min(0.0, *(r["value"] for r in found)), high], clamp=True)
+    """Return a linear scale from 0; see `visible_range` for its end."""
+    all_rows = list(rows)
+    high = visible_range(all_rows)[1]
+    if high < max((r["high"] for r in all_rows), default=0.0):
+        return alt.Scale(domain=[min(0.0, *(r["value"] for r in all_rows)), high], clamp=True)
     return alt.Scale(zero=True)
 
 
 def log_axis(rows: Iterable[Row], title: str, label: str, labelled: bool = False) -> Callable[[str], alt.Y]:
-    """A logarithmic axis with a small margin around the intervals.
+    """Return a function that makes a logarithmic y axis of a field, with a small margin around the intervals.
 
     Args:
         labelled: Whether to leave room at the top for the labels of vertical lines, see `marked_x`.
@@ -251,7 +256,7 @@ _BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.
 
 
 def bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
-    """An axis with ticks at powers of four, in binary units."""
+    """Return an axis with ticks at powers of four, in binary units."""
     values = [r[field] for r in rows]
     low, high = min(values), max(values)
     ticks = [2**k for k in range(10, 44, 2) if low <= 2**k <= high * 1.01]
@@ -273,7 +278,7 @@ def linear_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], 
 
 
 def several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
-    """Returns a function that names a record's series by the conditions that vary; if none does, by the last."""
+    """Return a function that names a record's series by the conditions that vary, or by the last if none varies."""
     varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1] or [keys[-1]]
 
     def name(r: Record) -> str:
@@ -298,7 +303,7 @@ _BARE = {"isa", "kernel", "mode", "type"}
 
 
 def condition_text(key: str, value: Any) -> str:
-    """A condition as text for a legend."""
+    """Return a condition as text for a legend."""
     if value is None:
         return f"{key.removesuffix('_bytes').replace('_', ' ')} {UNKNOWN}"
     if key in {"threads", "jobs"}:
@@ -310,13 +315,13 @@ def condition_text(key: str, value: Any) -> str:
 
 
 def sized(record: Record, key: str) -> str:
-    """A condition in bytes as text, such as `4 KiB`."""
-    found = number(record, key)
-    return UNKNOWN if found is None else size(found)
+    """Return a condition in bytes as text, such as `4 KiB`."""
+    value = number(record, key)
+    return UNKNOWN if value is None else size(value)
 
 
 def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
-    """The Vega-Lite specification with the common style; the page sets the colours of texts."""
+    """Return the Vega-Lite specification with the common style; the page sets the colours of texts."""
     spec: dict[str, Any] = drawn.chart.to_dict()
     spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
     if "concat" not in spec and wide:
@@ -344,7 +349,7 @@ def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
 
 
 def for_file(drawn: Drawn) -> dict[str, Any]:
-    """The specification for PNG and SVG: white background, fixed size."""
+    """Return the specification for PNG and SVG: white background, fixed size."""
     spec = themed(drawn, wide=False)
     if "concat" not in spec:
         spec["width"], spec["height"] = WIDTH, spec.get("height", HEIGHT)
@@ -353,10 +358,10 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
 
 
 def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]:
-    """Writes each Vega-Lite specification as PNG and SVG, each file atomically; returns the paths.
+    """Write each Vega-Lite specification as PNG and SVG, each file atomically, and return the paths.
 
     Raises:
-        DrawingError: Charts cannot be drawn here.
+        DrawingError: Charts cannot be drawn on this machine.
     """
     paths: list[Path] = []
     for name, (png, svg) in zip(specs, vega.pictures(list(specs.values())), strict=True):
@@ -372,7 +377,10 @@ def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
 
 
 def charts_or_reason(drawn: Mapping[str, Drawn], folder: Path) -> tuple[list[Path], str]:
-    """Like `write_charts`, but returns no path and the reason where charts cannot be drawn, else "" as the reason."""
+    """Write charts like `write_charts`, but return no paths and the reason if charts cannot be drawn.
+
+    The reason is "" if they were drawn.
+    """
     try:
         return write_charts(drawn, folder), ""
     except DrawingError as error:
@@ -380,9 +388,9 @@ def charts_or_reason(drawn: Mapping[str, Drawn], folder: Path) -> tuple[list[Pat
 
 
 def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
-    """Renders a template with its data, charts and the chart library into a self-contained page.
+    """Render a template with its data, charts and the chart library into a self-contained page.
 
-    Where the chart library cannot be made, the page states the reason in the place of each chart.
+    If the chart library cannot be bundled, the page states the reason in place of each chart.
     """
     specs = {name: themed(chart) for name, chart in drawn.items()}
     try:
@@ -399,15 +407,15 @@ def last_undrawn() -> str:
 
 
 def _bundle() -> str:
-    """vega, vega-lite and vega-embed, as window.vegaEmbed. Making it takes 1.5 s, so that it is kept."""
+    """Return vega, vega-lite and vega-embed as window.vegaEmbed, cached because bundling takes 1.5 s."""
     folder = cache_home()
-    kept = folder / f"vega-{version('vl-convert-python')}.js" if folder else None
+    cached = folder / f"vega-{version('vl-convert-python')}.js" if folder else None
     with contextlib.suppress(OSError, MeshmarkError):
-        # What another user may have written has no place in a page.
-        if kept is not None and kept.stat().st_uid == os.getuid() and not kept.stat().st_mode & 0o022:
-            return read_text(kept)
-    made = vega.bundle()
-    if kept is not None:
+        # A file that another user may have written must not end up in a page.
+        if cached is not None and cached.stat().st_uid == os.getuid() and not cached.stat().st_mode & 0o022:
+            return read_text(cached)
+    bundle = vega.bundle()
+    if cached is not None:
         with contextlib.suppress(MeshmarkError):  # a folder that cannot be written
-            write_text(kept, made)
-    return made
+            write_text(cached, bundle)
+    return bundle

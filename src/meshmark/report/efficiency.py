@@ -24,7 +24,7 @@ from meshmark.values.cache_gain import Cache, recorded_caches, superlinear_reaso
 from meshmark.values.units import NBSP, counted
 from meshmark.values.verdicts import Interval, ratio
 
-MARGIN: Final = 0.05  # around 100 %, within which an efficiency is called about 100 %
+MARGIN: Final = 0.05  # range around 100 % within which an efficiency is called about 100 %
 SUPER: Final = "super-linear"
 ABOUT: Final = "about 100 %"
 BELOW: Final = "below 100 %"
@@ -32,19 +32,20 @@ DESIGN: Final = "contends by design"
 UNCLEAR: Final = "not judged"
 _COLOURS: Final = {ABOUT: PALETTE[0], SUPER: PALETTE[2], BELOW: PALETTE[4], DESIGN: PALETTE[1], UNCLEAR: "#A7AFB8"}
 _STEP: Final = 20  # bins per 100 %
-_LAST: Final = 1.5  # the last bin has all efficiencies from here
+_LAST: Final = 1.5  # the last bin has all efficiencies from this value
 _POINT: Final = ("kernel", "volume_bytes", "stride")  # conditions that identify a variant, besides threads
 
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """Rate of a thread among n over the rate of a thread alone; of team kernels, among the fewest that were measured.
+    """Rate of a thread among many over the rate of a single thread or, for team kernels, among the fewest threads.
 
     Attributes:
-        alone: Record that it refers to, with one thread; of team kernels, with the fewest threads.
-        interval: Conservative 95 % interval; None with too few samples.
+        alone: Record of reference, with one thread or, for team kernels, with the fewest measured threads.
+        many: Record with `threads` threads.
+        interval: Conservative 95 % interval; None if there are too few samples.
         verdict: One of the keys of the legend.
-        doubt: Why the verdict is `not judged`; otherwise "".
+        doubt: The reason why the verdict is `not judged`; "" for other verdicts.
     """
 
     alone: Record
@@ -60,18 +61,18 @@ def efficiencies(records: Sequence[Record]) -> list[Efficiency]:
     """Return the efficiency of every variant that was measured with one thread and with more, by threads and variant.
 
     Threads of a team kernel, such as those that contend for a line, work on each unit together and are at least two:
-    they refer to the fewest threads, by operations per time, because a unit has more operations with more threads.
+    their reference is the fewest threads, by operations per time, because a unit has more operations with more threads.
 
     An efficiency is super-linear only if its whole interval is above 100 %, and about 100 % only if its whole interval
     is within 5 % of it. Flagged variants and those with wide intervals are not judged.
     """
-    found = []
+    results = []
     for by_threads in _points(records):
         fewest = min(by_threads)
         for threads, same in by_threads.items():
             if threads > fewest and (fewest == 1 or _is_team(same[0])):
-                found.append(_efficiency(clearest(by_threads[fewest]), clearest(same)))
-    return sorted(found, key=lambda e: (e.threads, str(e.many.conditions["kernel"])))
+                results.append(_efficiency(clearest(by_threads[fewest]), clearest(same)))
+    return sorted(results, key=lambda e: (e.threads, str(e.many.conditions["kernel"])))
 
 
 def _points(records: Sequence[Record]) -> list[dict[float, list[Record]]]:
@@ -88,15 +89,15 @@ def _is_team(record: Record) -> bool:
 
 
 def _efficiency(alone: Record, many: Record) -> Efficiency:
-    one, other = measured(alone), measured(many)
-    over = ratio(one, other, 0.0)
+    reference, parallel = measured(alone), measured(many)
+    speed_ratio = ratio(reference, parallel, 0.0)
     threads = int(value_of(many, "threads"))
-    part = value_of(alone, "threads") / threads
+    factor = value_of(alone, "threads") / threads
     if _is_team(many) and value_of(alone, "int_ops") > 0:
-        part *= value_of(many, "int_ops") / value_of(alone, "int_ops")
-    interval = over.interval and (over.interval[0] * part, over.interval[1] * part)
-    value = over.value * part
-    doubt = one.excluded or other.excluded
+        factor *= value_of(many, "int_ops") / value_of(alone, "int_ops")
+    interval = speed_ratio.interval and (speed_ratio.interval[0] * factor, speed_ratio.interval[1] * factor)
+    value = speed_ratio.value * factor
+    doubt = reference.excluded or parallel.excluded
     if not doubt and interval is not None and interval[0] > 1:
         verdict = SUPER
     elif many.conditions.get("kind") == "sharing":
@@ -114,14 +115,14 @@ def _efficiency(alone: Record, many: Record) -> Efficiency:
 
 @drawing
 def kernel_efficiency(records: Sequence[Record], _: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """Histogram of the parallel efficiency of all kernel variants, a panel per number of threads."""
-    found = efficiencies(records)
+    """Draw a histogram of the parallel efficiency of all kernel variants, with a panel per number of threads."""
+    results = efficiencies(records)
     panels = []
-    names = [name for name in _COLOURS if any(e.verdict == name for e in found)]
+    names = [name for name in _COLOURS if any(e.verdict == name for e in results)]
     scale = alt.Scale(domain=names, range=[_COLOURS[n] for n in names])
-    for threads in sorted({e.threads for e in found}):
+    for threads in sorted({e.threads for e in results}):
         rows = [
-            # Edges of bins, because rounding would assign some values to the previous bin.
+            # Bins are given by their edges, because rounding would assign some values to the previous bin.
             {
                 "from": bin_ / _STEP,
                 "to": (bin_ + 1) / _STEP,
@@ -130,7 +131,7 @@ def kernel_efficiency(records: Sequence[Record], _: Mapping[str, Any]) -> alt.To
                 "variants": count,
             }
             for (bin_, verdict), count in sorted(
-                Counter((_bin(e.value), e.verdict) for e in found if e.threads == threads).items()
+                Counter((_bin(e.value), e.verdict) for e in results if e.threads == threads).items()
             )
         ]
         panels.append(_panel(rows, scale).properties(title=f"{threads} threads", width=620, height=170))
@@ -139,18 +140,18 @@ def kernel_efficiency(records: Sequence[Record], _: Mapping[str, Any]) -> alt.To
 
 
 def _bin(value: float) -> int:
-    """Return the number of the bin of an efficiency; the last one has all from 150 %."""
+    """Return the number of the bin of an efficiency; the last bin has all from 150 %."""
     return int(min(_LAST, value) * _STEP + 1e-9)
 
 
 def _panel(rows: list[dict[str, Any]], scale: alt.Scale) -> alt.LayerChart | alt.FacetChart:
-    reach = alt.Scale(domain=[0, _LAST + 1 / _STEP], nice=False)
+    domain = alt.Scale(domain=[0, _LAST + 1 / _STEP], nice=False)
     ticks = [k / 4 for k in range(int(4 * _LAST) + 1)]
     label = f"(datum.value < {_LAST} ? '' : '≥ ') + format(100 * datum.value, 'd') + ' %'"
     x = alt.X(
         "from:Q",
         bin="binned",
-        scale=reach,
+        scale=domain,
         title="parallel efficiency (100 %: linear speedup)",
         axis=alt.Axis(values=ticks, labelExpr=label),
     )
@@ -173,47 +174,47 @@ def _panel(rows: list[dict[str, Any]], scale: alt.Scale) -> alt.LayerChart | alt
             ],
         )
     )
-    line = chart_of([{"at": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("at:Q", scale=reach))
+    line = chart_of([{"at": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("at:Q", scale=domain))
     return alt.layer(bars, line)
 
 
 def efficiency_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     """Render how many variants have which verdict, and every super-linear variant with its reason."""
-    found, without = efficiencies(records), _without(records)
-    if not found:
-        return render("parts/sentence.html", text=without[0]) if without else ""
-    lines = [*_doubts(found), *without]
-    parts: list[tuple[str, Table, list[str] | None]] = [("Variants by verdict", _counts(found), lines or None)]
-    if rows := _superlinear(found, topology):
-        head = ["super-linear variant", "efficiency", "95 % interval", "reason"]
-        parts.append(("Super-linear variants", Table(head, rows, numbers=(1, 2), wrap=True), None))
+    results, without_efficiency = efficiencies(records), _without(records)
+    if not results:
+        return render("parts/sentence.html", text=without_efficiency[0]) if without_efficiency else ""
+    lines = [*_doubts(results), *without_efficiency]
+    parts: list[tuple[str, Table, list[str] | None]] = [("Variants by verdict", _counts(results), lines or None)]
+    if rows := _superlinear(results, topology):
+        columns = ["super-linear variant", "efficiency", "95 % interval", "reason"]
+        parts.append(("Super-linear variants", Table(columns, rows, numbers=(1, 2), wrap=True), None))
     return render("parts/programs.html", parts=parts)
 
 
 def _counts(found: Collection[Efficiency]) -> Table:
-    """A row per number of threads, a column per verdict."""
-    head = ["threads", *_COLOURS]
+    """Return the number of variants with one row per number of threads and one column per verdict."""
+    columns = ["threads", *_COLOURS]
     rows: list[Cells] = []
     for threads in sorted({e.threads for e in found}):
         count = Counter(e.verdict for e in found if e.threads == threads)
         rows.append([str(threads), *(Cell(str(count[name]), number=True) for name in _COLOURS)])
-    return Table(head, rows, numbers=range(1, len(head)))
+    return Table(columns, rows, numbers=range(1, len(columns)))
 
 
 def _doubts(found: Sequence[Efficiency]) -> list[str]:
-    """Sentences about the variants that are not judged, and about the absence of super-linear ones."""
+    """Return sentences about the variants that are not judged, and about the absence of super-linear variants."""
     lines = []
     if not any(e.verdict == SUPER for e in found):
         lines.append("No variant is super-linear: no interval of a variant that can be judged is wholly above 100 %.")
     doubts = Counter(e.doubt for e in found if e.verdict == UNCLEAR)
     if doubts:
-        reasons = "; ".join(f"{counted(n, 'variant')}: {why}" for why, n in doubts.most_common())
+        reasons = "; ".join(f"{counted(n, 'variant')}: {reason}" for reason, n in doubts.most_common())
         lines.append(f"Not judged: {reasons}.")
     return lines
 
 
 def _without(records: Sequence[Record]) -> list[str]:
-    """Sentence about the team kernels that were measured with one number of threads only."""
+    """Return a sentence about the team kernels that were measured with one number of threads only, or []."""
     single = [next(iter(by_threads.values()))[0] for by_threads in _points(records) if len(by_threads) == 1]
     names = sorted({str(r.conditions["kernel"]) for r in single if _is_team(r)})
     if not names:
@@ -241,7 +242,7 @@ def _superlinear(found: Sequence[Efficiency], topology: Mapping[str, Any]) -> li
 
 
 def _reason(e: Efficiency, caches: Sequence[Cache]) -> str:
-    """Return the cache level that the threads gained; the memory is that of the kernel, or else its volume."""
+    """Return the cache level that the threads gained; the kernel's volume stands in for an unrecorded memory size."""
     cpus = [_cpus(r) for r in (e.alone, e.many)]
     if not all(cpus):
         return f"the CPUs of its threads are not recorded; {NO_REASON}"
@@ -250,7 +251,7 @@ def _reason(e: Efficiency, caches: Sequence[Cache]) -> str:
 
 
 def _cpus(record: Record) -> tuple[int, ...]:
-    """Return the CPUs that the threads ran on; empty if they are not recorded."""
+    """Return the CPUs that the threads ran on; () if they are not recorded."""
     try:
         return grammar.cpus("observed_cpus", str(record.conditions.get("observed_cpus", "")))
     except MeshmarkError:

@@ -14,14 +14,14 @@ from meshmark.values.units import number
 
 @drawing
 def pairs(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """B over A of each pair in its order, with the median and its interval."""
-    found = selected(records, "experiment", "ratio", above_zero=True)
-    if not found:
+    """Draw B over A for each pair in its order, with the median and its interval."""
+    ratios = selected(records, "experiment", "ratio", above_zero=True)
+    if not ratios:
         return None
-    names = [_name(r, i) for i, r in enumerate(found)]
+    names = [_name(r, i) for i, r in enumerate(ratios)]
     rows: list[Row] = []
     bands: list[Row] = []
-    for r, name in zip(found, names, strict=True):
+    for r, name in zip(ratios, names, strict=True):
         rows += [{"series": name, "x": i, "value": v, "text": number(v)} for i, v in enumerate(r.samples, 1) if v > 0]
         low, high = r.bounds or (r.value, r.value)
         bands += [{"series": name, "x": x, "value": r.value, "low": low, "high": high} for x in (1, len(r.samples))]
@@ -45,7 +45,7 @@ def pairs(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _name(record: Record, place: int) -> str:
-    """The settings of an experiment, or its number."""
+    """Return the settings of an experiment, or its number if they are not recorded."""
     c = record.conditions
     return (
         f"{c['setting_b']} over {c['setting_a']}"

@@ -1,7 +1,7 @@
-"""What a run says about its machine, in a few sentences, and how far they can be trusted.
+"""States in a few sentences what a run says about its machine, and how far its results can be trusted.
 
-Every sentence is made from records of the run; one whose records are missing is left out. A sentence that rests on
-flagged records says so.
+Every sentence derives from records of the run and is left out if they are missing. A sentence that rests on flagged
+records says so.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Sentence:
 
 
 MANY: Final = 0.2  # share of flagged points above which the run as a whole is doubted
-# What a flag says, and what helps.
+# The cause of a flag, and the remedy.
 REMEDIES: Final = {
     "stolen": "the hypervisor gave time to other guests; measure at another time, or on a host of your own",
     "disturbed": "samples were interrupted, or other programs ran; stop other programs and measure again",
@@ -43,17 +43,19 @@ REMEDIES: Final = {
 
 
 def sentences(records: Sequence[Record], found: Figures) -> list[Sentence]:
-    """What the machine does, one sentence a subject.
+    """Return what the machine does, one sentence per subject.
 
     Args:
         found: The figures of the records, see `card.figures`.
     """
     if len({(r.machine, r.source) for r in records}) != 1:
-        return []  # of several machines, or of none
-    made = [one for make in _SUBJECTS if (one := make(records, found)) is not None]
+        return []  # the records are from several machines, or there are none
+    subjects = [sentence for describe in _SUBJECTS if (sentence := describe(records, found)) is not None]
     if records[0].source == "host":
-        return made
-    return [replace(one, text=f"Modelled: {one.text[:1].lower()}{one.text[1:]}") for one in made]
+        return subjects
+    return [
+        replace(sentence, text=f"Modelled: {sentence.text[:1].lower()}{sentence.text[1:]}") for sentence in subjects
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,8 @@ class Trust:
 
     Attributes:
         reliable: False if more than `MANY` of the points are flagged.
-        text: Why, in one sentence; "" without measured points.
-        remedy: What helps, as an imperative; "" if nothing is needed or known.
+        text: The reason, in one sentence; "" if there are no measured points.
+        remedy: The remedy, as an imperative; "" if none is needed or known.
     """
 
     reliable: bool
@@ -84,27 +86,27 @@ def trusted(records: Sequence[Record]) -> Trust:
         "which a larger --budget narrows"
     )
     if not q.flags:
-        none = "No point is flagged or has a wider interval than requested."
-        return Trust(True, f"No point is flagged. {wide}." if q.wide else none)
-    most = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
-    cause, _, remedy = REMEDIES.get(most, "").partition("; ")
-    why = f" ({most}): {cause}" if cause else f": mostly {most}"
-    flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{why}"
+        flawless = "No point is flagged or has a wider interval than requested."
+        return Trust(True, f"No point is flagged. {wide}." if q.wide else flawless)
+    main_flag = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
+    cause, _, remedy = REMEDIES.get(main_flag, "").partition("; ")
+    reason = f" ({main_flag}): {cause}" if cause else f": mostly {main_flag}"
+    flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{reason}"
     if q.flagged > MANY * q.points:
         return Trust(False, f"{flagged}.", remedy)
     return Trust(True, f"{flagged}{f'; {remedy}' if remedy else ''}." + (f" {wide}." if q.wide else ""))
 
 
 def trust(records: Sequence[Record]) -> str:
-    """How far the results can be relied on, in one sentence, with what would help; "" without measured points."""
-    found = trusted(records)
-    if found.reliable:
-        return found.text
-    return f"{UNRELIABLE}: {found.text.removesuffix('.')}{f'; {found.remedy}' if found.remedy else ''}."
+    """Return how far the results can be relied on, in one sentence with a remedy; "" without measured points."""
+    judgement = trusted(records)
+    if judgement.reliable:
+        return judgement.text
+    return f"{UNRELIABLE}: {judgement.text.removesuffix('.')}{f'; {judgement.remedy}' if judgement.remedy else ''}."
 
 
 def _value(records: Sequence[Record], record: Record) -> str:
-    """The value of a figure, or of its modes."""
+    """Return the value of a figure, or the values of its modes, as text."""
     modes = modes_of(records, record)
     return modes_texts(modes)[0] if modes else show(record.value, record.unit)
 
@@ -114,41 +116,48 @@ def _sentence(text: str, *used: Record | None) -> Sentence:
 
 
 def cache_levels(records: Sequence[Record]) -> dict[float, Record]:
-    """The fastest plateau of latency of each cache, by the size in bytes that the system reports, ascending."""
+    """Return the fastest latency plateau of each cache, by the size in bytes that the system reports, ascending."""
     levels: dict[float, Record] = {}
     for r in usual_stride(r for r in records if r.metric == "level_latency"):
-        claimed = value_of(r, "claimed_bytes", 0)
-        if r.conditions.get("kind") != "cache" or not claimed:
+        reported_bytes = value_of(r, "claimed_bytes", 0)
+        if r.conditions.get("kind") != "cache" or not reported_bytes:
             continue
-        if value_of(r, "to_bytes") > claimed:
-            continue  # a level between was not found, so this one is not the cache with this claim
-        if claimed not in levels or (bool(r.flags), r.value) < (bool(levels[claimed].flags), levels[claimed].value):
-            levels[claimed] = r
+        if value_of(r, "to_bytes") > reported_bytes:
+            continue  # a level in between was not detected, so this plateau is not the cache of this size
+        if reported_bytes not in levels or (bool(r.flags), r.value) < (
+            bool(levels[reported_bytes].flags),
+            levels[reported_bytes].value,
+        ):
+            levels[reported_bytes] = r
     return dict(sorted(levels.items()))
 
 
 def _caches(records: Sequence[Record], _: Figures) -> Sentence | None:
-    """What the curve of latency finds of each claimed cache: where its fastest plateau ends."""
+    """State where the fastest latency plateau of each reported cache ends."""
     levels = cache_levels(records)
     parts = [
-        f"{size(value_of(r, 'to_bytes'))} ({size(claimed)}) at {_value(records, r)}" for claimed, r in levels.items()
+        f"{size(value_of(r, 'to_bytes'))} ({size(reported_bytes)}) at {_value(records, r)}"
+        for reported_bytes, r in levels.items()
     ]
     strides = {text for r in levels.values() if (text := unusual_stride(r))}
-    how = f"claimed; {strides.pop()}" if strides else "claimed"
-    return _sentence(f"Caches hold at least ({how}): {_series(parts)}", *levels.values()) if parts else None
+    source = f"claimed; {strides.pop()}" if strides else "claimed"
+    return _sentence(f"Caches hold at least ({source}): {_series(parts)}", *levels.values()) if parts else None
 
 
 def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
-    one, both = found["triad_one"][1], found["triad_all"][1]
+    single, parallel = found["triad_one"][1], found["triad_all"][1]
     rates = ""
-    if one is not None and both is not None and one is not both:
-        rates = f"Triad reaches {_value(records, one)} on one CPU and {_value(records, both)} on {_threads(both)}"
-    elif (triad := both or one) is not None:
+    if single is not None and parallel is not None and single is not parallel:
+        rates = (
+            f"Triad reaches {_value(records, single)} on one CPU and {_value(records, parallel)} on "
+            f"{_threads(parallel)}"
+        )
+    elif (triad := parallel or single) is not None:
         rates = f"Triad reaches {_value(records, triad)} on {_threads(triad)}"
     latency = next((r for k in MEMORY_PAGES if (r := found[k][1]) is not None), None)
     latency = latency or next((r for k in MEMORY_PAGES if (r := farthest(records, k)) is not None), None)
     if latency is None:
-        return _sentence(rates, one, both) if rates else None
+        return _sentence(rates, single, parallel) if rates else None
     pages = "4 KiB pages" if latency.conditions.get("pages") == "4KiB" else "huge pages"
     pages = ", ".join(filter(None, (pages, unusual_stride(latency))))
     where = f"within {size(value_of(latency, 'footprint_bytes'))}"
@@ -157,7 +166,7 @@ def _memory(records: Sequence[Record], found: Figures) -> Sentence | None:
         where = "from the nearest memory" if len(nodes) > 1 else "from memory"
     load = f"a load {where} takes {_value(records, latency)} ({pages})"
     text = f"{rates}; {load}" if rates else load[:1].upper() + load[1:]
-    return _sentence(text, one, both, latency)
+    return _sentence(text, single, parallel, latency)
 
 
 def _under_load(records: Sequence[Record], found: Figures) -> Sentence | None:
@@ -170,8 +179,8 @@ def _under_load(records: Sequence[Record], found: Figures) -> Sentence | None:
     if triad is not None and triad.conditions.get("threads") == knee.conditions.get("threads") and triad.value > 0:
         share = f", {percent(knee.value / triad.value)} of triad's rate"
     rate = f"{show(knee.value, knee.unit)} on {_threads(knee)}"
-    most = " (the most that was measured)" if str(knee.conditions.get("reached")).startswith("no") else ""
-    text = f"Latency stays below 1.25 times its idle value up to {rate}{share}{most}"
+    limit_note = " (the most that was measured)" if str(knee.conditions.get("reached")).startswith("no") else ""
+    text = f"Latency stays below 1.25 times its idle value up to {rate}{share}{limit_note}"
     return _sentence(text, knee, triad if share else None)
 
 

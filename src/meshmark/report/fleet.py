@@ -24,14 +24,14 @@ from meshmark.report.drawing import Drawn, Row, chart_of, chart_page, colours, c
 from meshmark.report.html import Cell, Cells, Table, numbers
 from meshmark.values.units import NBSP, show
 
-_TALL: Final = 24  # nodes of a rack above one another
-_WIDE: Final = 64  # nodes beside one another that are in no rack
-_LINES: Final = 12  # of a chart
-_METRICS: Final = 120  # that the map can show
-_STEP: Final = 0.1  # standard deviations in a unit of the map's data
-_MANY: Final = 200  # rows of a table
+_TALL: Final = 24  # nodes above one another in a rack
+_WIDE: Final = 64  # nodes beside one another if they are not in a rack
+_LINES: Final = 12  # most lines of a chart
+_METRICS: Final = 120  # most metrics that the map can show
+_STEP: Final = 0.1  # standard deviations per unit of the map's data
+_MANY: Final = 200  # most rows of a table
 
-# How a node is, the worst first, with the words of the legend.
+# The states of a node, the worst first, with the words of the legend.
 STATES: Final = {
     "wrong": "computes wrongly",
     "named": "worse than its class",
@@ -47,8 +47,8 @@ class Node:
     """A cell of the map.
 
     Attributes:
-        text: For its tooltip.
-        row: Of the map's data; -1: none.
+        text: Text of the tooltip.
+        row: Row in the map's data; -1 if it has no row.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Rack:
-    """Nodes that are drawn together; `name` is "" for those of no rack."""
+    """Nodes that are drawn together; `name` is "" for the nodes that are not in a rack."""
 
     name: str
     nodes: Sequence[Node]
@@ -95,15 +95,15 @@ class ClassPart:
 
 
 def fleet_page(of: Overview) -> str:
-    """The self-contained page."""
+    """Return the self-contained page of a fleet."""
     newest = of.seen.newest()
     drawn: dict[str, Drawn] = {}
     parts = []
-    for n, one in enumerate(of.classes):
-        chart = _chart((), of, one)
+    for n, overview in enumerate(of.classes):
+        chart = _chart((), of, overview)
         if chart is not None:
             drawn[f"class-{n}"] = chart
-        parts.append(_class_part(of, one, f"class-{n}" if chart is not None else "", newest))
+        parts.append(_class_part(of, overview, f"class-{n}" if chart is not None else "", newest))
     racks = _racks(of)
     return chart_page(
         "fleet.html",
@@ -124,7 +124,7 @@ def fleet_page(of: Overview) -> str:
 def _summary(of: Overview) -> list[str]:
     seen = of.seen
     nodes = len(seen.panel.nodes)
-    judged = sum(len(one.of.members) for one in seen.classes if one.screening)
+    judged = sum(len(overview.of.members) for overview in seen.classes if overview.screening)
     left = f", {_count(len(of.left), 'node')} left out" if of.left else ""
     first, last = date_of(of.campaigns[0]), date_of(of.campaigns[-1])
     return [
@@ -141,10 +141,10 @@ def _count(n: int, word: str) -> str:
 
 
 def _racks(of: Overview) -> list[Rack]:
-    """Every node of the campaign, in its rack or among the others."""
+    """Return the racks with every node of the campaign; nodes without a rack are together in a rack of their own."""
     open_cases = {case.node: case for case in of.open}
     suspects = set(of.seen.suspects())
-    judged = {of.seen.panel.nodes[m] for one in of.seen.classes if one.screening for m in one.of.members}
+    judged = {of.seen.panel.nodes[m] for overview in of.seen.classes if overview.screening for m in overview.of.members}
     row_of = {name: i for i, name in enumerate(of.seen.panel.nodes)}
 
     def node(name: str, x: int, y: int) -> Node:
@@ -164,16 +164,19 @@ def _racks(of: Overview) -> list[Rack]:
             text = STATES[state]
         return Node(name, state, text, x, y, row_of.get(name, -1))
 
-    made = []
+    racks = []
     for rack, names in of.racks.items():
         cells = places(len(names), bool(rack))
         nodes = [node(name, x, y) for name, (x, y) in zip(names, cells, strict=True)]
-        made.append(Rack(rack, nodes, 1 + max(x for x, _ in cells), 1 + max(y for _, y in cells)))
-    return made
+        racks.append(Rack(rack, nodes, 1 + max(x for x, _ in cells), 1 + max(y for _, y in cells)))
+    return racks
 
 
 def places(count: int, in_rack: bool) -> list[tuple[int, int]]:
-    """Column and row of each node: from the bottom to the top of a rack, column by column; rows of nodes otherwise."""
+    """Return the column and row of each node.
+
+    A rack is filled column by column from the bottom to the top; nodes outside racks are placed row by row.
+    """
     if not in_rack:
         return [(i % _WIDE, i // _WIDE) for i in range(count)]
     rows = math.ceil(count / math.ceil(count / _TALL)) if count else 1
@@ -181,18 +184,22 @@ def places(count: int, in_rack: bool) -> list[tuple[int, int]]:
 
 
 def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
-    """For each metric the deviation of each node from its class, in tenths of the standard deviation of the class, as
-    signed bytes, higher is worse; -128: not measured."""
+    """Return for each metric the deviation of each node from its class, as signed bytes in base64.
+
+    The unit is a tenth of the standard deviation of the class; higher is worse, and -128 means not measured.
+    """
     import numpy as np
 
     panel = of.seen.panel
-    own = np.full((len(panel.nodes), len(panel.points)), np.nan)
-    for one in of.seen.classes:
-        if one.screening is not None:
-            base = one.screening.baseline
-            at = np.ix_(one.of.members, one.points)
-            own[at] = (newest[at] - base.middle) / base.scale
-    coded = np.where(np.isnan(own), -128, np.clip(np.round(np.nan_to_num(own) / _STEP), -127, 127)).astype(np.int8)
+    deviations = np.full((len(panel.nodes), len(panel.points)), np.nan)
+    for overview in of.seen.classes:
+        if overview.screening is not None:
+            baseline = overview.screening.baseline
+            cells = np.ix_(overview.of.members, overview.points)
+            deviations[cells] = (newest[cells] - baseline.middle) / baseline.scale
+    coded = np.where(
+        np.isnan(deviations), -128, np.clip(np.round(np.nan_to_num(deviations) / _STEP), -127, 127)
+    ).astype(np.int8)
     order = sorted(range(len(panel.points)), key=lambda k: natural(_title(panel.points[k], panel.points)))
     return [
         {
@@ -209,14 +216,14 @@ def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
 
 def _what(of: Overview, case: Named) -> list[str]:
     points = of.seen.panel.points
-    known = {p.key: p for p in points}
+    point_by_key = {p.key: p for p in points}
     worst = []
     for m in case.metrics[:3]:
-        where = _conditions(_varying(known[m.key], points) if m.key in known else m.conditions)
+        where = _conditions(_varying(point_by_key[m.key], points) if m.key in point_by_key else m.conditions)
         text = f"{100 * m.by:.1f}{NBSP}% worse ({100 * m.low:.1f} – {100 * m.high:.1f})"
         worst.append(f"{_metric(m)}{', ' * bool(where)}{where}: {text}")
-    more = len(case.metrics) - len(worst)
-    return [*case.wrong, *worst, *([f"and {_count(more, 'more metric')}"] if more else [])]
+    unlisted = len(case.metrics) - len(worst)
+    return [*case.wrong, *worst, *([f"and {_count(unlisted, 'more metric')}"] if unlisted else [])]
 
 
 def _case(of: Overview, case: Named) -> Case:
@@ -227,21 +234,21 @@ def _case(of: Overview, case: Named) -> Case:
         what=_what(of, case),
         since=date_of(case.since) if case.since else "always",
         named=date_of(case.campaign),
-        differs=[f"{fact}: {own} (class: {usual})" for fact, (own, usual) in case.differs.items()],
+        differs=[f"{fact}: {value} (class: {usual})" for fact, (value, usual) in case.differs.items()],
         wrong=bool(case.wrong),
     )
 
 
 def _left(of: Overview) -> Table | None:
-    """Nodes by the reason why they have no result."""
+    """Return the nodes without a result by reason, or None."""
     reasons: dict[str, list[str]] = {}
-    for node, why in of.left.items():
-        reasons.setdefault(why, []).append(node)
+    for node, reason in of.left.items():
+        reasons.setdefault(reason, []).append(node)
     if not reasons:
         return None
     rows: list[Cells] = [
-        [why, Cell(str(len(nodes)), number=True), fold(nodes)]
-        for why, nodes in sorted(reasons.items(), key=lambda item: -len(item[1]))
+        [reason, Cell(str(len(nodes)), number=True), fold(nodes)]
+        for reason, nodes in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
     return Table(["reason", "nodes", "which"], rows[:_MANY], numbers={1}, wrap=True)
 
@@ -269,7 +276,7 @@ def _class_part(of: Overview, one: ClassOverview, chart: str, newest: Array) -> 
 
 
 def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
-    """Each metric of a class with its middle, its spread and its worst node."""
+    """Return each metric of a class with its median, the width of its middle half, and its worst node."""
     import numpy as np
 
     panel = of.seen.panel
@@ -277,22 +284,22 @@ def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
     rows: list[Cells] = []
     for k in sorted(suspects.points, key=lambda k: natural(_title(panel.points[k], panel.points))):
         point = panel.points[k]
-        of_nodes = values[:, k]
-        known = np.flatnonzero(~np.isnan(of_nodes))
-        if not len(known):
+        node_values = values[:, k]
+        measured = np.flatnonzero(~np.isnan(node_values))
+        if not len(measured):
             continue
-        centre = float(np.median(of_nodes[known]))
-        quarter, three = np.quantile(of_nodes[known], (0.25, 0.75))
-        worst = int(known[np.argmax(of_nodes[known])])
+        median = float(np.median(node_values[measured]))
+        low, high = np.quantile(node_values[measured], (0.25, 0.75))
+        worst = int(measured[np.argmax(node_values[measured])])
         rows.append(
             [
                 _metric(point),
                 _conditions(_varying(point, panel.points)) or "–",
                 *numbers(
-                    str(len(known)),
-                    show(math.exp(centre * point.sign), point.unit),
-                    f"±{50 * float(three - quarter):.2g}{NBSP}%",
-                    f"{100 * math.expm1(float(of_nodes[worst]) - centre):.1f}{NBSP}%",
+                    str(len(measured)),
+                    show(math.exp(median * point.sign), point.unit),
+                    f"±{50 * float(high - low):.2g}{NBSP}%",
+                    f"{100 * math.expm1(float(node_values[worst]) - median):.1f}{NBSP}%",
                 ),
                 panel.nodes[suspects.of.members[worst]],
             ]
@@ -305,8 +312,8 @@ def _metrics(of: Overview, suspects: Suspects, newest: Array) -> Table:
 
 
 def _changes(of: Overview, one: ClassOverview) -> Table | None:
-    """What changed in a class, newest first: levels of its metrics and facts of its nodes."""
-    found: list[tuple[int, Cells]] = [
+    """Return what changed in a class, newest first: levels of its metrics and facts of its nodes."""
+    changes: list[tuple[int, Cells]] = [
         (
             s.at,
             [
@@ -317,14 +324,14 @@ def _changes(of: Overview, one: ClassOverview) -> Table | None:
         )
         for s in one.steps
     ]
-    found += [
+    changes += [
         (f.at, [f.fact.replace("_", " "), f"{f.before} → {f.after}", f"{f.nodes} of {_count(f.of, 'node')}"])
         for f in one.facts
     ]
-    if not found:
+    if not changes:
         return None
-    found.sort(key=lambda item: -item[0])
-    rows = [[date_of(of.campaigns[at]), *cells] for at, cells in found[:_MANY]]
+    changes.sort(key=lambda item: -item[0])
+    rows = [[date_of(of.campaigns[at]), *cells] for at, cells in changes[:_MANY]]
     return Table(["since", "what", "change", ""], rows, wrap=True)
 
 
@@ -334,8 +341,10 @@ def _signed(by: float) -> str:
 
 @drawing
 def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMixin | None:
-    """The middle of the class over time relative to its first value, for metrics that changed, and for one metric of
-    each instrument otherwise; a rule where a fact of its nodes changed."""
+    """Draw the median of a class over time relative to its first value, with a rule where a fact of its nodes changed.
+
+    The chart shows the metrics that changed or, if none did, one metric of each instrument.
+    """
     if len(of.campaigns) < 2 or not one.trend.points:
         return None
     rows: list[Row] = []
@@ -381,7 +390,7 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
     )
 
 
-# Of ticks, by the unit that they are at the beginning of: ticks within a day do not repeat its name.
+# Formats of ticks by the unit that begins at the tick: ticks within a day do not repeat the name of the day.
 _DATE, _HOUR = "%b %d", "%H:%M"
 _TIMES: Final = {
     "year": "%Y",
@@ -395,18 +404,18 @@ _TIMES: Final = {
 
 
 def _drawn_points(trend: Trend, one: ClassOverview) -> list[int]:
-    """Indices of the points of a chart."""
+    """Return the indices of the points that a chart shows."""
     changed = list(dict.fromkeys(s.point.key for s in sorted(one.steps, key=lambda s: -abs(s.by))))
-    usual: dict[str, str] = {}
+    representatives: dict[str, str] = {}
     for p in sorted(trend.points, key=lambda p: p.metric != "figure_of_merit"):
-        usual.setdefault(_program(p) or p.instrument, p.key)
-    keys = changed or list(usual.values())
-    at = {p.key: k for k, p in enumerate(trend.points)}
-    return [at[key] for key in keys[:_LINES]]
+        representatives.setdefault(_program(p) or p.instrument, p.key)
+    keys = changed or list(representatives.values())
+    index_of = {p.key: k for k, p in enumerate(trend.points)}
+    return [index_of[key] for key in keys[:_LINES]]
 
 
 def _title(point: Point, points: Sequence[Point]) -> str:
-    """A metric at a point in words, such as `bandwidth net, 16 KiB`."""
+    """Return a metric at a point in words, such as `bandwidth net, 16 KiB`."""
     where = _conditions(_varying(point, points))
     return _metric(point) + (f", {where}" if where else "")
 
@@ -417,16 +426,16 @@ def _metric(of: Point | Worse) -> str:
 
 
 def _program(of: Point | Worse) -> str:
-    """The application that was measured; "" of instruments."""
+    """Return the application that was measured; "" for instruments."""
     return str(of.conditions.get("program", "")) if of.instrument == "app" else ""
 
 
 def _varying(point: Point, points: Sequence[Point]) -> dict[str, Any]:
-    """The conditions that tell a point from others of its metric."""
-    own, program = point.conditions, _program(point)
-    of_metric = [p for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]
-    alike = [p.conditions for p in of_metric if _program(p) == program]
-    return {k: v for k, v in own.items() if any(of.get(k) != v for of in alike)}
+    """Return the conditions that distinguish a point from others of its metric."""
+    conditions, program = point.conditions, _program(point)
+    same_metric = [p for p in points if (p.instrument, p.metric) == (point.instrument, point.metric)]
+    alternatives = [p.conditions for p in same_metric if _program(p) == program]
+    return {k: v for k, v in conditions.items() if any(other.get(k) != v for other in alternatives)}
 
 
 def _conditions(found: Mapping[str, Any]) -> str:

@@ -54,13 +54,13 @@ class _Lane:
     """A lane of the drawing; lengths in px.
 
     Attributes:
-        layers: class and path of each state, from bottom to top.
-        moves: path of the marks at migrations.
-        check: position and width of the check of results; the width is 0 without one.
-        failed: why the program was not started.
-        cells: values of the columns on the right.
-        end: how the program failed.
-        end_x: position of `end`.
+        layers: Class and path of each state, from bottom to top.
+        moves: Path of the marks at migrations.
+        check: Position and width of the check of results; the width is 0 if there is no check.
+        failed: The reason why the program was not started; "" if it was started.
+        cells: Values of the columns on the right.
+        end: How the program failed; "" if it did not fail.
+        end_x: Position of `end`.
     """
 
     label: str
@@ -95,7 +95,7 @@ class _Panel:
 
 
 def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: float, height: float) -> str:
-    """The path of the area between the lower and upper share of each bin; "" if it is empty."""
+    """Return the path of the area between the lower and upper share of each bin; "" if it is empty."""
     out: list[str] = []
     i = 0
     while i < len(values):
@@ -120,14 +120,14 @@ def gantt_svg(
     min_scale: float = 0.0,
     name: str = "",
 ) -> Markup:
-    """Draws the chart as SVG for light and dark colour schemes.
+    """Draw the chart as SVG for light and dark colour schemes.
 
     Args:
-        machine: what a monitor recorded of the machine during the run.
-        header: include title and totals, for a stand-alone file.
-        end_s: end of the time axis, to align several charts; 0: the end of the run.
-        min_scale: minimum range of the memory axis in B/s, to align several charts.
-        name: accessible name of the chart; "": the scenario's name.
+        machine: What a monitor recorded of the machine during the run.
+        header: Include title and totals, for a stand-alone file.
+        end_s: End of the time axis, to align several charts; 0 is the end of the run.
+        min_scale: Minimum range of the memory axis in B/s, to align several charts.
+        name: Accessible name of the chart; "" is the scenario's name.
     """
     rows = lanes(run)
     end_s = max(run.bench_s, end_s, 1e-3)
@@ -184,17 +184,17 @@ def gantt_svg(
 
 def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
     plot = _WIDTH - _LEFT - _RIGHT
-    found = lane_shares(lane, end_s, _BINS)
-    below = [(0.0, 0.0)] * len(found)
+    shares = lane_shares(lane, end_s, _BINS)
+    lower = [(0.0, 0.0)] * len(shares)
     layers = []
     for k, (name, _) in enumerate(STATES):
         layer = []
-        for (_, upper), share in zip(below, found, strict=True):
+        for (_, upper), share in zip(lower, shares, strict=True):
             # The last layer extends to the top, so that rounding leaves no gap.
             layer.append((upper, upper + share[k] if k < 3 or sum(share) <= 0 else 1.0))
         if path := _area(layer, _LEFT, dx, y + _LANE, _LANE):
             layers.append((name, path))
-        below = layer
+        lower = layer
     moves, last = [], -9.0
     for t in lane.threads:
         for s in t.spans:
@@ -236,28 +236,40 @@ def _own_traffic(run: LoadRun, end_s: float) -> list[Step]:
 
 
 def max_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> float:
-    """The highest memory traffic that a chart up to `end_s` shows, in B/s."""
+    """Return the highest memory traffic that a chart up to `end_s` shows, in B/s."""
     shown = [*_own_traffic(run, end_s), *(machine.memory if machine is not None else ())]
     return max((s.interval[1] if s.interval else s.value for s in shown), default=0.0)
 
 
 def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, min_scale: float) -> list[_Panel]:
-    """CPU use, and memory traffic if it is known."""
+    """Return the panels of CPU use and, if it is known, of memory traffic."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
-    own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
+    program_steps = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
     cpus = shortened(cpus_of(run.cpus), 16)
-    all_ = machine.cpu if machine is not None else ()
-    panels = [_panel("CPU use", f"of CPUs {cpus}", "100 %", own, all_, 1.0, top, end_s)]
-    own, all_ = _own_traffic(run, end_s), machine.memory if machine is not None else ()
-    if own or all_:
+    machine_steps = machine.cpu if machine is not None else ()
+    panels = [_panel("CPU use", f"of CPUs {cpus}", "100 %", program_steps, machine_steps, 1.0, top, end_s)]
+    program_steps, machine_steps = _own_traffic(run, end_s), machine.memory if machine is not None else ()
+    if program_steps or machine_steps:
         highest = max(min_scale, max_traffic(run, machine, end_s), 1.0)
         scale, unit = (1e9, "GB/s") if highest >= 1e9 else (1e6, "MB/s")
         step = tick_step(highest / scale, 4)
         limit = step * math.ceil(highest / scale / step - 1e-9)
         label = "machine (estimated)" if machine is not None and machine.estimated else "machine (counted)"
-        under = top + _PANEL + 22
+        panel_top = top + _PANEL + 22
         text = f"{limit:g} {unit}"
-        panels.append(_panel("Memory traffic", "reads and writes", text, own, all_, limit * scale, under, end_s, label))
+        panels.append(
+            _panel(
+                "Memory traffic",
+                "reads and writes",
+                text,
+                program_steps,
+                machine_steps,
+                limit * scale,
+                panel_top,
+                end_s,
+                label,
+            )
+        )
     return panels
 
 
@@ -281,14 +293,14 @@ def _panel(
     def y(value: float) -> str:
         return f"{bottom - min(max(value / limit, 0.0), 1.0) * _PANEL:.1f}"
 
-    filled, at = "", ""
+    area, at = "", ""
     for s in own:
         if s.value <= 0:
             continue
-        before = "" if at == x(s.from_s) else f"{f'V{bottom:.1f}Z' if filled else ''}M{x(s.from_s)} {bottom:.1f}"
-        filled += f"{before}V{y(s.value)}H{x(s.to_s)}"
+        move = "" if at == x(s.from_s) else f"{f'V{bottom:.1f}Z' if area else ''}M{x(s.from_s)} {bottom:.1f}"
+        area += f"{move}V{y(s.value)}H{x(s.to_s)}"
         at = x(s.to_s)
-    filled += f"V{bottom:.1f}Z" if filled else ""
+    area += f"V{bottom:.1f}Z" if area else ""
     line, at = "", ""
     shown = [s for s in binned(all_, end_s, _BINS) if s is not None] if len(all_) > _BINS else all_
     for s in shown:
@@ -299,14 +311,14 @@ def _panel(
         for s in shown
         if s.interval
     )
-    return _Panel(title, of, limit_text, top, filled, line, band, label)
+    return _Panel(title, of, limit_text, top, area, line, band, label)
 
 
 # ---------------------------------------------------------------- the page
 
 
 def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
-    """The self-contained page of a run: totals, chart and tables."""
+    """Return the self-contained page of a run: totals, chart and tables."""
     ok = sum(p.how == "ok" for p in run.programs)
     subtitle = [
         str(run.header.get("machine", "")),
@@ -364,7 +376,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
 
 
 def _recorded(machine: MachineUse | None) -> str:
-    """Describes the recording and what it lacks."""
+    """Describe the recording and what it lacks."""
     if machine is None:
         return ""
     text = f"Lines: the whole machine, from {machine.name}."
@@ -375,10 +387,10 @@ def _recorded(machine: MachineUse | None) -> str:
 
 
 def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> tuple[Path, ...]:
-    """Writes `gantt.html`, `gantt.svg` and `gantt.png` to a folder, each atomically.
+    """Write `gantt.html`, `gantt.svg` and `gantt.png` to a folder, each atomically, and return their paths.
 
     Raises:
-        MeshmarkError: the folder is not writable.
+        MeshmarkError: The folder is not writable.
     """
     svg = gantt_svg(run, machine)
     page, drawing, picture = out / "gantt.html", out / "gantt.svg", out / "gantt.png"

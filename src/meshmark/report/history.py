@@ -20,8 +20,8 @@ from meshmark.store.series import RunValue
 from meshmark.values.units import NBSP, ratio_text, scale_for, show
 from meshmark.values.verdicts import MARGIN
 
-CHARTS: Final = 60  # of a page
-_LABEL: Final = 60  # characters of a label of a chart
+CHARTS: Final = 60  # most charts of a page
+_LABEL: Final = 60  # most characters of a label of a chart
 _DAY_S: Final = 86400.0
 
 
@@ -30,8 +30,8 @@ class Line:
     """A change as text.
 
     Attributes:
-        point: Conditions in which the points of its metric differ; "" if there is one point.
-        better: Whether it became better; None for a metric without direction.
+        point: Conditions in which the points of the metric differ; "" if there is only one point.
+        better: Whether the metric became better; None for a metric without direction.
     """
 
     metric: str
@@ -52,7 +52,7 @@ class Group:
     """The changes between the same two runs.
 
     Attributes:
-        when: Start of the last run before and of the first run after.
+        when: Start of the last run before the changes and of the first run after them.
         facts: What else changed.
     """
 
@@ -63,16 +63,16 @@ class Group:
 
 
 def groups(h: History) -> list[Group]:
-    """Changes by the runs that they are between, newest first."""
+    """Return the changes grouped by the two runs that they are between, newest first."""
     texts = _points(h.points)
-    found = []
-    for (last, first), of in groupby(h.changes, lambda c: tuple(run.run for run in c.between)):
-        changes = list(of)
+    result = []
+    for (last, first), group in groupby(h.changes, lambda c: tuple(run.run for run in c.between)):
+        changes = list(group)
         facts = dict.fromkeys(fact for c in changes for fact in c.facts)
-        one, other = changes[0].between
-        found.append(
+        before, after = changes[0].between
+        result.append(
             Group(
-                when=f"{when(one)} – {when(other)} UTC",
+                when=f"{when(before)} – {when(after)} UTC",
                 runs=f"{last} → {first}",
                 facts=", ".join(facts) or "nothing recorded",
                 lines=sorted(
@@ -80,20 +80,20 @@ def groups(h: History) -> list[Group]:
                 ),
             )
         )
-    return found
+    return result
 
 
 def _points(points: Sequence[Point]) -> dict[int, str]:
-    """The conditions that tell the points of a metric apart, by the identity of the point's record."""
+    """Return the conditions that distinguish the points of a metric, by the identity of the point's record."""
     by_metric: dict[tuple[str, str], list[Record]] = {}
     for p in points:
         by_metric.setdefault((p.record.instrument, p.record.metric), []).append(p.record)
-    found: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for records in by_metric.values():
         keys = list(dict.fromkeys(k for r in records for k in identity(r)))
         keys = varying([k for k in keys if k != "cpus" or "threads" not in keys], records)
-        found |= {id(r): conditions_text([k for k in keys if r.conditions.get(k) is not None], r) for r in records}
-    return found
+        texts |= {id(r): conditions_text([k for k in keys if r.conditions.get(k) is not None], r) for r in records}
+    return texts
 
 
 def _line(c: Change, point: str) -> Line:
@@ -118,7 +118,7 @@ def _line(c: Change, point: str) -> Line:
 
 
 def when(run: RunValue) -> str:
-    """`2026-11-25 15:53`, in UTC."""
+    """Return the start of a run in UTC, such as `2026-11-25 15:53`."""
     return run.start[:16].replace("T", " ")
 
 
@@ -126,7 +126,10 @@ def when(run: RunValue) -> str:
 
 
 def summary(h: History) -> str:
-    """`n042: 200 runs from … to … UTC, 308 points: 40 changed, 260 steady, 8 too few runs (fewer than 7).`"""
+    """Return runs and points of a machine in one line.
+
+    Example: `n042: 200 runs from … to … UTC, 308 points: 40 changed, 260 steady, 8 too few runs (fewer than 7)`.
+    """
     runs = h.runs
     counts = ", ".join(
         f"{n} {status}" + (f" (fewer than {MIN_RUNS})" if status == "too few runs" else "")
@@ -138,7 +141,7 @@ def summary(h: History) -> str:
 
 
 def left_out(h: History) -> list[str]:
-    """What does not take part, and what is not listed, a line each."""
+    """Return what does not take part and what is not listed, one line each."""
     texts = []
     if h.flagged:
         kinds = ", ".join(f"{flag} {n}" for flag, n in h.flags.items())
@@ -161,16 +164,16 @@ METHOD: Final = (
 
 
 def ages(h: History, now: datetime, stale_s: float) -> list[tuple[str, str, bool]]:
-    """Each instrument, the age of its newest result, and whether that is stale."""
-    found = []
-    for name, at in h.newest.items():
-        age = (now - at).total_seconds()
-        found.append((name, _age(age), age > stale_s))
-    return found
+    """Return each instrument, the age of its newest result, and whether that age is stale."""
+    rows = []
+    for name, newest in h.newest.items():
+        age = (now - newest).total_seconds()
+        rows.append((name, _age(age), age > stale_s))
+    return rows
 
 
 def staleness(h: History, now: datetime, stale_s: float) -> str:
-    """`newest results: latency 3 days ago, lines 45 days ago (older than 30 days)`."""
+    """Return the ages as one line: `newest results: latency 3 days ago, lines 45 days ago (older than 30 days)`."""
     limit = f" (older than {_age(stale_s).removesuffix(' ago')})"
     texts = [f"{name} {age}{limit if stale else ''}" for name, age, stale in ages(h, now, stale_s)]
     return f"newest results: {', '.join(texts)}"
@@ -190,7 +193,7 @@ def _age(age_s: float) -> str:
 
 
 def history_page(h: History, now: datetime, stale_s: float) -> str:
-    """The self-contained page, with a chart for each point that changed, newest changes first."""
+    """Return the self-contained page, with a chart for each point that changed, newest changes first."""
     texts = _points(h.points)
     changed = sorted((p for p in h.points if p.changes), key=lambda p: p.changes[-1].after.runs[0].start, reverse=True)
     drawn: dict[str, Drawn] = {}
@@ -199,8 +202,8 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
         chart = _chart((), p)
         assert chart is not None
         drawn[name := f"point-{n}"] = chart
-        head = named(p.record.instrument, p.record.metric).replace("_", " ")
-        charts.append((name, head[:1].upper() + head[1:], texts[id(p.record)]))
+        title = named(p.record.instrument, p.record.metric).replace("_", " ")
+        charts.append((name, title[:1].upper() + title[1:], texts[id(p.record)]))
     return chart_page(
         "history.html",
         drawn,
@@ -218,7 +221,7 @@ def history_page(h: History, now: datetime, stale_s: float) -> str:
 
 @drawing
 def _chart(_: Sequence[Record], p: Point) -> alt.TopLevelMixin | None:
-    """The values of the runs with their intervals over time, the median of each segment, and a rule at each change."""
+    """Draw the values of the runs with their intervals over time, the median of each segment, and each change."""
     unit = p.record.unit
     rows: list[Row] = [
         {

@@ -30,8 +30,8 @@ class Table:
     """A scrollable table.
 
     Attributes:
-        numbers: columns with right-aligned headings.
-        wrap: whether cells may wrap.
+        numbers: Columns with right-aligned headings.
+        wrap: Whether cells may wrap.
     """
 
     head: Sequence[str]
@@ -42,7 +42,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A table below what its rows share."""
+    """A table below a heading with what its rows share."""
 
     heading: str
     table: Table
@@ -54,7 +54,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A key figure; `absent` is the reason if there is none."""
+    """A key figure; `absent` is the reason if it has no value."""
 
     title: str
     big: str = ""
@@ -111,7 +111,7 @@ class Dot:
 
 
 def ratio_dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> Dot | None:
-    """A ratio on an axis from `low` to `high`, at whose ends it is cut; None if it is not finite and above 0."""
+    """Return a ratio on an axis from `low` to `high`, clipped at its ends; None if it is not finite and above 0."""
     if not math.isfinite(ratio) or ratio <= 0:
         return None
 
@@ -126,7 +126,7 @@ def numbers(*texts: str) -> list[Cell]:
 
 
 def absent_table(absences: Sequence[Absence]) -> Table | None:
-    """Absent results with their reasons; None if there are none."""
+    """Return absent results with their reasons; None if nothing is absent."""
     if not absences:
         return None
     rows: list[Cells] = [
@@ -143,5 +143,5 @@ def absent_table(absences: Sequence[Absence]) -> Table | None:
 
 
 def flag_counts(records: Sequence[Record]) -> list[tuple[str, int]]:
-    """The number of records with each flag."""
+    """Return the number of records with each flag."""
     return [(f, sum(1 for r in records if f in r.flags)) for f in sorted({f for r in records for f in r.flags})]

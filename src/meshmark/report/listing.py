@@ -1,4 +1,4 @@
-"""Lays out results as tables, alike on pages and in terminals."""
+"""Lays out results as tables that are alike on pages and in terminals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshmark.store.record import Record, set_conditions, varying
 from meshmark.values.units import percent, plain, show
 
 _HIDDEN: Final = frozenset({"derived_from", "memory_groups", "word_bytes"})  # in addition to observed conditions
-_TRIALS: Final = "trial_"  # prefix of the rates of libraries, one of which was chosen: results only name the chosen one
+_TRIALS: Final = "trial_"  # prefix of the rates of the libraries that were tried: views only name the chosen library
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class Listing:
     """Results that have the same conditions, with different values.
 
     Attributes:
-        records: by metric, then by the values of `columns`.
-        metrics: whether there are several metrics.
-        columns: conditions in which they differ.
-        determined: those of the columns that another one determines, as a kernel its traffic.
-        common: conditions that they share, but other listings do not.
+        records: Records ordered by metric, then by the values of `columns`.
+        metrics: Whether there are several metrics.
+        columns: Conditions in which the results differ.
+        determined: The columns whose value another column determines, such as the traffic of a kernel.
+        common: Conditions that the results share, but other listings do not.
     """
 
     records: Sequence[Record]
@@ -35,63 +35,67 @@ class Listing:
 
 
 def visible(records: Sequence[Record], hidden: Collection[str] = ()) -> list[str]:
-    """The conditions that views show."""
+    """Return the conditions that views show."""
     return [k for k in set_conditions(records) if not (k in _HIDDEN or k in hidden or k.startswith(_TRIALS))]
 
 
 def listings(records: Sequence[Record], hidden: Collection[str] = ()) -> tuple[list[str], list[Listing]]:
-    """The conditions that all results share, and a listing for each set of conditions that some of them have.
+    """Return the conditions that all results share, and a listing for each set of conditions.
+
+    A set is the conditions that some of the results have besides the shared ones.
 
     Args:
-        hidden: conditions that are left out.
+        hidden: Conditions that are left out.
     """
     keys = visible(records, hidden)
     differing = varying(keys, records)
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:
         groups.setdefault(tuple(k for k in differing if r.conditions.get(k) is not None), []).append(r)
-    made = []
-    for present, mine in groups.items():
-        columns = varying(present, mine)
-        mine.sort(key=lambda r: (r.metric, *(in_order(r.conditions.get(k)) for k in columns)))
+    result = []
+    for present, members in groups.items():
+        columns = varying(present, members)
+        members.sort(key=lambda r: (r.metric, *(in_order(r.conditions.get(k)) for k in columns)))
         common = [k for k in present if k not in columns]
-        made.append(Listing(mine, len({r.metric for r in mine}) > 1, columns, _determined(columns, mine), common))
-    return [k for k in keys if k not in differing], made
+        result.append(
+            Listing(members, len({r.metric for r in members}) > 1, columns, _determined(columns, members), common)
+        )
+    return [k for k in keys if k not in differing], result
 
 
 def _determined(columns: Sequence[str], records: Sequence[Record]) -> list[str]:
-    """The columns whose value follows from that of an earlier one, and not the other way round."""
+    """Return the columns whose value follows from the value of an earlier column, and not the other way round."""
 
     def values(*keys: str) -> int:
         return len({tuple(str(r.conditions.get(k)) for k in keys) for r in records})
 
-    found: list[str] = []
+    determined: list[str] = []
     for i, k in enumerate(columns):
-        if any(values(c) == values(c, k) < len(records) for c in columns[:i] if c not in found):
-            found.append(k)
-    return found
+        if any(values(c) == values(c, k) < len(records) for c in columns[:i] if c not in determined):
+            determined.append(k)
+    return determined
 
 
 def result_tables(records: Sequence[Record], hidden: Collection[str], limit: int) -> tuple[str, list[Listed]]:
-    """What all results share, and a table for each listing.
+    """Return what all results share, and a table for each listing.
 
     Args:
-        limit: number of rows of all tables.
+        limit: Most rows of all tables together.
     """
-    shared, found = listings(records, hidden)
-    made: list[Listed] = []
-    for one in found:
-        if not (rows := one.records[:limit]):
+    shared, groups = listings(records, hidden)
+    tables: list[Listed] = []
+    for group in groups:
+        if not (rows := group.records[:limit]):
             break
         limit -= len(rows)
-        names = [] if one.metrics else [rows[0].metric.replace("_", " ")]
-        common = conditions_text(one.common, rows[0])
-        made.append(Listed(", ".join([*names, common] if common else names), _table(one, rows)))
-    return conditions_text(shared, records[0]) if records else "", made
+        names = [] if group.metrics else [rows[0].metric.replace("_", " ")]
+        common = conditions_text(group.common, rows[0])
+        tables.append(Listed(", ".join([*names, common] if common else names), _table(group, rows)))
+    return conditions_text(shared, records[0]) if records else "", tables
 
 
 def _table(listing: Listing, records: Sequence[Record]) -> Table:
-    """Value, interval and flags, then the conditions in which the results differ."""
+    """Return a table of value, interval and flags, followed by the conditions in which the results differ."""
     flagged = any(r.flags for r in records)
     metric, flags = ["metric"] * listing.metrics, ["flags"] * flagged
     names = [title(k) for k in listing.columns]
@@ -108,19 +112,19 @@ def _table(listing: Listing, records: Sequence[Record]) -> Table:
         ]
         for r in records
     ]
-    right = {i for row in rows for i, c in enumerate(row) if isinstance(c, Cell) and c.number}
-    return Table([*metric, "median", "95 % interval", *flags, *names, "best", "spread", "n"], rows, right)
+    right_aligned = {i for row in rows for i, c in enumerate(row) if isinstance(c, Cell) and c.number}
+    return Table([*metric, "median", "95 % interval", *flags, *names, "best", "spread", "n"], rows, right_aligned)
 
 
 def title(key: str) -> str:
-    """The name of a condition as the head of a column, whose cells have units: `footprint`."""
+    """Return the heading of a condition's column, whose cells have units: `footprint`."""
     if key == "n":
-        return "order"  # of a matrix; the last column `n` counts samples
+        return "order"  # `n` is the order of a matrix; the last column `n` counts samples
     return key.removesuffix("_bytes").replace("_", " ")
 
 
 def shown(key: str, value: Any) -> str:
-    """The value of a condition: sizes with a unit, absent ones as a dash."""
+    """Return the value of a condition: sizes with a unit, absent values as a dash."""
     if value is None:
         return "–"
     size = number_in(value) if key.endswith("_bytes") else None
@@ -128,11 +132,11 @@ def shown(key: str, value: Any) -> str:
 
 
 def conditions_text(keys: Sequence[str], record: Record) -> str:
-    """Conditions of a record: `pages thp, threads 2`."""
+    """Return conditions of a record as text: `pages thp, threads 2`."""
     return ", ".join(f"{title(k)} {shown(k, record.conditions.get(k))}" for k in keys)
 
 
 def in_order(value: Any) -> tuple[int, float, str]:
-    """Sort key of the values of a condition: numbers by value, then texts."""
+    """Return a sort key for the values of a condition: numbers by value, then texts."""
     number = number_in(value)
     return (1, 0.0, str(value)) if number is None else (0, number, "")

@@ -22,41 +22,41 @@ from meshmark.values.units import seconds_of
 
 
 def _scale(c: Comparison) -> tuple[float, float]:
-    """The range of the plot of ratios, which includes 1."""
-    seen = [1.0]
+    """Return the range of the plot of ratios, which includes 1."""
+    ratios = [1.0]
     for m in c.programs:
-        seen += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
-        seen += (m.slowdown.interval or (m.slowdown.ratio,)) if m.slowdown else ()
-    return min(0.9, 0.97 * min(seen)), max(1.1, 1.03 * max(seen))
+        ratios += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
+        ratios += (m.slowdown.interval or (m.slowdown.ratio,)) if m.slowdown else ()
+    return min(0.9, 0.97 * min(ratios)), max(1.1, 1.03 * max(ratios))
 
 
 def compare_html(c: Comparison) -> str:
-    """The self-contained page: both charts on one time axis, times, totals and differences."""
+    """Return the self-contained page: both charts on one time axis, times, totals and differences."""
     end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
     charts = []
     machines = [recorded_use(s.first, recording_in(s.first.folder))[0] for s in (c.a, c.b)]
     min_scale = max(max_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
     for letter, side, machine in (("A", c.a, machines[0]), ("B", c.b, machines[1])):
         run = side.first
-        of = f", the first of {len(side.runs)} runs" if len(side.runs) > 1 else ""
-        when = str(run.header.get("start", ""))[:19].replace("T", " ")
+        runs_note = f", the first of {len(side.runs)} runs" if len(side.runs) > 1 else ""
+        start = str(run.header.get("start", ""))[:19].replace("T", " ")
         name = f"{letter}: {side.name}"
-        about = f"{run.scenario.get('name', '')} · {when} UTC{of}"
+        about = f"{run.scenario.get('name', '')} · {start} UTC{runs_note}"
         svg = gantt_svg(run, machine, header=False, end_s=end_s, min_scale=min_scale, name=name)
         charts.append({"letter": letter, "name": name, "about": about, "svg": svg})
     low, high = _scale(c)
     rows = []
-    for name, cells, m, one in rows_of(c):
-        last = one is None or len(m.copies) == 1
-        ratio = one.ratio if one is not None else m.slowdown.ratio if m.slowdown else math.nan
-        interval = m.slowdown.interval if last and m.slowdown else None
+    for name, cells, m, copy in rows_of(c):
+        shows_interval = copy is None or len(m.copies) == 1
+        ratio = copy.ratio if copy is not None else m.slowdown.ratio if m.slowdown else math.nan
+        interval = m.slowdown.interval if shows_interval and m.slowdown else None
         rows.append(
             {
                 "cells": [name, *cells],
-                "all": one is None,
+                "all": copy is None,
                 "dot": ratio_dot(ratio, interval, low, high),
-                "flags": flags_text(m) if last else "",
-                "why": one.reason if one is not None else "",
+                "flags": flags_text(m) if shows_interval else "",
+                "why": copy.reason if copy is not None else "",
             }
         )
     page = render(

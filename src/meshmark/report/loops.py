@@ -23,12 +23,12 @@ _MIN_LENGTHS: Final = 4  # a line has two parameters
 
 @dataclass(frozen=True, slots=True)
 class HalfLength:
-    """A loop of n elements takes (n + half) / rate.
+    """Fit of a loop's times: a loop of n elements takes (n + half) / rate.
 
     Attributes:
-        rate: Of long loops, elements/s, with its 95 % interval.
+        rate: Rate of long loops in elements/s, with its 95 % interval.
         half: Elements of a loop that reaches half of this rate, with its 95 % interval.
-        flags: Of the records.
+        flags: Flags of the records.
     """
 
     name: str
@@ -40,64 +40,76 @@ class HalfLength:
 
 
 def half_lengths(records: Sequence[Record]) -> list[HalfLength]:
-    """The half length of each loop that was measured at four lengths or more.
+    """Return the half length of each loop that was measured at four lengths or more.
 
-    The line is fitted by least squares of relative deviations. Intervals are those of the fit: they include how far
-    times are from a line, such as by the width of vectors.
+    The line is fitted by least squares of relative deviations. The intervals of the fit include how far times are from
+    a line, for example because of the width of vectors.
 
     Source: Hockney, Jesshope, Parallel Computers 2 (1988), 1.3.2.
     """
-    groups: dict[tuple[str, ...], dict[float, list[Record]]] = {}  # by length: of all processes
+    groups: dict[tuple[str, ...], dict[float, list[Record]]] = {}  # records of all processes by length, by loop
     chosen = selected(records, "loops", "loop_time", positive=("length",), texts=("kernel",), above_zero=True)
     several_machines = len({r.machine for r in chosen}) > 1
     for r in chosen:
         key = (text_of(r, "kernel"), text_of(r, "isa"), *([r.machine] if several_machines else []))
         groups.setdefault(key, {}).setdefault(value_of(r, "length"), []).append(r)
-    return [_fitted(", ".join(key), of) for key, of in sorted(groups.items()) if len(of) >= _MIN_LENGTHS]
+    return [
+        _fitted(", ".join(key), by_length)
+        for key, by_length in sorted(groups.items())
+        if len(by_length) >= _MIN_LENGTHS
+    ]
 
 
 def _fitted(name: str, of: Mapping[float, Sequence[Record]]) -> HalfLength:
     import numpy as np
     from scipy.special import stdtrit
 
-    # Medians first: a fit of relative deviations to times far apart would be drawn to the shorter ones.
-    lengths, times = np.array(list(of)), np.array([median([r.value for r in each]) for each in of.values()])
+    # Take medians first: a fit of relative deviations to times far apart would be drawn to the shorter times.
+    lengths, times = (
+        np.array(list(of)),
+        np.array([median([r.value for r in same_length]) for same_length in of.values()]),
+    )
     design = np.stack([np.ones_like(lengths), lengths], axis=1) / times[:, None]
     inverse = np.linalg.inv(design.T @ design)
-    start, step = inverse @ design.T @ np.ones_like(times)  # s, and s an element
-    left = np.ones_like(times) - design @ np.array([start, step])
-    spread = inverse * float(left @ left) / (len(times) - 2)
+    start, step = inverse @ design.T @ np.ones_like(times)  # s, and s per element
+    residuals = np.ones_like(times) - design @ np.array([start, step])
+    spread = inverse * float(residuals @ residuals) / (len(times) - 2)
     quantile = float(stdtrit(len(times) - 2, 0.975))
     half = start / step
-    # Of the quotient, to first order in the deviations of both.
+    # The variance of the quotient, to first order in the deviations of both.
     variance = (spread[0, 0] - 2 * half * spread[0, 1] + half**2 * spread[1, 1]) / step**2
-    reach, of_step = quantile * math.sqrt(max(0.0, variance)), quantile * math.sqrt(spread[1, 1])
-    fastest = 1 / (step - of_step) if step > of_step else math.inf
-    flags = frozenset(flag for each in of.values() for r in each for flag in r.flags)
+    half_margin, step_margin = quantile * math.sqrt(max(0.0, variance)), quantile * math.sqrt(spread[1, 1])
+    fastest = 1 / (step - step_margin) if step > step_margin else math.inf
+    flags = frozenset(flag for same_length in of.values() for r in same_length for flag in r.flags)
     return HalfLength(
-        name, 1 / step, (1 / (step + of_step), fastest), float(half), (float(half - reach), float(half + reach)), flags
+        name,
+        1 / step,
+        (1 / (step + step_margin), fastest),
+        float(half),
+        (float(half - half_margin), float(half + half_margin)),
+        flags,
     )
 
 
 def half_length_table(records: Sequence[Record]) -> str:
-    """Renders the rate of long loops and the half length of each loop."""
+    """Render the rate of long loops and the half length of each loop; "" if there are no loops."""
     rows = []
-    for one in half_lengths(records):
-        rate = f"{show(one.rate_interval[0], 'op/s')} to {show(one.rate_interval[1], 'op/s')}"
-        half = f"{one.half_interval[0]:.3g} to {one.half_interval[1]:.3g}"
-        texts = [show(one.rate, "op/s"), rate, f"{one.half:.3g}", half]
-        rows.append([Cell(one.name), *(Cell(t, number=True) for t in texts), Cell("", flags=one.flags)])
+    for fit in half_lengths(records):
+        rate = f"{show(fit.rate_interval[0], 'op/s')} to {show(fit.rate_interval[1], 'op/s')}"
+        half = f"{fit.half_interval[0]:.3g} to {fit.half_interval[1]:.3g}"
+        texts = [show(fit.rate, "op/s"), rate, f"{fit.half:.3g}", half]
+        rows.append([Cell(fit.name), *(Cell(t, number=True) for t in texts), Cell("", flags=fit.flags)])
     if not rows:
         return ""
-    head = ["loop, instructions", "rate of long loops", "95 % interval", "half length", "95 % interval", ""]
-    return render("parts/programs.html", parts=[("Half length", Table(head, rows, numbers=range(1, 5)), None)])
+    columns = ["loop, instructions", "rate of long loops", "95 % interval", "half length", "95 % interval", ""]
+    return render("parts/programs.html", parts=[("Half length", Table(columns, rows, numbers=range(1, 5)), None)])
 
 
 def _rows(records: Sequence[Record], x: str, title: str, things: tuple[str, str], *keys: str) -> list[Row]:
-    """Rows over the condition `x`, in series by the conditions that vary.
+    """Return rows over the condition `x`, in series by the conditions that vary.
 
     Args:
-        title: In tooltips, of how many of these `things` (one, or several) x is.
+        title: Name in tooltips of x, a count of these `things` (singular and plural).
     """
     name = several(records, *keys)
     rows: list[Row] = [
@@ -108,23 +120,23 @@ def _rows(records: Sequence[Record], x: str, title: str, things: tuple[str, str]
 
 @drawing
 def loops(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Elements per second by the length of a loop."""
-    found = selected(records, "loops", "element_rate", positive=("length",), texts=("kernel",), above_zero=True)
-    if not found:
+    """Draw elements per second by the length of a loop."""
+    rates = selected(records, "loops", "element_rate", positive=("length",), texts=("kernel",), above_zero=True)
+    if not rates:
         return None
-    rows = _rows(found, "length", "length", ("element", "elements"), "machine", "isa", "kernel")
+    rows = _rows(rates, "length", "length", ("element", "elements"), "machine", "isa", "kernel")
     x = alt.X("x:Q", title="elements of a loop", scale=alt.Scale(type="log", base=2, nice=False))
     return layered(rows, x, log_axis(rows, "elements per second", _RATE), "series", ["series", "length"])
 
 
 @drawing
 def prefetch(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Time of an access by the distance of its prefetch; 0 is none."""
-    found = selected(records, "prefetch", "access_time", numbers=("distance",), texts=("access",), above_zero=True)
-    if not found:
+    """Draw the time of an access by the distance of its prefetch; distance 0 is without prefetch."""
+    times = selected(records, "prefetch", "access_time", numbers=("distance",), texts=("access",), above_zero=True)
+    if not times:
         return None
     rows = _rows(
-        found, "distance", "ahead", ("access", "accesses"), "machine", "memory_node", "pages", "threads", "access"
+        times, "distance", "ahead", ("access", "accesses"), "machine", "memory_node", "pages", "threads", "access"
     )
     ticks = sorted({r["x"] for r in rows})
     x = alt.X(

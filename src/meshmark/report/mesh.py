@@ -19,12 +19,12 @@ def mesh_svg(
     held: Mapping[int, tuple[str, str]] | None = None,
     light: bool = False,
 ) -> str:
-    """Draws the mesh as SVG for light and dark colour schemes.
+    """Draw the mesh as SVG for light and dark colour schemes.
 
     Args:
-        load: utilisation of each link (from, to), shown as line width and in the tooltip.
-        held: job and colour by node.
-        light: for a light background only, whatever the reader prefers.
+        load: Utilisation of each link (from, to), shown as line width and in the tooltip.
+        held: Job and colour by node.
+        light: Draw for a light background only, whatever the reader prefers.
     """
     shape = shape_of(machine)
     topology = machine.data["topology"]["kind"]
@@ -33,7 +33,7 @@ def mesh_svg(
     xs, ys = [p[0] for p in places], [p[1] for p in places]
     left, top = min(xs), min(ys)
     width, height = (max(xs) - left) * step + 2 * pad, (max(ys) - top) * step + 2 * pad
-    at = [((x - left) * step + pad, (y - top) * step + pad) for x, y in places]
+    positions = [((x - left) * step + pad, (y - top) * step + pad) for x, y in places]
     buses = {r["router"] for r in shape["routers"] if r["bus"]}
     kinds: list[str] = []
     for link in shape["links"]:
@@ -45,40 +45,40 @@ def mesh_svg(
         if a in buses or b in buses or (a > b and (load is None or (b, a) in load)):
             continue
         colour, dash = _STROKES[kinds.index(link["kind"]) % len(_STROKES)]
-        (x1, y1), (x2, y2) = at[a], at[b]
+        (x1, y1), (x2, y2) = positions[a], positions[b]
         wraps = topology in {"torus", "mesh"} and (abs(x1 - x2) > step * 1.01 or abs(y1 - y2) > step * 1.01)
         share = max(load.get((a, b), 0.0), load.get((b, a), 0.0)) if load is not None else None
-        wide = 2.0 if share is None else 1.0 + 7.0 * share
-        bend = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+        line_width = 2.0 if share is None else 1.0 + 7.0 * share
+        path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
         if wraps:
-            over = 46.0
+            bulge = 46.0
             mx, my = (x1 + x2) / 2, (y1 + y2) / 2
-            bend = (
-                f"M{x1:.1f} {y1:.1f}Q{mx:.1f} {my - over:.1f} {x2:.1f} {y2:.1f}"
+            path = (
+                f"M{x1:.1f} {y1:.1f}Q{mx:.1f} {my - bulge:.1f} {x2:.1f} {y2:.1f}"
                 if abs(y1 - y2) < 1
-                else f"M{x1:.1f} {y1:.1f}Q{mx - over:.1f} {my:.1f} {x2:.1f} {y2:.1f}"
+                else f"M{x1:.1f} {y1:.1f}Q{mx - bulge:.1f} {my:.1f} {x2:.1f} {y2:.1f}"
             )
         tip = f"{a} – {b}, {link['kind']}" + ("" if share is None else f", {100 * share:.0f} %")
-        links.append({"path": bend, "colour": colour, "dash": dash, "wide": wide, "tip": tip})
+        links.append({"path": path, "colour": colour, "dash": dash, "wide": line_width, "tip": tip})
     nodes_at: dict[int, list[Mapping[str, Any]]] = {}
     for node in shape["nodes"]:
         nodes_at.setdefault(node["router"], []).append(node)
     routers = []
-    for r, (x, y) in enumerate(at):
+    for r, (x, y) in enumerate(positions):
         if r in buses:
             continue
-        here = nodes_at.get(r, [])
+        router_nodes = nodes_at.get(r, [])
         tip = (
-            "; ".join(f"node {n['node']}: {n['cpus']} CPUs, {n['memories']} memory controllers" for n in here)
+            "; ".join(f"node {n['node']}: {n['cpus']} CPUs, {n['memories']} memory controllers" for n in router_nodes)
             or f"switch {r}"
         )
-        job, fill = (held or {}).get(here[0]["node"], ("", "")) if here else ("", "")
+        job, fill = (held or {}).get(router_nodes[0]["node"], ("", "")) if router_nodes else ("", "")
         routers.append(
             {
                 "x": x,
                 "y": y,
-                "node": bool(here),
-                "label": ",".join(str(n["node"]) for n in here[:4]),
+                "node": bool(router_nodes),
+                "label": ",".join(str(n["node"]) for n in router_nodes[:4]),
                 "job": job,
                 "fill": fill,
                 "tip": f"{tip}; held by job {job}" if job else tip,
