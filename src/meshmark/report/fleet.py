@@ -124,7 +124,7 @@ def fleet_page(of: Overview) -> str:
 def _summary(of: Overview) -> list[str]:
     seen = of.seen
     nodes = len(seen.panel.nodes)
-    judged = sum(len(overview.of.members) for overview in seen.classes if overview.screening)
+    judged = sum(len(node_class.of.members) for node_class in seen.classes if node_class.screening)
     left = f", {_count(len(of.left), 'node')} left out" if of.left else ""
     first, last = date_of(of.campaigns[0]), date_of(of.campaigns[-1])
     return [
@@ -144,7 +144,9 @@ def _racks(of: Overview) -> list[Rack]:
     """Return the racks with every node of the campaign; nodes without a rack are together in a rack of their own."""
     open_cases = {case.node: case for case in of.open}
     suspects = set(of.seen.suspects())
-    judged = {of.seen.panel.nodes[m] for overview in of.seen.classes if overview.screening for m in overview.of.members}
+    judged = {
+        of.seen.panel.nodes[m] for node_class in of.seen.classes if node_class.screening for m in node_class.of.members
+    }
     row_of = {name: i for i, name in enumerate(of.seen.panel.nodes)}
 
     def node(name: str, x: int, y: int) -> Node:
@@ -192,10 +194,10 @@ def _map_data(of: Overview, newest: Array) -> list[dict[str, Any]]:
 
     panel = of.seen.panel
     deviations = np.full((len(panel.nodes), len(panel.points)), np.nan)
-    for overview in of.seen.classes:
-        if overview.screening is not None:
-            baseline = overview.screening.baseline
-            cells = np.ix_(overview.of.members, overview.points)
+    for node_class in of.seen.classes:
+        if node_class.screening is not None:
+            baseline = node_class.screening.baseline
+            cells = np.ix_(node_class.of.members, node_class.points)
             deviations[cells] = (newest[cells] - baseline.middle) / baseline.scale
     coded = np.where(
         np.isnan(deviations), -128, np.clip(np.round(np.nan_to_num(deviations) / _STEP), -127, 127)

@@ -25,13 +25,13 @@ from meshmark.store.record import Record
 from meshmark.values.units import plain
 from meshmark.watch.frames import Frame, Header
 
-ROWS: Final = 40  # of a table; the rest is counted
+ROWS: Final = 40  # most rows of a table; further rows are only counted
 _PALETTE: Final = "inferno"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The results of an instrument on a machine, below what they share."""
+    """The results of an instrument on a machine, below the conditions that they share."""
 
     head: str
     common: str
@@ -39,7 +39,7 @@ class Group:
 
 
 def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
-    """Records as tables, in groups by machine and instrument, in the order of the rows.
+    """Render records as tables, in groups by machine and instrument, in the order of the rows.
 
     Args:
         notes: Lines below the tables.
@@ -47,18 +47,18 @@ def records_html(rows: Sequence[Row], notes: Sequence[str] = ()) -> str:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault((row[2].machine, row[2].instrument), []).append(row)
-    left, made = ROWS, []
-    for (machine, instrument), mine in groups.items():
-        common, listed = result_tables(cleaned(_told_apart(mine)), (), left)
+    rows_left, shown_groups = ROWS, []
+    for (machine, instrument), group_rows in groups.items():
+        common, listed = result_tables(cleaned(_told_apart(group_rows)), (), rows_left)
         if not listed:
             break
-        left -= sum(one.rows for one in listed)
-        made.append(Group(f"{machine}: {instrument}", common, listed))
-    return render("notebook/records.html", groups=made, shown=ROWS - left, total=len(rows), notes=notes)
+        rows_left -= sum(table.rows for table in listed)
+        shown_groups.append(Group(f"{machine}: {instrument}", common, listed))
+    return render("notebook/records.html", groups=shown_groups, shown=ROWS - rows_left, total=len(rows), notes=notes)
 
 
 def _told_apart(rows: Sequence[Row]) -> list[Record]:
-    """The records, with run and step as conditions where these differ."""
+    """Return the records, with run and step as conditions where these differ."""
     runs, steps = {run for run, _, _ in rows}, {step for _, step, _ in rows}
     return [
         replace(
@@ -74,16 +74,16 @@ def _told_apart(rows: Sequence[Row]) -> list[Record]:
 
 
 def rows_html(columns: Sequence[str], units: Mapping[str, str], arrow: Any, notes: Sequence[str] = ()) -> str:
-    """Rows of any columns as a table. Numbers have their unit, if the column has one.
+    """Render rows of any columns as a table. Numbers have a unit if their column has one.
 
     Args:
         arrow: The rows, a `pyarrow.Table`.
     """
-    found = arrow.slice(0, ROWS).to_pylist()
-    cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in found]
-    right = {i for line in cells for i, cell in enumerate(line) if cell.number}
-    table = Table([name.replace("_", " ") for name in columns], cells, right)
-    return render("notebook/rows.html", rows=table, shown=len(found), total=arrow.num_rows, notes=notes)
+    rows = arrow.slice(0, ROWS).to_pylist()
+    cells = [[_cell(row[name], units.get(name, "") or _text(row.get("unit"))) for name in columns] for row in rows]
+    right_aligned = {i for line in cells for i, cell in enumerate(line) if cell.number}
+    table = Table([name.replace("_", " ") for name in columns], cells, right_aligned)
+    return render("notebook/rows.html", rows=table, shown=len(rows), total=arrow.num_rows, notes=notes)
 
 
 def _text(value: object) -> str:
@@ -101,22 +101,22 @@ def _cell(value: Any, unit: str) -> Cell:
 
 
 def comparison_html(c: Comparison) -> str:
-    """The pairs of a comparison, metric by metric, with ratios on an axis."""
+    """Render the pairs of a comparison, metric by metric, with ratios on an axis."""
     return render("notebook/comparison.html", **comparison.parts([c]))
 
 
 def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], notes: Sequence[str] = ()) -> str:
-    """The mesh of a model, and its figures.
+    """Render the mesh of a model, and its figures.
 
     Args:
-        figures: Name, value and how it was found.
+        figures: Name, value and source of each figure.
     """
-    rows: list[Cells] = [[name, *numbers(value), how] for name, value, how in figures]
+    rows: list[Cells] = [[name, *numbers(value), source] for name, value, source in figures]
     return render(
         "notebook/machine.html",
         label=machine.label,
         title=machine.title,
-        # As an image, since the drawing's own style would apply to the whole notebook.
+        # Embed the mesh as an image, since the style of an inline drawing would apply to the whole notebook.
         mesh="data:image/svg+xml;base64," + b64encode(mesh_svg(machine, light=True).encode()).decode(),
         figures=Table(["figure", "value", "by"], rows, {1}),
         shown=len(rows),
@@ -129,52 +129,52 @@ def machine_html(machine: MachineFile, figures: Sequence[tuple[str, str, str]], 
 
 
 def altair_chart(drawn: Drawn) -> Any:
-    """A chart of the report as an `altair` chart, of the size and style of the report's files."""
+    """Return a chart of the report as an `altair` chart, with the size and style of the report's files."""
     kind: Any = type(drawn.chart)
-    return kind.from_dict(for_file(drawn), validate=False)  # Altair validates it when it is shown
+    return kind.from_dict(for_file(drawn), validate=False)  # Altair validates the chart when it is shown
 
 
 def charts_of(records: Sequence[Record]) -> dict[str, Drawn]:
-    """The charts that these records give, by the name of their section, in the order of the report."""
+    """Return the charts that these records give, by the name of their section, in the order of the report."""
     usable = cleaned(records)
-    found = {s.name: s.draw(usable, {}) if s.needs_topology else s.draw(usable) for s in SECTIONS}
-    return {name: drawn for name, drawn in found.items() if drawn is not None}
+    charts = {s.name: s.draw(usable, {}) if s.needs_topology else s.draw(usable) for s in SECTIONS}
+    return {name: drawn for name, drawn in charts.items() if drawn is not None}
 
 
 def chosen(charts: Mapping[str, Drawn], name: str, known: Sequence[str]) -> Drawn:
-    """A chart by name; "": the first.
+    """Return a chart by name; "" is the first chart.
 
     Args:
-        known: The names of all charts there are.
+        known: The names of all charts that exist.
 
     Raises:
         UsageError: There is no chart of this name.
-        AbsentError: The results do not give this chart, or any.
+        AbsentError: The results do not give this chart, or do not give any chart.
     """
     if name and name not in known:
         raise UsageError(f"chart: found '{quoted(name)}'; allowed: {', '.join(known)}")
     if not charts or (name and name not in charts):
-        given = f"; they give {', '.join(charts)}" if charts else ""
-        raise AbsentError(f"chart: these results do not give {f'the chart {name}' if name else 'a chart'}{given}")
+        available = f"; they give {', '.join(charts)}" if charts else ""
+        raise AbsentError(f"chart: these results do not give {f'the chart {name}' if name else 'a chart'}{available}")
     return charts[name] if name else next(iter(charts.values()))
 
 
 def chart_names() -> list[str]:
-    """The names of the charts of records."""
+    """Return the names of the charts of records."""
     return [s.name for s in SECTIONS]
 
 
 def recording_chart(header: Header, frames: Sequence[Frame]) -> Any:
-    """The use of each class of components over time, one raster below the other.
+    """Return the use of each class of components over time, one raster below the other.
 
     Raises:
         MeshmarkError: There is no frame.
         AbsentError: No frame has the use of a class.
     """
-    found = recording.binned(header, frames)
+    classes = recording.binned(header, frames)
     unit_s = 1e-6 if header.period_s < 1e-3 else 1.0
     rasters = [
-        recording.raster(b, 0.0, 1.0, _PALETTE, unit_s) for b in found if any(v is not None for u in b.use for v in u)
+        recording.raster(b, 0.0, 1.0, _PALETTE, unit_s) for b in classes if any(v is not None for u in b.use for v in u)
     ]
     if not rasters:
         raise AbsentError("chart: no frame has the use of a CPU, memory, link or device")

@@ -1,4 +1,4 @@
-"""Prints a page to PDF by an installed browser."""
+"""Prints a page to PDF with an installed browser."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from meshmark.store.files import write_file
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _TIMEOUT_S: Final = 120.0
-_DRAWING_MS: Final = 30_000  # virtual time in which the charts are drawn; it passes as soon as nothing is left to do
+_DRAWING_MS: Final = 30_000  # virtual time for drawing the charts, which passes as soon as the page is idle
 
 
 def find_browser() -> str:
-    """The path of an installed browser that prints.
+    """Return the path of an installed browser that prints.
 
     Raises:
-        AbsentError: There is none.
+        AbsentError: No such browser is installed.
     """
     for name in BROWSERS:
         if path := shutil.which(name):
@@ -37,12 +37,12 @@ def print_pdf(page: Path, out: Path) -> None:
     """Write a page as PDF, atomically, in the light colours of its print style.
 
     Raises:
-        AbsentError: There is no browser.
+        AbsentError: No browser is installed.
         MeshmarkError: The browser fails, or the file cannot be written.
     """
     browser = find_browser()
     with tempfile.TemporaryDirectory(prefix="meshmark-pdf-") as folder:
-        made = Path(folder) / "page.pdf"
+        pdf = Path(folder) / "page.pdf"
         argv = [
             browser,
             "--headless",
@@ -53,21 +53,21 @@ def print_pdf(page: Path, out: Path) -> None:
             "--window-size=1100,1400",
             f"--virtual-time-budget={_DRAWING_MS}",
             "--no-pdf-header-footer",
-            f"--print-to-pdf={made}",
+            f"--print-to-pdf={pdf}",
             page.absolute().as_uri(),
         ]
-        if os.geteuid() == 0:  # as root, its sandbox does not start
+        if os.geteuid() == 0:  # the sandbox of the browser does not start as root
             argv.insert(1, "--no-sandbox")
         try:
-            ended = run(argv, timeout_s=_TIMEOUT_S)
+            result = run(argv, timeout_s=_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             raise MeshmarkError(f"--pdf: {browser} took longer than {_TIMEOUT_S:.0f} s") from None
         except OSError as error:
             raise MeshmarkError(f"--pdf: {browser} cannot be started: {error.strerror}") from error
-        if ended.returncode or not made.is_file():
-            said = (ended.stderr or b"").decode(errors="replace").strip().splitlines()
+        if result.returncode or not pdf.is_file():
+            error_lines = (result.stderr or b"").decode(errors="replace").strip().splitlines()
             raise MeshmarkError(
-                f"--pdf: {browser} wrote no file (status {ended.returncode})"
-                + (f": {quoted(said[-1])}" if said else "")
+                f"--pdf: {browser} wrote no file (status {result.returncode})"
+                + (f": {quoted(error_lines[-1])}" if error_lines else "")
             )
-        write_file(out, made.read_bytes())
+        write_file(out, pdf.read_bytes())

@@ -59,37 +59,37 @@ def _step(program: Program) -> str:
 
 
 def phases(records: Sequence[Record], program: Program) -> list[Phases]:
-    """Return the steps that were measured with two numbers of ranks at least, for each library and problem.
+    """Return the steps that were measured with at least two numbers of ranks, for each library and problem.
 
-    Of steps that do the same work, such as by several protocols, it returns the fastest with the most ranks; of several
-    grids with the same number of ranks, the fastest.
+    If several steps do the same work, for example by several protocols, only the step that is fastest with the most
+    ranks is returned. If there are several grids with the same number of ranks, only the fastest is returned.
     """
     problem = tuple(k for k in program.within if k != "grid")  # the grid of ranks depends on their number
     groups: dict[tuple[object, ...], list[Split]] = {}
-    for one in steps(records, program):
-        for split in one.splits:
-            key = (one.machine, one.library, *(split.total.conditions.get(k) for k in problem))
+    for library_steps in steps(records, program):
+        for split in library_steps.splits:
+            key = (library_steps.machine, library_steps.library, *(split.total.conditions.get(k) for k in problem))
             groups.setdefault(key, []).append(split)
-    found = []
+    results = []
     machines = {machine for machine, *_ in groups}
     for (machine, library, *_), splits in groups.items():
         for same in _by_hosts(splits):
             several = {name: by_ranks for name, by_ranks in _fastest(same).items() if len(by_ranks) > 1}
             if program.ranked and several:
                 most = max(n for by_ranks in several.values() for n in by_ranks)
-                reaching = [name for name in several if most in several[name]]
-                best = min(reaching, key=lambda name: several[name][most].total.value)
+                names_with_most = [name for name in several if most in several[name]]
+                best = min(names_with_most, key=lambda name: several[name][most].total.value)
                 several = {best: several[best]}
             for name, by_ranks in several.items():
                 label = "" if name == program.step else name
                 parts = (str(machine) if len(machines) > 1 else "", str(library), label)
                 title = listed(*parts, problem_of(same[0].total, *problem))
-                found.append(Phases(title, dict(sorted(by_ranks.items()))))
-    return found
+                results.append(Phases(title, dict(sorted(by_ranks.items()))))
+    return results
 
 
 def _by_hosts(splits: Sequence[Split]) -> list[list[Split]]:
-    """Return the splits together, or by number of hosts if a number of ranks was measured on several."""
+    """Return the splits as one group, or grouped by number of hosts if a number of ranks was measured on several."""
     groups: dict[float, list[Split]] = {}
     hosts_of: dict[float, set[float]] = {}
     for split in splits:
@@ -101,13 +101,13 @@ def _by_hosts(splits: Sequence[Split]) -> list[list[Split]]:
 
 def _fastest(splits: Sequence[Split]) -> dict[str, dict[int, Split]]:
     """Return the fastest step by name and number of ranks."""
-    found: dict[str, dict[int, Split]] = {}
+    fastest: dict[str, dict[int, Split]] = {}
     for split in splits:
         ranks = int(value_of(split.total, "ranks"))
-        by_ranks = found.setdefault(split.name, {})
+        by_ranks = fastest.setdefault(split.name, {})
         if ranks > 0 and (ranks not in by_ranks or split.total.value < by_ranks[ranks].total.value):
             by_ranks[ranks] = split
-    return found
+    return fastest
 
 
 # ------------------------------------------------------------------ chart
@@ -118,9 +118,9 @@ def phase_chart(program: Program) -> Callable[[Sequence[Record]], Drawn | None]:
 
     @drawing
     def draw(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-        found = phases(records, program)
-        names = [name for name in names_of(program) if any(one.times(name) for one in found)]
-        panels = [_panel(one, [*names, IDEAL], _step(program)) for one in found]
+        curves = phases(records, program)
+        names = [name for name in names_of(program) if any(curve.times(name) for curve in curves)]
+        panels = [_panel(curve, [*names, IDEAL], _step(program)) for curve in curves]
         chart: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing={"row": 24, "column": 40})
         return chart if panels else None
 
@@ -128,7 +128,10 @@ def phase_chart(program: Program) -> Callable[[Sequence[Record]], Drawn | None]:
 
 
 def _panel(one: Phases, names: Sequence[str], step: str) -> alt.LayerChart | alt.FacetChart:
-    """Points with intervals, fitted lines, or points joined if there are too few for a fit, and the ideal line."""
+    """Draw the phases of a step with the ideal line.
+
+    The panel has points with intervals, and fitted lines, or lines between the points if they are too few for a fit.
+    """
     points: list[Row] = []
     lines: list[Row] = []
     for phase in names[:-1]:
@@ -172,12 +175,17 @@ def phase_table(program: Program) -> Callable[[Sequence[Record]], str]:
 
     def table(records: Sequence[Record]) -> str:
         parts = []
-        for one in phases(records, program):
-            head = ["phase", "exponent (ideal: −1)", "95 % interval", f"share with {counted(one.largest, 'rank')}"]
-            head += ["95 % interval", ""]
-            names = [name for name in names_of(program) if any(one.has(name, n) for n in one.splits)]
-            rows = [_cells(one, name) for name in names]
-            parts.append((one.title, Table(head, rows, numbers=range(1, 5)), None))
+        for curves in phases(records, program):
+            columns = [
+                "phase",
+                "exponent (ideal: −1)",
+                "95 % interval",
+                f"share with {counted(curves.largest, 'rank')}",
+            ]
+            columns += ["95 % interval", ""]
+            names = [name for name in names_of(program) if any(curves.has(name, n) for n in curves.splits)]
+            rows = [_cells(curves, name) for name in names]
+            parts.append((curves.title, Table(columns, rows, numbers=range(1, 5)), None))
         return render("parts/programs.html", parts=parts) if parts else ""
 
     return table
@@ -209,19 +217,19 @@ def signed(value: float) -> str:
 
 
 def _share(split: Split, phase: str) -> tuple[str, str]:
-    """Return the share of a phase in the sum of all, and its conservative interval by those of all phases."""
+    """Return the share of a phase in the sum of all, and its conservative interval from the intervals of all phases."""
     if phase not in split.parts or math.isnan(split.share(phase)):
         return "–", "–"
     ends = {name: r.bounds for name, r in split.parts.items()}
-    own = ends[phase]
+    phase_bounds = ends[phase]
     share = _percent(split.share(phase))
-    if own is None or any(end is None for end in ends.values()):
+    if phase_bounds is None or any(end is None for end in ends.values()):
         return share, "– (too few samples)"
 
     def end(which: int) -> float:
         others = sum(max(0.0, bounds[1 - which]) for name, bounds in ends.items() if bounds and name != phase)
-        mine = max(0.0, own[which])
-        return mine / (mine + others) if mine + others > 0 else 0.0
+        phase_time = max(0.0, phase_bounds[which])
+        return phase_time / (phase_time + others) if phase_time + others > 0 else 0.0
 
     return share, f"{_percent(end(0))} to {_percent(end(1))}"
 

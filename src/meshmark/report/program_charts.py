@@ -55,12 +55,12 @@ COLOURS: Final = {
     _MORE: PALETTE[1],
     _MEASURED: PALETTE[0],
 }
-# Shared by bars and points in adjacent panels.
+# The scale is shared by bars and points in adjacent panels.
 _STROKES: Final = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
 
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> Table:
-    """A table of steps; the first row is bold if it is the best."""
+    """Return a table of steps; the first row is bold if it is the best."""
     body = []
     for i, (cells, flags) in enumerate(rows):
         bold = best and i == 0
@@ -70,18 +70,18 @@ def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[st
 
 
 def tables(records: Sequence[Record], program: Program) -> str:
-    """Renders the parts of a program's steps and, for anatomy, the predictions."""
+    """Render the parts of a program's steps and, for anatomy, the predictions."""
     parts = []
-    for one in shown(records, program):
-        rows = [(row_of(one, s, program), s.flags) for s in one.splits]
-        lines = [f"{s.name}: {line}" for s in one.splits for line in prediction_lines(s, prediction(records, s))]
-        name = f"{one.library}, {one.where}, {one.transport}"
+    for group in shown(records, program):
+        rows = [(row_of(group, s, program), s.flags) for s in group.splits]
+        lines = [f"{s.name}: {line}" for s in group.splits for line in prediction_lines(s, prediction(records, s))]
+        name = f"{group.library}, {group.where}, {group.transport}"
         parts.append((name, _table(head_of(program), rows, program.ranked), lines if program is ANATOMY else None))
     return render("parts/programs.html", parts=parts) if parts else ""
 
 
 def kernel_tables(records: Sequence[Record]) -> str:
-    """Renders the kernels of npb."""
+    """Render the kernels of npb."""
     parts = [
         (", ".join(map(str, (key[1], key[5], key[4]))), _table(KERNEL_HEAD, rows, False), None)
         for key, rows in kernels(records).items()
@@ -90,7 +90,7 @@ def kernel_tables(records: Sequence[Record]) -> str:
 
 
 def model_tables(records: Sequence[Record]) -> str:
-    """Renders the programming models of swim on each grid."""
+    """Render the programming models of swim on each grid."""
     parts = [
         (grid, _table(MODEL_HEAD, model_rows(models), False), None)
         for grid, models in programming_models(records).items()
@@ -104,19 +104,19 @@ def model_tables(records: Sequence[Record]) -> str:
 def _bars(
     labelled: Sequence[tuple[str, Split]], program: Program, limit: float, width: int
 ) -> alt.LayerChart | alt.FacetChart:
-    """A stacked bar per step, with a mark at the measured time; the axis ends at `limit`."""
+    """Draw a stacked bar per step, with a mark at the measured time; the axis ends at `limit`."""
     rows: list[Row] = []
     ends: list[Row] = []
     for label, split in labelled:
-        at = 0.0
+        bar_end = 0.0
         flagged = bool(split.flags)
         for part in program.parts:
             r = split.parts.get(part)
             if r is None or r.value <= 0:
                 continue
             texts = row(r, label=label, part=part, share=f"{100 * split.share(part):.1f} %")
-            rows.append({**texts, "from": at, "to": at + r.value, "flagged": flagged})
-            at += r.value
+            rows.append({**texts, "from": bar_end, "to": bar_end + r.value, "flagged": flagged})
+            bar_end += r.value
         low, high = split.total.bounds or (split.total.value,) * 2
         # A wide interval of few samples must not compress all bars.
         high = min(high, limit)
@@ -130,7 +130,7 @@ def _bars(
                 "low": low,
                 "high": high,
                 "note": note,
-                "end": max(at, high),
+                "end": max(bar_end, high),
             }
         )
     order = [label for label, _ in labelled]
@@ -138,14 +138,14 @@ def _bars(
     scale = alt.Scale(domain=list(program.parts), range=[COLOURS[p] for p in program.parts])
     y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
     axis = alt.Axis(labelExpr=f"datum.value === 0 ? '0' : {TIME}", tickCount=5, labelOverlap=True)
-    reach = alt.Scale(domain=[0, limit * 1.02], clamp=True, nice=False)
+    domain = alt.Scale(domain=[0, limit * 1.02], clamp=True, nice=False)
     tips = tooltip("label", "part", "share")
     bars = (
         chart_of(rows)
         .mark_bar(strokeWidth=1.5, height={"band": 0.62})
         .encode(
             y=y,
-            x=alt.X("from:Q", title=None, scale=reach, axis=axis),
+            x=alt.X("from:Q", title=None, scale=domain, axis=axis),
             x2="to:Q",
             color=alt.Color("part:N", title=None, scale=scale, legend=alt.Legend(values=names, columns=8)),
             stroke=alt.Stroke("part:N", scale=_STROKES, legend=None),
@@ -154,31 +154,31 @@ def _bars(
         )
     )
     base = chart_of(ends).encode(y=y)
-    x = alt.X("low:Q", scale=reach)
+    x = alt.X("low:Q", scale=domain)
     whisker = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", tooltip=tips)
-    # A character, because the page sets the colour of texts but not of ticks.
-    mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=reach))
-    text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=reach), text="note:N")
+    # The mark is a character, because the page sets the colour of texts but not of ticks.
+    mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=domain))
+    text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=domain), text="note:N")
     return alt.layer(bars, whisker, mark, text).properties(width=width, height=alt.Step(26 if len(order) <= 12 else 20))
 
 
 def _reach(splits: Sequence[Split]) -> float:
-    """The end of the axis: the longest bar, or its interval if that is not much longer."""
+    """Return the end of the axis: the longest bar, or the end of its interval if it is not much longer."""
     longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
     return min(1.5 * longest, max([longest, *(s.total.bounds[1] for s in splits if s.total.bounds)]))
 
 
 def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:
-    """One panel per library and problem; panels of the same problem share their axis."""
-    found = shown(records, program)
-    if not found:
+    """Draw one panel per library and problem; panels of the same problem share their axis."""
+    groups = shown(records, program)
+    if not groups:
         return None
     panels = []
-    for one in found:
+    for group in groups:
         # For pop, the best grids of libraries may differ, but are comparable.
-        alike = [s for other in found if program is POP or other.within == one.within for s in other.splits]
-        chart = _bars([(s.name, s) for s in one.splits], program, _reach(alike), 560)
-        panels.append(chart.properties(title=f"{one.library}, {one.where}"))
+        alike = [s for peer in groups if program is POP or peer.within == group.within for s in peer.splits]
+        chart = _bars([(s.name, s) for s in group.splits], program, _reach(alike), 560)
+        panels.append(chart.properties(title=f"{group.library}, {group.where}"))
     chart_: alt.TopLevelMixin = alt.concat(*panels, columns=1, spacing=16)
     return chart_
 
@@ -200,7 +200,7 @@ def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def swim_models(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Step time of swim by number of threads or ranks: a panel per grid, a line per programming model."""
+    """Draw the step time of swim by number of threads or ranks: a panel per grid, a line per programming model."""
     panels = []
     for grid, models in programming_models(records).items():
         rows: list[Row] = [row(m.step, workers=str(m.workers), series=m.name, how=m.how) for m in models]
@@ -216,7 +216,10 @@ def swim_models(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Iteration time by grid: one line per protocol with its faster number of reductions; the best grid is marked."""
+    """Draw the iteration time by grid: a line per protocol with its faster number of reductions.
+
+    The best grid is marked.
+    """
     panels = []
     for same in grids(records):
         if len(same) < 2:
@@ -245,13 +248,16 @@ def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 @drawing
 def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Two panels per program: time by part and library, and time with another latency relative to the measured one."""
-    found = steps(records, ANATOMY)
-    ranks = len({one.where for one in found}) > 1
+    """Draw two panels per program: time by part and library, and time with another latency.
+
+    The second panel is relative to the measured time.
+    """
+    groups = steps(records, ANATOMY)
+    several_ranks = len({group.where for group in groups}) > 1
     by_program: dict[str, list[tuple[str, Split]]] = {}  # library and step by program and protocol
-    for one in found:
-        for s in one.splits:
-            label = f"{one.library}, {one.where}" if ranks else one.library
+    for group in groups:
+        for s in group.splits:
+            label = f"{group.library}, {group.where}" if several_ranks else group.library
             by_program.setdefault(s.name, []).append((label, s))
     panels: list[alt.LayerChart | alt.FacetChart] = []
     for name, labelled in by_program.items():
@@ -267,28 +273,28 @@ def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]]) -> alt.LayerChart | alt.FacetChart:
-    """Steps with another latency, relative to the measured step."""
+    """Draw the steps with another latency, relative to the measured step."""
     rows: list[Row] = []
     for label, split in labelled:
         total = split.total.value
-        found = prediction(records, split)
-        for r, what in ((found.half, _HALF), (found.more, _MORE), (found.measured, _MEASURED)):
+        predicted = prediction(records, split)
+        for r, kind in ((predicted.half, _HALF), (predicted.more, _MORE), (predicted.measured, _MEASURED)):
             if r is not None:
-                texts = row(r, label=label, what=what, over=f"{r.value / total:.3f}")
+                texts = row(r, label=label, what=kind, over=f"{r.value / total:.3f}")
                 rows.append({**texts, **{k: texts[k] / total for k in ("value", "low", "high")}})
     low = min([0.9, *(r["value"] for r in rows)])
     high = max([1.1, *(r["value"] for r in rows)])
     margin = 0.06 * (high - low)
-    reach = alt.Scale(domain=[low - margin, high + margin], clamp=True, nice=False)
+    domain = alt.Scale(domain=[low - margin, high + margin], clamp=True, nice=False)
     y = alt.Y("label:N", title=None, sort=[label for label, _ in labelled], axis=None)
-    x = alt.X("value:Q", title=None, scale=reach, axis=alt.Axis(tickCount=4, format="~r"))
+    x = alt.X("value:Q", title=None, scale=domain, axis=alt.Axis(tickCount=4, format="~r"))
     names = [_HALF, _MORE, _MEASURED]
     colour = alt.Scale(domain=names, range=[COLOURS[n] for n in names])
     shape = alt.Scale(domain=names, range=["diamond", "diamond", "circle"])
     key = alt.Legend(columns=8, symbolOpacity=1)
     base = chart_of(rows).encode(y=y)
     whisker = base.mark_rule(strokeWidth=1.5).encode(
-        x=alt.X("low:Q", scale=reach), x2="high:Q", stroke=alt.Stroke("what:N", scale=_STROKES, legend=None)
+        x=alt.X("low:Q", scale=domain), x2="high:Q", stroke=alt.Stroke("what:N", scale=_STROKES, legend=None)
     )
     points = base.mark_point(size=70, filled=True, opacity=1, strokeWidth=1.6).encode(
         x=x,
@@ -298,13 +304,13 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
         fillOpacity=FULL,
         tooltip=tooltip("label", "what", "over"),
     )
-    rule = chart_of([{"x": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("x:Q", scale=reach))
+    rule = chart_of([{"x": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("x:Q", scale=domain))
     return alt.layer(rule, whisker, points).properties(width=250, height=alt.Step(26))
 
 
 @drawing
 def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Share of time in the MPI library, and speed by ranks and threads, by kernel and library."""
+    """Draw the share of time in the MPI library, and the speed by ranks and threads, by kernel and library."""
     parts = [
         (
             selected(records, "npb", "communication_share", texts=("kernel", "class")),
@@ -312,47 +318,49 @@ def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         ),
         (_speeds(records), "speed, times that of one rank of one thread"),
     ]
-    several = len({where_of(r) for found, _ in parts for r in found}) > 1
-    drawn = []
-    for found, title in parts:
+    several = len({where_of(r) for results, _ in parts for r in results}) > 1
+    panels = []
+    for results, title in parts:
         rows = [
             row(
                 r,
                 kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
                 series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""),
             )
-            for r in sorted(found, key=order_of)
+            for r in sorted(results, key=order_of)
         ]
         if rows:
             order = list(dict.fromkeys(r["kernel"] for r in rows))
-            label = "format(datum.value, '.0%')" if found is parts[0][0] else "datum.label"
+            label = "format(datum.value, '.0%')" if results is parts[0][0] else "datum.label"
             bars = charts.bars(clearest(rows, "kernel", "series"), "kernel", order, title, label, ["kernel", "series"])
-            drawn.append(bars.properties(width=560, height=200))
-    chart: alt.TopLevelMixin = alt.concat(*drawn, columns=1)
-    return chart if drawn else None
+            panels.append(bars.properties(width=560, height=200))
+    chart: alt.TopLevelMixin = alt.concat(*panels, columns=1)
+    return chart if panels else None
 
 
 def _speeds(records: Sequence[Record]) -> list[Record]:
-    """Times of one rank of one thread over those of more, as records of a speed."""
+    """Return the speeds relative to one rank with one thread, derived from the elapsed times."""
     times_ = selected(records, "npb", "elapsed", texts=("kernel", "class"), above_zero=True)
     alone: dict[tuple[object, ...], Record] = {}
     for r in times_:
         if (r.conditions.get("ranks"), r.conditions.get("threads", 1)) == (1, 1):
             alone.setdefault(_same_problem(r), r)
-    found = []
+    speed_records = []
     for r in times_:
-        one = alone.get(_same_problem(r))
-        if one is None or r is one or r.bounds is None:
+        reference = alone.get(_same_problem(r))
+        if reference is None or r is reference or r.bounds is None:
             continue
         low, high = r.bounds
         speeds: dict[str, Any] = {
-            "value": one.value / r.value,
-            "interval": (one.value / high, one.value / low),
-            "samples": tuple(one.value / s for s in r.samples),
+            "value": reference.value / r.value,
+            "interval": (reference.value / high, reference.value / low),
+            "samples": tuple(reference.value / s for s in r.samples),
             "conditions": {k: v for k, v in r.conditions.items() if not k.startswith("run_")},
         }
-        found.append(replace(r, metric="speed", unit="1", better="higher", flags=r.flags | one.flags, **speeds))
-    return found
+        speed_records.append(
+            replace(r, metric="speed", unit="1", better="higher", flags=r.flags | reference.flags, **speeds)
+        )
+    return speed_records
 
 
 def _same_problem(record: Record) -> tuple[object, ...]:

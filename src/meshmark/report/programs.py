@@ -1,7 +1,7 @@
 """Prepares and prints the results of MPI programs: time by part of pop, gyro, swim and anatomy, and the npb kernels.
 
-Parts are means over ranks; the total is the slowest rank's. The difference is the time that the slowest rank takes
-longer than the mean. `program_charts` draws the charts.
+Parts are means over ranks; the total is the time of the slowest rank. The difference is the time that the slowest rank
+takes longer than the mean. The module `program_charts` draws the charts.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class Program:
     """How to show a program's steps.
 
     Attributes:
-        parts: metrics whose sum is `metric`, by display name, in the order of a bar.
-        names: conditions that distinguish the rows of a table.
-        within: conditions that distinguish tables; steps that differ in them are not comparable.
-        ranked: whether rows do the same work, so that one is the best.
+        parts: Metrics whose sum is `metric`, by display name, in the order of a bar.
+        names: Conditions that distinguish the rows of a table.
+        within: Conditions that distinguish tables; steps that differ in them are not comparable.
+        ranked: Whether rows do the same work, so that one row is the best.
     """
 
     instrument: str
@@ -103,14 +103,14 @@ class Split:
         return self.total.flags.union(*(r.flags for r in self.parts.values()))
 
     def share(self, part: str) -> float:
-        """The share of a part in the sum of all parts; negative parts count as 0."""
-        whole = sum(max(0.0, r.value) for r in self.parts.values())
-        return self.parts[part].value / whole if whole > 0 else math.nan
+        """Return the share of a part in the sum of all parts; negative parts count as 0."""
+        total = sum(max(0.0, r.value) for r in self.parts.values())
+        return self.parts[part].value / total if total > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Steps of one library, number of ranks and problem; the fastest first if they are ranked."""
+    """Steps of one library, number of ranks and problem, the fastest first if they are ranked."""
 
     machine: str
     library: str
@@ -151,7 +151,7 @@ def problem_of(record: Record, *keys: str) -> str:
 
 
 def _same_run(total: Record, same: Sequence[Record]) -> Record:
-    """Of several measurements of a part, the one from the same run as `total`."""
+    """Return the measurement of a part that is from the same run as `total`, or else the closest in time."""
 
     def distance(r: Record) -> tuple[bool, float]:
         return r.provenance.get("command") != total.provenance.get("command"), abs(_started(r) - _started(total))
@@ -160,7 +160,7 @@ def _same_run(total: Record, same: Sequence[Record]) -> Record:
 
 
 def _started(record: Record) -> float:
-    """Start time in seconds since 1970; 0 if it is not recorded."""
+    """Return the start time in seconds since 1970; 0 if it is not recorded."""
     try:
         return datetime.fromisoformat(str(record.provenance.get("start"))).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -169,43 +169,43 @@ def _started(record: Record) -> float:
 
 def _key(record: Record, *more: str) -> tuple[object, ...]:
     c = record.conditions
-    of = (record.machine, text_of(record, "library", "mpi"), c.get("ranks"), c.get("hosts", 1))
-    return (*of, *(c.get(k) for k in more))
+    common = (record.machine, text_of(record, "library", "mpi"), c.get("ranks"), c.get("hosts", 1))
+    return (*common, *(c.get(k) for k in more))
 
 
 def order_of(record: Record) -> tuple[int, ...]:
-    """Sort key: programs, kernels and classes in the order of the instruments, then modes."""
+    """Return a sort key: programs, kernels and classes in the order of the instruments, then modes."""
     c = record.conditions
     kernels_ = ("ep", "cg", "is", "ft", "mg", "lu", "bt", "sp")
-    places = (("pop", "gyro", "swim"), kernels_, ("S", "W", "A", "B", "C"))
-    known = [
+    orders = (("pop", "gyro", "swim"), kernels_, ("S", "W", "A", "B", "C"))
+    positions = [
         names.index(str(c[k])) if str(c.get(k)) in names else 0
-        for k, names in zip(("program", "kernel", "class"), places, strict=True)
+        for k, names in zip(("program", "kernel", "class"), orders, strict=True)
     ]
-    return known[0], known[2], known[1], int(value_of(record, "modes"))
+    return positions[0], positions[2], positions[1], int(value_of(record, "modes"))
 
 
 def steps(records: Sequence[Record], program: Program) -> list[Steps]:
-    """The steps of each library, number of ranks and problem, in the order of the records."""
-    # Anatomy also has steps with another latency; those are predictions.
-    mine = [r for r in records if r.instrument == program.instrument and _factor(r) == 1]
+    """Return the steps of each library, number of ranks and problem, in the order of the records."""
+    # Anatomy also has steps with another latency, which are predictions.
+    measurements = [r for r in records if r.instrument == program.instrument and _factor(r) == 1]
     keys = (*program.names, *program.within)
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
-    for r in mine:
+    for r in measurements:
         points.setdefault(_key(r, *keys), {}).setdefault(r.metric, []).append(r)
     groups: dict[tuple[object, ...], list[Split]] = {}
-    for found in points.values():
-        totals = selected(found.get(program.metric, []), (), program.metric, above_zero=True)
+    for by_metric in points.values():
+        totals = selected(by_metric.get(program.metric, []), (), program.metric, above_zero=True)
         if not totals:
             continue
         total = clearest(totals)
-        parts = {part: _same_run(total, found[m]) for part, m in program.parts.items() if m in found}
+        parts = {part: _same_run(total, by_metric[m]) for part, m in program.parts.items() if m in by_metric}
         name = ", ".join(
             _condition_text(k, total.conditions[k]) for k in program.names if total.conditions.get(k) is not None
         )
         name = name or program.step
         groups.setdefault(_key(total, *program.within), []).append(Split(name, total, parts))
-    made = []
+    results = []
     for key, splits in groups.items():
         if program.ranked:
             splits.sort(key=lambda s: s.total.value)
@@ -214,46 +214,46 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
         first = splits[0].total
         transport = transport_of(first)
         where = where_of(first, *program.within)
-        made.append(Steps(first.machine, str(key[1]), where, transport, key[4:], tuple(splits)))
-    return made
+        results.append(Steps(first.machine, str(key[1]), where, transport, key[4:], tuple(splits)))
+    return results
 
 
 def grids(records: Sequence[Record]) -> list[list[Steps]]:
-    """The steps of pop on all measured grids, for each library and number of ranks, the tallest grid last."""
-    found: dict[tuple[object, ...], list[Steps]] = {}
-    for one in steps(records, POP):
-        found.setdefault(_key(one.splits[0].total), []).append(one)
+    """Return the steps of pop on all measured grids, for each library and number of ranks, the tallest grid last."""
+    groups: dict[tuple[object, ...], list[Steps]] = {}
+    for group in steps(records, POP):
+        groups.setdefault(_key(group.splits[0].total), []).append(group)
 
     def rows(one: Steps) -> tuple[int, str]:
         tall = one.grid.partition("x")[0]
         return len(tall), tall
 
-    return [sorted(same, key=rows) for same in found.values()]
+    return [sorted(same, key=rows) for same in groups.values()]
 
 
 def best_of(same: Sequence[Steps]) -> Steps:
-    """The steps with the fastest one."""
+    """Return the steps that contain the fastest step."""
     return min(same, key=lambda s: s.splits[0].total.value)
 
 
 def shown(records: Sequence[Record], program: Program) -> list[Steps]:
-    """The steps to show in tables; for pop, those on the best grid, with a note on how it was found."""
+    """Return the steps to show in tables; for pop, the steps on the best grid, with a note on how it was determined."""
     if program is not POP:
         return steps(records, program)
-    quick = {_key(r) for r in records if r.metric == "best_time" and r.conditions.get("grids_tried") == "best"}
-    made = []
+    quick_searches = {_key(r) for r in records if r.metric == "best_time" and r.conditions.get("grids_tried") == "best"}
+    results = []
     for same in grids(records):
         best = best_of(same)
-        found_quickly = _key(best.splits[0].total) in quick
-        how = (
+        by_quick_search = _key(best.splits[0].total) in quick_searches
+        note = (
             f", the best of {len(same)} grids"
             if len(same) > 1
             else ", the best in a quick search"
-            if found_quickly
+            if by_quick_search
             else ""
         )
-        made.append(replace(best, where=best.where + how))
-    return made
+        results.append(replace(best, where=best.where + note))
+    return results
 
 
 # ------------------------------------------------------------------ swim, by threads and by ranks
@@ -265,8 +265,8 @@ class Model:
 
     Attributes:
         name: `threads`, or the paradigm and the library.
-        how: pages and memory of threads, or the protocol of ranks.
-        share: the bandwidth over that of triad; only for threads.
+        how: Pages and memory of threads, or the protocol of ranks.
+        share: Bandwidth over the bandwidth of triad; only for threads.
     """
 
     name: str
@@ -277,40 +277,42 @@ class Model:
 
 
 def programming_models(records: Sequence[Record]) -> dict[str, list[Model]]:
-    """The programming models on each grid that threads stepped, by number of workers, the fastest first.
+    """Return the programming models on each grid that threads stepped, by number of workers, the fastest first.
 
     Returns:
-        By machine and grid as text; empty without results of `swim_threads`.
+        The models by machine and grid as text; {} without results of `swim_threads`.
     """
     points: dict[tuple[object, ...], dict[tuple[str, int, str], list[Record]]] = {}
     for r in selected(records, ("swim_threads", "swim"), "step_time", positive=("cells", "steps"), above_zero=True):
         c = r.conditions
-        own = r.instrument == "swim_threads"
-        workers = value_of(r, "threads" if own else "ranks")
+        is_threads = r.instrument == "swim_threads"
+        workers = value_of(r, "threads" if is_threads else "ranks")
         if workers < 1:
             continue
-        name = "threads" if own else ", ".join([text_of(r, "paradigm"), text_of(r, "library", "mpi"), *_hosts(r)])
-        how = (
+        name = (
+            "threads" if is_threads else ", ".join([text_of(r, "paradigm"), text_of(r, "library", "mpi"), *_hosts(r)])
+        )
+        variant = (
             listed(f"{text_of(r, 'pages')} pages", f"memory {text_of(r, 'memory_node')}")
-            if own
+            if is_threads
             else text_of(r, "protocol")
         )
-        key = (name, int(workers), how)
+        key = (name, int(workers), variant)
         points.setdefault((r.machine, c["cells"], c["steps"]), {}).setdefault(key, []).append(r)
-    found = {}
-    for (machine, cells, steps_), of in points.items():
-        if not any(name == "threads" for name, *_ in of):
+    by_grid = {}
+    for (machine, cells, steps_), variants in points.items():
+        if not any(name == "threads" for name, *_ in variants):
             continue
         fastest: dict[tuple[str, int], Model] = {}
-        for (name, count, how), same in of.items():
+        for (name, count, variant), same in variants.items():
             step = clearest(same)
-            one = Model(name, count, how, step, _share(records, step))
-            best = fastest.setdefault((one.name, one.workers), one)
+            model = Model(name, count, variant, step, _share(records, step))
+            best = fastest.setdefault((model.name, model.workers), model)
             if step.value < best.step.value:
-                fastest[one.name, one.workers] = one
+                fastest[model.name, model.workers] = model
         grid = ", ".join([str(machine), _condition_text("cells", cells), _condition_text("steps", steps_)])
-        found[grid] = sorted(fastest.values(), key=lambda m: (m.workers, m.step.value))
-    return found
+        by_grid[grid] = sorted(fastest.values(), key=lambda m: (m.workers, m.step.value))
+    return by_grid
 
 
 def _hosts(record: Record) -> list[str]:
@@ -333,7 +335,7 @@ MODEL_HEAD: Final = ["programming model", "threads or ranks", "how", "a step", "
 
 
 def model_rows(models: Sequence[Model]) -> list[tuple[list[str], frozenset[str]]]:
-    """The rows of a table and their flags; a step is compared with the best of as many workers."""
+    """Return the rows of a table and their flags; a step is compared with the best step of as many workers."""
     best = {m.workers: min(o.step.value for o in models if o.workers == m.workers) for m in models}
     return [
         (
@@ -373,13 +375,13 @@ class Prediction:
 
 
 def prediction(records: Sequence[Record], split: Split) -> Prediction:
-    """The prediction for a split of anatomy."""
+    """Return the prediction for a split of anatomy."""
     key = _key(split.total, *ANATOMY.names)
     same = [r for r in records if r.instrument == "anatomy" and _key(r, *ANATOMY.names) == key]
 
     def find(metric: str, less: bool) -> Record | None:
-        found = [r for r in same if r.metric == metric and _factor(r) != 1 and (_factor(r) < 1) == less]
-        return _same_run(split.total, found) if found else None
+        matches = [r for r in same if r.metric == metric and _factor(r) != 1 and (_factor(r) < 1) == less]
+        return _same_run(split.total, matches) if matches else None
 
     return Prediction(
         find("predicted_time", True),
@@ -390,12 +392,12 @@ def prediction(records: Sequence[Record], split: Split) -> Prediction:
 
 
 def _factor(record: Record) -> float:
-    """The factor by which the latency was changed."""
+    """Return the factor by which the latency was changed."""
     return value_of(record, "latency_factor", 1.0)
 
 
 def _percent(ratio: float) -> str:
-    """A relative difference such as `+3.2 %`; without a sign if it rounds to 0."""
+    """Return a relative difference such as `+3.2 %`; without a sign if it rounds to 0."""
     text = f"{100 * ratio:+.1f}"
     return f"{text[1:] if float(text) == 0 else text}{NBSP}%"
 
@@ -405,10 +407,10 @@ def times(factor: float) -> str:
 
 
 def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] = frozenset()) -> list[str]:
-    """Describes the step with another latency.
+    """Describe the step with another latency.
 
     Args:
-        known: flags to omit, because all results have them.
+        known: Flags to omit, because all results have them.
     """
     lines = []
     total = split.total.value
@@ -416,13 +418,13 @@ def prediction_lines(split: Split, predicted: Prediction, known: frozenset[str] 
         value = predicted.half.value
         lines.append(f"half the latency: predicted {show(value, 's')}, {_percent(value / total - 1)}")
     if predicted.more and predicted.measured and predicted.error:
-        own = sorted(predicted.flags - known)
+        flags = sorted(predicted.flags - known)
         error, bounds = predicted.error, predicted.error.interval
-        between = f" ({_percent(bounds[0])} to {_percent(bounds[1])})" if bounds else ""
+        interval = f" ({_percent(bounds[0])} to {_percent(bounds[1])})" if bounds else ""
         lines.append(
             f"{times(predicted.factor)}: predicted {show(predicted.more.value, 's')}, "
             f"measured {show(predicted.measured.value, 's')} {half_percent(predicted.measured)}; "
-            f"error of the prediction {_percent(error.value)}{between}" + (f" [{' '.join(own)}]" if own else "")
+            f"error of the prediction {_percent(error.value)}{interval}" + (f" [{' '.join(flags)}]" if flags else "")
         )
     other = split.parts.get("other")
     if other and other.value < 0:
@@ -438,7 +440,7 @@ def head_of(program: Program) -> list[str]:
 
 
 def row_of(one: Steps, split: Split, program: Program) -> list[str]:
-    """The cells of a row, without flags."""
+    """Return the cells of a row, without flags."""
     relative = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *relative]
     for part in program.parts:
@@ -452,12 +454,12 @@ KERNEL_HEAD: Final = ["kernel", "class", "time", "rate", "time in MPI", "check"]
 
 
 def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]]:
-    """The rows of npb and their flags, by library and ranks, in the order of kernels and classes."""
+    """Return the rows of npb and their flags, by library and ranks, in the order of kernels and classes."""
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
         if r.instrument == "npb" and None not in (r.conditions.get("kernel"), r.conditions.get("class")):
             points.setdefault(_key(r, "threads", "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
-    found: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
+    tables: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
     for key, metrics in sorted(points.items(), key=lambda point: order_of(next(iter(point[1].values()))[0])):
         elapsed = selected(metrics.get("elapsed", []), "npb", "elapsed", texts=("kernel", "class"), above_zero=True)
         if not elapsed:
@@ -479,15 +481,15 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
             check,
         ]
         flags = total.flags.union(*(r.flags for r in (rate, share) if r))
-        found.setdefault((*key[:4], transport_of(total), where_of(total)), []).append((cells, flags))
-    return found
+        tables.setdefault((*key[:4], transport_of(total), where_of(total)), []).append((cells, flags))
+    return tables
 
 
 # ------------------------------------------------------------------ in the terminal
 
 
 def print_programs(records: Sequence[Record]) -> bool:
-    """Prints tables of programs, kernels and the breakdown of steps; returns whether there were any."""
+    """Print tables of programs, kernels and the breakdown of steps; return whether there were any."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
@@ -495,19 +497,21 @@ def print_programs(records: Sequence[Record]) -> bool:
     for program in (POP, GYRO, SWIM, ANATOMY):
         order = "; fastest first" if program.ranked else ""
         note = f"median of the slowest rank ± half its 95 % interval; parts are means over ranks{order}"
-        for one in shown(records, program):
-            title = f"{one.machine}: {program.instrument}, {one.library}, {one.where}, {one.transport}"
-            rows = [(row_of(one, s, program), s.flags) for s in one.splits]
+        for group in shown(records, program):
+            title = f"{group.machine}: {program.instrument}, {group.library}, {group.where}, {group.transport}"
+            rows = [(row_of(group, s, program), s.flags) for s in group.splits]
             printed = True
-            everywhere = _print_table(console, title, head_of(program), rows, note)
-            for s in one.splits if program is ANATOMY else ():
-                for line in prediction_lines(s, prediction(records, s), everywhere):
+            common_flags = _print_table(console, title, head_of(program), rows, note)
+            for s in group.splits if program is ANATOMY else ():
+                for line in prediction_lines(s, prediction(records, s), common_flags):
                     console.print(f"  {s.name}: {line}", soft_wrap=True)
     for same in grids(records):
-        for one in same if len(same) > 1 else ():
-            s = one.splits[0]
-            star = "*" if one is best_of(same) else " "
-            console.print(f" {star}grid {one.grid}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}")
+        for group in same if len(same) > 1 else ():
+            s = group.splits[0]
+            best_mark = "*" if group is best_of(same) else " "
+            console.print(
+                f" {best_mark}grid {group.grid}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}"
+            )
     note = "median of the slowest rank ± half its 95 % interval; largest share of time in the MPI library"
     for key, rows in kernels(records).items():
         _print_table(console, f"{key[0]}: npb, {key[1]}, {key[5]}, {key[4]}", KERNEL_HEAD, rows, note)
@@ -518,17 +522,17 @@ def print_programs(records: Sequence[Record]) -> bool:
 def _print_table(
     console: Console, title: str, head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], note: str
 ) -> frozenset[str]:
-    """Returns the flags that all rows have, which the title lists."""
+    """Print a table and return the flags that all rows have, which the title lists."""
     from rich.text import Text
 
-    everywhere = frozenset.intersection(*(flags for _, flags in rows))
-    common = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
+    common_flags = frozenset.intersection(*(flags for _, flags in rows))
+    common = f"; all {', '.join(sorted(common_flags))}" if common_flags else ""
     console.print(title + common, style="dim", soft_wrap=True)
     columns = [[Text(h, style="bold"), *(Text(cells[i]) for cells, _ in rows)] for i, h in enumerate(head)]
-    marks = [letters(flags - everywhere) for _, flags in rows]
+    marks = [letters(flags - common_flags) for _, flags in rows]
     if any(marks):
         columns.append([Text(""), *map(Text, marks)])
     print_columns(console, columns[:1], columns[1:])
-    own = sorted(frozenset[str]().union(*(flags for _, flags in rows)) - everywhere)
-    console.print(note + "".join(f"; {letters([f])} {f}" for f in own), style="dim", soft_wrap=True)
-    return everywhere
+    row_flags = sorted(frozenset[str]().union(*(flags for _, flags in rows)) - common_flags)
+    console.print(note + "".join(f"; {letters([f])} {f}" for f in row_flags), style="dim", soft_wrap=True)
+    return common_flags

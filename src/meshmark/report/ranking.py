@@ -1,6 +1,7 @@
 """Ranks halo protocols by message size, and compares libraries by their halos, messages and collectives.
 
-`verdicts` decides what wins, what is equal and what is inconclusive, for each size that all protocols were measured at.
+The module `verdicts` decides what wins, what is equal and what is inconclusive, for each size at which all protocols
+were measured.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDE: Final = 160  # columns if standard output is not a terminal
-_SHOWN: Final = 6  # protocols in one line
+_SHOWN: Final = 6  # most protocols in one line
 _LETTERS: Final = {
     "migrated": "m",
     "stolen": "s",
@@ -72,9 +73,9 @@ class Ranking:
     """Exchange times of one library with a number of ranks.
 
     Attributes:
-        protocols: best first, by the geometric mean of their times relative to the best of each size.
-        sizes: words, ascending.
-        cells: records by protocol and size; absent results are missing.
+        protocols: Protocols, best first, by the geometric mean of their times relative to the best of each size.
+        sizes: Sizes in words, ascending.
+        cells: Records by protocol and size; absent results are missing.
     """
 
     machine: str
@@ -88,31 +89,34 @@ class Ranking:
 
     @property
     def common(self) -> tuple[int, ...]:
-        """The sizes that all protocols were measured at: only these are ranked."""
+        """The sizes at which all protocols were measured: only these are ranked."""
         return tuple(s for s in self.sizes if all((p, s) in self.cells for p in self.protocols))
 
     def lowest(self, size: int) -> Record:
-        """The record with the lowest median, whether or not it can be judged."""
+        """Return the record with the lowest median, whether or not it can be judged."""
         return min((r for (_, s), r in self.cells.items() if s == size), key=lambda r: r.value)
 
     def over_lowest(self, protocol: str) -> float:
-        """Geometric mean, over the common sizes, of a protocol's time relative to the lowest; NaN if there are none."""
+        """Return the geometric mean, over the common sizes, of a protocol's time relative to the lowest time.
+
+        Returns NaN if there are no common sizes.
+        """
         logs = [math.log(self.cells[protocol, s].value / self.lowest(s).value) for s in self.common]
         return math.exp(sum(logs) / len(logs)) if logs else math.nan
 
     def ranked(self, size: int) -> Ranked:
-        """The verdict about the protocols at a size."""
+        """Return the verdict about the protocols at a size."""
         return verdicts.rank({p: measured(r) for p in self.protocols if (r := self.cells.get((p, size)))})
 
     def decided(self, size: int) -> bool:
-        """Whether no protocol that cannot be judged may be the fastest at a size."""
-        found = self.ranked(size)
-        return not set(found.best) & set(found.excluded)
+        """Return whether no protocol that cannot be judged may be the fastest at a size."""
+        verdict = self.ranked(size)
+        return not set(verdict.best) & set(verdict.excluded)
 
     def best(self, size: int) -> Record | None:
-        """The fastest protocol that can be judged at a size; None if there is none."""
-        found = self.ranked(size)
-        return self.cells[found.best[0], size] if found.best[0] not in found.excluded else None
+        """Return the fastest protocol that can be judged at a size; None if no protocol can be judged."""
+        verdict = self.ranked(size)
+        return self.cells[verdict.best[0], size] if verdict.best[0] not in verdict.excluded else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +124,9 @@ class Stretch:
     """Consecutive sizes with one verdict.
 
     Attributes:
-        winner: The winner, or one that is at least equal at all of the sizes; "" if none is distinguishable.
-        others: Those equal to the winner at all sizes; without a winner, all that may be the fastest at some of them.
+        winner: The protocol that wins or is at least equal at all of the sizes; "" if the sizes are inconclusive.
+        others: The protocols equal to the winner at all sizes; without a winner, all protocols that may be the fastest
+            at some of the sizes.
     """
 
     first: int
@@ -139,53 +144,54 @@ class Comparison(NamedTuple):
 
     @property
     def alternated(self) -> int:
-        """The number of ratios from alternating runs of both libraries; others include drift between the runs."""
-        both = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
-        return sum(all(value_of(r, "runs", 1) > 1 for r in pair) for pair in both)
+        """The number of ratios from alternating runs of both libraries; other ratios include drift between the runs."""
+        record_pairs = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
+        return sum(all(value_of(r, "runs", 1) > 1 for r in pair) for pair in record_pairs)
 
     @property
     def best(self) -> dict[int, Ratio]:
-        """By size, the ratio of the best protocols of both; without sizes at which none of a library can be judged.
+        """The ratio of the best protocols of both libraries by size.
 
-        No library is faster where a protocol that cannot be judged may be the best of one.
+        Sizes at which no protocol of a library can be judged are missing. A ratio is inconclusive if a protocol that
+        cannot be judged may be the best of its library.
         """
-        found = {}
+        ratios = {}
         for size in sorted(set(self.a.common) & set(self.b.common)):
-            one, other = self.b.best(size), self.a.best(size)
-            if one and other:
-                ratio = ratio_of(one, other)
+            b_best, a_best = self.b.best(size), self.a.best(size)
+            if b_best and a_best:
+                ratio = ratio_of(b_best, a_best)
                 decided = self.a.decided(size) and self.b.decided(size)
-                found[size] = ratio if decided else replace(ratio, word="inconclusive")
-        return found
+                ratios[size] = ratio if decided else replace(ratio, word="inconclusive")
+        return ratios
 
     def of(self, name: str) -> dict[int, Ratio]:
         return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
 
     def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
-        """The verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
-        said = {"higher": self.a.library, "lower": self.b.library, "equal": "equal"}
+        """Return the verdict by size, such as `up to 64 words: Open MPI 4.1.4`."""
+        names = {"higher": self.a.library, "lower": self.b.library, "equal": "equal"}
         parts = [(word, [s for s, _ in group]) for word, group in groupby(ratios.items(), lambda x: x[1].word)]
         lines = [
-            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: {said[word]}"
+            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.size_text)}: {names[word]}"
             for i, (word, sizes) in enumerate(parts)
-            if word in said
+            if word in names
         ]
         undecided = len(lines) < len(parts) or not parts
         return [*lines, "inconclusive elsewhere" if lines else "inconclusive"] if undecided else lines
 
 
 def bounds(record: Record) -> tuple[float, float]:
-    """The bounds of the median, in s; unbounded with too few samples."""
+    """Return the bounds of the median in s; (0, inf) if there are too few samples."""
     return record.bounds or (0.0, math.inf)
 
 
 def ratio_of(one: Record, other: Record) -> Ratio:
-    """The ratio of the first to the second."""
+    """Return the ratio of the first record to the second."""
     return verdicts.ratio(measured(one), measured(other))
 
 
 def ratio_text(ratio: Ratio) -> str:
-    """`1.62 (1.58 – 1.66)`."""
+    """Return a ratio with its interval: `1.62 (1.58 – 1.66)`."""
     return f"{ratio.value:.2f} ({interval_text(ratio)})"
 
 
@@ -194,13 +200,13 @@ def interval_text(ratio: Ratio) -> str:
 
 
 def half_text(ratio: Ratio) -> str:
-    """Half the interval, such as `±0.04`."""
+    """Return half the interval of a ratio, such as `±0.04`."""
     half = (ratio.interval[1] - ratio.interval[0]) / 2 if ratio.interval else math.inf
     return "±?" if half == math.inf else f"±{'>99' if half > 99 else f'{half:.2f}'}"
 
 
 def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
-    """One ranking for each library, number of ranks, and grid or partner, in the order of the records."""
+    """Return one ranking for each library, number of ranks, and grid or partner, in the order of the records."""
     groups: dict[tuple[str, ...], dict[tuple[str, int], list[Record]]] = {}
     for r in selected(
         records, subject.instruments, subject.metric, numbers=(subject.over,), texts=subject.names, above_zero=True
@@ -212,7 +218,7 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
         several = groups.setdefault((r.machine, text_of(r, "library", "mpi"), where), {})
         key = (", ".join(str(c[k]) for k in subject.names), int(value_of(r, subject.over)))
         several.setdefault(key, []).append(r)
-    made = []
+    results = []
     for (machine, library, where), points in groups.items():
         cells = {key: clearest(same) for key, same in points.items()}
         sizes = tuple(sorted({size for _, size in cells}))
@@ -220,16 +226,16 @@ def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking
         protocols = tuple(dict.fromkeys(p for p, _ in cells))
         unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells, subject)
         order = tuple(sorted(unsorted.protocols, key=unsorted.over_lowest))
-        made.append(replace(unsorted, protocols=order))
-    return made
+        results.append(replace(unsorted, protocols=order))
+    return results
 
 
 def ranks_of(record: Record) -> str:
-    """The number of ranks, of their threads and of hosts, of the latter two if there are several."""
+    """Return the number of ranks as text, with their threads and the hosts if there are several."""
     count, threads, hosts = (record.conditions.get(key) for key in ("ranks", "threads", "hosts"))
     ranks = "ranks not recorded" if count is None else "1 rank" if count == 1 else f"{text_of(record, 'ranks')} ranks"
-    of_each = f" of {threads} threads" if threads not in {1, None} else ""
-    return ranks + of_each + (f", {hosts} hosts" if hosts not in {1, None} else "")
+    threads_text = f" of {threads} threads" if threads not in {1, None} else ""
+    return ranks + threads_text + (f", {hosts} hosts" if hosts not in {1, None} else "")
 
 
 def transport_of(record: Record) -> str:
@@ -237,7 +243,7 @@ def transport_of(record: Record) -> str:
 
 
 def clearest(same: Iterable[Record]) -> Record:
-    """Of several measurements of a point, an unflagged one with the narrowest interval."""
+    """Return the clearest of several measurements of a point: an unflagged one with the narrowest interval."""
     return min(same, key=_uncertainty)
 
 
@@ -247,8 +253,8 @@ def _uncertainty(r: Record) -> tuple[bool, bool, float]:
 
 
 def stretches(ranking: Ranking) -> list[Stretch]:
-    """Splits the common sizes into the fewest stretches in which one protocol wins or is equal at every size."""
-    found: list[Stretch] = []
+    """Split the common sizes into the fewest stretches in which one protocol wins or is equal at every size."""
+    result: list[Stretch] = []
     sizes: list[int] = []
     names: list[str] = []
     decided = True
@@ -259,54 +265,56 @@ def stretches(ranking: Ranking) -> list[Stretch]:
 
         order = sorted(names, key=over)
         winner = order.pop(0) if decided else ""
-        found.append(Stretch(sizes[0], sizes[-1], winner, tuple(order)))
+        result.append(Stretch(sizes[0], sizes[-1], winner, tuple(order)))
 
     for size in ranking.common:
-        at = ranking.ranked(size)
-        here = at.word != "inconclusive"
-        both = [p for p in names if p in at.best] if here else list(dict.fromkeys([*names, *at.best]))
-        if sizes and (here != decided or (here and not both)):
+        verdict = ranking.ranked(size)
+        is_decided = verdict.word != "inconclusive"
+        shared_names = (
+            [p for p in names if p in verdict.best] if is_decided else list(dict.fromkeys([*names, *verdict.best]))
+        )
+        if sizes and (is_decided != decided or (is_decided and not shared_names)):
             close()
-            sizes, both = [], list(at.best)
-        names, decided = both if sizes else list(at.best), here
+            sizes, shared_names = [], list(verdict.best)
+        names, decided = shared_names if sizes else list(verdict.best), is_decided
         sizes.append(size)
     if sizes:
         close()
-    return found
+    return result
 
 
 def winner_lines(ranking: Ranking) -> list[str]:
-    """Describes each stretch, such as `from 256 words: persistent; equal: packed`, and what is not ranked."""
-    found, lines = stretches(ranking), []
-    for i, s in enumerate(found):
-        where = _where(i, len(found), s.first, s.last, HALO.size_text)
+    """Describe each stretch, such as `from 256 words: persistent; equal: packed`, and what is not ranked."""
+    parts, lines = stretches(ranking), []
+    for i, s in enumerate(parts):
+        where = _where(i, len(parts), s.first, s.last, HALO.size_text)
         names = ", ".join(s.others)
         if s.winner:
             lines.append(f"{where}: {s.winner}{f'; equal: {names}' if names else ''}")
         else:
             lines.append(f"{where}: inconclusive{f': {names}' if names else ''}")
-    if lacking := [s for s in ranking.sizes if s not in ranking.common]:
-        sizes = f"{HALO.size_text(lacking[0])}{' and others' if len(lacking) > 1 else ''}"
+    if unranked := [s for s in ranking.sizes if s not in ranking.common]:
+        sizes = f"{HALO.size_text(unranked[0])}{' and others' if len(unranked) > 1 else ''}"
         lines.append(f"not ranked: {sizes}, where not every protocol was measured")
     return lines + _exclusions(ranking)
 
 
 def _exclusions(ranking: Ranking) -> list[str]:
-    """The protocols that were not judged, with reasons, in at most one line."""
+    """Return the protocols that were not judged, with reasons, in at most one line."""
     counts: Counter[tuple[str, str]] = Counter()
     for size in ranking.common:
-        for name, why in ranking.ranked(size).excluded.items():
-            counts[name, "too wide" if why.startswith("±") else why] += 1
-    whole, reasons = len(ranking.common), {why for _, why in counts}
-    if len(reasons) == 1 and counts.total() == whole * len(ranking.protocols):
+        for name, reason in ranking.ranked(size).excluded.items():
+            counts[name, "too wide" if reason.startswith("±") else reason] += 1
+    size_count, reasons = len(ranking.common), {reason for _, reason in counts}
+    if len(reasons) == 1 and counts.total() == size_count * len(ranking.protocols):
         return [f"not judged: all protocols at every size ({reasons.pop()})"]
-    each = [f"{name} ({why}, at {n} of {whole} sizes)" for (name, why), n in counts.items()]
-    more = f" and {len(each) - _SHOWN} more" if len(each) > _SHOWN else ""
-    return [f"not judged: {', '.join(each[:_SHOWN])}{more}"] if each else []
+    texts = [f"{name} ({reason}, at {n} of {size_count} sizes)" for (name, reason), n in counts.items()]
+    more = f" and {len(texts) - _SHOWN} more" if len(texts) > _SHOWN else ""
+    return [f"not judged: {', '.join(texts[:_SHOWN])}{more}"] if texts else []
 
 
 def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], str]) -> str:
-    """Describes the sizes of the i-th stretch."""
+    """Describe the sizes of the i-th stretch."""
     if stretches == 1:
         return "at every size"
     if first == last:
@@ -317,19 +325,19 @@ def _where(i: int, stretches: int, first: int, last: int, text: Callable[[int], 
 
 
 def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
-    """Compares pairs of libraries with the same number of ranks and grid, at the points that both have."""
+    """Compare pairs of libraries with the same number of ranks and grid, at the points that both have."""
     pairs = []
     for a, b in combinations(found, 2):
         if a.library == b.library or (a.machine, a.where, a.subject) != (b.machine, b.where, b.subject):
             continue
-        ratios = {key: ratio_of(b.cells[key], one) for key, one in a.cells.items() if key in b.cells}
+        ratios = {key: ratio_of(b.cells[key], a_record) for key, a_record in a.cells.items() if key in b.cells}
         if ratios:
             pairs.append(Comparison(a, b, ratios))
     return pairs
 
 
 def half_percent(record: Record) -> str:
-    """Half the interval relative to the median, such as `±1.2%`; `±?` without an interval."""
+    """Return half the interval relative to the median, such as `±1.2%`; `±?` without an interval."""
     low, high = bounds(record)
     if high == math.inf:
         return "±?"
@@ -338,18 +346,18 @@ def half_percent(record: Record) -> str:
 
 
 def letters(flags: Iterable[str]) -> str:
-    """Abbreviates flags to letters, such as `d` for disturbed."""
+    """Abbreviate flags to letters, such as `d` for disturbed."""
     return "".join(sorted(_LETTERS.get(f, "?") for f in flags))
 
 
 def legend(records: Iterable[Record]) -> str:
-    """Explains the letters of these records' flags."""
+    """Explain the letters of these records' flags."""
     used = sorted({f for r in records for f in r.flags})
     return ", ".join(f"{letters([f])} {f}" for f in used)
 
 
 def column_scales(ranking: Ranking) -> dict[int, Scale]:
-    """The unit of each size, common to all protocols."""
+    """Return the unit of each size, which all protocols share."""
     return {s: scale_for("s", ranking.lowest(s).value) for s in ranking.sizes}
 
 
@@ -357,22 +365,22 @@ def column_scales(ranking: Ranking) -> dict[int, Scale]:
 
 
 def print_rankings(records: Sequence[Record]) -> bool:
-    """Prints tables, winners and ratios of libraries; returns whether there were any records to rank."""
+    """Print tables, winners and ratios of libraries; return whether there were any records to rank."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
-    found = rankings(records)
-    for i, ranking in enumerate(found):
+    ranked = rankings(records)
+    for i, ranking in enumerate(ranked):
         if i:
             console.print()
         _print_ranking(console, ranking)
-    for pair in comparisons(found):
+    for pair in comparisons(ranked):
         _print_ratios(console, pair)
-    return bool(found)
+    return bool(ranked)
 
 
 def print_comparisons(records: Sequence[Record]) -> None:
-    """Prints the ratios of libraries for messages and collectives, if there are several libraries."""
+    """Print the ratios of libraries for messages and collectives, if there are several libraries."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
@@ -385,8 +393,8 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
     from rich.text import Text
 
     cells = list(ranking.cells.values())
-    everywhere = frozenset.intersection(*(r.flags for r in cells))
-    common = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
+    common_flags = frozenset.intersection(*(r.flags for r in cells))
+    common = f"; all {', '.join(sorted(common_flags))}" if common_flags else ""
     console.print(
         f"{ranking.machine}: halo, {ranking.library}, {ranking.where}, {ranking.transport}{common}", style="dim"
     )
@@ -400,14 +408,14 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
             if r is None:
                 column.append(Text("–", style="dim"))
                 continue
-            mark = letters(r.flags - everywhere)
+            mark = letters(r.flags - common_flags)
             text = f"{number(r.value / factor)} {half_percent(r)}{' ' + mark if mark else ''}"
             column.append(Text(("*" if r is best else "") + text, style="bold" if r is best else ""))
         columns.append(column)
     first = [Text("words"), Text(""), *(Text(p) for p in ranking.protocols)]
     relative = [Text("vs."), Text("lowest"), *(Text(relative_text(ranking, p)) for p in ranking.protocols)]
     print_columns(console, [first, relative], columns)
-    key = legend(r for r in cells if r.flags - everywhere)
+    key = legend(r for r in cells if r.flags - common_flags)
     console.print(
         "median ± half its 95 % interval; * lowest that can be judged" + (f"; {key}" if key else ""),
         style="dim",
@@ -418,8 +426,8 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
 
 
 def relative_text(ranking: Ranking, protocol: str) -> str:
-    over = ranking.over_lowest(protocol)
-    return "–" if math.isnan(over) else f"{over:.2f}"
+    ratio = ranking.over_lowest(protocol)
+    return "–" if math.isnan(ratio) else f"{ratio:.2f}"
 
 
 def _print_ratios(console: Console, pair: Comparison) -> None:
@@ -456,16 +464,19 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
 
 
 def run_order_note(pair: Comparison) -> str:
-    """Explains how far the order of the runs affects the comparison."""
+    """Explain how far the order of the runs affects the comparison."""
     if not pair.alternated:
         return "measured one library after the other: changes of the machine in between appear as differences"
     single = len(pair.ratios) - pair.alternated
-    rest = f"; {single} of {len(pair.ratios)} compare a single run of a library" if single else ""
-    return f"measured in several alternating runs of each library; intervals include the variation between runs{rest}"
+    remark = f"; {single} of {len(pair.ratios)} compare a single run of a library" if single else ""
+    return f"measured in several alternating runs of each library; intervals include the variation between runs{remark}"
 
 
 def print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Sequence[Sequence[Text]]) -> None:
-    """Prints columns side by side, in several blocks if they are too wide; each block starts with the fixed columns."""
+    """Print columns side by side, in several blocks if they are too wide.
+
+    Each block starts with the fixed columns.
+    """
     from rich.table import Table
 
     def width(column: Sequence[Text]) -> int:

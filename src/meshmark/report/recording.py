@@ -1,7 +1,7 @@
 """Draws recordings: utilisation of all components over time, and the difference between two recordings.
 
-A raster has one row per component and one column per time bin, in the colours of the live map; grey is unknown. Above
-it are the mean, minimum and maximum of the class.
+A raster has one row per component and one column per time bin, in the colours of the live map; grey is unknown. The
+chart above it shows the mean, minimum and maximum of the class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TITLES: Final = {"cpu": "CPUs", "memory": "Memory", "link": "Links", "io": "I/O"
 
 @dataclass(slots=True)
 class Binned:
-    """Use of a class over time: `use[component][bin]`; None if it is unknown in the whole bin."""
+    """Use of a class over time: `use[component][bin]`, which is None if it is unknown in the whole bin."""
 
     component_class: str
     metric: str
@@ -36,48 +36,50 @@ class Binned:
 
 
 def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Binned]:
-    """Means over equal time bins, for every class whose use (the metric that colours it on the map) is recorded.
+    """Return means over equal time bins, for every class whose use is recorded.
+
+    The use of a class is the metric that colours it on the map.
 
     Raises:
-        MeshmarkError: the recording has no frame.
+        MeshmarkError: The recording has no frame.
     """
     use_of, metrics = header.use, {m.name: m for m in header.metrics}
-    kept = [(f.t_s, {k: f.values.get(m) for k, m in use_of.items()}) for f in frames]
-    if not kept:
+    samples = [(f.t_s, {k: f.values.get(m) for k, m in use_of.items()}) for f in frames]
+    if not samples:
         raise MeshmarkError("the recording has no frame")
-    begin, end = kept[0][0], kept[-1][0]
-    count = min(bins, len(kept))
+    begin, end = samples[0][0], samples[-1][0]
+    count = min(bins, len(samples))
     width = (end - begin) / count or 1.0
-    found = []
+    classes = []
     for kind, metric in use_of.items():
         n = header.count(kind)
         if metric not in metrics or not n:
             continue
         sums = [[0.0] * count for _ in range(n)]
-        known = [[0] * count for _ in range(n)]
-        for t, values in kept:
+        counts = [[0] * count for _ in range(n)]
+        for t, values in samples:
             b = max(0, min(count - 1, int((t - begin) / width)))  # a damaged recording may go back in time
             for i, v in enumerate(values[kind] or ()):
                 if v is not None:
                     sums[i][b] += v
-                    known[i][b] += 1
+                    counts[i][b] += 1
         use = [
-            [s / k if k else None for s, k in zip(row, ks, strict=True)] for row, ks in zip(sums, known, strict=True)
+            [s / k if k else None for s, k in zip(row, ks, strict=True)] for row, ks in zip(sums, counts, strict=True)
         ]
         names = tuple(str(c.get("name", i)) for i, c in enumerate(header.components[kind]))
         at_s = tuple(begin + width * (b + 1) for b in range(count))
-        found.append(Binned(kind, metric, metrics[metric].estimated, names, at_s, use))
-    return found
+        classes.append(Binned(kind, metric, metrics[metric].estimated, names, at_s, use))
+    return classes
 
 
 def raster(
     b: Binned, low: float, high: float, palette: str, unit_s: float, difference: bool = False
 ) -> alt.VConcatChart:
-    """Draws the chart of one class.
+    """Draw the chart of one class.
 
     Args:
-        low, high: range of the colour scale, as shares; a difference uses -high to high.
-        unit_s: unit of the time axis in seconds (1, or 1e-6 for a model).
+        low, high: Range of the colour scale, as shares; a difference uses -high to high.
+        unit_s: Unit of the time axis in seconds (1, or 1e-6 for a model).
     """
     title = f"time ({'s' if unit_s == 1 else 'µs'})"
     quantity = "change (points)" if difference else "use (%)"
@@ -110,11 +112,16 @@ def raster(
     )
     lines = []
     for k, t in enumerate(b.at_s):
-        some = [row[k] for row in b.use if row[k] is not None]
-        if some:
-            known = [100 * v for v in some if v is not None]
+        shares = [row[k] for row in b.use if row[k] is not None]
+        if shares:
+            percentages = [100 * v for v in shares if v is not None]
             lines.append(
-                {"t": t / unit_s, "mean": math.fsum(known) / len(known), "low": min(known), "high": max(known)}
+                {
+                    "t": t / unit_s,
+                    "mean": math.fsum(percentages) / len(percentages),
+                    "low": min(percentages),
+                    "high": max(percentages),
+                }
             )
     base = alt.Chart(alt.InlineData(values=lines), width=720, height=110).encode(x=alt.X("t:Q", title=None, scale=span))
     top = alt.layer(
@@ -127,7 +134,7 @@ def raster(
 def draw_recording(
     header: Header, frames: Iterable[Frame], out: Path, low: float = 0.0, high: float = 1.0, palette: str = "inferno"
 ) -> list[Path]:
-    """Writes a PNG and an SVG for every class to a folder, each atomically."""
+    """Write a PNG and an SVG for every class to a folder, each atomically, and return their paths."""
     unit = 1e-6 if header.period_s < 1e-3 else 1.0
     charts = {b.component_class: raster(b, low, high, palette, unit) for b in binned(header, frames)}
     return _write(charts, out)
@@ -136,12 +143,12 @@ def draw_recording(
 def draw_difference(
     first: tuple[Header, Iterable[Frame]], second: tuple[Header, Iterable[Frame]], out: Path, high: float = 0.5
 ) -> list[Path]:
-    """Draws how the use of each component changed between two recordings, aligned by their relative time.
+    """Draw how the use of each component changed between two recordings, aligned by their relative time.
 
-    Skips classes whose use is a different metric in each.
+    Classes whose use is a different metric in each recording are skipped.
 
     Raises:
-        MeshmarkError: the machines have different components.
+        MeshmarkError: The machines have different components.
     """
     (a_header, a_frames), (b_header, b_frames) = first, second
     for kind in USE:
@@ -150,9 +157,9 @@ def draw_difference(
             raise MeshmarkError(f"plot --against: the recordings differ in their {TITLES[kind]}: {len(a)} and {len(b)}")
     unit = 1e-6 if a_header.period_s < 1e-3 else 1.0
     charts = {}
-    after = {b.metric: b for b in binned(b_header, b_frames)}
+    second_by_metric = {b.metric: b for b in binned(b_header, b_frames)}
     for x in binned(a_header, a_frames):
-        if (y := after.get(x.metric)) is None:
+        if (y := second_by_metric.get(x.metric)) is None:
             continue
         count = min(len(x.at_s), len(y.at_s))
 

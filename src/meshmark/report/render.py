@@ -29,7 +29,7 @@ def _environment(folder: Path) -> Environment:
         # In strings and regular expressions of a script, `<\/script` equals `</script`.
         return Markup(re.sub(f"</({tag})", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--"))
 
-    made = Environment(
+    environment = Environment(
         loader=FileSystemLoader([folder, TEMPLATES]),
         autoescape=True,
         undefined=StrictUndefined,
@@ -38,15 +38,15 @@ def _environment(folder: Path) -> Environment:
         keep_trailing_newline=True,
         auto_reload=False,
     )
-    made.policies["json.dumps_kwargs"] = {"default": str}
-    made.filters |= {
+    environment.policies["json.dumps_kwargs"] = {"default": str}
+    environment.filters |= {
         "fixed": lambda value, digits=1: f"{value:.{digits}f}",
         "flag_text": lambda flag: FLAG_TEXT.get(flag, flag),
         "seconds_of": seconds_of,
         "size": size,
         "within": within,
     }
-    return made
+    return environment
 
 
 def render(template: str, folder: Path = TEMPLATES, **data: Any) -> Markup:
@@ -54,10 +54,10 @@ def render(template: str, folder: Path = TEMPLATES, **data: Any) -> Markup:
 
     Args:
         template: Path below the folder.
-        folder: Templates of another package, which may include those of this one.
+        folder: Folder with the templates of another package, which may include the templates of this package.
 
     Raises:
-        jinja2.UndefinedError: data that the template uses is missing.
+        jinja2.UndefinedError: Data that the template uses is missing.
     """
     from markupsafe import Markup
 

@@ -22,13 +22,13 @@ _Group = tuple[str, str, str]  # program, dimension, other dimensions
 
 
 def workers(record: Record, count: str) -> int:
-    """How many threads, copies or ranks; 0 if that is not known."""
-    text = str(record.conditions.get(count))  # of another program's records, it may be of any type
+    """Return how many threads, copies or ranks a record has; 0 if the number is unknown."""
+    text = str(record.conditions.get(count))  # records of another program may have any type here
     return int(text) if re.fullmatch(r"[1-9]\d{0,8}", text, re.ASCII) else 0
 
 
 def varied(record: Record, without: str = "") -> str:
-    """What was varied, such as `size=100 build=O2`."""
+    """Return what was varied, such as `size=100 build=O2`."""
     return " ".join(f"{k}={v}" for k, v in record.conditions.items() if k not in FIXED and k != without)
 
 
@@ -38,24 +38,24 @@ def conclusions(records: Sequence[Record]) -> str:
     confidence = confidence_of_each(max(1, len(groups)))
     scalings = [
         {
-            "title": f"{program}: {scaling_title(one)}",
-            "lines": [*scaling_lines(one), *_waiting(members, records)],
+            "title": f"{program}: {scaling_title(fit)}",
+            "lines": [*scaling_lines(fit), *_waiting(members, records)],
         }
         for (program, count, others), members in groups.items()
-        for one in [_scaling(members, count, others, confidence)]
+        for fit in [_scaling(members, count, others, confidence)]
     ]
     return render("parts/scaling.html", scalings=scalings) if scalings else ""
 
 
 def _groups(records: Sequence[Record]) -> dict[_Group, dict[int, Record]]:
-    """The figure of merit, or the elapsed time, by number of workers."""
-    found = selected(records, "app", "figure_of_merit", above_zero=True)
-    programs = {r.conditions.get("program") for r in found}
-    found += [
+    """Return the figure of merit, or the elapsed time, by number of workers, for each group."""
+    figures = selected(records, "app", "figure_of_merit", above_zero=True)
+    programs = {r.conditions.get("program") for r in figures}
+    figures += [
         r for r in selected(records, "app", "elapsed", above_zero=True) if r.conditions.get("program") not in programs
     ]
     groups: dict[_Group, dict[int, Record]] = {}
-    for r in found:
+    for r in figures:
         for count in COUNTS:
             if (n := workers(r, count)) and all(s > 0 for s in r.samples):
                 key = str(r.conditions.get("program", "")), count, varied(r, count)
@@ -64,9 +64,9 @@ def _groups(records: Sequence[Record]) -> dict[_Group, dict[int, Record]]:
 
 
 def _scaling(members: Mapping[int, Record], count: str, others: str, confidence: float) -> dict[str, Any]:
-    """An object like those of `scaling` that `measure app --json` prints.
+    """Return an object like the objects of `scaling` that `measure app --json` prints.
 
-    Samples are in the order of the rounds, so that they pair if no run failed; otherwise medians are compared.
+    Samples are in the order of the rounds, so they are paired if no run failed; otherwise medians are compared.
     """
     lengths = {len(r.samples) for r in members.values()}
     paired = len(lengths) == 1 and not any(r.provenance.get("failed") for r in members.values())
@@ -87,15 +87,17 @@ def _scaling(members: Mapping[int, Record], count: str, others: str, confidence:
 
 
 def _speed(record: Record, sample: float, n: int, count: str) -> float:
-    """Work per time; of copies, that of all."""
+    """Return work per time; for copies, the work of all copies."""
     if record.better == "higher":
         return sample
     return (n if count == "copies" else 1) / sample
 
 
 def _waiting(members: Mapping[int, Record], records: Sequence[Record]) -> list[str]:
-    """The share of the threads' time in which they waited for a CPU, of each number of workers."""
-    found = {(r.conditions.get("program"), varied(r)): r.value for r in selected(records, "app", "waiting_share")}
+    """Return the share of the threads' time in which they waited for a CPU, for each number of workers."""
+    waiting_shares = {
+        (r.conditions.get("program"), varied(r)): r.value for r in selected(records, "app", "waiting_share")
+    }
     keys = {n: (r.conditions.get("program"), varied(r)) for n, r in sorted(members.items())}
-    shares = [f"{percent(found[key])} with {n}" for n, key in keys.items() if key in found]
+    shares = [f"{percent(waiting_shares[key])} with {n}" for n, key in keys.items() if key in waiting_shares]
     return [f"share of their time in which threads waited for a CPU: {', '.join(shares)}"] if shares else []

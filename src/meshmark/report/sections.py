@@ -28,12 +28,13 @@ class Section:
     """One chart of the report; `caption` explains how to read it.
 
     Attributes:
-        more: further instruments whose results the section's table contains.
-        details: renders what follows the chart; it is also shown if there is no chart.
-        needs_topology: `draw` and `details` also take the machine's topology.
-        options: of the commands that measure what the chart needs, each with its instrument; (): the instrument alone.
-        shown: `requested`: if the run requested the instrument, with the reason if there are no results; `drawn`: only
-            if there is a chart.
+        more: Further instruments whose results the section's table contains.
+        details: Renders what follows the chart; it is also shown if there is no chart.
+        needs_topology: Whether `draw` and `details` also take the machine's topology.
+        options: Options of the commands that measure what the chart needs, each with its instrument; () stands for the
+            instrument alone.
+        shown: `requested`: the section is shown if the run requested the instrument, with the reason if there are no
+            results; `drawn`: it is shown only if there is a chart.
     """
 
     name: str
@@ -53,12 +54,12 @@ class Section:
         return [f"meshmark measure {words}" for words in self.options or (self.instrument,)]
 
     def is_shown(self, requested: Collection[str], drawn: bool) -> bool:
-        """Whether the report of a run that requested these instruments contains the section."""
+        """Return whether the report of a run that requested these instruments contains the section."""
         return drawn or (self.shown == "requested" and not {self.instrument, *self.more}.isdisjoint(requested))
 
 
 def _scaling(program: programs.Program) -> Section:
-    """The section of a program's phases over the number of ranks."""
+    """Return the section of a program's phases over the number of ranks."""
     name = program.instrument
     return Section(
         f"{name}_phases",

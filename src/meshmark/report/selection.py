@@ -1,4 +1,4 @@
-"""Selects the records that a chart, figure or table can show: those with the conditions it needs.
+"""Selects the records that a chart, figure or table can show because they have the conditions that it needs.
 
 Records of models, imports and other versions may lack conditions, or have a text instead of a number. Every view
 selects its records here and reads only conditions that it selected by.
@@ -26,9 +26,9 @@ _skipped: ContextVar[dict[int, tuple[str, ...]] | None] = ContextVar("records th
 
 
 def cleaned(records: Iterable[Record]) -> list[Record]:
-    """Records without unusable conditions (None, NaN, out of range).
+    """Return the records without unusable conditions (None, NaN, out of range).
 
-    Views call it first; then every condition is a text, a Boolean or a finite number.
+    Views call this function first, so that every condition is a text, a Boolean or a finite number.
     """
     return [
         r
@@ -43,31 +43,33 @@ def _is_usable(value: object) -> bool:
 
 
 def number_in(value: object) -> float | None:
-    """A value as a finite number; None if it is not one."""
+    """Return a value as a finite number; None if it is not a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if -_MAX < value < _MAX else None  # also None for NaN
 
 
 def number(record: Record, key: str) -> float | None:
-    """A condition in its unit; None if it is missing or not a finite number."""
+    """Return a condition in its unit; None if it is missing or not a finite number."""
     return number_in(record.conditions.get(key))
 
 
 def value_of(record: Record, key: str, default: float = 0.0) -> float:
-    """A condition in its unit; `default` if it is missing or not a finite number."""
-    found = number(record, key)
-    return default if found is None else found
+    """Return a condition in its unit; `default` if it is missing or not a finite number."""
+    value = number(record, key)
+    return default if value is None else value
 
 
-USUAL_STRIDES: Final = (64.0, 256.0)  # bytes: each slot on a line of its own, and on a few of them in a page
+USUAL_STRIDES: Final = (64.0, 256.0)  # bytes: each slot is on a line of its own, and a page has many slots
 
 
 def usual_stride(records: Iterable[Record]) -> list[Record]:
-    """The records of the smallest stride from a line to four lines, or of the smallest stride if there is none.
+    """Return the records with the smallest usual stride, or with the smallest stride if none is usual.
+
+    Usual strides are one to four cache lines (`USUAL_STRIDES`).
 
     Latencies of several strides are different quantities: with a stride of a page, the lines of a footprint of 64 MiB
-    fit in a cache of 1 MiB. Records without a stride are of the usual one.
+    fit in a cache of 1 MiB. Records without a stride count as having the smallest usual stride.
     """
     records = list(records)
     strides = {value_of(r, "stride_bytes", USUAL_STRIDES[0]) for r in records}
@@ -76,18 +78,18 @@ def usual_stride(records: Iterable[Record]) -> list[Record]:
 
 
 def unusual_stride(record: Record) -> str:
-    """`stride 4 KiB` for a stride that `usual_stride` chooses only without a better one; "" otherwise."""
+    """Return `stride 4 KiB` for a stride that is not usual (see `usual_stride`); "" for a usual stride."""
     stride = value_of(record, "stride_bytes", USUAL_STRIDES[0])
     return "" if USUAL_STRIDES[0] <= stride <= USUAL_STRIDES[1] else f"stride {size(stride)}"
 
 
 def text_of(record: Record, *keys: str) -> str:
-    """The first of these conditions that is present, as text; `not recorded` if none is."""
+    """Return the first of these conditions that is present, as text; `not recorded` if none is present."""
     return next((str(v) for k in keys if (v := record.conditions.get(k)) is not None), UNKNOWN)
 
 
 def listed(*parts: str) -> str:
-    """The recorded parts, separated by commas."""
+    """Return the recorded parts, separated by commas."""
     return ", ".join(p for p in parts if p and p != UNKNOWN) or UNKNOWN
 
 
@@ -101,70 +103,70 @@ def selected(
     texts: Sequence[str] = (),
     above_zero: bool = False,
 ) -> list[Record]:
-    """Records of a metric that have all required conditions.
+    """Return the records of a metric that have all required conditions.
 
     Args:
-        instruments: the instruments to select from; (): all.
-        numbers: conditions that must be finite numbers.
-        positive: conditions that must be finite numbers above 0.
-        texts: conditions that must be present, of any type.
-        above_zero: require a value above 0, for logarithmic axes and ratios.
+        instruments: The instruments to select from; () selects from all.
+        numbers: Conditions that must be finite numbers.
+        positive: Conditions that must be finite numbers above 0.
+        texts: Conditions that must be present, of any type.
+        above_zero: Require a value above 0, for logarithmic axes and ratios.
     """
-    wanted = {instruments} if isinstance(instruments, str) else {*instruments}
+    allowed = {instruments} if isinstance(instruments, str) else {*instruments}
     skipped = _skipped.get()
-    found = []
+    matches = []
     for r in records:
-        if r.metric != metric or (wanted and r.instrument not in wanted):
+        if r.metric != metric or (allowed and r.instrument not in allowed):
             continue
-        lacking = [k for k in numbers if number(r, k) is None]
-        lacking += [k for k in positive if value_of(r, k) <= 0]
-        lacking += [k for k in texts if r.conditions.get(k) is None]
+        missing = [k for k in numbers if number(r, k) is None]
+        missing += [k for k in positive if value_of(r, k) <= 0]
+        missing += [k for k in texts if r.conditions.get(k) is None]
         if not (_MIN < r.value < _MAX if above_zero else math.isfinite(r.value)):
-            lacking.append("a value above 0")
-        if not lacking:
-            found.append(r)
+            missing.append("a value above 0")
+        if not missing:
+            matches.append(r)
         elif skipped is not None:
-            skipped[id(r)] = tuple(lacking)
-    return found
+            skipped[id(r)] = tuple(missing)
+    return matches
 
 
 @contextmanager
 def collect_skipped() -> Iterator[dict[int, tuple[str, ...]]]:
-    """Collects the records that `selected` skips in this context, by identity, and what they lack."""
+    """Collect the records that `selected` skips in this context, by identity, and what they lack."""
     token = _skipped.set({})
     try:
-        found = _skipped.get()
-        assert found is not None
-        yield found
+        records = _skipped.get()
+        assert records is not None
+        yield records
     finally:
         _skipped.reset(token)
 
 
 def skipped_text(skipped: dict[int, tuple[str, ...]]) -> str:
-    """Describes skipped records, such as `3 results lack pages, threads`; "" if there are none."""
+    """Describe skipped records, such as `3 results lack pages, threads`; "" if no record was skipped."""
     if not skipped:
         return ""
     count = len(skipped)
-    keys = dict.fromkeys(k for lacking in skipped.values() for k in lacking)
+    keys = dict.fromkeys(k for missing in skipped.values() for k in missing)
     return f"{count} result{'s lack' if count > 1 else ' lacks'} {', '.join(k.replace('_', ' ') for k in keys)}"
 
 
 def modes_of(records: Iterable[Record], of: Record) -> list[Record]:
-    """The records of the levels at which runs of a point were found, lowest first; none if all runs meet."""
+    """Return the records of the modes of a point, lowest first; [] if all runs of the point are at one level."""
     if not of.conditions.get("run_modes"):
         return []
     same = {k: v for k, v in of.conditions.items() if k not in OBSERVED}
-    found = [
+    modes = [
         r
         for r in records
         if (r.machine, r.instrument, r.metric) == (of.machine, of.instrument, of.metric + MODE)
         and all(r.conditions.get(k) == v for k, v in same.items())
     ]
-    return sorted(found, key=lambda r: value_of(r, "run_mode"))
+    return sorted(modes, key=lambda r: value_of(r, "run_mode"))
 
 
 def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
-    """The values of the modes of a point, such as `49.0 or 97.2 GB/s`, and `2 and 1 of 3 runs`."""
+    """Return the values of the modes of a point, such as `49.0 or 97.2 GB/s`, and `2 and 1 of 3 runs`."""
     scale = scale_for(modes[-1].unit, modes[-1].value)
     values = [digits(m.value / scale.factor) for m in modes]
     counts = " and ".join(f"{value_of(m, 'mode_runs'):.0f}" for m in modes)
@@ -172,7 +174,7 @@ def modes_texts(modes: Sequence[Record]) -> tuple[str, str]:
 
 
 def bounds_text(record: Record, precision: int = 3) -> str:
-    """`47.2 – 51.0 GB/s`; `–` without an interval."""
+    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` if there is none."""
     if not record.bounds:
         return "–"
     scale = scale_for(record.unit, record.value)
@@ -181,6 +183,9 @@ def bounds_text(record: Record, precision: int = 3) -> str:
 
 
 def interval_text(record: Record) -> str:
-    """`47.2 – 51.0 GB/s`, with the width reached and requested if it is wider; `–` without an interval."""
+    """Return the interval of a record: `47.2 – 51.0 GB/s`; `–` if there is none.
+
+    If the interval is wider than requested, the reached and the requested width follow.
+    """
     text = bounds_text(record)
     return text if record.converged else f"{text} ({wide_text(record.half_width, record.interval_asked)})"

@@ -1,8 +1,8 @@
-"""What a machine is good and bad at, each beside something that the sentence names.
+"""Names what a machine is good and bad at, each beside a reference that the sentence names.
 
-A figure is put beside the machine's own peak, what the operating system reports, earlier runs of the same machine, and
-published machines of its class. It is a point only if its whole interval lies beyond a limit of the comparison; a
-figure without an interval says so.
+The references of a figure are the machine's own peak, values that the operating system reports, earlier runs of the
+same machine, and published machines of its class. A figure is a point only if its whole interval lies beyond a limit of
+the comparison; a point without an interval says so.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from meshmark.store.store import Store
 from meshmark.values.units import NBSP, ratio_text, show, size
 from meshmark.values.verdicts import Interval, Measured
 
-MOST: Final = 3  # points of each kind
-_LEAST: Final = 1e-100  # values beyond this, or its inverse, could overflow in a ratio
-_RUNS: Final = 5  # earlier runs that are read
+MOST: Final = 3  # most good and most bad points
+_LEAST: Final = 1e-100  # a ratio of values below this, or above its inverse, could overflow
+_RUNS: Final = 5  # most earlier runs that are read
 _CHANGED: Final = (1.1, 1 / 1.1)  # limits for earlier runs
-_PUBLISHED: Final = (1.25, 0.8)  # limits for published machines, of which few have an interval
+_PUBLISHED: Final = (1.25, 0.8)  # limits for published machines, few of which have an interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Strength:
 
     Attributes:
         title: What was measured.
-        text: Its value, the ratio, and what it is beside, with the value of that.
-        certainty: The interval of the ratio, or why there is none.
-        flags: Of the results that it rests on.
+        text: The value, the ratio, and the reference with its value.
+        certainty: The interval of the ratio, or the reason why there is no interval.
+        flags: Flags of the results that the point rests on.
     """
 
     good: bool
@@ -67,11 +67,11 @@ class _Comparison:
     """A figure beside a reference.
 
     Attributes:
-        subject: Only one point of each kind is shown of a subject.
-        value: In `unit`, like `reference`. A reference without bounds counts as a constant.
+        subject: At most one good and one bad point are shown of a subject.
+        value: Value in `unit`, like `reference`. A reference without bounds counts as a constant.
         beside: The reference in words.
-        limits: Performance over that of the reference, from which it is good and down to which it is bad.
-        note: What limits the certainty; "" if only the interval does.
+        limits: Performance relative to the reference: good from the first limit up, bad from the second limit down.
+        note: What limits the certainty besides the interval, or "".
         published: Whether the reference is a publication; such points come last.
     """
 
@@ -89,7 +89,7 @@ class _Comparison:
 
     @property
     def interval(self) -> Interval | None:
-        """Of the value over the reference, at least 95 %; None without an interval of the value."""
+        """Interval of the value over the reference, at least 95 %; None if the value has no interval."""
         low, high = self.reference.bounds or (self.reference.value, self.reference.value)
         if self.value.bounds is None or low <= 0:
             return None
@@ -97,20 +97,20 @@ class _Comparison:
 
     @property
     def performance(self) -> tuple[float, float]:
-        """How many times as good as the reference: the ends of the interval, or the value without one."""
+        """Interval of the performance relative to the reference; twice the same ratio if the value has no interval."""
         ratio = self.value.value / self.reference.value
         low, high = self.interval or (ratio, ratio)
         return (low, high) if self.better != "lower" else (1 / high, 1 / low if low > 0 else math.inf)
 
     @property
     def is_good(self) -> bool | None:
-        """Whether the point is good or bad; None if it is neither, or its interval includes what is neither."""
+        """True for a good point, False for a bad one; None if the interval includes values that are neither."""
         low, high = self.performance
         return True if low >= self.limits[0] else False if high <= self.limits[1] else None
 
     @property
     def beyond(self) -> float:
-        """How far it is beyond its limit, as a ratio above 1."""
+        """The distance of the point beyond its limit, as a ratio above 1."""
         ratio = self.value.value / self.reference.value
         performance = ratio if self.better != "lower" else 1 / ratio
         return performance / self.limits[0] if self.is_good else self.limits[1] / performance
@@ -139,8 +139,8 @@ def _beside(
     note: str = "",
     published: bool = False,
 ) -> _Comparison:
-    """A record beside another one, or beside a constant in its unit."""
-    of = measured(reference) if isinstance(reference, Record) else _constant(reference)
+    """Compare a record with another record, or with a constant in its unit."""
+    reference_value = measured(reference) if isinstance(reference, Record) else _constant(reference)
     flags = record.flags | (reference.flags if isinstance(reference, Record) else frozenset())
     return _Comparison(
         subject=subject,
@@ -148,7 +148,7 @@ def _beside(
         value=measured(record),
         unit=record.unit,
         better=record.better,
-        reference=of,
+        reference=reference_value,
         beside=beside,
         limits=limits,
         note=note,
@@ -167,11 +167,11 @@ def strengths(
         earlier: Earlier runs of the same machine, newest first.
     """
     if len({(r.machine, r.source) for r in records}) != 1:
-        return []  # of several machines, or of none
-    every = [c for make in _OWN for c in make(records, found, run.host)]
+        return []  # the records are from several machines, or there are none
+    candidates = [c for compare in _OWN for c in compare(records, found, run.host)]
     if records[0].source == "host":
-        every += [*_of_earlier(found, earlier), *_of_papers(records, found, run.host)]
-    usable = [c for c in every if all(_LEAST < m.value < 1 / _LEAST for m in (c.value, c.reference))]
+        candidates += [*_of_earlier(found, earlier), *_of_papers(records, found, run.host)]
+    usable = [c for c in candidates if all(_LEAST < m.value < 1 / _LEAST for m in (c.value, c.reference))]
     judged = [c for c in usable if c.is_good is not None]
     judged.sort(key=lambda c: (bool(c.flags), c.published, -c.beyond))
     points = []
@@ -185,7 +185,7 @@ def strengths(
 
 
 def earlier_runs(records: Sequence[Record], run: RunInfo, store: Store) -> list[Earlier]:
-    """The last runs of a store that started before this one, of the same host, newest first."""
+    """Return the last runs of a store that started before this run, on the same host, newest first."""
     if not store.folder.is_dir() or not records or records[0].source != "host" or not run.started:
         return []
     rows = [
@@ -206,9 +206,9 @@ def _constant(value: float) -> Measured:
 
 
 def _number(facts: Mapping[str, Any], part: str, key: str) -> float:
-    """A fact of the host as a number; 0 if it is absent."""
-    of = facts.get(part)
-    value = of.get(key) if isinstance(of, Mapping) else None
+    """Return a fact of the host as a number; 0 if it is absent."""
+    section = facts.get(part)
+    value = section.get(key) if isinstance(section, Mapping) else None
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
@@ -222,7 +222,7 @@ def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
     if small[1] is not None and huge is not None:
         beside = f"the latency with huge pages ({show(huge.value, 's')})"
         yield _beside("pages", small[0], small[1], huge, beside, (0.95, 0.8))
-    # Without a knee, the record is only the most that was measured.
+    # Without a knee, the record is only the highest measured bandwidth.
     knees = [r for r in records if r.metric == "knee_bandwidth" and text_of(r, "reached")[:2] != "no"]
     knee = max(knees, key=lambda r: (value_of(r, "threads"), not r.flags, r.value), default=None)
     if knee is not None and triad is not None and knee.conditions.get("threads") == triad.conditions.get("threads"):
@@ -232,7 +232,7 @@ def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
 
 
 def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
-    """The farthest memory beside the nearest, of the same pages."""
+    """Compare the farthest memory with the nearest, with the same pages."""
     near = found["memory_latency"][1] or found["memory_latency_small_pages"][1]
     if near is None:
         return
@@ -251,9 +251,9 @@ def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -
 
 
 def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
-    """The footprint up to which the latency of each cache holds, beside the reported size of the cache.
+    """Compare the footprint up to which the latency of each cache holds with the reported size of the cache.
 
-    Footprints are powers of two, so that half of a size need not be bad.
+    Footprints are powers of two, so half of a size need not be bad.
     """
     for reported, level in cache_levels(records).items():
         yield _Comparison(
@@ -275,7 +275,7 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
     if peak is not None and dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads"):
         beside = f"the machine's own fp64 peak ({show(peak.value, peak.unit)})"
         yield _beside("dgemm", dense_title, dense, peak, beside, (0.85, 0.6))
-    of_one = [
+    single_peaks = [
         r
         for r in records
         if (r.instrument, r.metric) == ("peak", "flop_rate")
@@ -285,13 +285,13 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
     ]
     topology = host.get("topology")
     cores = topology.get("cores") if isinstance(topology, Mapping) else None
-    if of_one and peak is not None and isinstance(cores, list) and 1 < value_of(peak, "threads") <= len(cores):
+    if single_peaks and peak is not None and isinstance(cores, list) and 1 < value_of(peak, "threads") <= len(cores):
         threads = value_of(peak, "threads")
-        one = max(of_one, key=lambda r: (not r.flags, r.value))
-        bounds = (threads * one.bounds[0], threads * one.bounds[1]) if one.bounds else None
-        beside = f"the peak of one CPU ({show(one.value, one.unit)}) times {threads:g}"
-        made = _beside("all CPUs", title, peak, one, beside, (0.95, 0.6))
-        yield replace(made, reference=Measured(threads * one.value, bounds))
+        single = max(single_peaks, key=lambda r: (not r.flags, r.value))
+        bounds = (threads * single.bounds[0], threads * single.bounds[1]) if single.bounds else None
+        beside = f"the peak of one CPU ({show(single.value, single.unit)}) times {threads:g}"
+        comparison = _beside("all CPUs", title, peak, single, beside, (0.95, 0.6))
+        yield replace(comparison, reference=Measured(threads * single.value, bounds))
     clock, reported = found["core_frequency"][1], _number(host, "cpu", "claimed_hz")
     if clock is not None and reported > 0:
         beside = f"the base clock that the operating system reports ({show(reported, 'Hz')})"
@@ -299,43 +299,50 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
 
 
 def _of_earlier(found: Figures, earlier: Sequence[Earlier]) -> Iterator[_Comparison]:
-    """Each figure beside the newest earlier run that has it."""
-    before = [(run, {key: r for key, (_, r) in figures(run.records).items() if r is not None}) for run in earlier]
+    """Compare each figure with the newest earlier run that has it."""
+    earlier_figures = [
+        (run, {key: r for key, (_, r) in figures(run.records).items() if r is not None}) for run in earlier
+    ]
     for key, (title, record) in found.items():
         same = [
             (run, figure[key])
-            for run, figure in before
+            for run, figure in earlier_figures
             if record is not None and key in figure and point_key(record) == point_key(figure[key])
         ]
         if record is not None and same:
-            run, old = same[0]
-            beside = f"the earlier run {run.run} of {run.started[:10]} ({show(old.value, old.unit)})"
-            yield _beside(f"{key} over time", title, record, old, beside, _CHANGED)
+            run, earlier_record = same[0]
+            beside = (
+                f"the earlier run {run.run} of {run.started[:10]} ({show(earlier_record.value, earlier_record.unit)})"
+            )
+            yield _beside(f"{key} over time", title, record, earlier_record, beside, _CHANGED)
 
 
 def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
-    """Figures beside the newest published machine of the class: same architecture, and same packages for totals."""
+    """Compare figures with the newest published machine of the class.
+
+    The class is the same architecture and, for totals, the same number of packages.
+    """
     cpu, topology = (part if isinstance(part := host.get(key), Mapping) else {} for key in ("cpu", "topology"))
     isa, packages = cpu.get("isa"), topology.get("packages")
     architecture = "x86-64" if isinstance(isa, list) and "sse2" in isa else ""
     count = len(packages) if isinstance(packages, list) else 0
     latency = farthest(records, "memory_latency") or farthest(records, "memory_latency_small_pages")
-    mine = [r for r in records if (r.instrument, r.metric) == ("bandwidth", "bandwidth_net")]
-    mine += [latency] if latency is not None else []
-    levels = [r for r in records if r.metric == "level_latency"]  # they tell which footprints are memory
-    for match in published_of_class(mine, levels, architecture, count):
+    results = [r for r in records if (r.instrument, r.metric) == ("bandwidth", "bandwidth_net")]
+    results += [latency] if latency is not None else []
+    levels = [r for r in records if r.metric == "level_latency"]  # they show which footprints are in memory
+    for match in published_of_class(results, levels, architecture, count):
         yield _published(match)
 
 
 def _published(match: Published) -> _Comparison:
     record = match.record
     latency = record.metric == "load_latency"
-    what = "Latency" if latency else f"{str(record.conditions.get('kernel')).capitalize()} bandwidth"
+    quantity = "Latency" if latency else f"{str(record.conditions.get('kernel')).capitalize()} bandwidth"
     threads = value_of(record, "processes" if latency else "threads", 1)
-    title = f"{what} at {size(value_of(record, 'footprint_bytes'))}, {threads:g} CPU{'s' if threads > 1 else ''}"
+    title = f"{quantity} at {size(value_of(record, 'footprint_bytes'))}, {threads:g} CPU{'s' if threads > 1 else ''}"
     beside = f"{match.machine} ({show(match.reference.value, match.reference.unit)})"
     note = "" if match.reference.bounds else "published without an interval"
-    return _beside(what, title, record, match.reference, beside, _PUBLISHED, note, published=True)
+    return _beside(quantity, title, record, match.reference, beside, _PUBLISHED, note, published=True)
 
 
 _OWN: Final[tuple[Callable[[Sequence[Record], Figures, Mapping[str, Any]], Iterator[_Comparison]], ...]] = (

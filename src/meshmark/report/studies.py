@@ -1,6 +1,6 @@
 """Draws charts of studies (`meshmark.load.studies`) from their records, and writes the page of a study.
 
-As in `charts`, a function takes all records and returns a chart, or None if no record is suitable.
+Like in `charts`, a drawing function takes all records and returns a chart, or None if no record is suitable.
 """
 
 from __future__ import annotations
@@ -27,21 +27,24 @@ _NONE: Final = "none (fewer than 4 runs)"
 
 
 def _of(records: Sequence[Record], study: str, metric: str, *numbers: str, texts: Sequence[str] = ()) -> list[Record]:
-    """Records of a study that have the conditions that its chart needs."""
-    of = [r for r in records if r.conditions.get("study") == study]
-    return selected(of, "load", metric, numbers=numbers, texts=texts)
+    """Return the records of a study that have the conditions that its chart needs."""
+    study_records = [r for r in records if r.conditions.get("study") == study]
+    return selected(study_records, "load", metric, numbers=numbers, texts=texts)
 
 
 def _slowdown(r: Record, **more: Any) -> Row:
-    """As `drawing.row`, with the estimate over all runs and its interval instead of those of the pairs."""
+    """Return a row like `drawing.row`, but with the estimate over all runs and its interval.
+
+    `drawing.row` has the median of the pairs and its interval.
+    """
     value = value_of(r, "estimate", r.value)
     low, high = number(r, "estimate_low"), number(r, "estimate_high")
     if low is None or high is None:
         low, high, bounds = value, value, _NONE
     else:
         bounds = f"{low:.3f} – {high:.3f}"
-    of = {"value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, "levels": []}
-    return {**row(r), **of, **more}
+    estimate = {"value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, "levels": []}
+    return {**row(r), **estimate, **more}
 
 
 def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row]]]:
@@ -49,7 +52,7 @@ def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row
 
 
 def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | None = None) -> Drawn:
-    """Slowdown with intervals, and a dashed line at `rule`."""
+    """Draw slowdowns with intervals, and a dashed line at `rule`."""
     rows.sort(
         key=lambda r: (r.get("line") is False, str(r.get("series", "")), r["x"])
     )  # the connected series gets the first colour
@@ -95,9 +98,9 @@ def _counts(rows: Sequence[Row], title: str) -> alt.X:
 
 
 def shared_bus(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown by the memory rate of each program alone, with the threshold as a dashed line."""
-    found = _of(records, "shared_bus", "slowdown", "memory_rate", "copies")
-    if not found:
+    """Draw slowdown by the memory rate of each program alone, with the threshold as a dashed line."""
+    slowdowns = _of(records, "shared_bus", "slowdown", "memory_rate", "copies")
+    if not slowdowns:
         return None
     level = 1 + max((value_of(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
     rows = [
@@ -107,24 +110,24 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
             label=f"{value_of(r, 'memory_rate') / 1e9:.3g} GB/s",
             series=f"{value_of(r, 'copies'):g} copies",
         )
-        for r in found
+        for r in slowdowns
     ]
     return _curve(rows, _gb("memory rate of one program alone"), "series", level)
 
 
 def mix(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown by share of writes."""
-    found = _of(records, "mix", "slowdown", "write_fraction")
+    """Draw slowdown by share of writes."""
+    slowdowns = _of(records, "mix", "slowdown", "write_fraction")
     rows = [
         _slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
-        for r in found
+        for r in slowdowns
     ]
     axis = alt.Axis(format=".0%")
     return _curve(rows, alt.X("x:Q", title="share of writes", axis=axis)) if rows else None
 
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown by number of loaded memory domains."""
+    """Draw slowdown by number of loaded memory domains."""
     rows = [
         _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
         for r in _of(records, "isolation", "slowdown", "domains")
@@ -133,7 +136,7 @@ def isolation(records: Sequence[Record]) -> Drawn | None:
 
 
 def copies(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown by number of copies of a command."""
+    """Draw slowdown by number of copies of a command."""
     rows = [
         _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
         for r in _of(records, "copies", "slowdown", "copies")
@@ -142,7 +145,10 @@ def copies(records: Sequence[Record]) -> Drawn | None:
 
 
 def interference_curve(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown by the neighbours' memory rate; held-out points, which validate the prediction, are not connected."""
+    """Draw slowdown by the neighbours' memory rate.
+
+    Held-out points, which validate the prediction, are not connected.
+    """
     rows = [
         _slowdown(
             r,
@@ -157,7 +163,10 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
 
 
 def interference_matrix(records: Sequence[Record]) -> Drawn | None:
-    """A heat map of the slowdown of the row's class while the column's co-runs; flagged cells are framed."""
+    """Draw a heat map of the slowdown of the row's class while the column's class co-runs.
+
+    Flagged cells are framed.
+    """
     rows = [
         _slowdown(
             r,
@@ -227,7 +236,7 @@ def _bars(
 
 
 def overload(records: Sequence[Record]) -> Drawn | None:
-    """CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
+    """Draw CPU time (user, system, idle) beside the time that the programs waited for a CPU."""
     rows = [
         row(
             r,
@@ -244,7 +253,7 @@ def overload(records: Sequence[Record]) -> Drawn | None:
 
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
-    """Slowdown and serialisation, alone and co-running, by wait policy."""
+    """Draw slowdown and serialisation, alone and co-running, by wait policy."""
     rows = [
         _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
         for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
@@ -258,9 +267,9 @@ def omp_overload(records: Sequence[Record]) -> Drawn | None:
 
 
 def co_running(records: Sequence[Record]) -> Drawn | None:
-    """Co-run slowdown of each program of a scenario, with intervals; dashed: no slowdown."""
-    found = _of(records, "scenario", "slowdown", texts=("program",))
-    rows = [_slowdown(r, program=str(r.conditions["program"])) for r in found]
+    """Draw the co-run slowdown of each program of a scenario, with intervals and a dashed line at no slowdown."""
+    slowdowns = _of(records, "scenario", "slowdown", texts=("program",))
+    rows = [_slowdown(r, program=str(r.conditions["program"])) for r in slowdowns]
     if not rows:
         return None
     base, data = _data("points", rows)
@@ -293,9 +302,9 @@ STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None
 
 
 def draw(records: Sequence[Record]) -> dict[str, Drawn]:
-    """All charts for which there are records, by study."""
-    made = {name: chart(records) for name, (_, chart) in STUDIES.items()}
-    return {name: d for name, d in made.items() if d is not None}
+    """Return all charts for which there are records, by study."""
+    charts = {name: chart(records) for name, (_, chart) in STUDIES.items()}
+    return {name: d for name, d in charts.items() if d is not None}
 
 
 # ---------------------------------------------------------------- the page
@@ -330,10 +339,10 @@ _SHOWN_ELSEWHERE: Final = {"study", "estimate", "estimate_low", "estimate_high",
 
 
 def read_study(folder: Path) -> Reading:
-    """The records and absences of a finished study.
+    """Return the records and absences of a finished study.
 
     Raises:
-        UsageError: the folder contains none.
+        UsageError: The folder contains no finished study.
     """
     path = folder / RECORDS
     if not path.is_file():
@@ -342,10 +351,10 @@ def read_study(folder: Path) -> Reading:
 
 
 def study_page(folder: Path) -> str:
-    """The self-contained page of a finished study: charts, tables and absent results.
+    """Return the self-contained page of a finished study: charts, tables and absent results.
 
     Raises:
-        UsageError: the folder contains none, or none of its results is readable.
+        UsageError: The folder contains no finished study, or the study has no readable results.
     """
     reading = read_study(folder)
     records = cleaned(reading.records)
@@ -367,7 +376,7 @@ def study_page(folder: Path) -> str:
     ]
     verdict = f"{len(records)} results, " + (f"{flagged} flagged" if flagged else "none flagged")
     verdict += f", {len(reading.absences)} absent." if reading.absences else "."
-    slowed = [r for r in records if r.metric == "slowdown"]
+    slowdowns = [r for r in records if r.metric == "slowdown"]
     others = [r for r in records if r.metric not in {"slowdown", "elapsed"}]
     provenance = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
     absent = [
@@ -388,7 +397,7 @@ def study_page(folder: Path) -> str:
         subtitle=" · ".join(d for d in details if d),
         verdict=verdict,
         charts=[(name, STUDIES[name][0], CAPTIONS[name]) for name in drawn],
-        slowdowns=_slowdowns(slowed, records) if slowed else None,
+        slowdowns=_slowdowns(slowdowns, records) if slowdowns else None,
         others=_others(others) if others else None,
         many=_MANY_ROWS,
         absent=absent_table(absent),
@@ -399,11 +408,11 @@ def study_page(folder: Path) -> str:
 
 
 def write_study(folder: Path) -> Path:
-    """Writes `study.html` to the folder of a finished study.
+    """Write `study.html` to the folder of a finished study, and return its path.
 
     Raises:
-        UsageError: the folder contains none.
-        MeshmarkError: the folder is not writable.
+        UsageError: The folder contains no finished study.
+        MeshmarkError: The folder is not writable.
     """
     page = folder / "study.html"
     write_text(page, study_page(folder))
@@ -415,14 +424,14 @@ def _value_text(key: str, value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    found = number_in(value)
+    number = number_in(value)
     if (
-        found is not None
+        number is not None
         and key.rpartition("_")[2] in {"rate", "asked"}
         and key.startswith(("memory_rate", "neighbour_rate"))
     ):
-        return show(found, "B/s")
-    return str(value) if found is None else f"{found:g}"
+        return show(number, "B/s")
+    return str(value) if number is None else f"{number:g}"
 
 
 def _varying(records: Sequence[Record]) -> list[str]:
@@ -431,7 +440,7 @@ def _varying(records: Sequence[Record]) -> list[str]:
 
 
 def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
-    """One row per point: times alone and together, and the estimated slowdown with its interval."""
+    """Return a table with one row per point: times alone and together, and the estimated slowdown with its interval."""
     keys = _varying(slowed)
     times = {
         (str(r.conditions.get("company")), *(str(r.conditions.get(k)) for k in keys)): r.value
@@ -440,14 +449,14 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
     }
     rows: list[Cells] = []
     for r in slowed:
-        of = tuple(str(r.conditions.get(k)) for k in keys)
-        spent = [times.get((company, *of)) for company in ("alone", "together")]
+        point = tuple(str(r.conditions.get(k)) for k in keys)
+        point_times = [times.get((company, *point)) for company in ("alone", "together")]
         s = _slowdown(r)
         runs = " + ".join(_value_text(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
-        cells = numbers(*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], runs)
+        cells = numbers(*("–" if t is None else show(t, "s") for t in point_times), s["median"], s["interval"], runs)
         rows.append([*(_value_text(k, r.conditions.get(k)) for k in keys), *cells, Cell("", flags=r.flags)])
-    head = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
-    return Table(head, rows, numbers=range(len(keys), len(keys) + 5))
+    columns = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
+    return Table(columns, rows, numbers=range(len(keys), len(keys) + 5))
 
 
 def _span(r: Record) -> str:

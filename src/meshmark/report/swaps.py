@@ -19,12 +19,12 @@ from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.store.record import Better, Record, median
 from meshmark.values.units import number, scale_for, show, size
 
-# Lines in these colours are visible on light and dark pages, and white text is readable on them.
+# Lines in these colours are visible on light and dark pages, and white text is readable on these colours.
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
 _FIGURES: Final = 16  # maximum ranks or sizes for which cells show their values
 _ON_MAP: Final = 32  # maximum ranks for which lines are distinguishable
 _RANKS: Final = 1 << 16  # a record with more ranks is invalid
-_LATENCY: Final = 4096  # B; the ring shows times up to this size, bandwidths above it
+_LATENCY: Final = 4096  # B; the ring shows times up to this size and bandwidths above it
 _FAR: Final = "node distance "
 _RING: Final = 1.5  # half the width of the map, relative to the radius of the ring
 
@@ -34,7 +34,7 @@ class _Place:
     """The location of a rank's CPU.
 
     Attributes:
-        cache: lowest CPU that shares the last-level cache; -1 if caches coincide with nodes.
+        cache: Lowest CPU that shares the last-level cache; -1 if caches coincide with nodes.
     """
 
     cpu: int
@@ -45,7 +45,7 @@ class _Place:
 
 
 def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int, _Place]:
-    """Locations by rank; {} unless every rank was always bound to its own CPU of this machine."""
+    """Return locations by rank; {} unless every rank was always bound to its own CPU of this machine."""
     bindings = {str(r.conditions.get("rank_cpus")) for r in records}
     numbers_ = bindings.pop().split(",") if len(bindings) == 1 else []
     if not all(n.isdecimal() and len(n) < 10 for n in numbers_) or any(
@@ -72,7 +72,7 @@ def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int,
 
 
 def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, str]:
-    """The closest level that two CPUs share: a sort key and its name."""
+    """Return the closest level that two CPUs share: a sort key and its name."""
     if a.core == b.core:
         return 0, "same core"
     if a.cache == b.cache != -1:
@@ -81,8 +81,8 @@ def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, st
         return 2, "same node"
     distances, nodes = topology.get("distances"), [n["os_index"] for n in topology.get("nodes") or []]
     if isinstance(distances, list) and {a.node, b.node} <= {*nodes}:
-        far = int(distances[nodes.index(a.node)][nodes.index(b.node)])
-        return 10 + far, f"{_FAR}{far}"
+        distance = int(distances[nodes.index(a.node)][nodes.index(b.node)])
+        return 10 + distance, f"{_FAR}{distance}"
     return (3, "same package") if a.package == b.package else (4, "other package")
 
 
@@ -90,17 +90,17 @@ def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, st
 
 
 def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, Any]) -> str:
-    """A distance of ranks, with the topological distance of its pairs."""
-    crossed = sorted(
+    """Return a distance of ranks as text, with the topological distance of its pairs."""
+    levels = sorted(
         {
             _between(places[i], places[i + distance], topology)
             for i in places
             if i // distance % 2 == 0 and i + distance in places
         }
     )
-    if not crossed:
+    if not levels:
         return str(distance)
-    (_, nearest), (_, farthest) = crossed[0], crossed[-1]
+    (_, nearest), (_, farthest) = levels[0], levels[-1]
     if nearest.startswith(_FAR) and nearest != farthest:
         farthest = farthest.removeprefix(_FAR)
     return f"{distance}: {nearest}" + (f" to {farthest}" if nearest != farthest else "")
@@ -108,13 +108,13 @@ def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, A
 
 @drawing
 def contention(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """A heat map of contention by distance and size for each library."""
-    found = [one for one in contentions(records) if one.cells]
-    maps = [_contention_map(one, topology, wide=len(found) == 1) for one in found]
+    """Draw a heat map of contention by distance and size for each library."""
+    libraries = [library for library in contentions(records) if library.cells]
+    maps = [_contention_map(library, topology, wide=len(libraries) == 1) for library in libraries]
     if not maps:
         return None
-    drawn: alt.TopLevelMixin = alt.concat(*maps, columns=2, spacing=30).resolve_scale(color="independent")
-    return drawn
+    chart: alt.TopLevelMixin = alt.concat(*maps, columns=2, spacing=30).resolve_scale(color="independent")
+    return chart
 
 
 def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) -> alt.LayerChart | alt.FacetChart:
@@ -137,27 +137,27 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
                 "flagged": bool(f.flags),
             }
         )
-    top = max([2.0, *(r["value"] for r in rows)])
+    highest = max([2.0, *(r["value"] for r in rows)])
     columns, lines = [size(s) for s in found.sizes], list(names.values())
     # Long labels leave no room beside the axis for a title.
-    above = alt.Axis(
+    y_axis = alt.Axis(
         labelOverlap=True, labelLimit=240, titleAngle=0, titleAlign="right", titleAnchor="end", titleX=-10, titleY=-8
     )
     base = chart_of(rows).encode(
         x=alt.X("message:O", title="message", sort=columns, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y("distance:O", title="distance between ranks", sort=lines, axis=above),
+        y=alt.Y("distance:O", title="distance between ranks", sort=lines, axis=y_axis),
     )
     tips = ("distance", "message", "pairs", "contention", "interval", "all_at_once", "alone", "flags")
     figures = len(lines) <= 2 * _FIGURES and len(columns) <= _FIGURES
     legend = None if figures else alt.Legend(orient="right", format=".1f", gradientLength=120)
-    cells = _cells(base, _scale(1, top), legend).encode(
+    cells = _cells(base, _scale(1, highest), legend).encode(
         tooltip=[alt.Tooltip(f"{t}:N", title=t.replace("_", " ")) for t in tips]
     )
     texts = [
-        base.transform_filter(f"datum.starts === {'true' if clear else 'false'}")
-        .mark_text(fontSize=12, fontWeight="bold" if clear else "normal", opacity=1 if clear else 0.7)
+        base.transform_filter(f"datum.starts === {'true' if starts else 'false'}")
+        .mark_text(fontSize=12, fontWeight="bold" if starts else "normal", opacity=1 if starts else 0.7)
         .encode(text="contention:N", color=alt.value("white"))
-        for clear in (True, False)
+        for starts in (True, False)
     ]
     return alt.layer(cells, *(texts if figures else [])).properties(
         title=f"{found.library}, {found.where}",
@@ -179,7 +179,7 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
 
 
 def contention_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
-    """Renders the sizes at which contention starts, by distance, and a table of factors."""
+    """Render the sizes at which contention starts, by distance, and a table of factors."""
 
     def cell(found: Contention, distance: int, bytes_: int) -> Cell:
         f = found.cells.get((distance, bytes_))
@@ -198,7 +198,7 @@ def contention_details(records: Sequence[Record], topology: Mapping[str, Any]) -
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """All pairs of one library and message size: times of short messages or bandwidths of long ones."""
+    """All pairs of one library and message size: times of short messages or bandwidths of long messages."""
 
     library: str
     bytes: float
@@ -224,67 +224,71 @@ class _Pairs:
 
 
 def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pairs]:
-    """The pairs of each library at the shortest and the longest message."""
-    needs = ("message_bytes", "from_rank", "to_rank")
+    """Return the pairs of each library with the shortest and the longest message."""
+    required = ("message_bytes", "from_rank", "to_rank")
     alone = [
         r
         for metric in ("exchange_time", "bandwidth_net")
         for r in selected(
-            [r for r in records if r.conditions.get("mode") == "alone"], "swap", metric, numbers=needs, above_zero=True
+            [r for r in records if r.conditions.get("mode") == "alone"],
+            "swap",
+            metric,
+            numbers=required,
+            above_zero=True,
         )
     ]
-    found = []
+    results = []
     for library in libraries_of(alone):
-        mine = [r for r in alone if library_of(r) == library]
-        swapped = {int(value_of(r, end)) for r in mine for end in ("from_rank", "to_rank")}
-        places = _places(mine, topology)
-        places = places if swapped <= places.keys() else {}
-        ranks = sorted({*range(min(_RANKS, int(value_of(mine[0], "ranks")))), *swapped})
-        for bytes_ in sorted({value_of(r, "message_bytes") for r in mine}):
+        library_records = [r for r in alone if library_of(r) == library]
+        swapping_ranks = {int(value_of(r, end)) for r in library_records for end in ("from_rank", "to_rank")}
+        places = _places(library_records, topology)
+        places = places if swapping_ranks <= places.keys() else {}
+        ranks = sorted({*range(min(_RANKS, int(value_of(library_records[0], "ranks")))), *swapping_ranks})
+        for bytes_ in sorted({value_of(r, "message_bytes") for r in library_records}):
             metric = "exchange_time" if bytes_ <= _LATENCY else "bandwidth_net"
-            these = [r for r in mine if r.metric == metric and value_of(r, "message_bytes") == bytes_]
+            matches = [r for r in library_records if r.metric == metric and value_of(r, "message_bytes") == bytes_]
             rows = []
-            for r in these:
+            for r in matches:
                 a, b = int(value_of(r, "from_rank")), int(value_of(r, "to_rank"))
                 level, between = _between(places[a], places[b], topology) if places else (0, "")
                 unbound = "not bound" if topology else UNKNOWN
                 cpus = f"{places[a].cpu} and {places[b].cpu}" if places else unbound
                 rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=between, level=level))
             if rows:
-                found.append(
-                    _Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, these[0].unit, these[0].better)
+                results.append(
+                    _Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, matches[0].unit, matches[0].better)
                 )
-    ends = {(p.library, f(q.bytes for q in found if q.library == p.library)) for p in found for f in (min, max)}
-    return [p for p in found if (p.library, p.bytes) in ends]
+    ends = {(p.library, f(q.bytes for q in results if q.library == p.library)) for p in results for f in (min, max)}
+    return [p for p in results if (p.library, p.bytes) in ends]
 
 
 @drawing
 def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
-    """All pairs, as a matrix and as lines on a ring."""
-    found = _pairs(records, topology)
-    several = len({p.library for p in found}) > 1
-    drawn = []
-    for p in found:
+    """Draw all pairs, as a matrix and as lines on a ring."""
+    results = _pairs(records, topology)
+    several = len({p.library for p in results}) > 1
+    panels = []
+    for p in results:
         flags = frozenset.intersection(*(frozenset(r["flags"].split(", ")) for r in p.rows)) - {"none"}
         title = size(p.bytes) + (f", {p.library}" if several else "")
         title += f"; all {', '.join(sorted(flags))}" if flags else ""
         if len(p.rows) > 1:  # a matrix of one pair shows nothing
-            drawn.append(_matrix(p).properties(title=title, width=p.side, height=p.side))
+            panels.append(_matrix(p).properties(title=title, width=p.side, height=p.side))
         if len(p.ranks) <= _ON_MAP:
-            drawn.append(_ring(p).properties(title=title, width=p.side, height=p.side if len(p.ranks) > 2 else 80))
-    if not drawn:
+            panels.append(_ring(p).properties(title=title, width=p.side, height=p.side if len(p.ranks) > 2 else 80))
+    if not panels:
         return None
-    columns = max(1, 1000 // (found[0].side + 75))
+    columns = max(1, 1000 // (results[0].side + 75))
     columns -= columns % 2 if columns > 1 else 0  # keep each matrix and its ring on one row
-    both: alt.TopLevelMixin = alt.concat(*drawn, columns=columns, spacing=26).resolve_scale(
+    chart: alt.TopLevelMixin = alt.concat(*panels, columns=columns, spacing=26).resolve_scale(
         color="independent", x="independent", y="independent"
     )
-    return both
+    return chart
 
 
 def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     rows = [{**r, "a": i, "b": j} for r in p.rows for i, j in ((r["a"], r["b"]), (r["b"], r["a"]))]
-    scale = scale_for(p.unit, max(r["value"] for r in rows))  # keeps values shorter than their cells
+    scale = scale_for(p.unit, max(r["value"] for r in rows))  # a common unit keeps the values short
     for r in rows:
         r["figure"] = number(r["value"] / scale.factor, 2 if len(p.ranks) > 8 else 3)
     figures = len(p.ranks) <= _FIGURES
@@ -311,23 +315,23 @@ def _legend(p: _Pairs) -> alt.Legend:
 
 
 def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
-    """Ranks on a ring in the order of the machine's topology, with one line per pair."""
+    """Draw ranks on a ring in the order of the machine's topology, with one line per pair."""
 
     def key(rank: int) -> tuple[int, ...]:
-        at = p.places.get(rank)
-        return (at.package, at.node, at.cache, at.core, at.cpu) if at else (rank,)
+        place = p.places.get(rank)
+        return (place.package, place.node, place.cache, place.core, place.cpu) if place else (rank,)
 
     order = sorted(p.ranks, key=key)
     groups: dict[tuple[int, int], list[int]] = {}
     for rank in order:
-        at = p.places.get(rank)
-        groups.setdefault((at.package, at.node) if at else (0, 0), []).append(rank)
+        place = p.places.get(rank)
+        groups.setdefault((place.package, place.node) if place else (0, 0), []).append(rank)
     slots = len(order) + (len(groups) if len(groups) > 1 else 0)
-    turn: dict[int, float] = {}
+    angles: dict[int, float] = {}
     slot = 0
     for ranks in groups.values():
         for rank in ranks:
-            turn[rank] = math.pi * (1 - 2 * slot / slots)  # clockwise from the left
+            angles[rank] = math.pi * (1 - 2 * slot / slots)  # clockwise from the left
             slot += 1
         slot += len(groups) > 1
 
@@ -338,12 +342,14 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         return {"shorthand": f"{field}:Q", "axis": None, "scale": alt.Scale(domain=[-half, half], nice=False)}
 
     x, y = alt.X(**axis("x", _RING)), alt.Y(**axis("y", _RING if len(order) > 2 else 0.6))
-    # Worst first, so that the short, good lines of neighbours are on top.
+    # Draw the worst pairs first, so that the short, good lines of neighbours are on top.
     lines = sorted(p.rows, key=lambda r: r["value"], reverse=p.better == "lower")
-    lines = [{**r, **point(turn[r["a"]], 1), "x2": math.cos(turn[r["b"]]), "y2": math.sin(turn[r["b"]])} for r in lines]
+    lines = [
+        {**r, **point(angles[r["a"]], 1), "x2": math.cos(angles[r["b"]]), "y2": math.sin(angles[r["b"]])} for r in lines
+    ]
     few = len(lines) <= 3
     width = 4 if few else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7
-    mixed = {r["flagged"] for r in lines} == {True, False}  # if all are flagged, the title says so
+    some_flagged = {r["flagged"] for r in lines} == {True, False}  # if all pairs are flagged, the title says so
     links = (
         chart_of(lines)
         .mark_rule(strokeWidth=width, opacity=0.9)
@@ -353,12 +359,12 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
             x2="x2:Q",
             y2="y2:Q",
             color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few else _legend(p)),
-            strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if mixed else [1, 0]), alt.value([1, 0])),
+            strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if some_flagged else [1, 0]), alt.value([1, 0])),
             tooltip=p.tips,
         )
     )
     dot = min(20.0, 0.62 * p.side / _RING * math.pi / slots)
-    marks = chart_of([{**point(turn[r], 1), "rank": str(r)} for r in order]).encode(x=x, y=y)
+    marks = chart_of([{**point(angles[r], 1), "rank": str(r)} for r in order]).encode(x=x, y=y)
     dots = marks.mark_point(shape="circle", filled=True, size=dot * dot, opacity=1, color="#5D6670")
     layers: list[Any] = [links, dots]
     if dot >= 11:
@@ -367,7 +373,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         step = math.pi / slots
         arcs, names = [], []
         for n, ((package, node), ranks) in enumerate(groups.items()):
-            first, last = turn[ranks[0]] + 0.8 * step, turn[ranks[-1]] - 0.8 * step
+            first, last = angles[ranks[0]] + 0.8 * step, angles[ranks[-1]] - 0.8 * step
             arcs += [{**point(first + (last - first) * k / 24, 1.16), "group": n, "at": k} for k in range(25)]
             name = f"node {node}" if node >= 0 else f"package {package}"
             names.append({**point((first + last) / 2, 1.33), "name": name})
@@ -382,24 +388,24 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         middles = [{"x": (r["x"] + r["x2"]) / 2, "y": (r["y"] + r["y2"]) / 2, "text": r["median"]} for r in lines]
         layers.append(chart_of(middles).mark_text(fontSize=13, dy=-12).encode(x=x, y=y, text="text:N"))
         if len(order) == 2 and p.places:
-            cpus = [{**point(turn[r], 1), "text": f"CPU {p.places[r].cpu}"} for r in order]
+            cpus = [{**point(angles[r], 1), "text": f"CPU {p.places[r].cpu}"} for r in order]
             layers.append(chart_of(cpus).mark_text(fontSize=11, dy=20).encode(x=x, y=y, text="text:N"))
     return alt.layer(*layers)
 
 
 def pair_details(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
-    """Renders times or bandwidths by topological distance."""
-    found = _pairs(records, topology)
-    if not found:
+    """Render times or bandwidths by topological distance; "" if there are no pairs."""
+    results = _pairs(records, topology)
+    if not results:
         return ""
     rows: list[Cells] = []
-    for p in found:
+    for p in results:
         for level, between in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
             values = [r["value"] for r in p.rows if r["level"] == level]
             scale = scale_for(p.unit, median(values))
             low, high = (show(f(values), p.unit, scale) for f in (min, max))
-            middle = show(median(values), p.unit, scale)
-            rows.append([p.library, size(p.bytes), between, *numbers(str(len(values)), middle, f"{low} – {high}")])
-    head = ["library", "message", "distance", "pairs", "median", "range"]
-    why = "Ranks were not bound to one CPU each" if topology else "The machine's topology is not recorded"
-    return render("parts/pairs.html", table=Table(head, rows, numbers=(3, 4, 5)), why=why)
+            median_text = show(median(values), p.unit, scale)
+            rows.append([p.library, size(p.bytes), between, *numbers(str(len(values)), median_text, f"{low} – {high}")])
+    columns = ["library", "message", "distance", "pairs", "median", "range"]
+    reason = "Ranks were not bound to one CPU each" if topology else "The machine's topology is not recorded"
+    return render("parts/pairs.html", table=Table(columns, rows, numbers=(3, 4, 5)), why=reason)

@@ -10,7 +10,7 @@ from meshmark.report.render import render
 from meshmark.values.units import size
 
 PAD, HEAD = 10, 22
-# Fills of jobs after Okabe and Ito, light enough for dark text; labels distinguish jobs without colour.
+# Fills of jobs after Okabe and Ito, light enough for dark text; labels distinguish the jobs without colour.
 JOB_FILLS: Final = ("#8cc5e8", "#f3c77a", "#7fd1b3", "#e0a9c6", "#f2a27a", "#f4ea8a", "#b8c0c8", "#a9b8e8")
 
 
@@ -39,20 +39,20 @@ class _Box:
             self.height = HEAD + PAD + rows * (cell_h + PAD)
 
     def placed(self, x: int, y: int) -> Iterator[Mapping[str, Any]]:
-        """This box and all boxes in it, with absolute positions."""
-        here = {"x": x + self.x, "y": y + self.y, "width": self.width, "height": self.height}
-        yield {**here, "title": self.title, "kind": self.kind, "fill": self.fill}
+        """Yield this box and all boxes in it, with absolute positions."""
+        position = {"x": x + self.x, "y": y + self.y, "width": self.width, "height": self.height}
+        yield {**position, "title": self.title, "kind": self.kind, "fill": self.fill}
         for child in self.children:
-            yield from child.placed(here["x"], here["y"])
+            yield from child.placed(position["x"], position["y"])
 
 
 def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] | None = None) -> str:
-    """Draws a topology (`machine.topology.Topology.to_dict`) as SVG; "" if it is empty.
+    """Draw a topology (`machine.topology.Topology.to_dict`) as SVG; "" if it is empty.
 
     Memory-only nodes are drawn beside the packages; cores with several CPUs show all of them.
 
     Args:
-        held: by CPU, numbers (from 1) of the jobs that hold it; if given, the drawing is a stand-alone file.
+        held: Numbers (from 1) of the jobs that hold each CPU; if not None, the drawing is a stand-alone file.
     """
     nodes: list[Mapping[str, Any]] = list(topology.get("nodes") or [])
     cores: list[Mapping[str, Any]] = list(topology.get("cores") or [])
@@ -72,8 +72,8 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         if jobs:
             title += (":" if dense else " · job ") + "+".join(map(str, jobs))
             fill = JOB_FILLS[(jobs[0] - 1) % len(JOB_FILLS)]
-        wide = (34 if dense else 74) + (0 if not held else 24 if dense else 56)
-        return _Box(title, "core", width=wide, height=22 if dense else 30, fill=fill)
+        width = (34 if dense else 74) + (0 if not held else 24 if dense else 56)
+        return _Box(title, "core", width=width, height=22 if dense else 30, fill=fill)
 
     def cores_of(cpus: set[int]) -> list[_Box]:
         return [core_box(c) for c in cores if cpus & set(c["cpus"])]
@@ -86,8 +86,8 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
             if len(shared) > 1 and not shared <= covered:
                 covered |= shared
                 boxes.append(_Box(f"L{last} {size(cache['size_bytes'])} (claimed)", "cache", cores_of(shared)))
-        rest = cpus - covered
-        return boxes + (cores_of(rest) if rest else [])
+        remaining = cpus - covered
+        return boxes + (cores_of(remaining) if remaining else [])
 
     def node_box(node: Mapping[str, Any], cpus: set[int]) -> _Box:
         memory = node.get("memory_bytes")
@@ -100,13 +100,13 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
     drawn: set[int] = set()
     for package in packages:
         cpus = set(package["cpus"])
-        inside = [n for n in nodes if cpus & set(n["cpus"])]
-        drawn |= {int(n["os_index"]) for n in inside}
-        children = [node_box(n, cpus & set(n["cpus"])) for n in inside] or inner(cpus)
+        package_nodes = [n for n in nodes if cpus & set(n["cpus"])]
+        drawn |= {int(n["os_index"]) for n in package_nodes}
+        children = [node_box(n, cpus & set(n["cpus"])) for n in package_nodes] or inner(cpus)
         number = package["os_index"] if isinstance(package["os_index"], int) else package["index"]
         boxes.append(_Box(f"package {number}", "package", children))
-    placed = {cpu for package in packages for cpu in package["cpus"]}
-    boxes += [node_box(n, set(n["cpus"]) - placed) for n in nodes if int(n["os_index"]) not in drawn]
+    package_cpus = {cpu for package in packages for cpu in package["cpus"]}
+    boxes += [node_box(n, set(n["cpus"]) - package_cpus) for n in nodes if int(n["os_index"]) not in drawn]
     root = _Box("", "machine", boxes)
     return render(
         "topology.svg",

@@ -1,9 +1,10 @@
 """Runs the library that draws charts, vl-convert, in a child process.
 
 The library contains V8, which reserves about 65 GiB of address space (64.4 GiB measured) and ends its whole process by
-SIGTRAP if it cannot: login nodes limit the address space (`ulimit -v`). In a child, this is one line of an error.
+SIGTRAP if it cannot, for example on login nodes that limit the address space (`ulimit -v`). In a child process, the
+failure becomes a one-line error message.
 
-The child is this module as a program: it reads one request as JSON from standard input, `{"pictures": [SPEC, …],
+The child runs this module as a program: it reads one request as JSON from standard input, `{"pictures": [SPEC, …],
 "svg": TEXT, "bundle": true}` with any of these keys, and writes the results of the same keys to standard output.
 """
 
@@ -26,7 +27,7 @@ _NEEDED: Final = "about 65 GiB"
 
 
 class DrawingError(MeshmarkError):
-    """Charts cannot be drawn here. The message is the reason, and the hint says what enables them."""
+    """Error that charts cannot be drawn. The message is the reason, and the hint says what enables charts."""
 
 
 def reason_of(error: DrawingError) -> str:
@@ -38,7 +39,7 @@ def pictures(specs: Sequence[Mapping[str, Any]]) -> list[tuple[bytes, str]]:
     """Return each Vega-Lite specification as PNG and as SVG.
 
     Raises:
-        DrawingError: Charts cannot be drawn here.
+        DrawingError: Charts cannot be drawn on this machine.
     """
     if not specs:
         return []
@@ -50,7 +51,7 @@ def png_of_svg(svg: str) -> bytes:
     """Return an SVG drawing as PNG.
 
     Raises:
-        DrawingError: The drawing cannot be converted here.
+        DrawingError: The drawing cannot be converted on this machine.
     """
     return b64decode(_converted({"svg": svg})["svg"])
 
@@ -59,7 +60,7 @@ def bundle() -> str:
     """Return vega, vega-lite and vega-embed as one script that sets `window.vegaEmbed`.
 
     Raises:
-        DrawingError: The script cannot be made here.
+        DrawingError: The script cannot be bundled on this machine.
     """
     return str(_converted({"bundle": True})["bundle"])
 
@@ -72,15 +73,15 @@ def _converted(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     limits = {resource.RLIMIT_AS: (hard, hard), resource.RLIMIT_CORE: (0, 0)}
-    with tempfile.TemporaryFile() as given:
-        given.write(json.dumps(request).encode(errors="replace"))
-        given.seek(0)
+    with tempfile.TemporaryFile() as request_file:
+        request_file.write(json.dumps(request).encode(errors="replace"))
+        request_file.seek(0)
         try:
             child = process.run(
                 # -P: a file of the current folder must not replace a module of Python.
                 [sys.executable, "-P", "-m", "meshmark.report.vega"],
                 process.Preparation(limits=limits),
-                stdin=given,
+                stdin=request_file,
             )
         except OSError as error:
             raise DrawingError(f"cannot draw charts: {error.strerror or error}") from None
@@ -98,11 +99,11 @@ def _converted(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(errors: bytes, status: int) -> str:
-    """Return the last line of the error messages with letters in it, or else how the child ended."""
+    """Return how the child ended, followed by its last error message if there is one."""
     lines = [line.strip(" #") for line in errors.decode(errors="replace").splitlines()]
     fatal = [line for line in lines if line.startswith("Fatal")] or [line for line in lines if line]
-    how = f"signal {-status}" if status < 0 else f"status {status}"
-    return f"the library that draws them ended by {how}" + (f": {quoted(fatal[-1])}" if fatal else "")
+    status_text = f"signal {-status}" if status < 0 else f"status {status}"
+    return f"the library that draws them ended by {status_text}" + (f": {quoted(fatal[-1])}" if fatal else "")
 
 
 def _convert(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class MeshApp(App[None]):
         self._frames = frames
         self._map = map_of(header)
         self._findings = Findings(header)
-        self._kept: list[tuple[Frame, list[str]]] = []  # with what is said about it
+        self._kept: list[tuple[Frame, list[str]]] = []  # frames with their findings as text
         self._at = -1  # index of the frame that is shown
         self._follows = True
         self._bounds = (low, high)
@@ -83,15 +83,15 @@ class MeshApp(App[None]):
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
     def _read(self) -> None:
-        why = "ended"
+        state = "ended"
         try:
             for frame in self._frames:
                 self.call_from_thread(self._take, frame)
         except MeshmarkError as error:
-            why = str(error)
+            state = str(error)
         except RuntimeError:
             return  # the view is closed
-        self._ended = why
+        self._ended = state
         try:
             self.call_from_thread(self._draw)
         except RuntimeError:
@@ -122,12 +122,12 @@ class MeshApp(App[None]):
         self.query_one("#processes", Static).update(processes(frame) or "")
 
     def _time(self, frame: Frame) -> str:
-        """Time since the start, and of the day if the source has a clock."""
-        since = duration(frame.t_s) if frame.t_s >= 60 or frame.t_s < 1e-3 else f"{frame.t_s:.1f} s"
-        return f"{since}  {datetime.fromtimestamp(frame.at):%H:%M:%S}" if frame.at > 0 else since
+        """Return the time since the start and, if the source has a clock, the time of day."""
+        elapsed = duration(frame.t_s) if frame.t_s >= 60 or frame.t_s < 1e-3 else f"{frame.t_s:.1f} s"
+        return f"{elapsed}  {datetime.fromtimestamp(frame.at):%H:%M:%S}" if frame.at > 0 else elapsed
 
     def action_hold(self) -> None:
-        """Pause at the current frame, or continue with the newest."""
+        """Pause at the current frame, or continue with the newest frame."""
         self._follows = not self._follows
         if self._follows:
             self._at = len(self._kept) - 1
@@ -141,8 +141,8 @@ class MeshApp(App[None]):
 
     def action_range(self) -> None:
         """Select the next predefined colour range."""
-        at = RANGES.index(self._bounds) if self._bounds in RANGES else -1
-        self._bounds = RANGES[(at + 1) % len(RANGES)]
+        index = RANGES.index(self._bounds) if self._bounds in RANGES else -1
+        self._bounds = RANGES[(index + 1) % len(RANGES)]
         self._draw()
 
     def action_palette(self) -> None:

@@ -1,4 +1,4 @@
-"""Prints what the runs of an application say."""
+"""Prints the results of the runs of an application."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _COLUMNS: Final = ("figure", "95 % interval", "best – worst", "user", "system", "waiting", "peak", "runs")
-_SPARED: Final = ("", "system", "user", "peak", "best – worst", "waiting")  # in this order, on a narrow terminal
-_NARROWEST: Final = 24  # of the configurations
+# Columns that are omitted on a narrow terminal, in this order.
+_SPARED: Final = ("", "system", "user", "peak", "best – worst", "waiting")
+_NARROWEST: Final = 24  # minimum width of the column of configurations
 _UNLIMITED: Final = 100_000
-_FUNCTIONS: Final = 5  # of a configuration
+_FUNCTIONS: Final = 5  # most functions of a configuration
 
 
 def print_application(found: Mapping[str, Any]) -> None:
@@ -28,14 +29,14 @@ def print_application(found: Mapping[str, Any]) -> None:
     console = table_console()
     titles = list(_COLUMNS)
     longest = max((len(row["configuration"]) for row in found["configurations"]), default=0)
-    for spared in _SPARED:
-        titles = [title for title in titles if title != spared]
+    for omitted in _SPARED:
+        titles = [title for title in titles if title != omitted]
         table = _table(found, titles)
-        whole = console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
-        if whole - max(0, longest - _NARROWEST) <= console.width:
+        table_width = console.measure(table, options=console.options.update(max_width=_UNLIMITED)).maximum
+        if table_width - max(0, longest - _NARROWEST) <= console.width:
             break
     console.print(table)
-    if any(one["functions"] for one in found["profiles"]):
+    if any(profile["functions"] for profile in found["profiles"]):
         console.print()
         console.print(_hottest(found))
     for block in (_profiles, _pairs, _working_sets, _neighbours, _prefetchers, _clocks, _scaling, _exceptions, _notes):
@@ -47,7 +48,7 @@ def print_application(found: Mapping[str, Any]) -> None:
 
 
 def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
-    """A row for each configuration, with these columns."""
+    """Return a table with a row for each configuration, and with these columns."""
     scale = scale_for(found["unit"], max((abs(r["value"]) for r in found["configurations"]), default=1.0))
     figure = found["metric"] + (f" [{scale.symbol}]" if scale.symbol else "")
     rows = []
@@ -70,31 +71,31 @@ def _table(found: Mapping[str, Any], titles: Sequence[str]) -> Table:
 
 
 def _hottest(found: Mapping[str, Any]) -> Table:
-    """The first functions of each profile."""
+    """Return a table of the first functions of each profile."""
     rows = []
-    for one in found["profiles"]:
-        for place, hot in enumerate(one["functions"][:_FUNCTIONS]):
-            low, high = (f"{100 * end:.1f}" for end in hot["interval"])
-            cells = (hot["function"], hot["object"], f"{100 * hot['share']:.1f} %", f"{low} – {high} %")
-            rows.append(["" if place else one["configuration"], *cells])
-    head = ["configuration", "hottest functions", "in", "share", "95 % interval"]
-    return text_table(head, rows, numbers=(3, 4), folds=(0, 1, 2))
+    for profile in found["profiles"]:
+        for position, function in enumerate(profile["functions"][:_FUNCTIONS]):
+            low, high = (f"{100 * end:.1f}" for end in function["interval"])
+            cells = (function["function"], function["object"], f"{100 * function['share']:.1f} %", f"{low} – {high} %")
+            rows.append(["" if position else profile["configuration"], *cells])
+    columns = ["configuration", "hottest functions", "in", "share", "95 % interval"]
+    return text_table(columns, rows, numbers=(3, 4), folds=(0, 1, 2))
 
 
 def _profiles(found: Mapping[str, Any]) -> Iterator[str]:
-    """Where the profiles are, and why there are none."""
+    """Yield where the profiles are, and why some are missing."""
     missing: dict[str, list[str]] = {}
-    for one in found["profiles"]:
-        if one["reason"]:
-            enable = f"; {one['enable']}" if one["enable"] else ""
-            missing.setdefault(one["reason"] + enable, []).append(one["configuration"])
+    for profile in found["profiles"]:
+        if profile["reason"]:
+            enable = f"; {profile['enable']}" if profile["enable"] else ""
+            missing.setdefault(profile["reason"] + enable, []).append(profile["configuration"])
             continue
-        lost = f", {one['lost']:,} more were lost" if one["lost"] else ""
-        where = one["file"] or "not kept, since others of this run are large"
-        yield f"{one['configuration']}: {one['samples']:,} samples of {one['event']}{lost}: {where}"
-    for why, labels in missing.items():
-        which = "all configurations" if len(labels) == len(found["profiles"]) else ", ".join(labels)
-        yield f"no profile: {why}: {which}"
+        lost = f", {profile['lost']:,} more were lost" if profile["lost"] else ""
+        where = profile["file"] or "not kept, since others of this run are large"
+        yield f"{profile['configuration']}: {profile['samples']:,} samples of {profile['event']}{lost}: {where}"
+    for reason, labels in missing.items():
+        labels_text = "all configurations" if len(labels) == len(found["profiles"]) else ", ".join(labels)
+        yield f"no profile: {reason}: {labels_text}"
 
 
 def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
@@ -109,22 +110,25 @@ def _pairs(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _working_sets(found: Mapping[str, Any]) -> Iterator[str]:
-    for one in found["working_sets"]:
-        of = f", {one['others']}" if one["others"] else ""
-        yield f"cache{of}: {one['text']}"
+    for working_set in found["working_sets"]:
+        others = f", {working_set['others']}" if working_set["others"] else ""
+        yield f"cache{others}: {working_set['text']}"
 
 
 def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
-    """How well the processes that limited the cache kept their part."""
+    """Yield how well the processes that limited the cache kept their part of it."""
     rows = [row for row in found["configurations"] if row["neighbours"]]
     for row in rows:
-        say = row["neighbours"]
-        times = f"{plain(say['neighbours_load_s'], 's', 3)} a load, alone {plain(say['neighbours_alone_s'], 's', 3)}"
-        claimed = size(say["cache_claimed_bytes"])
-        kept = percent(say["neighbours_held_share"])
+        measurement = row["neighbours"]
+        times = (
+            f"{plain(measurement['neighbours_load_s'], 's', 3)} a load, alone "
+            f"{plain(measurement['neighbours_alone_s'], 's', 3)}"
+        )
+        cache_size = size(measurement["cache_claimed_bytes"])
+        held_share = percent(measurement["neighbours_held_share"])
         yield (
-            f"{row['configuration']}: neighbours kept {kept} of their part of the {claimed} that the cache has "
-            f"according to the system ({times})"
+            f"{row['configuration']}: neighbours kept {held_share} of their part of the {cache_size} that the cache "
+            f"has according to the system ({times})"
         )
     if rows:
         yield (
@@ -134,36 +138,36 @@ def _neighbours(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _prefetchers(found: Mapping[str, Any]) -> Iterator[str]:
-    for one in found["prefetchers"]:
-        of = f", {one['others']}" if one["others"] else ""
-        yield f"prefetchers{of}: {one['text']}"
+    for comparison in found["prefetchers"]:
+        others = f", {comparison['others']}" if comparison["others"] else ""
+        yield f"prefetchers{others}: {comparison['text']}"
 
 
 def _clocks(found: Mapping[str, Any]) -> Iterator[str]:
-    for one in found["clocks"]:
-        yield f"{', '.join(filter(None, ('clock', one['others'])))}: {one['text']}"
+    for comparison in found["clocks"]:
+        yield f"{', '.join(filter(None, ('clock', comparison['others'])))}: {comparison['text']}"
 
 
 def _scaling(found: Mapping[str, Any]) -> Iterator[str]:
-    for one in found["scaling"]:
-        yield f"{scaling_title(one)}:"
-        for line in scaling_lines(one):
+    for fit in found["scaling"]:
+        yield f"{scaling_title(fit)}:"
+        for line in scaling_lines(fit):
             yield f"  {line}"
 
 
 def _exceptions(found: Mapping[str, Any]) -> Iterator[str]:
-    for one in found["levels"]:
+    for levels in found["levels"]:
         yield (
-            f"{one['configuration']}: two levels: {plain(one['low'], found['unit'])} in {one['low_runs']} runs, "
-            f"{plain(one['high'], found['unit'])} in {one['high_runs']}; {one['evidence']}"
+            f"{levels['configuration']}: two levels: {plain(levels['low'], found['unit'])} in {levels['low_runs']} "
+            f"runs, {plain(levels['high'], found['unit'])} in {levels['high_runs']}; {levels['evidence']}"
         )
-    for label, why in found["failed"].items():
-        yield f"{label}: left out: {why}"
+    for label, reason in found["failed"].items():
+        yield f"{label}: left out: {reason}"
     rows = found["configurations"]
     for flag in sorted({flag for row in rows for flag in row["flags"]}):
-        those = [row["configuration"] for row in rows if flag in row["flags"]]
-        which = "all configurations" if len(those) == len(rows) else ", ".join(those)
-        yield f"{flag}: {FLAG_TEXT[flag]}: {which}"
+        flagged = [row["configuration"] for row in rows if flag in row["flags"]]
+        labels_text = "all configurations" if len(flagged) == len(rows) else ", ".join(flagged)
+        yield f"{flag}: {FLAG_TEXT[flag]}: {labels_text}"
     for row in rows:
         for text in row["findings"]:
             yield f"{row['configuration']}: placement: {text}"

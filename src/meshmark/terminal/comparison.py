@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from meshmark.compare.join import Comparison
     from meshmark.report.compared_rows import Cell, Line
 
-_SHORT: Final = {"inconclusive": "?", "not comparable": "–"}  # in the columns of several sides
+_SHORT: Final = {"inconclusive": "?", "not comparable": "–"}  # in the columns of tables of several sides
 _LEGEND: Final = "?: inconclusive; –: not comparable, or no result of this kind"
 
 
@@ -22,7 +22,7 @@ def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
     """Print all results that are not shown to be equal, metric by metric, then the number of each verdict.
 
     Args:
-        comparisons: Of A with each of the other sides.
+        comparisons: The comparisons of A with each of the other sides.
         every: Print the equal results, too.
     """
 
@@ -33,8 +33,8 @@ def print_comparison(comparisons: Sequence[Comparison], every: bool) -> None:
     for letter, side in sides_of(comparisons):
         console.print(f"{letter}: {side_text(side)}", soft_wrap=True)
     for letter, c in lettered(comparisons):
-        for name, one, other in c.facts:
-            console.print(f"differs: {name}: A {one}, {letter} {other}", style="dim", soft_wrap=True)
+        for name, a_fact, fact in c.facts:
+            console.print(f"differs: {name}: A {a_fact}, {letter} {fact}", style="dim", soft_wrap=True)
     if any(c.means() for c in comparisons):
         console.print()
         console.print(_means(comparisons))
@@ -70,21 +70,27 @@ def _means(comparisons: Sequence[Comparison]) -> Table:
     from meshmark.report.comparison import lettered
 
     several = len(comparisons) > 1
-    head = ["geometric mean of", *(["side"] if several else []), "over A" if several else "B over A", "95 %", "results"]
+    columns = [
+        "geometric mean of",
+        *(["side"] if several else []),
+        "over A" if several else "B over A",
+        "95 %",
+        "results",
+    ]
     rows = []
     for letter, c in lettered(comparisons):
         for m in c.means():
             cells = [ratio_text(m.value), interval_text(m.interval), str(m.pairs), remark(m)]
             rows.append([named(m.instrument, m.metric), *([letter] if several else []), *cells])
-    last = len(head)
-    return text_table([*head, ""], rows, numbers=range(1, last), folds=(0, last))
+    last = len(columns)
+    return text_table([*columns, ""], rows, numbers=range(1, last), folds=(0, last))
 
 
 def _table(lines: Sequence[Line]) -> Table:
-    """Of two sides."""
+    """Return a table of two sides: value, ratio, interval and verdict of each result."""
     cells = [(line, cell) for line in lines for cell in line.cells if cell]
     reasons = any(cell.reason for _, cell in cells)
-    head = ["point", "A", "B", "B over A", "95 %", "B is", *(["because"] if reasons else [])]
+    columns = ["point", "A", "B", "B over A", "95 %", "B is", *(["because"] if reasons else [])]
     rows = (
         [
             line.point or "–",
@@ -97,14 +103,14 @@ def _table(lines: Sequence[Line]) -> Table:
         ]
         for line, cell in cells
     )
-    return text_table(head, rows, numbers=range(1, 5), folds=(0, 6))
+    return text_table(columns, rows, numbers=range(1, 5), folds=(0, 6))
 
 
 def _columns(lines: Sequence[Line], others: Sequence[tuple[str, Comparison]]) -> Table:
-    """Of several sides: value, ratio and verdict of each."""
-    head = ["point", "A", *(name for letter, _ in others for name in (letter, "over A"))]
+    """Return a table of several sides with value, ratio and verdict of each side."""
+    columns = ["point", "A", *(name for letter, _ in others for name in (letter, "over A"))]
     rows = ([line.point or "–", line.a, *(text for cell in line.cells for text in _texts(cell))] for line in lines)
-    return text_table(head, rows, numbers=(1, *range(2, len(head), 2)), folds=[0])
+    return text_table(columns, rows, numbers=(1, *range(2, len(columns), 2)), folds=[0])
 
 
 def _texts(cell: Cell | None) -> tuple[str, str]:

@@ -27,17 +27,17 @@ def print_composite(found: Mapping[str, Any]) -> None:
         ]
         for row in found["members"]
     ]
-    head = ["member", "median", "reference", "ratio", "lowest – highest", "runs"]
-    console.print(text_table(head, rows, numbers=range(1, 6), folds=[0]))
+    columns = ["member", "median", "reference", "ratio", "lowest – highest", "runs"]
+    console.print(text_table(columns, rows, numbers=range(1, 6), folds=[0]))
     console.print()
     console.print(_whole(found), soft_wrap=True)
     for row in found["members"]:
         if row["reason"]:
             console.print(f"{row['member']}: left out: {row['reason']}", soft_wrap=True)
     for flag in sorted({flag for row in found["members"] for flag in row["flags"]}):
-        those = [row["member"] for row in found["members"] if flag in row["flags"]]
-        which = "all members" if len(those) == len(found["members"]) else ", ".join(those)
-        console.print(f"{flag}: {FLAG_TEXT[flag]}: {which}", soft_wrap=True)
+        flagged = [row["member"] for row in found["members"] if flag in row["flags"]]
+        members = "all members" if len(flagged) == len(found["members"]) else ", ".join(flagged)
+        console.print(f"{flag}: {FLAG_TEXT[flag]}: {members}", soft_wrap=True)
     if found["stopped"]:
         console.print(f"note: {found['stopped']}; --resume {found['run']} goes on", soft_wrap=True)
 
@@ -56,27 +56,36 @@ def _whole(found: Mapping[str, Any]) -> str:
 def print_table(found: Sequence[Mapping[str, Any]]) -> None:
     """Print composites of the same members: a row for each member, and a line for each composite."""
     console = table_console()
-    head = ["member", *(one["name"] for one in found)]
+    columns = ["member", *(composite["name"] for composite in found)]
     rows = (
-        [member, *(number(one["members"][member], 3) if member in one["members"] else "–" for one in found)]
-        for member in dict.fromkeys(name for one in found for name in one["members"])
+        [
+            member,
+            *(
+                number(composite["members"][member], 3) if member in composite["members"] else "–"
+                for composite in found
+            ),
+        ]
+        for member in dict.fromkeys(name for composite in found for name in composite["members"])
     )
-    console.print(text_table(head, rows, numbers=range(1, len(head)), folds=range(len(head))))
-    for one in found:
-        value = f"{one['name']}: geometric mean of {len(one['members'])} ratios {number(one['value'], 3)}{_bounds(one)}"
+    console.print(text_table(columns, rows, numbers=range(1, len(columns)), folds=range(len(columns))))
+    for composite in found:
+        value = (
+            f"{composite['name']}: geometric mean of {len(composite['members'])} ratios "
+            f"{number(composite['value'], 3)}{_bounds(composite)}"
+        )
         console.print(value, soft_wrap=True)
-        if one["bounds_by"] == "rounding":
-            how = "follows" if one["follows"] else "does not follow"
-            console.print(f"  printed {number(one['stated'], 3)}, which {how} from the ratios", soft_wrap=True)
-        if one["note"]:
-            console.print(f"  {one['note']}", soft_wrap=True)
-        for flag in one["flags"]:
+        if composite["bounds_by"] == "rounding":
+            verb = "follows" if composite["follows"] else "does not follow"
+            console.print(f"  printed {number(composite['stated'], 3)}, which {verb} from the ratios", soft_wrap=True)
+        if composite["note"]:
+            console.print(f"  {composite['note']}", soft_wrap=True)
+        for flag in composite["flags"]:
             console.print(f"  {flag}: {FLAG_TEXT[flag]}", soft_wrap=True)
     console.print()
 
 
 def print_comparison(found: Mapping[str, Any]) -> None:
-    """Print one composite over another."""
+    """Print the ratio of one composite to another."""
     console = table_console()
     by_member = sorted(found["members"].items(), key=lambda item: item[1])
     ends = " to ".join(f"{number(value, 3)} ({name})" for name, value in (by_member[0], by_member[-1]))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def print_declared(rows: Sequence[Declaration]) -> None:
-    """A table with a row for each declaration."""
+    """Print a table with a row for each declaration."""
     from meshmark.report.compared_rows import interval_text
 
-    head = ["part", "quantity", "by", "declared", "measured", "ratio", "95 %", "verdict", "because"]
+    columns = ["part", "quantity", "by", "declared", "measured", "ratio", "95 %", "verdict", "because"]
     cells = (
         [
             row.part,
@@ -31,4 +31,4 @@ def print_declared(rows: Sequence[Declaration]) -> None:
         ]
         for row in rows
     )
-    table_console().print(text_table(head, cells, numbers=range(3, 7), folds=[8]))
+    table_console().print(text_table(columns, cells, numbers=range(3, 7), folds=[8]))

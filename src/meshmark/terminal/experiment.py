@@ -10,13 +10,13 @@ from meshmark.values.units import percent, plain, seconds
 
 
 def interval_text(interval: tuple[float | None, float | None] | None) -> str:
-    """The interval of a ratio at 95 %; in words if there is none."""
+    """Return the 95 % interval of a ratio as text, or a statement that there is no interval yet."""
     low, high = interval or (None, None)
     return "no interval yet" if low is None or high is None else f"95 % {low:.3f} – {high:.3f}"
 
 
 def print_experiment(found: Mapping[str, Any]) -> None:
-    """Print an experiment: the settings with their medians, the ratio, the verdict and how it came about.
+    """Print an experiment: the settings with their medians, the ratio, the verdict and how it was reached.
 
     Args:
         found: The object that `--json` prints.
@@ -34,14 +34,14 @@ def _head(found: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(found: Mapping[str, Any]) -> list[list[str]]:
-    """Each setting with its median and its failed runs."""
+    """Return each setting with its median and its failed runs."""
     values = {side: found[f"of_{side}"] for side in ("a", "b")}
     shown = {side: "–" if value is None else plain(value, found["unit"]) for side, value in values.items()}
     return [[side.upper(), found[side], text, str(found["failed"][side])] for side, text in shown.items()]
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """The same as Markdown, with the verdict first.
+    """Return the experiment as Markdown, with the verdict first.
 
     Args:
         found: The object that `--json` prints.
@@ -55,7 +55,7 @@ def markdown(found: Mapping[str, Any]) -> str:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """The verdict with its evidence."""
+    """Return the verdict with its evidence."""
     if found["ratio"] is None:
         return f"no result: no pair was completed ({found['stopped']})"
     low, high = found["low"], found["high"]
@@ -69,19 +69,19 @@ def sentence(found: Mapping[str, Any]) -> str:
 
 
 def notes(found: Mapping[str, Any]) -> list[str]:
-    """How the result came about, and what to doubt."""
-    made = [
+    """Return how the result was reached, and reasons to doubt it."""
+    lines = [
         f"stopped because {found['stopped']}, after {seconds(found['spent_s'])}; {found['runs']} runs, "
         f"{found['warmup']} warm-up pair{'s' * (found['warmup'] != 1)} left out; seed {found['seed']}"
     ]
     if found["failure"]:
-        made.append(
+        lines.append(
             f"{percent(found['failed_share'])} of the runs failed, their pairs do not count: {found['failure']}"
         )
     if found["disturbance"]:
-        made.append(f"{found['disturbance']}: the result holds beside such work only")
+        lines.append(f"{found['disturbance']}: the result holds beside such work only")
     if rest := [flag for flag in found["flags"] if flag not in found["disturbance"]]:
-        made.append(f"flagged: {', '.join(rest)}")
+        lines.append(f"flagged: {', '.join(rest)}")
     if found["pairs"] and found["low"] is None:
-        made.append("an interval needs at least 8 pairs: allow more time with --budget")
-    return [line.replace("\u00a0", " ") for line in made]
+        lines.append("an interval needs at least 8 pairs: allow more time with --budget")
+    return [line.replace("\u00a0", " ") for line in lines]

@@ -32,8 +32,8 @@ def print_findings(findings: Sequence[Finding]) -> None:
         table.add_row(judged, Text(f.name), Text(f.found), Text(f.why))
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     console.print(table)
-    wanted = [f for f in findings if f.command]
-    if wanted:
+    fixable = [f for f in findings if f.command]
+    if fixable:
         console.print(Text("\nto change them", style="bold"))
-    for f in wanted:
+    for f in fixable:
         print(f"{f.name}\n    {f.command}")  # on one line, so that it can be copied

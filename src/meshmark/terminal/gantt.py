@@ -25,7 +25,10 @@ _CHECK: Final = "="
 
 
 def gantt_text(run: LoadRun, width: int = 100) -> str:
-    """The chart as plain text with `width` columns (at least 60); each column shows its most frequent state."""
+    """Return the chart as plain text with `width` columns (at least 60).
+
+    Each column shows its most frequent state.
+    """
     rows = lanes(run, 40)
     labels = [("" if r.first else "  ") + r.label for r in rows]
     left = min(24, max((len(x) for x in labels), default=0))
@@ -33,20 +36,20 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
     bins = max(10, max(60, width) - left - right - 2)
     end_s = max(run.bench_s, 1e-3)
     totals = totals_of(run)
-    out = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({STATUS[run.status]})")]
+    lines = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({STATUS[run.status]})")]
     line = ""
     for label, value, _ in totals:
         word = f"{label} {value}"
         if line and len(line) + len(word) + 3 > max(60, width):
-            out.append(line)
+            lines.append(line)
             line = ""
         line += ("   " if line else "") + word
-    out += [line, ""]
-    out.append(" " * (left + bins + 2) + f"{'lasted':>9}{'waited':>9}{'moves':>7}")
+    lines += [line, ""]
+    lines.append(" " * (left + bins + 2) + f"{'lasted':>9}{'waited':>9}{'moves':>7}")
     for lane, label in zip(rows, labels, strict=True):
         text = f"{shortened(label, left):<{left}} "
         if lane.first and lane.program.how == "failed":
-            out.append((text + "not started: " + lane.program.reason)[: max(60, width)])
+            lines.append((text + "not started: " + lane.program.reason)[: max(60, width)])
             continue
         check = lane.check or (end_s, end_s)
         for i, share in enumerate(lane_shares(lane, end_s, bins)):
@@ -60,18 +63,18 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
         )
         if lane.first and (word := end_text(lane.program)):
             text += f" {word}"
-        out.append(text.rstrip())
+        lines.append(text.rstrip())
     step = tick_step(end_s, max(2, bins // 12))
     axis = [" "] * (bins + 8)
     for i in range(int(end_s / step + 1e-9) + 1):
-        at = int(i * step / end_s * bins)
+        column = int(i * step / end_s * bins)
         mark = f"{i * step:g}" + (" s" if (i + 1) * step > end_s else "")
-        if at + len(mark) <= len(axis):
-            axis[at : at + len(mark)] = mark
-    out.append(" " * (left + 1) + "".join(axis).rstrip())
-    out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, STATES, strict=True)))
+        if column + len(mark) <= len(axis):
+            axis[column : column + len(mark)] = mark
+    lines.append(" " * (left + 1) + "".join(axis).rstrip())
+    lines.append(" " * (left + 1) + "  ".join(f"{m} {state}" for m, (_, state) in zip(_MARKS, STATES, strict=True)))
     if any(lane.check for lane in rows):
-        out.append(" " * (left + 1) + f"{_CHECK} {CHECK}")
+        lines.append(" " * (left + 1) + f"{_CHECK} {CHECK}")
     if flags := flags_text(run):
-        out.append(shortened(flags, max(60, width)))
-    return "\n".join(out) + "\n"
+        lines.append(shortened(flags, max(60, width)))
+    return "\n".join(lines) + "\n"

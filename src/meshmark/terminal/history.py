@@ -20,15 +20,15 @@ def print_history(h: History, now: datetime, stale_s: float) -> None:
     """Print the changes of level, newest first, what else changed then, and the age of the newest results.
 
     Args:
-        stale_s: Age of the newest result of an instrument from which it is marked, in s.
+        stale_s: Age in s above which the newest result of an instrument is marked.
     """
 
     from meshmark.report.history import METHOD, groups, left_out, staleness, summary
 
     console = table_console()
     console.print(summary(h), soft_wrap=True)
-    made = groups(h)
-    for group in made:
+    changes = groups(h)
+    for group in changes:
         console.print()
         console.print(f"{group.when}, runs {group.runs}", style="bold", soft_wrap=True)
         console.print(f"also changed: {group.facts}", soft_wrap=True)
@@ -36,13 +36,13 @@ def print_history(h: History, now: datetime, stale_s: float) -> None:
     console.print()
     for text in left_out(h):
         console.print(text.replace(NBSP, " "), style="dim", soft_wrap=True)
-    if made:
+    if changes:
         console.print(METHOD.replace(NBSP, " "), style="dim", soft_wrap=True)
     console.print(staleness(h, now, stale_s), soft_wrap=True)
 
 
 def _table(lines: Sequence[Line]) -> Table:
-    head = ["metric", "point", "before", "95 %", "after", "95 %", "after/before", "95 %", "it is", "runs"]
+    columns = ["metric", "point", "before", "95 %", "after", "95 %", "after/before", "95 %", "it is", "runs"]
     rows = (
         (
             line.metric,
@@ -58,4 +58,4 @@ def _table(lines: Sequence[Line]) -> Table:
         )
         for line in lines
     )
-    return text_table(head, rows, numbers=(*range(2, 8), 9), folds=(0, 1))
+    return text_table(columns, rows, numbers=(*range(2, 8), 9), folds=(0, 1))

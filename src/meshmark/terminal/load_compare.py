@@ -16,28 +16,28 @@ from meshmark.load.studies.results import table
 
 
 def compare_text(c: Comparison) -> str:
-    """The comparison as tables of plain text."""
-    out = []
+    """Return the comparison as tables of plain text."""
+    result = []
     for letter, side in (("A", c.a), ("B", c.b)):
-        of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
-        out.append(
+        runs_text = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
+        result.append(
             f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
-            f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})"
+            f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {runs_text})"
         )
-    head = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %", "B is"]
-    lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
-    out += ["", f"{lines[0]}  flags"]
-    for line, (_, _, m, one) in zip(lines[1:], rows_of(c), strict=True):
-        notes = [flags_text(m)] if one is None or len(m.copies) == 1 else []
-        notes += [one.reason] if one is not None and one.reason else []
-        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in notes if x)}".rstrip())
-    out += [samples_text(c), ""]
+    columns = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %", "B is"]
+    lines = table(columns, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
+    result += ["", f"{lines[0]}  flags"]
+    for line, (_, _, m, copy) in zip(lines[1:], rows_of(c), strict=True):
+        notes = [flags_text(m)] if copy is None or len(m.copies) == 1 else []
+        notes += [copy.reason] if copy is not None and copy.reason else []
+        result.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in notes if x)}".rstrip())
+    result += [samples_text(c), ""]
     rows = [[TOTALS[n], value_text(n, a), value_text(n, b), change_text(a, b)] for n, a, b in c.totals]
-    out.append(table(["total", "A", "B", "B over A"], rows))
+    result.append(table(["total", "A", "B", "B over A"], rows))
     if c.differ:
-        out += ["", "what differs:"]
-        out += [f"  {what}: {a} → {b}" for what, a, b in c.differ]
-    for letter, only in (("A", c.only_a), ("B", c.only_b)):
-        if only:
-            out.append(f"only in {letter}: {', '.join(only)}")
-    return "\n".join(out) + "\n"
+        result += ["", "what differs:"]
+        result += [f"  {quantity}: {a} → {b}" for quantity, a, b in c.differ]
+    for letter, names in (("A", c.only_a), ("B", c.only_b)):
+        if names:
+            result.append(f"only in {letter}: {', '.join(names)}")
+    return "\n".join(result) + "\n"

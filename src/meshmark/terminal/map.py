@@ -20,7 +20,7 @@ DIM: Final = "#57636f"  # colour of links with unknown utilisation
 
 
 def step_of(share: float | None, low: float, high: float) -> int:
-    """The colour step of a share between two bounds; -1 if it is unknown."""
+    """Return the colour step of a share between two bounds; -1 if it is unknown."""
     if share is None:
         return -1
     return min(STEPS - 1, max(0, int((share - low) / (high - low) * STEPS)))
@@ -36,7 +36,7 @@ def _ink(colour: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as a short percentage without unit; `?` if it is unknown."""
+    """Return a share as a short percentage without unit; `?` if it is unknown."""
     if share is None:
         return "?"
     value = 100 * share
@@ -58,18 +58,18 @@ class Canvas:
                 self._cells[y][x + i] = (letter, style)
 
     def text(self) -> Text:
-        made = Text(no_wrap=True)
+        text = Text(no_wrap=True)
         for y, row in enumerate(self._cells):
             x = 0
             while x < self.width:
                 style, end = row[x][1], x
                 while end < self.width and row[end][1] == style:
                     end += 1
-                made.append("".join(c for c, _ in row[x:end]), style)
+                text.append("".join(c for c, _ in row[x:end]), style)
                 x = end
             if y + 1 < self.height:
-                made.append("\n")
-        return made
+                text.append("\n")
+        return text
 
 
 def draw(
@@ -81,7 +81,7 @@ def draw(
     palette: str = "inferno",
     numbers: bool = True,
 ) -> Text:
-    """The map of a machine at one tick.
+    """Draw the map of a machine at one tick.
 
     Args:
         header: Header of the stream.
@@ -90,7 +90,7 @@ def draw(
         low: Share at which the lowest colour begins, 0 to 1.
         high: Share at which the highest colour ends, 0 to 1.
         palette: Name of the colour palette.
-        numbers: Write percentages into the boxes, beside the names where there is room, else in their place.
+        numbers: Write percentages into the boxes, beside the names if there is room, otherwise instead of them.
     """
     colours = PALETTES[palette]
     use_of = header.use
@@ -148,37 +148,37 @@ def draw(
         canvas.put(column(x + 4), top, label, dim)
     for plate in machine_map.plates:
         left = column(plate.x)
-        wide = max(1, column(plate.x + plate.w) - left)
+        width = max(1, column(plate.x + plate.w) - left)
         row = rows_of.get((plate.x, plate.y), round((plate.y + 2) / down))
-        text = plate.label if len(plate.label) <= wide else plate.label[:wide]
-        canvas.put(left, row, text.center(wide, "─"), dim)
+        text = plate.label if len(plate.label) <= width else plate.label[:width]
+        canvas.put(left, row, text.center(width, "─"), dim)
     for box in machine_map.boxes:
         use = share(box.component_class, box.index)
         step = step_of(use, low, high)
         left = column(box.x)
-        wide = max(1, column(box.x + box.w) - left)
+        width = max(1, column(box.x + box.w) - left)
         row = rows_of.get((box.x, box.y), round((box.y + 2) / down))
         mark = "~" if use is not None and use_of[box.component_class] in estimated else ""
         text = mark + percent(use) if numbers else box.label
         named = f"{box.label} {text}" if numbers and box.label else text
-        shown = named if len(named) <= wide else text if len(text) <= wide else ""
+        shown = named if len(named) <= width else text if len(text) <= width else ""
         if step >= 0:
-            canvas.put(left, row, shown.center(wide), Style(color=_ink(colours[step]), bgcolor=colours[step]))
+            canvas.put(left, row, shown.center(width), Style(color=_ink(colours[step]), bgcolor=colours[step]))
             continue
-        canvas.put(left, row, UNKNOWN * wide, dim)
-        if box.label and len(box.label) + 2 <= wide:
+        canvas.put(left, row, UNKNOWN * width, dim)
+        if box.label and len(box.label) + 2 <= width:
             shown = f" {box.label} "
-            canvas.put(left + (wide - len(shown)) // 2, row, shown, dim)
+            canvas.put(left + (width - len(shown)) // 2, row, shown, dim)
     return canvas.text()
 
 
 def scale_text(low: float, high: float, palette: str) -> Text:
-    """The colour scale with its bounds."""
-    made = Text(no_wrap=True)
+    """Return the colour scale with its bounds."""
+    text = Text(no_wrap=True)
     for i, colour in enumerate(PALETTES[palette]):
         bound = 100 * (low + (high - low) * i / STEPS)
-        made.append(f" {bound:.3g}".ljust(5), Style(color=_ink(colour), bgcolor=colour))
-    made.append(f" {100 * high:.3g} %   ")
-    made.append(UNKNOWN * 3, Style(dim=True))
-    made.append(" not known")
-    return made
+        text.append(f" {bound:.3g}".ljust(5), Style(color=_ink(colour), bgcolor=colour))
+    text.append(f" {100 * high:.3g} %   ")
+    text.append(UNKNOWN * 3, Style(dim=True))
+    text.append(" not known")
+    return text

@@ -16,7 +16,7 @@ from meshmark.watch.frames import Frame, Header
 from meshmark.watch.rates import rates
 
 HISTORY: Final = 60  # frames
-MAX_ROWS: Final = 8  # of a class: the busiest
+MAX_ROWS: Final = 8  # the busiest components of a class
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 _CLASSES: Final = ("memory", "link", "io")
 
@@ -24,7 +24,7 @@ _Series = Callable[[Frame], float | None]
 
 
 def spark(values: Sequence[float | None], top: float) -> str:
-    """One character per value, from 0 to `top`; a dot for an unknown one.
+    """Return one character per value, from 0 to `top`; a dot for an unknown value.
 
     >>> spark([0, 0.5, None, 1], 1)
     '▁▅·█'
@@ -36,10 +36,12 @@ def spark(values: Sequence[float | None], top: float) -> str:
 
 
 def activity(header: Header, frames: Sequence[Frame]) -> Table:
-    """A row for all CPUs and for each of the busiest other components: share, absolute values and recent history.
+    """Return a table with a row for all CPUs and for each of the busiest other components.
+
+    A row has the share, absolute values and recent history.
 
     Args:
-        frames: the frames up to the one that is shown, at least one.
+        frames: The frames up to the frame that is shown, at least one.
     """
     frame, recent = frames[-1], frames[-HISTORY:]
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
@@ -54,16 +56,16 @@ def activity(header: Header, frames: Sequence[Frame]) -> Table:
         table.add_row(Text(name), f"{mark}{percent(use)} %" if use is not None else "?", Text(text), history)
 
     def value(f: Frame, metric: str, index: int) -> float | None:
-        found = f.value(metric, index)
-        return found if found is not None and math.isfinite(found) else None
+        amount = f.value(metric, index)
+        return amount if amount is not None and math.isfinite(amount) else None
 
     count = header.count("cpu")
     if count:
         cpu = header.use["cpu"]
 
         def mean(f: Frame) -> float | None:
-            known = [v for v in f.values.get(cpu, ()) if v is not None]
-            return fmean(known) if known else None
+            shares = [v for v in f.values.get(cpu, ()) if v is not None]
+            return fmean(shares) if shares else None
 
         metric = next((m for m in header.metrics if m.name == cpu), None)
         add(counted(count, "CPU"), mean, metric.what if metric else "")
@@ -81,20 +83,20 @@ def activity(header: Header, frames: Sequence[Frame]) -> Table:
 
 
 def _busiest(header: Header, frame: Frame, kind: str) -> list[int]:
-    """At most `MAX_ROWS` components of a class, in their order."""
+    """Return at most `MAX_ROWS` components of a class, in their order."""
 
     def rank(i: int) -> float:
-        of = (header.use[kind], "io.in", "io.out") if kind == "io" else (header.use[kind],)
-        known = [v for metric in of if (v := frame.value(metric, i)) is not None]
-        return max(known, default=-1.0)
+        metrics = (header.use[kind], "io.in", "io.out") if kind == "io" else (header.use[kind],)
+        values = [v for metric in metrics if (v := frame.value(metric, i)) is not None]
+        return max(values, default=-1.0)
 
     count = header.count(kind)
-    chosen = sorted(range(count), key=rank, reverse=True)[:MAX_ROWS] if count > MAX_ROWS else range(count)
-    return sorted(chosen)
+    busiest = sorted(range(count), key=rank, reverse=True)[:MAX_ROWS] if count > MAX_ROWS else range(count)
+    return sorted(busiest)
 
 
 def processes(frame: Frame) -> Table | None:
-    """The busiest processes, or None if there are none."""
+    """Return a table of the busiest processes, or None if there are no processes."""
     if not frame.processes:
         return None
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -23,10 +23,10 @@ _MORE: Final = {":best": "best", ":spread": "spread", ":n": "n"}
 
 
 def print_records(records: list[Record]) -> None:
-    """Print a table for each set of conditions. Prints nothing if empty.
+    """Print a table for each set of conditions, or nothing if there are no records.
 
-    Value, interval and flags come first, then the conditions in which the results differ; what they share stands above.
-    Modes of runs that do not meet follow as lines.
+    Value, interval and flags come first, then the conditions in which the results differ; the shared conditions
+    stand above. Modes of points whose runs settle at different levels follow as lines.
     """
     if not records:
         return
@@ -38,32 +38,34 @@ def print_records(records: list[Record]) -> None:
     common = conditions_text(shared, records[0])
     about = f"{records[0].machine}: {records[0].instrument}"
     console.print(f"{about} ({common})" if common else about, style="dim")
-    left_out = dict.fromkeys(name for one in tables for name in _print_listing(console, one))
-    asked = {f"{100 * r.interval_asked:g} %" for r in records if r.interval_asked is not None and not r.converged}
-    if asked:
-        console.print(f"±: wider than the ±{' or '.join(sorted(asked))} requested", style="dim")
+    left_out = dict.fromkeys(name for listing in tables for name in _print_listing(console, listing))
+    requested_widths = {
+        f"{100 * r.interval_asked:g} %" for r in records if r.interval_asked is not None and not r.converged
+    }
+    if requested_widths:
+        console.print(f"±: wider than the ±{' or '.join(sorted(requested_widths))} requested", style="dim")
     if left_out:
         console.print(f"not shown at this width: {', '.join(_MORE.get(n) or title(n) for n in left_out)}", style="dim")
     print_modes(records)
 
 
 def _print_listing(console: Console, listing: Listing) -> list[str]:
-    """Returns the columns that are left out because they do not fit: those that tell the least first."""
+    """Print a listing and return the columns that are left out because they do not fit, the least informative first."""
     from meshmark.report.listing import conditions_text
 
     records = listing.records
-    everywhere = frozenset.intersection(*(r.flags for r in records))
+    common_flags = frozenset.intersection(*(r.flags for r in records))
     heads = [] if listing.metrics else [records[0].metric]
     heads += [conditions_text(listing.common, records[0])] if listing.common else []
-    heads += [f"all {', '.join(sorted(everywhere))}"] if everywhere else []
+    heads += [f"all {', '.join(sorted(common_flags))}"] if common_flags else []
     unlimited = console.options.update(max_width=100_000)
     left_out: list[str] = []
-    table = _table(listing, everywhere, left_out)
+    table = _table(listing, common_flags, left_out)
     for name in (":n", *reversed(listing.determined), ":spread", ":best"):
         if console.measure(table, options=unlimited).maximum <= console.width:
             break
         left_out.append(name)
-        table = _table(listing, everywhere, left_out)
+        table = _table(listing, common_flags, left_out)
     if heads:
         console.print("; ".join(heads), style="dim", soft_wrap=True)
     console.print(table)
@@ -92,29 +94,32 @@ def _table(listing: Listing, everywhere: frozenset[str], left_out: Sequence[str]
             *([" ".join(sorted(r.flags - everywhere))] if flagged else []),
             *([str(r.provenance.get("statistic", "not stated"))] if published else []),
             *[shown(k, r.conditions.get(k)) for k in columns],
-            *[of_samples[name] for name in more],
+            *[sample_cells[name] for name in more],
         ]
-        for r, of_samples in ((r, _more(r)) for r in records)
+        for r, sample_cells in ((r, _more(r)) for r in records)
     )
     return text_table(names, rows, numbers, folds=set(range(len(names))) - set(numbers))
 
 
 def _more(record: Record) -> dict[str, str]:
-    """Best, spread and number of the samples; of a published number only what the publication says about its runs."""
+    """Return best, spread and number of the samples.
+
+    For a published number, these are only what the publication says about its runs.
+    """
     best = "–" if record.best is None else plain(record.best, record.unit)
     spread = "–" if math.isnan(record.spread) or len(record.samples) < 2 else f"{100 * record.spread:.1f} %"
     if record.source != "paper" or len(record.samples) > 1:
         return {":best": best, ":spread": spread, ":n": str(len(record.samples))}
-    printed = record.provenance.get("spread")
+    published_spread = record.provenance.get("spread")
     return {
         ":best": best if str(record.provenance.get("statistic")).startswith("best") else "–",
-        ":spread": f"{100 * printed:.1f} %" if isinstance(printed, int | float) else "–",
+        ":spread": f"{100 * published_spread:.1f} %" if isinstance(published_spread, int | float) else "–",
         ":n": str(record.provenance.get("runs", "unknown")),
     }
 
 
 def _interval(record: Record) -> str:
-    """The interval, and its half width if it is wider than requested."""
+    """Return the interval as text, with its half width if it is wider than requested."""
     from meshmark.report.selection import bounds_text
 
     text = bounds_text(record, precision=4)
@@ -124,14 +129,14 @@ def _interval(record: Record) -> str:
 
 
 def _points(records: Sequence[Record]) -> list[Record]:
-    """The records that are not modes of others."""
+    """Return the records that are not modes of other records."""
     from meshmark.store.record import MODE
 
     return [r for r in records if not r.metric.endswith(MODE)]
 
 
 def print_modes(records: Sequence[Record]) -> None:
-    """Print the modes of each point that has several, a line each."""
+    """Print the modes of each point that has several modes, one line each."""
     from meshmark.report.listing import conditions_text, visible
     from meshmark.report.selection import modes_of, modes_texts
     from meshmark.store.record import varying

@@ -17,7 +17,7 @@ PIPE_COLUMNS = 200  # width if standard output is not a terminal
 
 
 def table_console(pipe_columns: int = PIPE_COLUMNS) -> Console:
-    """A console without markup, because conditions such as topologies may contain brackets.
+    """Return a console without markup, because conditions such as topologies may contain brackets.
 
     Args:
         pipe_columns: Width if standard output is not a terminal.
@@ -34,7 +34,7 @@ def text_table(
     numbers: Collection[int] = (),
     folds: Collection[int] = (),
 ) -> Table:
-    """Return a table of the terminal, of the same head and rows that the tables of pages and of Markdown have.
+    """Return a table for the terminal from the same head and rows as the tables of pages and of Markdown.
 
     Args:
         head: The names of the columns.

@@ -16,7 +16,7 @@ def print_tables(records: Sequence[Record]) -> None:
     """Print a table for each machine and instrument.
 
     Halo protocols are ranked, MPI libraries compared, contention summarized, and iterations of programs split into
-    their parts. Records that do not suit these tables, such as those of a model's halo, are listed.
+    their parts. Records that do not suit these tables, such as the records of a model's halo, are listed.
     """
     tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
     records = cleaned(records)
