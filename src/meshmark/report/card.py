@@ -191,7 +191,7 @@ def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrumen
     return reasons[0] if reasons else "not measured in this run"
 
 
-# Predicates by figure: whether the figure is measured with these pages.
+# Predicates by figure, which accept the page sizes that the figure is measured with.
 MEMORY_PAGES: Mapping[str, Callable[[object], bool]] = {
     "memory_latency": lambda pages: pages not in {None, "4KiB"},
     "memory_latency_small_pages": lambda pages: pages == "4KiB",

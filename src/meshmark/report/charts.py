@@ -75,7 +75,11 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
     if not rows:
         return None
     low, high = (pick(r["x"] for r in rows) for pick in (min, max))
-    claims = [(at, f"{name} {size(at)}") for name, at in claimed_caches(topology) if low <= at <= high]
+    claims = [
+        (size_bytes, f"{name} {size(size_bytes)}")
+        for name, size_bytes in claimed_caches(topology)
+        if low <= size_bytes <= high
+    ]
     y = log_axis(rows, "time per load", NS, labelled=bool(claims))
     chart = layered(rows, bytes_axis("x", rows, "footprint"), y, "series", ["size"])
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"), above_zero=True)
@@ -90,11 +94,11 @@ def latency(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLe
         sides: tuple[tuple[list[dict[str, Any]], Literal["left", "right"], int], ...]
         sides = (first, "left", 4), (others, "right", -4)
         labels = [
-            chart_of(some)
+            chart_of(side_marks)
             .mark_text(dx=dx, dy=-10, align=align, fontWeight="bold", fontSize=12)
             .encode(x="from:Q", y=y("value"), text="label:N")
-            for some, align, dx in sides
-            if some
+            for side_marks, align, dx in sides
+            if side_marks
         ]
         chart = alt.layer(chart, *labels)
     return marked_x(chart, claims)

@@ -99,8 +99,8 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
         )
         for name in libraries
     ]
-    both: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
-    return both
+    chart: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
+    return chart
 
 
 def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
@@ -170,11 +170,11 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         )
         panels.append(alt.layer(band, line, points.add_params(selection)))
     if len(panels) == 1:
-        alone: alt.TopLevelMixin = panels[0]
-        return alone
+        single: alt.TopLevelMixin = panels[0]
+        return single
     titled = [p.properties(title=name, width=385, height=340) for p, name in zip(panels, libraries, strict=True)]
-    both: alt.TopLevelMixin = alt.concat(*titled, columns=2, spacing=24)
-    return both
+    combined: alt.TopLevelMixin = alt.concat(*titled, columns=2, spacing=24)
+    return combined
 
 
 def _ranking_table(one: ranking.Ranking) -> Table:
@@ -335,10 +335,10 @@ def _ratio_chart(
     )
     rule = chart_of([{"y": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(y=y("y"))
     notes = [
-        chart_of([{"y": at, "text": f"{arrow} {library} is faster"}])
+        chart_of([{"y": position, "text": f"{arrow} {library} is faster"}])
         .mark_text(align="right", baseline="middle", dx=-6, dy=dy, fontSize=12)
         .encode(x=alt.value("width"), y=y("y"), text="text:N")
-        for at, arrow, library, dy in ((high, "↑", a.library, 10), (low, "↓", b.library, -10))
+        for position, arrow, library, dy in ((high, "↑", a.library, 10), (low, "↓", b.library, -10))
     ]
     return alt.layer(band, line, points.add_params(selection), rule, *notes)
 

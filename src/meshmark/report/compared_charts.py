@@ -189,12 +189,12 @@ def _over_machines(
     lines = list(dict.fromkeys(r["series"] for r in rows))
     if not rows:
         return None
-    wide = max(map(len, names)) * len(names) * _LETTER_PX > _NARROW_PX
+    slanted = max(map(len, names)) * len(names) * _LETTER_PX > _NARROW_PX
     axis = alt.Axis(labelLimit=180, labelOverlap=False)
-    if wide:  # otherwise the page decides by its width
+    if slanted:  # otherwise the page decides by its width
         axis["labelAngle"] = -35
-    narrow = alt.Scale(type="band", domain=names, paddingInner=_GAP, paddingOuter=_GAP / 2)
-    x = alt.X("machine:N", title=None, sort=names, scale=narrow, axis=axis)
+    band_scale = alt.Scale(type="band", domain=names, paddingInner=_GAP, paddingOuter=_GAP / 2)
+    x = alt.X("machine:N", title=None, sort=names, scale=band_scale, axis=axis)
     offset = alt.XOffset("series:N", sort=lines)  # so that intervals do not hide each other
     scale, y_axis = value_scale(rows), alt.Axis(labelExpr=label, tickCount=6)
     line_colours = alt.Scale(domain=lines, range=colours(len(lines)))

@@ -126,7 +126,10 @@ def _with_hops(comparisons: Sequence[Comparison]) -> list[tuple[str, Side, list[
 
 
 def hops_texts(comparisons: Sequence[Comparison]) -> list[str]:
-    """`A: latency 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`, a line for each side with such latencies."""
+    """Return a line for each side that has remote latencies by hops.
+
+    Example: `A: latency of remote memory 106 ns + 36.9 ns per hop (33.6 – 40.1 ns), 15 nodes`.
+    """
     lines = []
     for letter, _, latencies in _with_hops(comparisons):
         if (line := fit(latencies)) is None:
@@ -226,8 +229,8 @@ def summaries(comparisons: Sequence[Comparison]) -> list[tuple[str, list[str]]]:
 def _range(made: Sequence[Block]) -> tuple[float, float]:
     """Return the range of the plots of ratios, which includes 1."""
     ends = [1.0]
-    for at in (cell.at for b in made for line in b.lines for cell in line.cells if cell is not None):
-        ends += [at[0], *(at[1] or ())] if at is not None else []
+    for ratio in (cell.at for b in made for line in b.lines for cell in line.cells if cell is not None):
+        ends += [ratio[0], *(ratio[1] or ())] if ratio is not None else []
     ends = [f for f in ends if math.isfinite(f) and f > 0]
     return max(0.01, min(0.9, 0.97 * min(ends))), min(100.0, max(1.1, 1.03 * max(ends)))
 
@@ -316,8 +319,10 @@ def _map(pairs: Sequence[Pair], across: str, down: str, name: str) -> Any:
         for p in pairs
         if p.ratio is not None
     ]
-    far = max(1.1, *(max(r["value"], 1 / r["value"]) for r in rows if r["value"] > 0))
-    scale = alt.Scale(type="log", domain=[1 / far, 1, far], range=["#0072B2", "#f4f4f4", "#D55E00"])
+    largest_factor = max(1.1, *(max(r["value"], 1 / r["value"]) for r in rows if r["value"] > 0))
+    scale = alt.Scale(
+        type="log", domain=[1 / largest_factor, 1, largest_factor], range=["#0072B2", "#f4f4f4", "#D55E00"]
+    )
     columns, lines = (len({r[k] for r in rows}) for k in ("x", "y"))
     base = chart_of(rows).encode(
         x=alt.X("x:O", title=title(across), axis=alt.Axis(labelOverlap=True, labelAngle=0)),

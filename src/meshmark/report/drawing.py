@@ -184,7 +184,7 @@ def marked_x(chart: alt.LayerChart | alt.FacetChart, marks: Sequence[tuple[float
     """Return the chart with a labelled vertical line at each of these values of x; labels do not overlap."""
     if not marks:
         return chart
-    rows = [{"x": at, "text": text, "row": i % _LABEL_ROWS} for i, (at, text) in enumerate(sorted(marks))]
+    rows = [{"x": position, "text": text, "row": i % _LABEL_ROWS} for i, (position, text) in enumerate(sorted(marks))]
     base = chart_of(rows).encode(x="x:Q")
     labels = [
         base.transform_filter(f"datum.row == {i}")

@@ -29,7 +29,7 @@ class Sentence:
 
 
 MANY: Final = 0.2  # share of flagged points above which the run as a whole is doubted
-# The cause of a flag, and the remedy.
+# The cause of each flag and its remedy, separated by `; `.
 REMEDIES: Final = {
     "stolen": "the hypervisor gave time to other guests; measure at another time, or on a host of your own",
     "disturbed": "samples were interrupted, or other programs ran; stop other programs and measure again",
@@ -81,20 +81,20 @@ def trusted(records: Sequence[Record]) -> Trust:
     q = quality(r for r in records if r.source == "host")
     if not q.points:
         return Trust(True, "")
-    wide = (
+    wide_text = (
         f"{q.wide} of {q.points} points {'has' if q.wide == 1 else 'have'} a wider interval than requested, "
         "which a larger --budget narrows"
     )
     if not q.flags:
         flawless = "No point is flagged or has a wider interval than requested."
-        return Trust(True, f"No point is flagged. {wide}." if q.wide else flawless)
+        return Trust(True, f"No point is flagged. {wide_text}." if q.wide else flawless)
     main_flag = max(q.flags, key=lambda f: (q.flags[f], f in REMEDIES))
     cause, _, remedy = REMEDIES.get(main_flag, "").partition("; ")
     reason = f" ({main_flag}): {cause}" if cause else f": mostly {main_flag}"
-    flagged = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{reason}"
+    flagged_text = f"{q.flagged} of {q.points} points {'is' if q.flagged == 1 else 'are'} flagged{reason}"
     if q.flagged > MANY * q.points:
-        return Trust(False, f"{flagged}.", remedy)
-    return Trust(True, f"{flagged}{f'; {remedy}' if remedy else ''}." + (f" {wide}." if q.wide else ""))
+        return Trust(False, f"{flagged_text}.", remedy)
+    return Trust(True, f"{flagged_text}{f'; {remedy}' if remedy else ''}." + (f" {wide_text}." if q.wide else ""))
 
 
 def trust(records: Sequence[Record]) -> str:
@@ -190,14 +190,14 @@ def _compute(records: Sequence[Record], found: Figures) -> Sentence | None:
         return None
     text = f"The fp64 peak of {_threads(peak)} is {_value(records, peak)}"
     dense = found["dgemm"][1]
-    used = [peak]
+    sources = [peak]
     if dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads") and peak.value > 0:
         text += f", of which dgemm reaches {percent(dense.value / peak.value)}"
-        used.append(dense)
+        sources.append(dense)
     if pair is not None:
         text += f"; the balance is {number(pair[0].value / pair[1].value)} flop per byte of triad"
-        used.append(pair[1])
-    return _sentence(text, *used)
+        sources.append(pair[1])
+    return _sentence(text, *sources)
 
 
 def _threads(record: Record) -> str:

@@ -115,20 +115,20 @@ def fleet_page(of: Overview) -> str:
         metrics=_map_data(of, newest),
         cases=[_case(of, case) for case in of.open],
         suspects=fold(set(of.seen.suspects()) - {case.node for case in of.open}),
-        closed=[(case.node, case.campaign, at) for case, at in of.closed],
+        closed=[(case.node, case.campaign, campaign) for case, campaign in of.closed],
         left=_left(of),
         classes=parts,
     )
 
 
 def _summary(of: Overview) -> list[str]:
-    seen = of.seen
-    nodes = len(seen.panel.nodes)
-    judged = sum(len(node_class.of.members) for node_class in seen.classes if node_class.screening)
+    latest = of.seen
+    nodes = len(latest.panel.nodes)
+    judged = sum(len(node_class.of.members) for node_class in latest.classes if node_class.screening)
     left = f", {_count(len(of.left), 'node')} left out" if of.left else ""
     first, last = date_of(of.campaigns[0]), date_of(of.campaigns[-1])
     return [
-        f"{seen.campaign}: {_count(nodes, 'node')} measured, {judged:,} compared with others of their class{left}.",
+        f"{latest.campaign}: {_count(nodes, 'node')} measured, {judged:,} compared with others of their class{left}.",
         f"{_count(len(of.open), 'open case')}. {_count(len(of.campaigns), 'campaign')} from {first} to {last}.",
     ]
 
@@ -333,7 +333,7 @@ def _changes(of: Overview, one: ClassOverview) -> Table | None:
     if not changes:
         return None
     changes.sort(key=lambda item: -item[0])
-    rows = [[date_of(of.campaigns[at]), *cells] for at, cells in changes[:_MANY]]
+    rows = [[date_of(of.campaigns[index]), *cells] for index, cells in changes[:_MANY]]
     return Table(["since", "what", "change", ""], rows, wrap=True)
 
 
@@ -354,16 +354,16 @@ def _chart(_: Sequence[Any], of: Overview, one: ClassOverview) -> alt.TopLevelMi
     for k in points:
         point, centre, spread = one.trend.points[k], one.trend.centre[:, k], one.trend.spread[:, k]
         first = next((float(v) for v in centre if not math.isnan(v)), math.nan)
-        for at, (value, around) in enumerate(zip(centre, spread, strict=True)):
+        for index, (value, half_width) in enumerate(zip(centre, spread, strict=True)):
             if not math.isnan(value):
                 relative = 100 * (float(value) / first - 1)
                 rows.append(
                     {
-                        "at": time_of(of.campaigns[at]),
+                        "at": time_of(of.campaigns[index]),
                         "metric": _title(point, one.trend.points),
                         "value": round(relative, 3),
-                        "low": round(relative - 100 * float(around), 3),
-                        "high": round(relative + 100 * float(around), 3),
+                        "low": round(relative - 100 * float(half_width), 3),
+                        "high": round(relative + 100 * float(half_width), 3),
                         "text": show(float(value), point.unit),
                     }
                 )

@@ -293,19 +293,19 @@ def _panel(
     def y(value: float) -> str:
         return f"{bottom - min(max(value / limit, 0.0), 1.0) * _PANEL:.1f}"
 
-    area, at = "", ""
+    area, end_x = "", ""
     for s in own:
         if s.value <= 0:
             continue
-        move = "" if at == x(s.from_s) else f"{f'V{bottom:.1f}Z' if area else ''}M{x(s.from_s)} {bottom:.1f}"
+        move = "" if end_x == x(s.from_s) else f"{f'V{bottom:.1f}Z' if area else ''}M{x(s.from_s)} {bottom:.1f}"
         area += f"{move}V{y(s.value)}H{x(s.to_s)}"
-        at = x(s.to_s)
+        end_x = x(s.to_s)
     area += f"V{bottom:.1f}Z" if area else ""
-    line, at = "", ""
+    line, end_x = "", ""
     shown = [s for s in binned(all_, end_s, _BINS) if s is not None] if len(all_) > _BINS else all_
     for s in shown:
-        line += f"{'L' if at == x(s.from_s) else 'M'}{x(s.from_s)} {y(s.value)}H{x(s.to_s)}"
-        at = x(s.to_s)
+        line += f"{'L' if end_x == x(s.from_s) else 'M'}{x(s.from_s)} {y(s.value)}H{x(s.to_s)}"
+        end_x = x(s.to_s)
     band = "".join(
         f"M{x(s.from_s)} {y(s.interval[0])}V{y(s.interval[1])}H{x(s.to_s)}V{y(s.interval[0])}Z"
         for s in shown

@@ -48,9 +48,9 @@ def half_lengths(records: Sequence[Record]) -> list[HalfLength]:
     Source: Hockney, Jesshope, Parallel Computers 2 (1988), 1.3.2.
     """
     groups: dict[tuple[str, ...], dict[float, list[Record]]] = {}  # by loop and length: the records of all processes
-    chosen = selected(records, "loops", "loop_time", positive=("length",), texts=("kernel",), above_zero=True)
-    several_machines = len({r.machine for r in chosen}) > 1
-    for r in chosen:
+    times = selected(records, "loops", "loop_time", positive=("length",), texts=("kernel",), above_zero=True)
+    several_machines = len({r.machine for r in times}) > 1
+    for r in times:
         key = (text_of(r, "kernel"), text_of(r, "isa"), *([r.machine] if several_machines else []))
         groups.setdefault(key, {}).setdefault(value_of(r, "length"), []).append(r)
     return [

@@ -352,8 +352,8 @@ def letters(flags: Iterable[str]) -> str:
 
 def legend(records: Iterable[Record]) -> str:
     """Explain the letters of these records' flags."""
-    used = sorted({f for r in records for f in r.flags})
-    return ", ".join(f"{letters([f])} {f}" for f in used)
+    flags = sorted({f for r in records for f in r.flags})
+    return ", ".join(f"{letters([f])} {f}" for f in flags)
 
 
 def column_scales(ranking: Ranking) -> dict[int, Scale]:
@@ -439,10 +439,10 @@ def _print_ratios(console: Console, pair: Comparison) -> None:
     sizes = sorted({s for _, s in ratios})
     protocols = [p for p in a.protocols if any(q == p for q, _ in ratios)]
     columns = []
-    for at in sizes:
-        column = [Text(str(at) if a.subject.over == "words" else format_bytes(at))]
+    for size in sizes:
+        column = [Text(str(size) if a.subject.over == "words" else format_bytes(size))]
         for p in protocols:
-            ratio = ratios.get((p, at))
+            ratio = ratios.get((p, size))
             text = f"{ratio.value:.2f} {half_text(ratio)}" if ratio else "–"
             column.append(Text(text, style="bold" if ratio and ratio.differs else "dim"))
         columns.append(column)
@@ -482,15 +482,15 @@ def print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Se
     def width(column: Sequence[Text]) -> int:
         return max(len(t) for t in column) + 2
 
-    room = console.width - sum(map(width, fixed))
+    available = console.width - sum(map(width, fixed))
     blocks: list[list[Sequence[Text]]] = [[]]
-    used = 0
+    block_width = 0
     for column in columns:
-        if blocks[-1] and used + width(column) > room:
+        if blocks[-1] and block_width + width(column) > available:
             blocks.append([])
-            used = 0
+            block_width = 0
         blocks[-1].append(column)
-        used += width(column)
+        block_width += width(column)
     for block in blocks:
         table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
         for i in range(len(fixed) + len(block)):

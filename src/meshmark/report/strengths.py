@@ -216,38 +216,38 @@ def _memory(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) 
     title, triad = found["triad_all"]
     peak = _number(host, "memory", "peak_bytes_per_s")
     if triad is not None and peak > 0:
-        beside = f"the theoretical peak of the memory modules ({show(peak, 'B/s')})"
-        yield _beside("bandwidth", title, triad, peak, beside, (0.8, 0.6))
+        reference = f"the theoretical peak of the memory modules ({show(peak, 'B/s')})"
+        yield _beside("bandwidth", title, triad, peak, reference, (0.8, 0.6))
     small, huge = found["memory_latency_small_pages"], found["memory_latency"][1]
     if small[1] is not None and huge is not None:
-        beside = f"the latency with huge pages ({show(huge.value, 's')})"
-        yield _beside("pages", small[0], small[1], huge, beside, (0.95, 0.8))
+        reference = f"the latency with huge pages ({show(huge.value, 's')})"
+        yield _beside("pages", small[0], small[1], huge, reference, (0.95, 0.8))
     # Without a knee, the record is only the highest measured bandwidth.
     knees = [r for r in records if r.metric == "knee_bandwidth" and text_of(r, "reached")[:2] != "no"]
     knee = max(knees, key=lambda r: (value_of(r, "threads"), not r.flags, r.value), default=None)
     if knee is not None and triad is not None and knee.conditions.get("threads") == triad.conditions.get("threads"):
-        beside = f"the rate of triad ({show(triad.value, 'B/s')})"
+        reference = f"the rate of triad ({show(triad.value, 'B/s')})"
         title = f"Bandwidth up to which latency stays below 1.25{NBSP}× its idle value"
-        yield _beside("load", title, knee, triad, beside, (0.8, 0.4))
+        yield _beside("load", title, knee, triad, reference, (0.8, 0.4))
 
 
 def _nodes(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
     """Compare the farthest memory with the nearest, with the same pages."""
-    near = found["memory_latency"][1] or found["memory_latency_small_pages"][1]
-    if near is None:
+    nearest = found["memory_latency"][1] or found["memory_latency_small_pages"][1]
+    if nearest is None:
         return
     others = [
         r
         for r in records
         if (r.metric, r.conditions.get("kind")) == ("level_latency", "memory")
-        and all(r.conditions.get(k) == near.conditions.get(k) for k in ("pages", "stride_bytes", "cpu"))
-        and r.conditions.get("memory_node") != near.conditions.get("memory_node")
+        and all(r.conditions.get(k) == nearest.conditions.get(k) for k in ("pages", "stride_bytes", "cpu"))
+        and r.conditions.get("memory_node") != nearest.conditions.get("memory_node")
     ]
     if others:
-        far = max(others, key=lambda r: r.value)
-        beside = f"the nearest memory ({show(near.value, 's')})"
-        title = f"Latency of the memory of node {far.conditions.get('memory_node')}"
-        yield _beside("nodes", title, far, near, beside, (1 / 1.4, 0.5))
+        farthest_memory = max(others, key=lambda r: r.value)
+        reference = f"the nearest memory ({show(nearest.value, 's')})"
+        title = f"Latency of the memory of node {farthest_memory.conditions.get('memory_node')}"
+        yield _beside("nodes", title, farthest_memory, nearest, reference, (1 / 1.4, 0.5))
 
 
 def _caches(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
@@ -273,8 +273,8 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
     title, peak = found["peak_fp64"]
     dense_title, dense = found["dgemm"]
     if peak is not None and dense is not None and dense.conditions.get("threads") == peak.conditions.get("threads"):
-        beside = f"the machine's own fp64 peak ({show(peak.value, peak.unit)})"
-        yield _beside("dgemm", dense_title, dense, peak, beside, (0.85, 0.6))
+        reference = f"the machine's own fp64 peak ({show(peak.value, peak.unit)})"
+        yield _beside("dgemm", dense_title, dense, peak, reference, (0.85, 0.6))
     single_peaks = [
         r
         for r in records
@@ -289,13 +289,13 @@ def _compute(records: Sequence[Record], found: Figures, host: Mapping[str, Any])
         threads = value_of(peak, "threads")
         single = max(single_peaks, key=lambda r: (not r.flags, r.value))
         bounds = (threads * single.bounds[0], threads * single.bounds[1]) if single.bounds else None
-        beside = f"the peak of one CPU ({show(single.value, single.unit)}) times {threads:g}"
-        comparison = _beside("all CPUs", title, peak, single, beside, (0.95, 0.6))
+        reference = f"the peak of one CPU ({show(single.value, single.unit)}) times {threads:g}"
+        comparison = _beside("all CPUs", title, peak, single, reference, (0.95, 0.6))
         yield replace(comparison, reference=Measured(threads * single.value, bounds))
     clock, reported = found["core_frequency"][1], _number(host, "cpu", "claimed_hz")
     if clock is not None and reported > 0:
-        beside = f"the base clock that the operating system reports ({show(reported, 'Hz')})"
-        yield _beside("clock", "Highest core clock", clock, reported, beside, (1.1, 0.95))
+        reference = f"the base clock that the operating system reports ({show(reported, 'Hz')})"
+        yield _beside("clock", "Highest core clock", clock, reported, reference, (1.1, 0.95))
 
 
 def _of_earlier(found: Figures, earlier: Sequence[Earlier]) -> Iterator[_Comparison]:
@@ -311,10 +311,10 @@ def _of_earlier(found: Figures, earlier: Sequence[Earlier]) -> Iterator[_Compari
         ]
         if record is not None and same:
             run, earlier_record = same[0]
-            beside = (
+            reference = (
                 f"the earlier run {run.run} of {run.started[:10]} ({show(earlier_record.value, earlier_record.unit)})"
             )
-            yield _beside(f"{key} over time", title, record, earlier_record, beside, _CHANGED)
+            yield _beside(f"{key} over time", title, record, earlier_record, reference, _CHANGED)
 
 
 def _of_papers(records: Sequence[Record], found: Figures, host: Mapping[str, Any]) -> Iterator[_Comparison]:
@@ -340,9 +340,9 @@ def _published(match: Published) -> _Comparison:
     quantity = "Latency" if latency else f"{str(record.conditions.get('kernel')).capitalize()} bandwidth"
     threads = value_of(record, "processes" if latency else "threads", 1)
     title = f"{quantity} at {size(value_of(record, 'footprint_bytes'))}, {threads:g} CPU{'s' if threads > 1 else ''}"
-    beside = f"{match.machine} ({show(match.reference.value, match.reference.unit)})"
+    reference = f"{match.machine} ({show(match.reference.value, match.reference.unit)})"
     note = "" if match.reference.bounds else "published without an interval"
-    return _beside(quantity, title, record, match.reference, beside, _PUBLISHED, note, published=True)
+    return _beside(quantity, title, record, match.reference, reference, _PUBLISHED, note, published=True)
 
 
 _OWN: Final[tuple[Callable[[Sequence[Record], Figures, Mapping[str, Any]], Iterator[_Comparison]], ...]] = (

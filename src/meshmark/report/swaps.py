@@ -347,8 +347,8 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
     lines = [
         {**r, **point(angles[r["a"]], 1), "x2": math.cos(angles[r["b"]]), "y2": math.sin(angles[r["b"]])} for r in lines
     ]
-    few = len(lines) <= 3
-    width = 4 if few else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7
+    few_lines = len(lines) <= 3
+    width = 4 if few_lines else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7
     some_flagged = {r["flagged"] for r in lines} == {True, False}  # if all pairs are flagged, the title says so
     links = (
         chart_of(lines)
@@ -358,7 +358,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
             y=y,
             x2="x2:Q",
             y2="y2:Q",
-            color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few else _legend(p)),
+            color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few_lines else _legend(p)),
             strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if some_flagged else [1, 0]), alt.value([1, 0])),
             tooltip=p.tips,
         )
@@ -384,7 +384,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
                 .encode(x=x, y=y, detail="group:N", order="at:Q")
             )
             layers.append(chart_of(names).mark_text(fontSize=11).encode(x=x, y=y, text="name:N"))
-    if few:
+    if few_lines:
         middles = [{"x": (r["x"] + r["x2"]) / 2, "y": (r["y"] + r["y2"]) / 2, "text": r["median"]} for r in lines]
         layers.append(chart_of(middles).mark_text(fontSize=13, dy=-12).encode(x=x, y=y, text="text:N"))
         if len(order) == 2 and p.places:

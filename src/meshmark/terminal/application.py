@@ -90,9 +90,9 @@ def _profiles(found: Mapping[str, Any]) -> Iterator[str]:
             enable = f"; {profile['enable']}" if profile["enable"] else ""
             missing.setdefault(profile["reason"] + enable, []).append(profile["configuration"])
             continue
-        lost = f", {profile['lost']:,} more were lost" if profile["lost"] else ""
+        lost_text = f", {profile['lost']:,} more were lost" if profile["lost"] else ""
         where = profile["file"] or "not kept, since others of this run are large"
-        yield f"{profile['configuration']}: {profile['samples']:,} samples of {profile['event']}{lost}: {where}"
+        yield f"{profile['configuration']}: {profile['samples']:,} samples of {profile['event']}{lost_text}: {where}"
     for reason, labels in missing.items():
         labels_text = "all configurations" if len(labels) == len(found["profiles"]) else ", ".join(labels)
         yield f"no profile: {reason}: {labels_text}"

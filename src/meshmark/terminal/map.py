@@ -31,8 +31,8 @@ def _ink(colour: str) -> str:
         c = int(colour[i : i + 2], 16) / 255
         return c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
 
-    light = 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
-    return "#000000" if light > 0.179 else "#ffffff"
+    luminance = 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
+    return "#000000" if luminance > 0.179 else "#ffffff"
 
 
 def percent(share: float | None) -> str:
@@ -115,22 +115,22 @@ def draw(
         colour = DIM if step < 0 else colours[step]
         (x1, y1), (x2, y2) = line.points[0], line.points[-1]
         length = math.hypot(x2 - x1, y2 - y1) or 1.0
-        over = 1.2 * down / length  # extends the line to the text, which is smaller than the node's box
-        x1, y1, x2, y2 = (x1 - over * (x2 - x1), y1 - over * (y2 - y1), x2 + over * (x2 - x1), y2 + over * (y2 - y1))
+        pad = 1.2 * down / length  # extends the line to the text, which is smaller than the node's box
+        x1, y1, x2, y2 = (x1 - pad * (x2 - x1), y1 - pad * (y2 - y1), x2 + pad * (x2 - x1), y2 + pad * (y2 - y1))
         if abs(y2 - y1) < 1:
             # Two parallel directions share a row: one is the upper half, the other the lower half.
             row, half = divmod(round(2 * y1 / down - 0.5), 2)
-            for at in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
-                halves.setdefault((at, row), [None, None])[half] = colour
+            for cell_x in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
+                halves.setdefault((cell_x, row), [None, None])[half] = colour
             continue
         steps = max(1, int(max(abs(x2 - x1) / across, abs(y2 - y1) / down)))
         mark = "┃" if abs(x2 - x1) < 1 else "•"
         for i in range(steps + 1):
             x, y = x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps
             canvas.put(column(x), round(y / down - 0.4), mark, Style(color=colour))
-    for (at, row), (upper, lower) in halves.items():
+    for (cell_x, row), (upper, lower) in halves.items():
         style = Style(color=upper or lower, bgcolor=lower if upper else None)
-        canvas.put(at, row, "▀" if upper else "▄", style)
+        canvas.put(cell_x, row, "▀" if upper else "▄", style)
 
     dim = Style(dim=True)
     for x, y, _ in machine_map.switches:
