@@ -23,21 +23,21 @@ from meshmark.store.record import Better, Metric, Record, median
 
 @dataclass(slots=True)
 class Advice:
-    """The result of an advice. `outcomes` are all runs that count, in order."""
+    """The result of `meshmark advise`. `outcomes` are all runs that count, in order."""
 
     plan: Plan
     verdict: Verdict
     outcomes: list[Outcome]
-    failed: dict[str, str]  # candidate: last reason
+    failed: dict[str, str]  # last reason of failure by candidate
     spent_s: float
 
     def of(self, name: str) -> list[Outcome]:
-        """The successful runs of one candidate."""
+        """Return the successful runs of one candidate."""
         return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
 
     @property
     def compared(self) -> list[Outcome]:
-        """The successful runs of the baseline and of the best candidate."""
+        """Return the successful runs of the baseline and of the best candidate."""
         return [o for name in dict.fromkeys((BASELINE, self.verdict.best)) for o in self.of(name)]
 
     def candidate(self, name: str) -> Candidate:
@@ -64,7 +64,7 @@ def duration(seconds: float) -> str:
 
 
 def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | int]:
-    """mean, cov (standard deviation over mean), best, worst and n of at least one value, in the values' unit."""
+    """Return mean, cov (standard deviation over mean), best, worst and n of at least one value, in the values' unit."""
     mean = statistics.fmean(values)
     low, high = min(values), max(values)
     return {
@@ -77,23 +77,23 @@ def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | i
 
 
 def values_of(advice: Advice, name: str) -> list[float]:
-    """The compared values of one candidate: elapsed times in s, or figures of merit."""
+    """Return the compared values of one candidate: elapsed times in s, or figures of merit."""
     if advice.plan.figure:
         return [o.figure for o in advice.of(name) if o.figure is not None]
     return [o.elapsed_s for o in advice.of(name)]
 
 
 def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
-    """Share by which the best candidate improves on the baseline, and its 95 % interval; None if unknown."""
+    """Return the share by which the best candidate improves on the baseline, and its 95 % interval; None if unknown."""
     verdict = advice.verdict
     if verdict.ratio is None:
         return None
-    of: Callable[[float], float] = (lambda r: 1 / r - 1) if advice.plan.higher else (lambda r: 1 - r)
-    return of(verdict.ratio), (of(verdict.interval[1]), of(verdict.interval[0])) if verdict.interval else None
+    share: Callable[[float], float] = (lambda r: 1 / r - 1) if advice.plan.higher else (lambda r: 1 - r)
+    return share(verdict.ratio), (share(verdict.interval[1]), share(verdict.interval[0])) if verdict.interval else None
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Differences between the best candidate and the baseline that may explain why it is better; none if it is not.
+    """Return the differences that may explain why the best candidate is better than the baseline; empty if it is not.
 
     A difference in the other direction explains nothing: a candidate whose threads wait longer is not faster because
     they wait. Quantities are medians over the runs.
@@ -122,13 +122,16 @@ def reasons(advice: Advice) -> list[str]:
 
 
 def not_held(advice: Advice) -> list[str]:
-    """Candidates whose placement was not enforced, each with the number of runs and the first finding."""
-    found = []
-    for one in advice.plan.candidates:
-        wrong = [o.findings[0] for o in advice.of(one.name) if o.findings]
-        if wrong:
-            found.append(f"{one.name}: in {len(wrong)} of {len(advice.of(one.name))} runs, for example: {wrong[0]}")
-    return found
+    """Return the candidates whose placement was not enforced, each with the number of runs and the first finding."""
+    entries = []
+    for candidate in advice.plan.candidates:
+        findings = [o.findings[0] for o in advice.of(candidate.name) if o.findings]
+        if findings:
+            entries.append(
+                f"{candidate.name}: in {len(findings)} of {len(advice.of(candidate.name))} runs, "
+                f"for example: {findings[0]}"
+            )
+    return entries
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -136,30 +139,33 @@ def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
     return {k: median([o.evidence[k] for o in outcomes if k in o.evidence]) for k in sorted(keys)}
 
 
-# Forms of `translate` that start one rank on each part.
+# Forms of `meshmark-place translate` that start one rank on each part.
 _RANK_FORMS: Final = ("openmpi", "openmpi5", "mpich", "slurm", "slurm-mask", "flux")
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Command lines that apply the choice, by launcher, `meshmark` first; `left_out`: reasons by launcher."""
+    """Command lines that apply the choice, by launcher, `meshmark` first.
+
+    `left_out` states, by launcher, why there is no line.
+    """
 
     ready: Mapping[str, str]
     left_out: Mapping[str, str]
 
 
 def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> Lines:
-    """Translate the choice; a line carries everything that was chosen, or it is left out."""
-    one, command = advice.candidate(advice.verdict.choice), advice.plan.command
-    ready, left_out = {"meshmark": one.line(command)}, dict[str, str]()
-    if not one.parts:
+    """Translate the choice for all launchers; omit a line that cannot express everything that was chosen."""
+    candidate, command = advice.candidate(advice.verdict.choice), advice.plan.command
+    ready, left_out = {"meshmark": candidate.line(command)}, dict[str, str]()
+    if not candidate.parts:
         return Lines(ready, left_out)
-    memory = ["--memory", one.memory] if one.memory != "default" else []
+    memory = ["--memory", candidate.memory] if candidate.memory != "default" else []
     translated = translate(
         [
             "translate",
             "--parts",
-            native.parts_text(one.parts),
+            native.parts_text(candidate.parts),
             "--to",
             "all",
             "--topology",
@@ -172,28 +178,30 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
     forms = translated.get("forms")
     launcher = Path(command[0]).name
     no_ranks = f"{launcher} starts its own ranks" if launcher in LAUNCHERS else "the program has no ranks"
-    before = "".join(f"{k}={v} " for k, v in one.environment().items())
-    for form, made in forms.items() if isinstance(forms, dict) else ():
-        if form == "parts" or not isinstance(made, dict):
+    prefix = "".join(f"{k}={v} " for k, v in candidate.environment().items())
+    for form, translation in forms.items() if isinstance(forms, dict) else ():
+        if form == "parts" or not isinstance(translation, dict):
             continue
         if form in _RANK_FORMS:
             left_out[form] = no_ranks
-        elif one.pages != "default":
-            left_out[form] = f"it does not set the page size ({one.pages})"
-        elif made.get("line"):
-            ready[form] = before + str(made["line"])
+        elif candidate.pages != "default":
+            left_out[form] = f"it does not set the page size ({candidate.pages})"
+        elif translation.get("line"):
+            ready[form] = prefix + str(translation["line"])
     refused = translated.get("refused")
-    for form, why in refused.items() if isinstance(refused, dict) else ():
-        left_out.setdefault(form, no_ranks if form in _RANK_FORMS else str(why))
+    for form, reason in refused.items() if isinstance(refused, dict) else ():
+        left_out.setdefault(form, no_ranks if form in _RANK_FORMS else str(reason))
     return Lines(ready, left_out)
 
 
 def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
-    """One record per candidate and metric, with all samples: `elapsed`, `user`, `system` and `waiting` in s, and
-    `figure_of_merit` (unit 1) if one was requested."""
-    made = []
-    for one in advice.plan.candidates:
-        runs = advice.of(one.name)
+    """Return one record per candidate and metric, with all samples.
+
+    The metrics are `elapsed`, `user`, `system` and `waiting` in s, and `figure_of_merit` (unit 1) if one was requested.
+    """
+    rows = []
+    for candidate in advice.plan.candidates:
+        runs = advice.of(candidate.name)
         series = [
             (m, v)
             for m in native.vocabulary().metrics
@@ -202,10 +210,10 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
         if advice.plan.figure and runs:
             better: Better = "higher" if advice.plan.higher else "lower"
             figure = Metric("figure_of_merit", "1", better, "what the program printed")
-            series.append((figure, values_of(advice, one.name)))
+            series.append((figure, values_of(advice, candidate.name)))
         for metric, samples in series:
-            made.append(_record(advice, one, metric, samples, machine, command_line, started, build))
-    return made
+            rows.append(_record(advice, candidate, metric, samples, machine, command_line, started, build))
+    return rows
 
 
 def _record(
@@ -250,9 +258,12 @@ def _record(
 
 
 def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
-    """The result as one JSON object; shares are fractions of 1, values in s or in the unit of the figure."""
+    """Return the result as one JSON object.
+
+    Shares are fractions of 1; values are in s or in the unit of the figure.
+    """
     verdict, plan = advice.verdict, advice.plan
-    won = gain(advice)
+    improvement = gain(advice)
     less = not (plan.figure and plan.higher)
     spreads = {
         n: spread(values_of(advice, n), less) for n in dict.fromkeys((BASELINE, verdict.best)) if n and advice.of(n)
@@ -266,8 +277,8 @@ def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
         "best_other": verdict.best or None,
         "options": advice.candidate(verdict.choice).options() if verdict.choice != BASELINE else [],
         "environment": advice.candidate(verdict.choice).environment(),
-        "gain": won and won[0],
-        "gain_interval": list(won[1]) if won and won[1] else None,
+        "gain": improvement and improvement[0],
+        "gain_interval": list(improvement[1]) if improvement and improvement[1] else None,
         "pairs": verdict.pairs,
         "minimum_effect": _finite(verdict.effect),
         "floor": _finite(verdict.floor),

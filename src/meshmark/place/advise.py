@@ -2,7 +2,7 @@
 
 The state is kept in a folder, so that an interrupted advice can resume: `plan.json` (the request and the candidates),
 `journal.jsonl` (one line per run, flushed to disk before the run counts) and `runs/` (the records of each run). The
-statistics are in `halving`; the native program places.
+statistics are in `halving`; the native program `meshmark-place` applies the placement.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Notify = Callable[[str], None]
 
 
 def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
-    """Run or resume a plan until the result is clear or the budget is spent.
+    """Run or resume a plan until the result is conclusive or the budget is spent.
 
     Raises:
         MeshmarkError: The journal belongs to another plan, or the baseline failed twice.
@@ -106,11 +106,11 @@ def make_plan(
     threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     busy = requested if (requested := whole(threads) or 0) > 0 else int(pilot.evidence.get("threads", 1))
     pinned = Path(command[0]).name not in LAUNCHERS
-    made, left_out = candidates(space, resources, min(busy, resources.cpus), pinned, parts_of, missing)
-    if len(made) == 1:
-        why = "; ".join(f"{k}: {v}" for k, v in list(left_out.items())[:3])
+    variants, left_out = candidates(space, resources, min(busy, resources.cpus), pinned, parts_of, missing)
+    if len(variants) == 1:
+        examples = "; ".join(f"{k}: {v}" for k, v in list(left_out.items())[:3])
         raise AbsentError(
-            f"advise: no candidate differs from the baseline on this machine ({why})",
+            f"advise: no candidate differs from the baseline on this machine ({examples})",
             "specify more --policies, --threads, --memory or --pages",
         )
-    return Plan(list(command), budget_s, seed, figure, higher, made, left_out, pilot.elapsed_s, resources.inherited)
+    return Plan(list(command), budget_s, seed, figure, higher, variants, left_out, pilot.elapsed_s, resources.inherited)

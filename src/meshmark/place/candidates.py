@@ -41,7 +41,7 @@ class Candidate:
     parts: tuple[tuple[int, ...], ...] = ()
 
     def options(self) -> list[str]:
-        """Options of `meshmark run` before `--`."""
+        """Return the options of `meshmark run` before `--`."""
         argv = ["--bind", self.policy]
         if self.parts:
             argv += ["-n", str(len(self.parts)), "--slots", self.slots]
@@ -56,7 +56,7 @@ class Candidate:
         return threads if self.wait == "default" else {**threads, "OMP_WAIT_POLICY": self.wait.upper()}
 
     def line(self, command: Sequence[str]) -> str:
-        """The shell command that runs the candidate."""
+        """Return the shell command that runs the candidate."""
         before = [f"{k}={v}" for k, v in self.environment().items()]
         if self.name == BASELINE:
             return shlex.join(command)
@@ -65,7 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """The values to try for each option; empty for a default that suits the machine."""
+    """The values to try for each option. An empty tuple stands for a default that suits the machine."""
 
     policies: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
@@ -94,17 +94,18 @@ _POLICY: Final = re.compile(
 
 
 def inherited_memory(numa_maps: str) -> str:
-    """The memory policy of a process, from its /proc/PID/numa_maps.
+    """Return the memory policy of a process, from its /proc/PID/numa_maps.
 
-    The first mapping is the program's text, which has no separate policy. `default` if numa_maps contains none.
+    The first mapping is the program's text, which has no separate policy. The result is `default` if `numa_maps`
+    contains no policy.
     """
-    found = _POLICY.match(numa_maps)
-    if found is None or found[1] in {"default", "local"}:
-        return "default" if found is None else found[1]
+    match = _POLICY.match(numa_maps)
+    if match is None or match[1] in {"default", "local"}:
+        return "default" if match is None else match[1]
     name = {"prefer": "preferred", "prefer (many)": "preferred", "weighted interleave": "weighted"}
     # Modes with nodes relative to a cpuset may list no nodes, or have a suffix.
-    nodes = re.match(r"[0-9,-]*", found[2] or "")
-    return f"{name.get(found[1], found[1])}={nodes[0]}" if nodes and nodes[0] else name.get(found[1], found[1])
+    nodes = re.match(r"[0-9,-]*", match[2] or "")
+    return f"{name.get(match[1], match[1])}={nodes[0]}" if nodes and nodes[0] else name.get(match[1], match[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +127,17 @@ def _plan_in(path: Path) -> Any:
         )
     try:
         return read_json(path)
-    except UsageError as why:  # Meshmark wrote the file, so this is not a usage error
-        raise MeshmarkError(f"cannot read the plan: {why}") from why
+    except UsageError as error:  # Meshmark wrote the file, so this is not a usage error
+        raise MeshmarkError(f"cannot read the plan: {error}") from error
 
 
 @dataclass(slots=True)
 class Plan:
-    """The plan of an advice: the command, the candidates and the limits.
+    """The plan of `meshmark advise`: the command, the candidates and the limits.
 
     Attributes:
-        left_out: Skipped candidates: the equivalent one, or why this machine does not support it.
-        application: File of an application, or a name; "" for a command.
+        left_out: For each skipped candidate, the equivalent candidate, or why this machine does not support it.
+        application: File or name of an application; "" for a command.
         run: Name of the run in the store.
     """
 
@@ -165,10 +166,10 @@ class Plan:
         """
         try:
             raw = _plan_in(path)
-            made = [
+            entries = [
                 Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]
             ]
-            return Plan(**{**raw, "candidates": made, "inherited": Inherited(**raw.get("inherited", {}))})
+            return Plan(**{**raw, "candidates": entries, "inherited": Inherited(**raw.get("inherited", {}))})
         except (KeyError, TypeError, AttributeError, ValueError):
             raise MeshmarkError(f"{path}: not a plan of meshmark advise") from None
 
@@ -184,44 +185,45 @@ def candidates(
     parts_of: Callable[[str, int, str], list[list[int]]] = native.parts_of,
     missing: Callable[[Sequence[str]], str] | None = None,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """All candidates with different effects, the baseline first.
+    """Return all candidates with different effects, the baseline first.
 
     Args:
         space: The values to try.
         resources: The machine.
         busy: Number of threads that computed in the warm-up; the default number of slots.
         pinned: Whether the command is one process with OpenMP threads, rather than a launcher of ranks.
-        parts_of: Plans a placement; see `native.parts_of`.
-        missing: Why options of `meshmark run` are not available here, or ""; by default the native program checks.
+        parts_of: Function that plans a placement; see `native.parts_of`.
+        missing: Function that returns why options of `meshmark run` are not available here, or ""; by default the
+            native program checks this.
 
     Returns:
-        The candidates, and the reasons for skipped ones by name.
+        The candidates, and the reasons for skipped candidates by name.
     """
     unavailable = missing or _why_unavailable
-    made, left_out = [Candidate(BASELINE)], dict[str, str]()
-    seen: dict[tuple[object, ...], str] = {_effect(made[0], resources): BASELINE}
+    retained, left_out = [Candidate(BASELINE)], dict[str, str]()
+    seen: dict[tuple[object, ...], str] = {_effect(retained[0], resources): BASELINE}
     reasons: dict[tuple[str, ...], str] = {}
-    for one in _product(space, resources, busy, pinned):
-        if one.policy != "none":
+    for candidate in _product(space, resources, busy, pinned):
+        if candidate.policy != "none":
             try:
-                parts = parts_of(one.policy, one.threads or busy, one.slots)
-            except MeshmarkError as why:
-                left_out[one.name] = f"absent: {why}"
+                parts = parts_of(candidate.policy, candidate.threads or busy, candidate.slots)
+            except MeshmarkError as error:
+                left_out[candidate.name] = f"absent: {error}"
                 continue
-            one = Candidate(**{**asdict(one), "parts": tuple(map(tuple, parts))})  # noqa: PLW2901
-        same = seen.setdefault(_effect(one, resources), one.name)
-        if same != one.name:
-            left_out[one.name] = f"the same as '{same}'"
+            candidate = Candidate(**{**asdict(candidate), "parts": tuple(map(tuple, parts))})  # noqa: PLW2901
+        equivalent = seen.setdefault(_effect(candidate, resources), candidate.name)
+        if equivalent != candidate.name:
+            left_out[candidate.name] = f"the same as '{equivalent}'"
             continue
-        for argv in (("--memory", one.memory), ("--pages", one.pages)):
+        for argv in (("--memory", candidate.memory), ("--pages", candidate.pages)):
             if argv[1] != "default" and argv not in reasons:
                 reasons[argv] = unavailable(argv)
-        why_not = reasons.get(("--memory", one.memory)) or reasons.get(("--pages", one.pages))
-        if why_not:
-            left_out[one.name] = f"absent: {why_not}"
+        reason = reasons.get(("--memory", candidate.memory)) or reasons.get(("--pages", candidate.pages))
+        if reason:
+            left_out[candidate.name] = f"absent: {reason}"
         else:
-            made.append(one)
-    return made, left_out
+            retained.append(candidate)
+    return retained, left_out
 
 
 def _product(space: SearchSpace, resources: Resources, busy: int, pinned: bool) -> Iterator[Candidate]:
@@ -254,7 +256,7 @@ def _product(space: SearchSpace, resources: Resources, busy: int, pinned: bool) 
 
 
 def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
-    """The effective settings of a candidate on this machine; candidates with equal effects are duplicates."""
+    """Return the effective settings of a candidate on this machine; candidates with equal effects are duplicates."""
     all_cpus = sorted({c for p in one.parts for c in p})
     # A single mask of all allowed CPUs has no effect.
     cpus: object = one.parts if one.pinned else None if len(all_cpus) in {0, resources.cpus} else tuple(all_cpus)
@@ -264,7 +266,7 @@ def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
 
 
 def _memory_effect(one: Candidate, resources: Resources) -> str:
-    """The effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
+    """Return the effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
     policy_text = resources.inherited.memory if one.memory == "default" else one.memory
     policy, _, named = policy_text.partition("=")
     if resources.memory_nodes < 2 or policy in {"default", "local"}:
@@ -276,7 +278,7 @@ def _memory_effect(one: Candidate, resources: Resources) -> str:
     else:
         nodes = {resources.node_of[c] for part in one.parts for c in part if c in resources.node_of}
         if one.parts and not resources.node_of:
-            return policy  # to the unknown nodes of its CPUs
+            return policy  # applies to the nodes of its CPUs, which are unknown
     all_nodes = not nodes or len(nodes) >= resources.memory_nodes
     if all_nodes and policy in {"bind", "preferred"}:
         return "local"  # all nodes are allowed, so the nearest one is used
@@ -286,8 +288,8 @@ def _memory_effect(one: Candidate, resources: Resources) -> str:
 def _why_unavailable(options: Sequence[str]) -> str:
     try:
         native.ask(["run", "--bind", "none", "--no-claim", *options, "--", "true"])
-    except MeshmarkError as why:
-        if isinstance(why, UsageError):
+    except MeshmarkError as error:
+        if isinstance(error, UsageError):
             raise
-        return str(why) + (f" (would help: {why.hint})" if why.hint else "")
+        return str(error) + (f" (would help: {error.hint})" if error.hint else "")
     return ""

@@ -1,9 +1,9 @@
-"""Finds out which of two settings is better, by running a command under both by turns.
+"""Finds out which of two settings is better, by running a command under both in alternation.
 
-The state is kept in a folder, so that an interrupted experiment can resume: `plan.json` (what was asked for) and
+The state is kept in a folder, so that an interrupted experiment can resume: `experiment.json` (the request) and
 `journal.jsonl` (one line per run, flushed to disk before the run counts). Each pair runs both settings one after the
-other in random order, so that drift and other states of the machine affect both alike; `values.sequential` infers the
-ratio, and `values.verdicts` judges it after every pair.
+other in random order, so that drift and other states of the machine affect both alike; `values.sequential` estimates
+the ratio, and `values.verdicts` judges it after every pair.
 
 Sources: randomised interleaved trials: Abedi, Brecht, "Conducting repeatable experiments in highly variable cloud
 computing environments", ICPE 2017.
@@ -32,27 +32,27 @@ Side = Literal["a", "b"]
 SIDES: Final[tuple[Side, Side]] = ("a", "b")
 PLAN: Final = "experiment.json"
 JOURNAL: Final = "journal.jsonl"
-FAILED_PAIRS: Final = 3  # consecutive pairs with a failed run that end an experiment
-USUAL: Final = 10  # last pairs whose median time is expected of the next one
+FAILED_PAIRS: Final = 3  # an experiment ends after this many consecutive pairs with a failed run
+USUAL: Final = 10  # the median time of this many last pairs is the expected time of the next pair
 INTERRUPTED: Final = "it was interrupted"
 DIFFERENT: Final = frozenset({"lower", "higher"})
 
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What was asked for.
+    """The request of an experiment.
 
     Attributes:
-        seed: Of the order within pairs.
-        budget_s: Time of all runs, including warm-up and shell commands.
-        warmup: Pairs that are left out at the start.
-        max_pairs: Pairs that count, at most.
-        timeout_s: Of one run; None for the budget.
+        seed: Seed of the order within pairs.
+        budget_s: Time in s for all runs, including warm-up and shell commands.
+        warmup: Number of pairs at the start that do not count.
+        max_pairs: Maximum number of pairs that count.
+        timeout_s: Time limit of one run in s; None for the budget.
         margin: Smallest relative difference that matters.
-        pattern, metric, better: Of `figure.Figure`.
-        restore: Shell command at the end; "" for none.
+        pattern, metric, better: See `figure.Figure`.
+        restore: Shell command that runs at the end; "" if there is no such command.
         run: Name of the run in the store.
-        started: ISO 8601, UTC.
+        started: Time of the start, ISO 8601, UTC.
     """
 
     a: str
@@ -73,10 +73,10 @@ class Plan:
 
     @property
     def settings(self) -> dict[Side, Setting]:
-        """The settings.
+        """Return the settings by side.
 
         Raises:
-            UsageError: One is invalid.
+            UsageError: A setting is invalid.
         """
         a, b = both(self.a, self.b)
         return {"a": a, "b": b}
@@ -90,24 +90,24 @@ class Plan:
 
     @staticmethod
     def load(folder: Path) -> Plan:
-        """The plan in a folder.
+        """Return the plan in a folder.
 
         Raises:
-            UsageError: There is none.
-            MeshmarkError: It cannot be read.
+            UsageError: The folder has no plan.
+            MeshmarkError: The plan cannot be read.
         """
         return load_plan(folder / PLAN, Plan, "an experiment", "meshmark experiment A B -- COMMAND starts one")
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """One run. `value` is None if it failed, for `reason`.
+    """One run. If it failed, `value` is None and `reason` states why.
 
     Attributes:
-        pair: From 0, including warm-up pairs.
+        pair: Number of the pair, from 0, including warm-up pairs.
         position: 0 for the first run of the pair, 1 for the second.
-        spent_s: Time of the run with its shell command.
-        user_s, system_s: CPU time; None on another machine.
+        spent_s: Time in s of the run with its shell command.
+        user_s, system_s: CPU time in s; None on another machine.
         others_share, stolen_share: Shares of the CPU time of this machine that other programs used, and that the
             hypervisor took, during the run; None on another machine.
     """
@@ -130,38 +130,41 @@ class Outcome:
 
     @property
     def shares(self) -> Shares | None:
-        """Shares of the CPU time of this machine that other work took."""
+        """Return the shares of the CPU time of this machine that other work took."""
         if self.others_share is None or self.stolen_share is None:
             return None
         return Shares(self.others_share, self.stolen_share, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Outcome:
-        """An outcome of a line of the journal.
+        """Return the outcome that a line of the journal describes.
 
         Raises:
-            ValueError, TypeError, KeyError: The line is none.
+            ValueError, TypeError, KeyError: The line is not an outcome.
         """
-        found = Outcome(**{k: v for k, v in line.items() if k != "type"})
-        if found.side not in SIDES or not (found.value is None or found.value > 0):
-            raise ValueError(f"side {found.side!r}, value {found.value!r}")
-        return found
+        outcome = Outcome(**{k: v for k, v in line.items() if k != "type"})
+        if outcome.side not in SIDES or not (outcome.value is None or outcome.value > 0):
+            raise ValueError(f"side {outcome.side!r}, value {outcome.value!r}")
+        return outcome
 
 
 Runs = Callable[[int, Side, int], Outcome]  # pair, side, position
 
 
 def order(seed: int, pair: int) -> tuple[Side, Side]:
-    """The order of a pair: by a fair coin, independent of all other pairs, which the inference relies on."""
+    """Return the random order of a pair.
+
+    Both orders are equally likely and independent of all other pairs, on which the inference relies.
+    """
     return ("a", "b") if random.Random(f"{seed} {pair}").random() < 0.5 else ("b", "a")
 
 
 class Experiment:
-    """The state of an experiment: all runs so far, and what follows from them."""
+    """The state of an experiment: all runs so far, and the results that follow from them."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.pairs: list[dict[Side, Outcome]] = []  # complete ones that count, in order
+        self.pairs: list[dict[Side, Outcome]] = []  # complete pairs that count, in order
         self.runs: dict[Side, int] = dict.fromkeys(SIDES, 0)
         self.failed: dict[Side, list[str]] = {"a": [], "b": []}  # reasons
         self.spent_s = 0.0
@@ -171,13 +174,13 @@ class Experiment:
         self._sequence = ConfidenceSequence((-self._margin, 0.0, self._margin))
         self._open: dict[Side, Outcome] = {}
         self._worked: set[Side] = set()
-        self._times: list[float] = []  # of pairs, including warm-up pairs
+        self._times: list[float] = []  # times of pairs in s, including warm-up pairs
         self._in_a_row = 0
         self._like: Outcome | None = None  # the first successful run
 
     @property
     def better(self) -> Better:
-        """Which values are better."""
+        """Return whether lower or higher values are better."""
         return self._like.better if self._like else "lower"
 
     @property
@@ -188,17 +191,17 @@ class Experiment:
         """Add a run.
 
         Raises:
-            MeshmarkError: The first run of a setting failed; it would hardly succeed later.
+            UsageError, MeshmarkError: The first run of a setting failed, so it is unlikely to succeed later.
         """
         self.spent_s += outcome.spent_s
         self.runs[outcome.side] += 1
         if outcome.position == 0:
             self._open = {}  # a pair that was interrupted after its first run is repeated as a whole
-        like = self._like = self._like or (outcome if outcome.value is not None else None)
-        if like and outcome.value is not None and (outcome.unit, outcome.points) != (like.unit, like.points):
+        first = self._like = self._like or (outcome if outcome.value is not None else None)
+        if first and outcome.value is not None and (outcome.unit, outcome.points) != (first.unit, first.points):
             outcome.reason = (
-                f"--metric: found {outcome.points} values in {outcome.unit}, the first run had {like.points} in "
-                f"{like.unit}"
+                f"--metric: found {outcome.points} values in {outcome.unit}, the first run had {first.points} in "
+                f"{first.unit}"
             )
             outcome.value = None
         self.next_pair = outcome.pair
@@ -223,7 +226,7 @@ class Experiment:
         self.next_pair += 1
 
     def finished(self) -> str:
-        """Why no further pair is to run; "" if one is."""
+        """Return why no further pair runs; "" if another pair is needed."""
         if self._sequence.above(0.0) or self._sequence.below(0.0):
             return "the interval excludes equality"
         if self._sequence.above(-self._margin) and self._sequence.below(self._margin):
@@ -239,29 +242,29 @@ class Experiment:
 
     @property
     def ratios(self) -> list[float]:
-        """B over A, of each pair."""
+        """Return the value of B over the value of A for each pair."""
         return [cast(float, p["b"].value) / cast(float, p["a"].value) for p in self.pairs]
 
     @property
     def counted(self) -> list[Outcome]:
-        """The runs of the pairs that count."""
+        """Return the runs of the pairs that count."""
         return [outcome for pair in self.pairs for outcome in pair.values()]
 
     def interval(self) -> Interval | None:
-        """Of the ratio, valid at any time; None with too few pairs."""
-        found = self._sequence.interval()
-        return (math.exp(found[0]), math.exp(found[1])) if found else None
+        """Return the interval of the ratio, valid at any time; None with too few pairs."""
+        log_interval = self._sequence.interval()
+        return (math.exp(log_interval[0]), math.exp(log_interval[1])) if log_interval else None
 
     def word(self) -> Word:
-        """What the ratio is."""
+        """Return the judgement of the ratio."""
         return judge(self.interval(), alike(self.plan.margin))
 
     def verdict(self) -> Spoken:
-        """The verdict about B."""
+        """Return the verdict about B."""
         return spoken(self.word(), self.better, self.unit)
 
     def best(self) -> Side | None:
-        """The better setting; None if there is none, or it is not known."""
+        """Return the better setting; None if both are equal or the result is inconclusive."""
         word = self.word()
         if word not in DIFFERENT:
             return None
@@ -272,43 +275,43 @@ class Experiment:
 
 
 def conduct(plan: Plan, folder: Path, run: Runs, notify: Callable[[Experiment], None]) -> Experiment:
-    """Run or resume an experiment until its result is clear, it is interrupted or the budget is spent.
+    """Run or resume an experiment until its result is conclusive, it is interrupted or the budget is spent.
 
     Args:
-        plan: What was asked for.
-        folder: Its folder.
-        run: Runs a setting once.
-        notify: Called after every pair.
+        plan: The request.
+        folder: Folder of the experiment.
+        run: Function that runs a setting once.
+        notify: Function that is called after every pair.
 
     Raises:
         MeshmarkError: The journal belongs to another plan, or a setting failed in its first run.
     """
-    found = Experiment(plan)
+    experiment = Experiment(plan)
     journal = folder / JOURNAL
     for outcome in outcomes(journal):
         if outcome.side != order(plan.seed, outcome.pair)[outcome.position]:
             raise MeshmarkError(f"{journal}: belongs to another plan: pair {outcome.pair} has another order")
-        found.add(outcome)
+        experiment.add(outcome)
     with appending(journal) as write:
         try:
-            while not (why := found.finished()):
-                pair = found.next_pair
+            while not (stop_reason := experiment.finished()):
+                pair = experiment.next_pair
                 for position, side in enumerate(order(plan.seed, pair)):
                     outcome = run(pair, side, position)
-                    if outcome.value is not None or found.runs[side]:  # a failure of the first run may be remedied
+                    if outcome.value is not None or experiment.runs[side]:  # a failure of the first run may be remedied
                         write({"type": "run", **asdict(outcome)})
-                    found.add(outcome)
+                    experiment.add(outcome)
                     if outcome.value is None:
                         break
-                notify(found)
-            found.stopped = why
+                notify(experiment)
+            experiment.stopped = stop_reason
         except KeyboardInterrupt:
-            found.stopped = INTERRUPTED
-    return found
+            experiment.stopped = INTERRUPTED
+    return experiment
 
 
 def outcomes(path: Path) -> Iterator[Outcome]:
-    """Runs in a journal, as of `journal.runs_in`."""
+    """Yield the runs in a journal; see `journal.runs_in`."""
     return runs_in(path, Outcome.from_json)
 
 
@@ -316,20 +319,20 @@ def outcomes(path: Path) -> Iterator[Outcome]:
 
 
 def records(found: Experiment, machine: str, command_line: str, build: str) -> list[Record]:
-    """One record per setting and metric, then the ratio, each with all samples; none without a pair.
+    """Return one record per setting and metric, then the ratio, each with all samples; empty without a complete pair.
 
-    The metrics of a setting are `elapsed`, `user` and `system` in s, and what the runs are judged by. The bounds of
-    `ratio` (unit 1) are those that are valid at any time, in `run_low` and `run_high`.
+    The metrics of a setting are `elapsed`, `user` and `system` in s, and the figure by which the runs are judged.
+    `run_low` and `run_high` of `ratio` (unit 1) are the bounds of the interval that is valid at any time.
 
     Args:
         found: The experiment.
-        machine: Name of this machine. Settings with a host of their own have its name.
-        command_line: Of Meshmark.
+        machine: Name of this machine. Records of a setting with a host have the name of that host.
+        command_line: Command line of Meshmark.
         build: Version of Meshmark.
     """
-    plan, made = found.plan, list[Record]()
+    plan, rows = found.plan, list[Record]()
     if not found.pairs:
-        return made
+        return rows
     provenance: dict[str, Scalar] = {
         "build": build,
         "command": command_line,
@@ -342,23 +345,23 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
     conditions = {"program": Path(plan.command[0]).name, "command": shlex.join(plan.command)}
     for side, setting in plan.settings.items():
         runs = [p[side] for p in found.pairs]
-        which = {"side": side.upper()} if plan.a == plan.b else {}
+        side_condition = {"side": side.upper()} if plan.a == plan.b else {}
         for metric, samples in _series(found, runs):
-            made.append(
+            rows.append(
                 Record.of(
                     metric,
                     samples,
                     source="host",
                     machine=setting.host or machine,
                     instrument="experiment",
-                    conditions={**conditions, "setting": setting.text, **which, **shares_during(runs)},
+                    conditions={**conditions, "setting": setting.text, **side_condition, **shares_during(runs)},
                     flags=result_flags(runs),
                     provenance=provenance,
                 )
             )
     interval = found.interval()
     bounds = {"run_low": interval[0], "run_high": interval[1]} if interval else {}
-    made.append(
+    rows.append(
         Record.of(
             Metric("ratio", "1", "none", "value of setting B over that of A"),
             found.ratios,
@@ -377,7 +380,7 @@ def records(found: Experiment, machine: str, command_line: str, build: str) -> l
             provenance={**provenance, "margin": plan.margin, "confidence": CONFIDENCE, "verdict": found.verdict()},
         )
     )
-    return made
+    return rows
 
 
 def _series(found: Experiment, runs: Sequence[Outcome]) -> Iterator[tuple[Metric, list[float]]]:
@@ -390,7 +393,7 @@ def _series(found: Experiment, runs: Sequence[Outcome]) -> Iterator[tuple[Metric
 
 
 def to_json(found: Experiment) -> dict[str, Any]:
-    """The result as one JSON object. Values have the unit of the metric; `ratio` is B over A."""
+    """Return the result as one JSON object. Values have the unit of the metric; `ratio` is B over A."""
     plan = found.plan
     low, high = found.interval() or (None, None)
     runs = sum(found.runs.values())
@@ -416,9 +419,9 @@ def to_json(found: Experiment) -> dict[str, Any]:
         "pairs": len(found.pairs),
         "warmup": plan.warmup,
         "runs": runs,
-        "failed": {side: len(of) for side, of in found.failed.items()},
+        "failed": {side: len(reasons) for side, reasons in found.failed.items()},
         "failed_share": found.failures() / runs if runs else 0.0,
-        "failure": next((f"{s.upper()}: {of[-1]}" for s, of in found.failed.items() if of), ""),
+        "failure": next((f"{s.upper()}: {reasons[-1]}" for s, reasons in found.failed.items() if reasons), ""),
         "flags": sorted(result_flags(found.counted)),
         "disturbance": disturbance(found.counted),
         "seed": plan.seed,

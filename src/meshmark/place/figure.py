@@ -1,4 +1,4 @@
-"""Reads what a run of a command is judged by: its elapsed time, a number in its output, or a metric of its records."""
+"""Reads the figure by which a run is judged: its elapsed time, a number in its output, or a metric of its records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DIRECTIONS: tuple[Direction, ...] = ("lower", "higher")
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A positive value with its unit. `points`: number of records that it is the geometric mean of."""
+    """A positive value with its unit. It is the geometric mean of `points` records."""
 
     value: float
     unit: str
@@ -30,12 +30,12 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What runs are judged by.
+    """The figure by which runs are judged: the elapsed time unless there is a pattern or a metric.
 
     Attributes:
-        pattern: Regular expression, whose last match in the output counts, or its first group.
-        metric: Of the records that the command prints as JSON lines.
-        better: "" for that of the records; with neither pattern nor metric, the elapsed time, of which less is better.
+        pattern: Regular expression. The first group of its last match in the output counts, or the whole match.
+        metric: Metric of the records that the command prints as JSON lines.
+        better: `lower` or `higher`; "" for the direction of the records. A lower elapsed time is always better.
     """
 
     pattern: str = ""
@@ -44,7 +44,7 @@ class Figure:
 
     @property
     def name(self) -> str:
-        """Metric of the records of an experiment."""
+        """Return the metric of the records of an experiment."""
         return "figure_of_merit" if self.pattern else self.metric or "elapsed"
 
     def check(self) -> None:
@@ -60,24 +60,24 @@ class Figure:
         expression("--pattern", self.pattern)
 
     def read(self, elapsed_s: float, out: Path, err: Path) -> Value | str:
-        """The value of a run, or the reason why there is none.
+        """Return the value of a run, or the reason why it has no value.
 
         Args:
-            elapsed_s: Elapsed time.
-            out: What it wrote to standard output.
-            err: What it wrote to standard error.
+            elapsed_s: Elapsed time of the run in s.
+            out: File with the standard output of the run.
+            err: File with the standard error of the run.
         """
         if self.pattern:
             return self.matched(tail(out) + "\n" + tail(err))
         return self._recorded(tail(out)) if self.metric else Value(elapsed_s, "s", "lower")
 
     def matched(self, text: str) -> Value | str:
-        """The value of the pattern in what a run printed, or the reason why there is none."""
-        found = list(expression("--pattern", self.pattern).finditer(text))
-        value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
+        """Return the value of the pattern in the output of a run, or the reason why it has no value."""
+        matches = list(expression("--pattern", self.pattern).finditer(text))
+        value = positive(matches[-1].group(matches[-1].re.groups and 1)) if matches else None
         if value is None:
-            what = f"'{printable(found[-1].group())}'" if found else "no match"
-            return f"--pattern: found {what} in the output, a positive number is required"
+            excerpt = f"'{printable(matches[-1].group())}'" if matches else "no match"
+            return f"--pattern: found {excerpt} in the output, a positive number is required"
         return Value(value, "1", next(d for d in DIRECTIONS if d == self.better))
 
     def _recorded(self, text: str) -> Value | str:
@@ -89,8 +89,8 @@ class Figure:
                 fields = json.loads(line)
                 # `measure --json` prints records without the type that tells the lines of other commands apart.
                 record = Record.from_json(fields) if fields.get("type", "result") == "result" else None
-            except (ValueError, RecursionError) as why:  # RecordError, too
-                problem = f": {printable(str(why))}" if isinstance(why, RecordError) else problem
+            except (ValueError, RecursionError) as error:  # RecordError, too
+                problem = f": {printable(str(error))}" if isinstance(error, RecordError) else problem
                 continue
             if record is not None:
                 metrics.add(record.metric)
@@ -98,8 +98,8 @@ class Figure:
         if not records:
             others = f"; found {', '.join(sorted(metrics))}" if metrics else problem
             return f"--metric: found no record of {printable(self.metric)} in the output{others}"
-        if wrong := [r.value for r in records if not r.value > 0]:
-            return f"--metric: found {wrong[0]:g}, a value above 0 is required"
+        if invalid := [r.value for r in records if not r.value > 0]:
+            return f"--metric: found {invalid[0]:g}, a value above 0 is required"
         first = records[0]
         better = next((b for b in BETTER if b == (self.better or first.better)), "none")
         if better == "none":

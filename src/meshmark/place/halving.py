@@ -43,28 +43,34 @@ Word = Literal["better", "no gain", "inconclusive"]
 
 
 def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = ()) -> float:
-    """The noise floor: the difference, as a share, that two sets of ten runs of the same candidate rarely (5 %) exceed.
+    """Return the noise floor: the share that the difference of two sets of ten runs of one candidate rarely exceeds.
 
-    Consecutive runs are paired as if they belonged to two candidates; their differences are resampled with random sign.
+    "Rarely" means in 5 % of the cases. Consecutive runs are paired as if they belonged to two candidates; their
+    differences are resampled with random sign.
 
     Args:
         repeats: Costs of one candidate in the order of the runs; below 4 runs, the floor is infinite.
         seed: Seed of the resampling.
-        others: Costs of the candidate that it is compared with, which make the floor more precise.
+        others: Costs of the candidate with which it is compared; they make the floor more precise.
     """
     if len(repeats) < FLOOR_MIN_RUNS:
         return math.inf
     steps = [math.log(b / a) for series in (repeats, others) for a, b in pairwise(series)]
     rng = random.Random(seed)
-    found = sorted(
+    magnitudes = sorted(
         abs(shift([rng.choice(steps) * rng.choice((-1, 1)) for _ in range(EXHAUSTIVE)])[0]) for _ in range(200)
     )
-    return math.expm1(found[189])
+    return math.expm1(magnitudes[189])
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A candidate next to the choice. `ratio`: its cost over that of the choice; `pairs`: rounds that contain both."""
+    """A candidate compared with the choice.
+
+    Attributes:
+        ratio: Cost of the candidate over the cost of the choice.
+        pairs: Number of rounds that contain both.
+    """
 
     word: Literal["worse", "equal", "inconclusive"]
     ratio: float
@@ -76,11 +82,11 @@ class Verdict:
     """The result of a race.
 
     Attributes:
-        word: `better`: `choice` beats the baseline; `no gain`: none improves on it by `effect` or more;
-            `inconclusive`: neither is shown.
+        word: `better`: `choice` is better than the baseline; `no gain`: no candidate improves on the baseline by
+            `effect` or more; `inconclusive`: the runs show neither.
         choice: The baseline unless `word` is `better`.
         best: The last remaining candidate besides the baseline, chosen or not; "" if all others failed.
-        ratio: Cost of `best` over that of the baseline; None if they never ran in the same round.
+        ratio: Cost of `best` over the cost of the baseline; None if they never ran in the same round.
         interval: 95 % interval of `ratio`; None if there are too few pairs.
         pairs: Number of rounds that contain both and count for the interval.
         effect: Smallest relevant difference, as a share: the maximum of 2 % and `floor`.
@@ -102,7 +108,7 @@ class Verdict:
 
 
 class Race:
-    """Schedules runs one at a time until the result is clear.
+    """Schedules runs one at a time until the result is conclusive.
 
     Args:
         candidates: Names, with or without the baseline.
@@ -122,15 +128,18 @@ class Race:
 
     @property
     def runs(self) -> int:
-        """Number of runs so far, including failed ones."""
+        """Return the number of runs so far, including failed runs."""
         return sum(map(len, self.rounds)) + sum(self.failures.values())
 
     def costs(self, name: str) -> list[float]:
-        """Costs of one candidate, in the order of the rounds."""
+        """Return the costs of one candidate, in the order of the rounds."""
         return [math.exp(r[name]) for r in self.rounds if name in r]
 
     def next(self) -> str | None:
-        """The candidate to run next; None when the race is over. Repeated calls without `add` return the same."""
+        """Return the candidate to run next; None when the race is over.
+
+        Repeated calls without `add` return the same candidate.
+        """
         while not self._queue and not self.stopped:
             if self.rounds:
                 self._judge()
@@ -167,27 +176,30 @@ class Race:
     # -------------------------------------------------------------- decisions
 
     def _centred(self, names: Sequence[str]) -> dict[str, list[float]]:
-        """Log costs of `names` minus the median of each round, which removes effects common to a round."""
-        found: dict[str, list[float]] = {n: [] for n in names}
+        """Return the log costs of `names` minus the median of each round, which removes effects common to a round."""
+        deviations: dict[str, list[float]] = {n: [] for n in names}
         for costs in self.rounds:
-            here = [n for n in names if n in costs]
-            estimate = median(costs[n] for n in here) if here else 0.0
-            for n in here:
-                found[n].append(costs[n] - estimate)
-        return found
+            present = [n for n in names if n in costs]
+            estimate = median(costs[n] for n in present) if present else 0.0
+            for n in present:
+                deviations[n].append(costs[n] - estimate)
+        return deviations
 
     def _noise(self, centred: Mapping[str, Sequence[float]]) -> float:
-        """Robust standard deviation of one run, pooled over the candidates."""
-        left = [
+        """Return the robust standard deviation of one run, pooled over the candidates."""
+        deviations = [
             abs(v - median(values)) * math.sqrt(len(values) / (len(values) - 1))
             for values in centred.values()
             if len(values) > 1
             for v in values
         ]
-        return 1.4826 * median(left) if left else math.inf
+        return 1.4826 * median(deviations) if deviations else math.inf
 
     def _step(self) -> float:
-        """Robust standard deviation of one run, from consecutive runs of the same candidate, including drift."""
+        """Return the robust standard deviation of one run, including drift.
+
+        It is estimated from consecutive runs of the same candidate.
+        """
         costs = ([r[n] for r in self.rounds if n in r] for n in self.known)
         steps = [abs(b - a) for values in costs for a, b in pairwise(values)]
         return 1.4826 * median(steps) / math.sqrt(2) if steps else math.inf
@@ -231,7 +243,7 @@ class Race:
         return floor_of(self.costs(self.baseline), self.seed, self.costs(other) if other else ())
 
     def _drop_inferior(self, others: Sequence[str]) -> list[str]:
-        """Drop candidates that cannot beat the baseline by the minimum effect; end the race if none remain.
+        """Drop candidates that cannot improve on the baseline by the minimum effect; end the race if none remain.
 
         All rounds count. The selection rounds favour a candidate, so one that is no better even with them is dropped.
         """
@@ -239,19 +251,19 @@ class Race:
         # The 95 % bound of the difference between two sets of ten runs with normal noise; `floor_of` needs more runs.
         floor = 1.96 * noise * math.sqrt(2 / EXHAUSTIVE)
         effect = max(math.log1p(MINIMUM_EFFECT), _RULED_OUT * floor)
-        estimate, left = dict[str, float](), []
+        estimate, retained = dict[str, float](), []
         for name in others:
             every = self._differences(name, self.baseline)
             estimate[name] = shift(every)[0] if every else -math.inf  # no successful run yet
             possible = estimate[name] - _CLEARLY * noise * math.sqrt(2 / max(1, len(every))) <= -effect
             if possible and (len(every) < HOPELESS_PAIRS or estimate[name] < 0):
-                left.append(name)
-        if not left:
-            left = [min(others, key=lambda n: estimate[n])]
+                retained.append(name)
+        if not retained:
+            retained = [min(others, key=lambda n: estimate[n])]
             if len(self.costs(self.baseline)) >= FLOOR_MIN_RUNS:  # the verdict states the floor
-                self.stopped = _NO_BETTER if estimate[left[0]] >= 0 else _SMALL
-        self.alive = [self.baseline, *left]
-        return left
+                self.stopped = _NO_BETTER if estimate[retained[0]] >= 0 else _SMALL
+        self.alive = [self.baseline, *retained]
+        return retained
 
     def _halve(self, others: Sequence[str], share: float) -> None:
         centred = self._centred(self.alive)
@@ -259,11 +271,11 @@ class Race:
         score = {n: sorted(v)[(len(v) - 1) // 3] if (v := centred[n]) else math.inf for n in others}
         order = sorted(others, key=lambda n: score[n])
         margin = _CLEARLY * self._noise(centred) * math.sqrt(2 / len(self.rounds)) + math.log1p(MINIMUM_EFFECT)
-        kept = [n for n in order[: max(1, math.ceil(share * len(others)))] if score[n] <= score[order[0]] + margin]
-        self.alive = [self.baseline, *kept]
+        retained = [n for n in order[: max(1, math.ceil(share * len(others)))] if score[n] <= score[order[0]] + margin]
+        self.alive = [self.baseline, *retained]
 
     def verdict(self) -> Verdict:
-        """The result so far, also of a race that was stopped early."""
+        """Return the result so far, also of a race that was stopped early."""
         centred = self._centred(self.known)
         others = [n for n in self.alive if n != self.baseline and centred[n]]
         best = min(others, key=lambda n: median(centred[n]), default="")
@@ -295,10 +307,10 @@ class Race:
         )
 
     def _standings(self, choice: str, beaten: bool) -> dict[str, Standing]:
-        """Judge the others by their differences to the choice within rounds.
+        """Judge the other candidates by their differences to the choice within rounds.
 
-        A candidate that was dropped early has too few differences for an interval of its own: its interval is that of
-        their mean with the variance of all.
+        A candidate that was dropped early has too few differences for a separate interval: its interval is centred on
+        their mean and uses the variance of all differences.
         """
         differences = {
             n: d
@@ -308,20 +320,21 @@ class Race:
         freedom = sum(len(d) - 1 for d in differences.values())
         squares = sum((v - fmean(d)) ** 2 for d in differences.values() for v in d)
         reach = 1.96 * math.sqrt(squares / freedom) if freedom else math.inf
-        smallest, found = math.log1p(MINIMUM_EFFECT), {}
+        smallest, standings = math.log1p(MINIMUM_EFFECT), {}
         for name, values in differences.items():
             estimate, interval = shift(values)
             if interval is None:
                 estimate, half = fmean(values), reach / math.sqrt(len(values))
                 interval = estimate - half, estimate + half
-            judged = judge(interval, (-smallest, smallest), 0.0)
-            worse = judged == "higher" or (beaten and name == self.baseline)
-            # What seems better than the choice was dropped, or not shown to be: its lead is that of a selection.
+            judgement = judge(interval, (-smallest, smallest), 0.0)
+            worse = judgement == "higher" or (beaten and name == self.baseline)
+            # A candidate that seems better than the choice was dropped or not shown to be better: the selection of
+            # the smallest estimates makes it look better than it is.
             word: Literal["worse", "equal", "inconclusive"] = (
-                "worse" if worse else "equal" if judged == "equal" else "inconclusive"
+                "worse" if worse else "equal" if judgement == "equal" else "inconclusive"
             )
-            found[name] = Standing(word, math.exp(estimate), len(values))
-        return dict(sorted(found.items(), key=lambda item: item[1].ratio))
+            standings[name] = Standing(word, math.exp(estimate), len(values))
+        return dict(sorted(standings.items(), key=lambda item: item[1].ratio))
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,10 +342,10 @@ class Trial:
     """The result of a simulated race.
 
     Attributes:
-        loss: True cost of the choice over that of the true best, minus 1.
-        share: Runs over those of an exhaustive comparison, in which every candidate runs as often as the most frequent
-            one here, and at least ten times, because the floor is that of ten runs.
-        of_ten: Runs over ten runs of each candidate.
+        loss: True cost of the choice over the cost of the truly best candidate, minus 1.
+        share: Number of runs over the number of runs of an exhaustive comparison. There, every candidate runs as often
+            as the most frequent candidate of this race, and at least ten times, because the floor refers to ten runs.
+        of_ten: Number of runs over ten times the number of candidates.
         claimed: Whether the race reported a candidate better than the baseline.
         covered: Whether the interval of the gain contained the true gain; None without an interval.
     """
@@ -345,11 +358,11 @@ class Trial:
 
 
 def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], float], seed: int) -> Trial:
-    """Simulate a race; the first candidate is the baseline.
+    """Simulate a race in which the first candidate is the baseline.
 
     Args:
         costs: True median costs of the candidates.
-        run: Cost of one run, from the true cost, the number of the run and a source of randomness.
+        run: Function that returns the cost of one run for the true cost, the number of the run and a random generator.
         seed: Seed of the race and of `run`.
     """
     rng = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Plans, and journals of runs, one line for each: what is in one counts, and survives the end of the process."""
+"""Reads and writes plans, and journals with one line per run. A run in a journal counts and survives the process."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ from meshmark.store.lines import cut_torn_end, whole_lines
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-BUDGET: Final = "the budget ended"  # why no more runs followed, or one was ended
+BUDGET: Final = "the budget ended"  # reason why no more runs followed, or why a run was ended
 
 Run = TypeVar("Run")
 Plan = TypeVar("Plan")
 
 
 def save_plan(path: Path, plan: DataclassInstance) -> None:
-    """Write what was asked for."""
+    """Write a plan, which states the request."""
     write_file(path, json.dumps(asdict(plan), indent=1).encode() + b"\n", private=True)
 
 
 def load_plan(path: Path, of: Callable[..., Plan], what: str, hint: str = "") -> Plan:
-    """What `save_plan` wrote.
+    """Return the plan that `save_plan` wrote.
 
     Args:
-        of: Makes a plan of its fields.
-        what: That is planned.
+        of: Function that makes a plan from its fields.
+        what: Kind of the plan, for errors.
 
     Raises:
-        UsageError: There is none.
-        MeshmarkError: It cannot be read.
+        UsageError: The file does not exist.
+        MeshmarkError: The plan cannot be read.
     """
     if not path.exists():
         raise UsageError(f"--resume: found no {path.name} in {path.parent}", hint)
     try:
         return of(**read_json(path))
-    except (UsageError, TypeError) as why:  # Meshmark wrote the file, so this is not a usage error
-        raise MeshmarkError(f"{path}: not a plan of {what}: {why}") from why
+    except (UsageError, TypeError) as error:  # Meshmark wrote the file, so this is not a usage error
+        raise MeshmarkError(f"{path}: not a plan of {what}: {error}") from error
 
 
 @contextlib.contextmanager
 def appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """A function that appends a line to a journal, and returns when it is on the disk."""
+    """Yield a function that appends a line to a journal and returns when the line is on the disk."""
     with open_private(path, "ab", 0) as file:
 
         def write(line: Mapping[str, Any]) -> None:
@@ -60,10 +60,11 @@ def appending(path: Path) -> Iterator[Callable[[Mapping[str, Any]], None]]:
 
 
 def runs_in(path: Path, run_of: Callable[[Mapping[str, Any]], Run]) -> Iterator[Run]:
-    """Runs in a journal. An incomplete last line never counted and is removed.
+    """Yield the runs in a journal. An incomplete last line never counted and is removed.
 
     Args:
-        run_of: Makes a run of a line; raises ValueError, TypeError or AttributeError if it is none.
+        run_of: Function that makes a run from a line; it raises ValueError, TypeError or AttributeError if the line is
+            not a run.
 
     Raises:
         MeshmarkError: A line is not a run.
@@ -71,7 +72,7 @@ def runs_in(path: Path, run_of: Callable[[Mapping[str, Any]], Run]) -> Iterator[
     cut_torn_end(path)
     for number, raw in enumerate(whole_lines(path), 1):
         try:
-            found = run_of(json.loads(raw))
-        except (ValueError, TypeError, AttributeError) as why:
-            raise MeshmarkError(f"{path}: line {number} is not a run: {why}") from why
-        yield found
+            run = run_of(json.loads(raw))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MeshmarkError(f"{path}: line {number} is not a run: {error}") from error
+        yield run

@@ -16,7 +16,7 @@ from meshmark.store.record import Metric, Record
 
 
 def find_place() -> Path:
-    """Path of `meshmark-place`: from `MESHMARK_PLACE`, the installed package or the checkout's build folder.
+    """Return the path of `meshmark-place`: from `MESHMARK_PLACE`, the installed package or the checkout's build folder.
 
     Raises:
         MeshmarkError: The program does not exist or is not executable.
@@ -28,7 +28,7 @@ def find_place() -> Path:
 class Vocabulary:
     """Values of the placer's options, and the metrics of `meshmark run`."""
 
-    policies: Mapping[str, str]  # name: help
+    policies: Mapping[str, str]  # help text by name
     modifiers: Mapping[str, str]
     memory: tuple[str, ...]
     pages: tuple[str, ...]
@@ -36,7 +36,7 @@ class Vocabulary:
 
 
 def vocabulary() -> Vocabulary:
-    """The vocabulary that `meshmark-place describe` prints.
+    """Return the vocabulary that `meshmark-place describe` prints.
 
     Raises:
         MeshmarkError: The program does not print a valid description.
@@ -47,23 +47,23 @@ def vocabulary() -> Vocabulary:
 @cache
 def _vocabulary(_: Path) -> Vocabulary:
     try:
-        found = json.loads(ask(["describe"]))
+        description = json.loads(ask(["describe"]))
         return Vocabulary(
-            {p["name"]: p["help"] for p in found["policies"]},
-            {m["name"]: m["help"] for m in found["modifiers"]},
-            tuple(found["memory"]),
-            tuple(found["pages"]),
-            tuple(map(Metric.from_json, found["metrics"])),
+            {p["name"]: p["help"] for p in description["policies"]},
+            {m["name"]: m["help"] for m in description["modifiers"]},
+            tuple(description["memory"]),
+            tuple(description["pages"]),
+            tuple(map(Metric.from_json, description["metrics"])),
         )
-    except (ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"meshmark-place describe failed: {quoted(why)}", "make setup") from why
+    except (ValueError, KeyError, TypeError) as error:
+        raise MeshmarkError(f"meshmark-place describe failed: {quoted(error)}", "make setup") from error
 
 
 def ask(argv: Sequence[str], timeout_s: float = 60.0) -> str:
     """Run the placer and return its standard output.
 
     Raises:
-        UsageError, AbsentError, MeshmarkError: The placer failed; message and hint are its own.
+        UsageError, AbsentError, MeshmarkError: The placer failed. It printed the message and the hint of the error.
     """
     return _output(_run(argv, timeout_s))
 
@@ -92,29 +92,30 @@ def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[s
             timeout=timeout_s,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as why:
-        raise MeshmarkError(f"meshmark-place {argv[0]} failed: {why}") from why
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MeshmarkError(f"meshmark-place {argv[0]} failed: {error}") from error
 
 
 def answer(argv: Sequence[str]) -> dict[str, Any]:
     """Run the placer with `--json` and return the object that it prints.
 
-    Jobs that a plan could not place have the key `refused`.
+    A job that a plan could not place has the key `refused`.
 
     Raises:
-        MeshmarkError: As `ask`, or the output is not a JSON object.
+        UsageError, AbsentError, MeshmarkError: See `ask`.
+        MeshmarkError: The output is not a JSON object.
     """
     try:
-        found = json.loads(_output(_run([*argv, "--json"], 60.0), allow_refused=True))
+        response = json.loads(_output(_run([*argv, "--json"], 60.0), allow_refused=True))
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        response = None
+    if not isinstance(response, dict):
         raise MeshmarkError(f"meshmark-place {argv[0]}: the output is not a JSON object")
-    return found
+    return response
 
 
 def parts_of(policy: str, count: int, slots: str) -> list[list[int]]:
-    """The CPUs of each part that a policy assigns to a job of `count` slots on this machine when it is idle.
+    """Return the CPUs of each part that a policy assigns to a job of `count` slots on this machine when it is idle.
 
     Raises:
         MeshmarkError: The policy finds no placement; the message is the reason.
@@ -128,19 +129,21 @@ def parts_of(policy: str, count: int, slots: str) -> list[list[int]]:
 
 
 def parts_text(parts: Sequence[Sequence[int]]) -> str:
-    """Parts in the placer's notation: `0,4;1,5`."""
+    """Return parts in the placer's notation, for example `0,4;1,5`."""
     return ";".join(",".join(map(str, part)) for part in parts)
 
 
 def matrix_text(nodes: Sequence[int], values: Sequence[Sequence[float]], unit: str, what: str, better: str) -> str:
-    """Content of a file for `--matrix`: `values[from][to]` in `unit`; `better` is `lower` or `higher`."""
+    """Return the content of a file for `--matrix`: `values[from][to]` in `unit`; `better` is `lower` or `higher`."""
     return json.dumps(
         {"nodes": list(nodes), "unit": unit, "what": what, "better": better, "values": [list(r) for r in values]}
     )
 
 
 def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes: Sequence[int]) -> str:
-    """The matrix file of measurements on this machine: idle latency if it covers every pair, otherwise bandwidth.
+    """Return the content of a matrix file from measurements on this machine.
+
+    The values are idle latencies if these cover every pair of nodes, otherwise bandwidths.
 
     Args:
         records: Records of this machine. For each pair, the newest record with the largest footprint counts, because
@@ -149,21 +152,22 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
         nodes: All nodes with CPUs or memory, ascending.
 
     Raises:
-        AbsentError: A pair was not measured; the message names the first one, the hint the command.
+        AbsentError: A pair was not measured. The message names the first such pair, the hint the command.
     """
     missing = ""
     for metric, what in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
-        found: dict[tuple[int, int], Record] = {}
+        record_by_pair: dict[tuple[int, int], Record] = {}
         for record in sorted(records, key=_rank):
             home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
             if record.metric == metric and cpu in node_of and str(home).isdigit() and _single_threaded(record):
-                found[node_of[cpu], int(str(home))] = record
-        if not found:
+                record_by_pair[node_of[cpu], int(str(home))] = record
+        if not record_by_pair:
             missing = missing or f"node {nodes[0]} to node {nodes[0]}"
             continue
-        unit, better = next((r.unit, r.better) for r in found.values())
-        values = {pair: record.value for pair, record in found.items()}
-        # Nothing can be measured from a node without CPUs. Its distances are assumed symmetric, that to itself minimal.
+        unit, better = next((r.unit, r.better) for r in record_by_pair.values())
+        values = {pair: record.value for pair, record in record_by_pair.items()}
+        # Nothing can be measured from a node without CPUs. Its distances are assumed to be symmetric, and its distance
+        # to itself is assumed to be as good as the best measured value.
         for a in set(nodes) - {node_of[c] for c in node_of}:
             values.update({(a, b): v for (b, home), v in tuple(values.items()) if home == a and b != a})
             values[a, a] = (min if better == "lower" else max)(values.values(), default=0.0)
@@ -188,6 +192,6 @@ def _single_threaded(record: Record) -> bool:
 
 
 def _first_cpu(record: Record) -> int:
-    """The CPU of a latency record or of a single-threaded bandwidth record; -1 if unknown."""
+    """Return the CPU of a latency record or of a single-threaded bandwidth record; -1 if unknown."""
     cpu = str(record.conditions.get("cpu", record.conditions.get("cpus", "")))
     return int(cpu) if cpu.isdigit() else -1

@@ -1,4 +1,4 @@
-"""Measures the CPU time that other programs used, and that the hypervisor took, while something ran."""
+"""Measures the CPU time that other programs used, and that the hypervisor took, during a run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Final, Protocol
 from meshmark.store.record import FLAGS, Flag
 from meshmark.values.units import NBSP, percent
 
-# The limits are those of all instruments, see native/base/conditions.cpp.
+# All instruments have these limits, see native/base/conditions.cpp.
 _DISTURBED: Final = 0.05  # share of the CPUs
 _STOLEN: Final = 0.02
 _DISTURBED_S: Final = 0.03  # less may be an error of the accounting in ticks
 _STOLEN_S: Final = 0.015
 _DISTURBANCES: Final = frozenset({"disturbed", "stolen", "faulted", "clock_varied"})
-_USUAL: Final = 0.25  # share of the runs that were disturbed, above which their result is flagged
+_USUAL: Final = 0.25  # a result is flagged if more than this share of its runs were disturbed
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Shares of the time of all CPUs. The kernel counts time in ticks, so that a share may be slightly below 0.
+    """Shares of the time of all CPUs. The kernel counts time in ticks, so a share may be slightly below 0.
 
     Attributes:
         others: Share that other programs used.
@@ -39,13 +39,13 @@ class Shares:
 
     @staticmethod
     def of_counts(counts: Mapping[str, float], elapsed_s: float) -> Shares | None:
-        """Return the shares among what was counted during a run; None if they are not."""
+        """Return the shares from the counts of a run; None if the counts do not contain both."""
         others, stolen = counts.get("others_share"), counts.get("steal_share")
         return None if others is None or stolen is None else Shares(others, stolen, elapsed_s)
 
     @property
     def counts(self) -> dict[str, float]:
-        """The shares by the names of conditions of records."""
+        """Return the shares by the names of conditions of records."""
         return {"others_share": self.others, "steal_share": self.stolen}
 
     @property
@@ -56,14 +56,17 @@ class Shares:
 
 
 class OtherWork:
-    """Counts from its creation on."""
+    """Counter of the CPU time that other work uses from the creation of the counter on."""
 
     def __init__(self) -> None:
         self._began_s, self._own_s = time.monotonic(), time.process_time()
         self._busy_s, self._stolen_s, _ = _used()
 
     def shares(self, own_s: float) -> Shares:
-        """The shares since the creation, without this process and the CPU time `own_s` of what was measured."""
+        """Return the shares since the creation.
+
+        They exclude this process and `own_s`, the CPU time of the measured program in s.
+        """
         elapsed_s = max(1e-9, time.monotonic() - self._began_s)
         busy_s, stolen_s, cpus = _used()
         own_s += time.process_time() - self._own_s
@@ -71,13 +74,13 @@ class OtherWork:
 
 
 def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cpus: int) -> Shares:
-    """Shares of the time of all CPUs.
+    """Return the shares of the time of all CPUs.
 
     Args:
-        busy_s: Time in use of all CPUs together.
-        stolen_s: Stolen time of all CPUs together.
-        own_s: CPU time of what was measured.
-        elapsed_s: Elapsed time.
+        busy_s: Time in s during which CPUs were in use, summed over all CPUs.
+        stolen_s: Stolen time in s, summed over all CPUs.
+        own_s: CPU time in s of the measured program and of this process.
+        elapsed_s: Elapsed time in s.
         cpus: Number of CPUs.
     """
     whole_s = max(1e-9, elapsed_s) * max(1, cpus)
@@ -85,9 +88,9 @@ def shares_of(busy_s: float, stolen_s: float, own_s: float, elapsed_s: float, cp
 
 
 def _used() -> tuple[float, float, int]:
-    """CPU time in use and stolen, of all CPUs, in s, and the number of these CPUs.
+    """Return the used and the stolen time of all CPUs, in s, and the number of these CPUs.
 
-    The list of online CPUs would not do: a container's file system such as LXCFS may replace it.
+    The list of online CPUs cannot give this number, because a container's file system such as LXCFS may replace it.
     """
     text = Path("/proc/stat").read_text(encoding="ascii")
     line = text.partition("\n")[0].split()
@@ -96,7 +99,7 @@ def _used() -> tuple[float, float, int]:
 
 
 class Run(Protocol):
-    """A run with its flags, and the shares during it if they are known."""
+    """A run with its flags, and the shares of other work during the run if they are known."""
 
     @property
     def flags(self) -> list[str]: ...
@@ -106,7 +109,7 @@ class Run(Protocol):
 
 
 def overall(runs: Iterable[Run]) -> Shares | None:
-    """The shares during all runs together; None if they are known of no run."""
+    """Return the shares during all runs together; None if the shares of no run are known."""
     known = [run.shares for run in runs if run.shares]
     elapsed_s = math.fsum(s.elapsed_s for s in known)
     if elapsed_s <= 0:
@@ -116,15 +119,16 @@ def overall(runs: Iterable[Run]) -> Shares | None:
 
 
 def shares_during(runs: Iterable[Run]) -> dict[str, float]:
-    """The shares during all runs, as conditions of their record."""
+    """Return the shares during all runs, as conditions of their record."""
     shares = overall(runs)
     return shares.counts if shares else {}
 
 
 def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
-    """Return the flags of the result of several runs: disturbances of more than a quarter of them, others of any.
+    """Return the flags of the result of several runs.
 
-    Single runs may be too short to tell whether they were disturbed, so that the shares of all together count as well.
+    A disturbance counts if it flags more than a quarter of the runs; any other flag counts if a single run has it.
+    Single runs may be too short to show whether they were disturbed, so the shares during all runs together count, too.
     """
     shares = overall(runs)
     together = shares.flags if shares else []
@@ -137,7 +141,7 @@ def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
 
 
 def disturbance(runs: Sequence[Run]) -> str:
-    """Describe the other work beside several runs; "" if it did not disturb them."""
+    """Return a description of the work that disturbed several runs; "" if nothing disturbed them."""
     shares, flags = overall(runs), result_flags(runs)
     if shares is None:
         return ""

@@ -2,7 +2,7 @@
 
 A setting is one word of parts, separated by ` + `:
 
-    same                          nothing: the command as it is
+    same                          changes nothing
     NAME=VALUE[,NAME=VALUE…]      environment variables; those after the first need upper-case names
     bind:POLICY  slots:N  memory:POLICY  pages:SIZE
                                   options of `meshmark run`
@@ -31,7 +31,7 @@ KINDS: Final = (*_OPTIONS, "run", "ssh", "shell")
 FORMS: Final = f"{SAME}, NAME=VALUE, {', '.join(f'{kind}:…' for kind in KINDS)}"
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 _NEXT_VARIABLE: Final = re.compile(r",(?=[A-Z_][A-Z0-9_]*=)")
-# Options of `meshmark run`, with the values that change nothing.
+# The values of options of `meshmark run` that change nothing.
 AS_IT_IS: Final = {"bind": "none", "memory": "default", "pages": "default"}
 _AS_IT_IS: Final = tuple(word for name, usual in AS_IT_IS.items() for word in (f"--{name}", usual))
 
@@ -41,10 +41,10 @@ class Setting:
     """One of the two settings.
 
     Attributes:
-        text: As the user wrote it.
-        options: Of `meshmark run`; empty if it is not needed.
-        shell: Run before each run; "" for nothing.
-        host: For ssh; "" for this machine.
+        text: The text that the user wrote.
+        options: Options of `meshmark run`; empty if `meshmark run` is not needed.
+        shell: Shell command before each run; "" if there is no such command.
+        host: Destination of ssh; "" for this machine.
     """
 
     text: str
@@ -54,24 +54,24 @@ class Setting:
     host: str = ""
 
     def argv(self, command: Sequence[str], through_run: bool) -> list[str]:
-        """The command line that runs the command.
+        """Return the command line that runs the command under this setting.
 
         Args:
             command: The command and its arguments.
-            through_run: Start it by `meshmark run`, even if this setting needs no option of it. Both settings go the
-                same way, so that the time of starting is no difference between them.
+            through_run: Start the command by `meshmark run`, even if this setting needs no option of it. Both settings
+                start the command in the same way, so that they do not differ in the time to start it.
         """
-        placed = ["run", *(self.options or _AS_IT_IS), "--"] if through_run else []
+        run_words = ["run", *(self.options or _AS_IT_IS), "--"] if through_run else []
         if not self.host:
-            return [*([str(native.find_place())] if placed else []), *placed, *command]
+            return [*([str(native.find_place())] if run_words else []), *run_words, *command]
         variables = reveal_variables(self.environment)
-        changed = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
+        env_words = ["env", *(f"{name}={value}" for name, value in variables.items())] if variables else []
         command = reveal_words(command)
-        there = [*changed, *(["meshmark"] if placed else []), *placed, *command]
-        return [*_ssh(self.host), shlex.join(there)]
+        remote_argv = [*env_words, *(["meshmark"] if run_words else []), *run_words, *command]
+        return [*_ssh(self.host), shlex.join(remote_argv)]
 
     def shell_argv(self) -> list[str]:
-        """The command line of `shell`."""
+        """Return the command line of `shell`."""
         return [*_ssh(self.host), reveal_text(self.shell)] if self.host else ["sh", "-c", reveal_text(self.shell)]
 
 
@@ -80,10 +80,10 @@ def _ssh(host: str) -> list[str]:
 
 
 def parse(name: str, text: str) -> Setting:
-    """The setting of a text.
+    """Parse a setting.
 
     Args:
-        name: `A` or `B`, for errors.
+        name: Name of the setting in errors: `A` or `B`.
 
     Raises:
         UsageError: A part is unknown or invalid.
@@ -93,7 +93,7 @@ def parse(name: str, text: str) -> Setting:
     shell = host = ""
     rest = text.strip()
     while rest:
-        if rest.startswith(SHELL):  # to the end, because shell commands contain any separator
+        if rest.startswith(SHELL):  # extends to the end, because shell commands can contain any separator
             part, rest = rest, ""
         else:
             part, _, rest = (p.strip() for p in rest.partition(" + "))
@@ -101,8 +101,8 @@ def parse(name: str, text: str) -> Setting:
         if part == SAME:
             continue
         if _VARIABLE.match(part):
-            for one in _NEXT_VARIABLE.split(part):
-                variable, _, content = one.partition("=")
+            for assignment in _NEXT_VARIABLE.split(part):
+                variable, _, content = assignment.partition("=")
                 environment[variable] = content
         elif kind not in KINDS:
             raise UsageError(f"{name}: found '{quoted(part)}'; allowed: {FORMS}", near(kind, {SAME, *KINDS}))
@@ -122,23 +122,23 @@ def parse(name: str, text: str) -> Setting:
 
 
 def both(a: str, b: str) -> tuple[Setting, Setting]:
-    """The two settings of an experiment.
+    """Return the two settings of an experiment.
 
     Raises:
-        UsageError: One is invalid, or only one has a shell command, whose effect would last in runs of the other.
+        UsageError: A setting is invalid, or only one has a shell command, whose effect would last in runs of the other.
     """
-    found = parse("A", a), parse("B", b)
-    if bool(found[0].shell) != bool(found[1].shell):
-        alone, other = ("A", "B") if found[0].shell else ("B", "A")
+    settings = parse("A", a), parse("B", b)
+    if bool(settings[0].shell) != bool(settings[1].shell):
+        with_shell, without_shell = ("A", "B") if settings[0].shell else ("B", "A")
         raise UsageError(
-            f"{alone}: found a shell command, but none in {other}; runs of {other} would keep its effect",
-            f"add shell:COMMAND to {other}, which undoes it",
+            f"{with_shell}: found a shell command, but none in {without_shell}; runs of {without_shell} would keep its effect",
+            f"add shell:COMMAND to {without_shell}, which undoes it",
         )
-    return found
+    return settings
 
 
 def _host(name: str, value: str) -> str:
-    """A destination of ssh, which must not be taken for an option."""
+    """Return a destination of ssh after checking that ssh cannot take it for an option."""
     if not re.fullmatch(r"[^\s-]\S*", value):
         raise UsageError(f"{name}: ssh: found '{quoted(value)}'; allowed: [USER@]HOST")
     return value
@@ -148,14 +148,14 @@ def _options(name: str, kind: str, value: str) -> list[str]:
     if kind == "run":
         try:
             return shlex.split(value)
-        except ValueError as why:
-            raise UsageError(f"{name}: run: found '{quoted(value)}', which is no command line: {why}") from None
+        except ValueError as error:
+            raise UsageError(f"{name}: run: found '{quoted(value)}', which is no command line: {error}") from None
     words = native.vocabulary()
     allowed: Mapping[str, Collection[str]] = {"bind": words.policies, "memory": words.memory, "pages": words.pages}
     word = re.split("[=,]", value)[0]
     if kind == "slots" and (whole(value) or 0) < 1:
         raise UsageError(f"{name}: slots: found '{quoted(value)}', a number from 1 is required")
-    is_list = kind == "bind" and word[:1].isdigit()  # of CPUs
+    is_list = kind == "bind" and word[:1].isdigit()  # a list of CPUs
     if kind in allowed and not is_list and word not in allowed[kind]:
         raise UsageError(f"{name}: {kind}: found '{quoted(word)}'; allowed: {', '.join(allowed[kind])}")
     return [_OPTIONS[kind], value]

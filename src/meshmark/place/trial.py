@@ -27,15 +27,15 @@ from meshmark.values.expressions import expression
 from meshmark.values.numbers import decimal
 from meshmark.values.secrets import reveal_words
 
-MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
+MAX_SLOWDOWN: Final = 5.0  # a candidate that takes this many times as long as the baseline is stopped
 MIN_LIMIT_S = 10.0
 _SPACE_BYTES: Final = 1 << 16  # more than a run writes
-_TAIL_BYTES: Final = 16 << 20  # of a program's output; figures of merit are near its end
+_TAIL_BYTES: Final = 16 << 20  # part of a program's output that is read; figures of merit are near its end
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One run. A lower `cost` is better; it is None if the run failed, for `reason`."""
+    """One run. A lower `cost` is better. If the run failed, `cost` is None and `reason` states why."""
 
     candidate: str
     cost: float | None
@@ -49,7 +49,7 @@ class Outcome:
 
     @property
     def shares(self) -> Shares | None:
-        """Shares of the CPU time of this machine that other work took."""
+        """Return the shares of the CPU time of this machine that other work took."""
         return Shares.of_counts(self.evidence, self.elapsed_s)
 
     @staticmethod
@@ -59,14 +59,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What surrounds the runs of a command.
+    """Surroundings of the runs of a command.
 
     Attributes:
-        folder: In which it runs; by default that of this process.
-        environment: Variables besides those of this process.
-        begin: Called before each run.
-        added: Called after each run: what it wrote elsewhere than to its output.
-        wrong: Why its output is wrong; "" if it is right.
+        folder: Folder in which the command runs; by default the folder of this process.
+        environment: Variables in addition to the environment of this process.
+        begin: Function that is called before each run.
+        added: Function that is called after each run and returns what the run wrote elsewhere than to its output.
+        wrong: Function that returns why an output is wrong; "" if it is right.
     """
 
     folder: Path | None = None
@@ -125,7 +125,7 @@ class Runner:
             *reveal_words(self.command),
         ]
         self.around.begin()
-        began, other_work, own_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
+        start_s, other_work, own_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:
             child = process.start(
                 argv,
@@ -141,19 +141,19 @@ class Runner:
                 status = child.wait(limit_s)
             except subprocess.TimeoutExpired:
                 end(child)
-                return Outcome(one.name, None, time.monotonic() - began, f"took longer than {limit_s:.3g} s")
+                return Outcome(one.name, None, time.monotonic() - start_s, f"took longer than {limit_s:.3g} s")
             except BaseException:
                 end(child)
                 raise
-        outcome = Outcome(one.name, None, time.monotonic() - began)
+        outcome = Outcome(one.name, None, time.monotonic() - start_s)
         shares = other_work.shares(_cpu_time_of_children() - own_s)
-        # The last lines of standard error are the placer's verdict, not output of the command.
+        # The placer, not the command, writes the last lines of standard error: its verdict on the placement.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         text += self.around.added()
         if status != 0:
             last = last_line(text.splitlines())
-            how = f"signal {-status}" if status < 0 else f"status {status}"
-            outcome.reason = f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
+            exit_text = f"signal {-status}" if status < 0 else f"status {status}"
+            outcome.reason = f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
         else:
             self._read(record, one, outcome)
             outcome.flags = sorted({*outcome.flags, *shares.flags})
@@ -166,11 +166,11 @@ class Runner:
         outcome.cost = outcome.elapsed_s
         if self.figure is not None:
             outcome.cost, outcome.reason = None, ""
-            found = list(self.figure.finditer(text))
-            value = positive(found[-1].group(found[-1].re.groups and 1)) if found else None
+            matches = list(self.figure.finditer(text))
+            value = positive(matches[-1].group(matches[-1].re.groups and 1)) if matches else None
             if value is None:
-                what = f"'{printable(found[-1].group())}'" if found else "no match"
-                outcome.reason = f"--fom: found {what} in the output, a positive number is required"
+                excerpt = f"'{printable(matches[-1].group())}'" if matches else "no match"
+                outcome.reason = f"--fom: found {excerpt} in the output, a positive number is required"
                 return outcome
             outcome.figure, outcome.cost = value, 1 / value if self.higher else value
         out.unlink()
@@ -180,8 +180,8 @@ class Runner:
     def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
         try:
             lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
-        except (OSError, ValueError) as why:
-            outcome.reason = f"the record cannot be read: {why}"
+        except (OSError, ValueError) as error:
+            outcome.reason = f"the record cannot be read: {error}"
             return
         for line in lines:
             if not isinstance(line, dict):
@@ -189,8 +189,8 @@ class Runner:
             if line.get("type") == "result":
                 try:
                     record = Record.from_json(line)
-                except RecordError as why:
-                    outcome.reason = f"the record is invalid: {why}"
+                except RecordError as error:
+                    outcome.reason = f"the record is invalid: {error}"
                     return
                 outcome.times[record.metric] = record.value
                 outcome.flags = sorted({*outcome.flags, *record.flags})
@@ -201,13 +201,13 @@ class Runner:
 
 
 def _cpu_time_of_children() -> float:
-    """CPU time in s of all children of this process that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    """Return the CPU time in s of all children of this process that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def check_space(folder: Path) -> None:
-    """Raise MeshmarkError if the disk of a folder is full, which must not count as a failure of what ran there."""
+    """Raise MeshmarkError if the disk of a folder is full, which must not count as a failure of the command."""
     probe = folder / "space"
     write_file(probe, bytes(_SPACE_BYTES))
     probe.unlink()
@@ -225,64 +225,64 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 def tail(path: Path) -> str:
-    """The last 16 MiB of what a program printed."""
+    """Return the last 16 MiB of a program's output."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         return file.read().decode(errors="replace")
 
 
 def printable(text: str) -> str:
-    """At most 200 characters, without control characters."""
+    """Return at most 200 characters of a text, without control characters."""
     return "".join(c if c.isprintable() else " " for c in text)[:200]
 
 
 def last_line(lines: Sequence[str]) -> str:
-    """The last of these lines that is not blank, without the blanks around it."""
+    """Return the last line that is not blank, stripped; "no output" if all are blank."""
     return next((line.strip() for line in reversed(lines) if line.strip()), "no output")
 
 
 def positive(text: str | None) -> float | None:
-    """The positive finite number that the text is; None if it is none."""
+    """Return the positive finite number that a text states; None if it is not such a number."""
     value = decimal(text or "")
     return value if value is not None and value > 0 else None
 
 
 def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:
-    """Evidence and findings in the placement note of `meshmark run --verify --record`.
+    """Return the evidence and the findings in the placement note of `meshmark run --verify --record`.
 
     Returns:
-        The evidence by name, without unknown quantities: number of busy `threads`, `migrations`, `waiting_share` of the
-        threads' time, `remote_share` and `huge_share` of the pages, `minor_faults` and `major_faults`. Then the
-        findings.
+        The evidence by name, and the findings. The evidence contains, if known, the number of busy `threads`,
+        `migrations`, `waiting_share` of the threads' time, `remote_share` and `huge_share` of the pages,
+        `minor_faults` and `major_faults`.
     """
     report, conditions = (v if isinstance(v := note.get(k), dict) else {} for k in ("report", "conditions"))
     raw = report.get("threads")
     threads = [t for t in raw if isinstance(t, dict)] if isinstance(raw, list) else []
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     seconds = _number(report.get("seconds"))
-    worked = [_number(t.get("user_s")) + _number(t.get("system_s")) for t in threads]
-    waited = math.fsum(_number(t.get("waiting_s")) for t in threads)
+    cpu_times = [_number(t.get("user_s")) + _number(t.get("system_s")) for t in threads]
+    waiting_s = math.fsum(_number(t.get("waiting_s")) for t in threads)
     if seconds > 0 and threads:
-        found["threads"] = max(1, sum(w >= BUSY * seconds for w in worked))
-    if sum(worked) + waited > 0:
-        found["waiting_share"] = waited / (sum(worked) + waited)
+        values["threads"] = max(1, sum(w >= BUSY * seconds for w in cpu_times))
+    if sum(cpu_times) + waiting_s > 0:
+        values["waiting_share"] = waiting_s / (sum(cpu_times) + waiting_s)
     if report.get("migrations") is not None:
-        found["migrations"] = _number(report["migrations"])
+        values["migrations"] = _number(report["migrations"])
     reported = report.get("pages")
     pages = {int(n): _number(b) for n, b in reported.items() if str(n).isdigit()} if isinstance(reported, dict) else {}
     total = math.fsum(pages.values())
     if total > 0:
-        ran_on = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}
-        used = {c for part in one.parts for c in part} or ran_on
-        near = {node_of[c] for c in used if c in node_of}
-        if near:
-            found["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near) / total
-        found["huge_share"] = min(1.0, _number(report.get("huge_bytes")) / total)
+        observed_cpus = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}
+        cpus = {c for part in one.parts for c in part} or observed_cpus
+        near_nodes = {node_of[c] for c in cpus if c in node_of}
+        if near_nodes:
+            values["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near_nodes) / total
+        values["huge_share"] = min(1.0, _number(report.get("huge_bytes")) / total)
     for key in ("minor_faults", "major_faults"):
         if key in conditions:
-            found[key] = _number(conditions[key])
+            values[key] = _number(conditions[key])
     findings = report.get("findings")
-    return found, [printable(str(f)) for f in findings] if isinstance(findings, list) else []
+    return values, [printable(str(f)) for f in findings] if isinstance(findings, list) else []
 
 
 def _number(value: object) -> float:

@@ -23,7 +23,7 @@ from meshmark.values.secrets import reveal_variables, reveal_words
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A command that ended. `status` is negative for a signal, None if it ran out of time."""
+    """A command that ended. `status` is negative after a signal, and None if the command exceeded its time limit."""
 
     status: int | None
     elapsed_s: float
@@ -36,7 +36,7 @@ class Turns:
 
     Args:
         plan: The plan.
-        folder: For the output of the current run, and of the last one that failed.
+        folder: Folder for the output of the current run, and of the last run that failed.
 
     Raises:
         UsageError: A setting is invalid.
@@ -55,61 +55,63 @@ class Turns:
         Raises:
             MeshmarkError: A shell command failed, or the disk of the folder is full.
         """
-        began, setting = time.monotonic(), self.settings[side]
+        start_s, setting = time.monotonic(), self.settings[side]
         if setting.shell:
             self._changed = True
             self._shell(f"{side.upper()}: {setting.shell}", setting.shell_argv())
         out, err = self._files("run")
         argv = setting.argv(self.plan.command, self._through_run)
         other_work = OtherWork()
-        ended = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
-        outcome = Outcome(pair=pair, side=side, position=position, value=None, elapsed_s=ended.elapsed_s, spent_s=0.0)
+        exit_report = run_to_end(argv, {} if setting.host else setting.environment, out, err, self._limit_s)
+        outcome = Outcome(
+            pair=pair, side=side, position=position, value=None, elapsed_s=exit_report.elapsed_s, spent_s=0.0
+        )
         if not setting.host:
-            outcome.user_s, outcome.system_s = ended.user_s, ended.system_s
-            shares = other_work.shares(ended.user_s + ended.system_s)
+            outcome.user_s, outcome.system_s = exit_report.user_s, exit_report.system_s
+            shares = other_work.shares(exit_report.user_s + exit_report.system_s)
             outcome.others_share, outcome.stolen_share, outcome.flags = shares.others, shares.stolen, shares.flags
-        if reason := failure(ended, out, err, self._limit_s):
+        if reason := failure(exit_report, out, err, self._limit_s):
             outcome.reason = reason
         else:
-            read = self.plan.figure.read(ended.elapsed_s, out, err)
-            if isinstance(read, str):
-                outcome.reason = read
+            result = self.plan.figure.read(exit_report.elapsed_s, out, err)
+            if isinstance(result, str):
+                outcome.reason = result
             else:
-                outcome.value, outcome.unit, outcome.better = read.value, read.unit, read.better
-                outcome.points, outcome.flags = read.points, sorted({*outcome.flags, *read.flags})
+                outcome.value, outcome.unit, outcome.better = result.value, result.unit, result.better
+                outcome.points, outcome.flags = result.points, sorted({*outcome.flags, *result.flags})
         if outcome.value is None:
             check_space(self.folder)
             for file in (out, err):
                 file.replace(file.with_stem("failed"))
-        outcome.spent_s = time.monotonic() - began
+        outcome.spent_s = time.monotonic() - start_s
         return outcome
 
     def restore(self) -> None:
-        """Run the shell command of A, which ran before the experiment, and the one of the plan.
+        """Run the shell command of A and the command `restore` of the plan, to restore the state before the experiment.
 
         Raises:
-            MeshmarkError: One failed; both ran.
+            MeshmarkError: A command failed. All commands ran nevertheless.
         """
         commands = []
         if self._changed:
             commands.append((f"A: {self.settings['a'].shell}", self.settings["a"].shell_argv()))
         if self.plan.restore:
             commands.append((f"--restore: {self.plan.restore}", ["sh", "-c", self.plan.restore]))
-        failed: MeshmarkError | None = None
+        first_error: MeshmarkError | None = None
         for name, argv in commands:
             try:
                 self._shell(name, argv)
-            except MeshmarkError as why:
-                failed = failed or why
+            except MeshmarkError as error:
+                first_error = first_error or error
         for file in self._files("run"):
             file.unlink(missing_ok=True)
-        if failed is not None:
-            raise failed
+        if first_error is not None:
+            raise first_error
 
     def _shell(self, name: str, argv: Sequence[str]) -> None:
         out, err = self._files("run")
-        ended = run_to_end(argv, {}, out, err, self._limit_s)
-        if reason := failure(ended, out, err, self._limit_s):
+        exit_report = run_to_end(argv, {}, out, err, self._limit_s)
+        if reason := failure(exit_report, out, err, self._limit_s):
             raise MeshmarkError(f"{name}: {reason}")
 
     def _files(self, stem: str) -> tuple[Path, Path]:
@@ -124,15 +126,15 @@ def run_to_end(
     limit_s: float,
     folder: Path | None = None,
 ) -> Ended:
-    """Run a command in a session of its own, and end all its processes if it takes longer than allowed.
+    """Run a command in a new session, and end all its processes if it takes longer than allowed.
 
     Args:
         argv: The command line.
-        environment: Variables besides those of this process.
+        environment: Variables in addition to the environment of this process.
         out: File for its standard output.
         err: File for its standard error.
         limit_s: Maximum time, in s.
-        folder: In which it runs; by default that of this process.
+        folder: Folder in which the command runs; by default the folder of this process.
 
     Raises:
         UsageError: The program does not exist or cannot be executed.
@@ -140,10 +142,10 @@ def run_to_end(
     """
     try:
         output, errors = open_private(out, "wb"), open_private(err, "wb")
-    except OSError as why:
-        raise MeshmarkError(f"cannot write {out}: {why.strerror}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot write {out}: {error.strerror}") from error
     with output, errors:
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             child = process.start(
                 reveal_words(argv),
@@ -155,11 +157,11 @@ def run_to_end(
                 env={**os.environ, **reveal_variables(environment)},
                 start_new_session=True,
             )
-        except OSError as why:
-            raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {why.strerror or why}") from why
+        except OSError as error:
+            raise UsageError(f"COMMAND: cannot run {quoted(argv[0])}: {error.strerror or error}") from error
         try:
             in_time = _wait(child, limit_s)
-            elapsed_s = time.perf_counter() - began
+            elapsed_s = time.perf_counter() - start_s
         except BaseException:
             end(child)
             raise
@@ -172,7 +174,10 @@ def run_to_end(
 
 
 def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
-    """Whether the child ended in time; it stays a zombie. `Popen.wait` would look for its end every 50 ms only."""
+    """Return whether the child ended in time. It stays a zombie.
+
+    `Popen.wait` with a timeout would only check every 50 ms whether the child has ended.
+    """
     handle = os.pidfd_open(child.pid)
     try:
         ready, _, _ = select.select([handle], [], [], limit_s)
@@ -182,31 +187,32 @@ def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
 
 
 def failure(ended: Ended, out: Path, err: Path, limit_s: float) -> str:
-    """Why a command counts as failed, with the last line that it printed; "" if it succeeded."""
+    """Return why a command counts as failed, with the last line that it printed; "" if it succeeded."""
     text = tail(out) + "\n" + tail(err) if ended.status else ""
     return status_failure(ended.status, text, limit_s)
 
 
 def status_failure(status: int | None, text: str, limit_s: float) -> str:
-    """As `failure`.
+    """Return the same as `failure`, from a status and a text.
 
     Args:
-        status: As of `Ended`.
-        text: What the command printed.
+        status: Status as in `Ended`.
+        text: Output of the command.
     """
     if status is None:
         return f"took longer than {limit_s:.3g} s"
     if status == 0:
         return ""
     lines = text.splitlines()
-    own = ("hint: ", "placement held: ", "placement did not hold: ")  # of meshmark run, not of the command
-    last = last_line([line for line in lines if not line.startswith(own)])
-    how = signal_text(-status) if status < 0 else f"status {status}"
-    return f"ended with {how}: {printable(last.removeprefix('meshmark: error: '))}"
+    # `meshmark run`, not the command, prints lines with these prefixes.
+    run_prefixes = ("hint: ", "placement held: ", "placement did not hold: ")
+    last = last_line([line for line in lines if not line.startswith(run_prefixes)])
+    exit_text = signal_text(-status) if status < 0 else f"status {status}"
+    return f"ended with {exit_text}: {printable(last.removeprefix('meshmark: error: '))}"
 
 
 def signal_text(number: int) -> str:
-    """The name of a signal, such as SIGKILL; its number if it has none."""
+    """Return the name of a signal, such as SIGKILL; `signal N` if it has no name."""
     with contextlib.suppress(ValueError):
         return signal.Signals(number).name
     return f"signal {number}"
