@@ -129,10 +129,10 @@ def both(a: str, b: str) -> tuple[Setting, Setting]:
     """
     settings = parse("A", a), parse("B", b)
     if bool(settings[0].shell) != bool(settings[1].shell):
-        with_shell, without_shell = ("A", "B") if settings[0].shell else ("B", "A")
+        side, other = ("A", "B") if settings[0].shell else ("B", "A")
         raise UsageError(
-            f"{with_shell}: found a shell command, but none in {without_shell}; runs of {without_shell} would keep its effect",
-            f"add shell:COMMAND to {without_shell}, which undoes it",
+            f"{side}: found a shell command, but none in {other}; runs of {other} would keep its effect",
+            f"add shell:COMMAND to {other}, which undoes it",
         )
     return settings
 

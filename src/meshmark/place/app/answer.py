@@ -1,4 +1,4 @@
-"""What the runs of an application say: a row of each configuration, comparisons, scaling and exceptions."""
+"""Derives the answer from the runs of an application: a row per configuration, comparisons, scaling and exceptions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from meshmark.values.scaling import Point, confidence_of_each, scaling
 
 
 def answer(found: Trials, app: Application, machine: Topology, profiles: Sequence[Profile] = ()) -> dict[str, Any]:
-    """What is printed with `--json` after the records. Values have the unit of the metric.
+    """Return the object that `--json` prints after the records. Values have the unit of the metric.
 
     Args:
-        machine: For caches, cores and CPUs.
+        machine: Topology of this machine, for its caches, cores and CPUs.
     """
     ran = [c for c in found.all if found.of(c.label)]
     merit = _merit(app)
@@ -44,20 +44,22 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "stopped": found.stopped,
         "seed": found.plan.seed,
         "run": found.plan.run,
-        "configurations": [_row(found, one) for one in ran],
+        "configurations": [_row(found, item) for item in ran],
         "failed": dict(found.excluded),
         "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(found, app, ran)],
-        "working_sets": [asdict(one) for one in _working_sets(found, app, ran)],
+        "working_sets": [asdict(item) for item in _working_sets(found, app, ran)],
         "prefetchers": [
-            asdict(one)
-            for one in prefetcher_effects(_values(found, ran), ran, merit, found.plan.margin, _confidence(ran))
+            asdict(item)
+            for item in prefetcher_effects(_values(found, ran), ran, merit, found.plan.margin, _confidence(ran))
         ],
         "clocks": clock_effects(_values(found, ran), ran, merit.better),
         "scaling": _scalings(found, app, ran, machine),
         "levels": [
-            {"configuration": c.label, **asdict(two)} for c in ran if (two := levels(found.of(c.label))) is not None
+            {"configuration": c.label, **asdict(level_pair)}
+            for c in ran
+            if (level_pair := levels(found.of(c.label))) is not None
         ],
-        "profiles": [asdict(one) for one in profiles],
+        "profiles": [asdict(item) for item in profiles],
     }
 
 
@@ -97,7 +99,7 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
 
 
 def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pair]:
-    """Each configuration against the first, so that the probability of any false statement is `ERROR`."""
+    """Compare each configuration with the first, at the confidence of `_confidence`."""
     if len(ran) < 2:
         return []
     values = _values(found, ran)
@@ -110,7 +112,7 @@ def _pairs(found: Trials, app: Application, ran: list[Configuration]) -> list[Pa
 
 
 def _values(found: Trials, ran: list[Configuration]) -> dict[str, dict[int, float]]:
-    """Of each configuration, by label and round."""
+    """Return the values of each configuration by label and round."""
     return {c.label: {r: a.value or 0.0 for r, a in found.of(c.label).items()} for c in ran}
 
 
@@ -119,48 +121,54 @@ def _working_sets(found: Trials, app: Application, ran: list[Configuration]) -> 
 
 
 def _confidence(ran: Sequence[Configuration]) -> float:
-    """Confidence of every comparison, whatever it is for: two statements about the same pair must not differ.
+    """Return the confidence of every comparison.
 
-    Comparisons with the first configuration are the most numerous, so it suffices for the others, too.
+    It is the same for all purposes, because two statements about the same pair must not differ. Comparisons with the
+    first configuration are the most numerous, so the confidence that they need suffices for all others.
     """
+
     return confidence_of_each(len(ran) - 1)
 
 
 def _scalings(found: Trials, app: Application, ran: list[Configuration], machine: Topology) -> list[dict[str, Any]]:
-    """Scaling with each dimension that has numbers of workers, for each combination of the others."""
+    """Return the scaling with each dimension that counts workers, for each combination of the other dimensions."""
     groups = {
-        (name, others): {one.count(name): one for one in these}
+        (name, others): {configuration.count(name): configuration for configuration in configurations}
         for name in COUNTS
-        for others, these in varied(ran, name).items()
+        for others, configurations in varied(ran, name).items()
     }
     confidence = confidence_of_each(len(groups))
-    made = []
+    results = []
     for (name, others), members in groups.items():
         runs = {n: found.of(c.label) for n, c in members.items()}
-        speeds = {n: {r: _speed(app, n, name, a) for r, a in of.items()} for n, of in runs.items()}
+        speeds = {
+            n: {r: _speed(app, n, name, a) for r, a in runs_by_round.items()} for n, runs_by_round in runs.items()
+        }
         fitted = scaling(speeds, confidence=confidence)
         kinds = fitted.kinds(found.plan.margin)
-        few = min(members)
-        # What each of the workers consists of, such as the threads of a copy.
-        each = math.prod(members[few].count(other) for other in COUNTS if other != name)
-        usual = {n: Usual.of(list(of.values()), found.warm(members[n].label)) for n, of in runs.items()}
-        made.append(
+        fewest = min(members)
+        # Number of units in each worker, such as the threads of a copy.
+        units_each = math.prod(members[fewest].count(other) for other in COUNTS if other != name)
+        usual = {
+            n: Usual.of(list(runs_by_round.values()), found.warm(members[n].label)) for n, runs_by_round in runs.items()
+        }
+        results.append(
             {
                 "dimension": name,
                 "others": others,
                 "points": [
-                    asdict(p) | _explained(p, kinds.get(p.workers, ""), few, usual, name, machine, each)
+                    asdict(p) | _explained(p, kinds.get(p.workers, ""), fewest, usual, name, machine, units_each)
                     for p in fitted.points
                 ],
                 "amdahl": fitted.amdahl and asdict(fitted.amdahl),
                 "universal": fitted.universal and asdict(fitted.universal),
             }
         )
-    return made
+    return results
 
 
 def _speed(app: Application, count: int, name: str, one: Attempt) -> float:
-    """Work per time; of copies, that of all."""
+    """Return the work per time; for copies, the work of all copies together."""
     value = one.value or 0.0
     if app.figure.pattern and app.figure.better == "higher":
         return value
@@ -172,11 +180,11 @@ def _explained(
 ) -> dict[str, str]:
     if not kind:
         return {"kind": "", "reason": ""}
-    one, other = usual[few], usual[point.workers]
+    fewest, point_usual = usual[few], usual[point.workers]
     if kind == "sub-linear":
-        return {"kind": kind, "reason": of_sublinear(machine, one, other, point.workers, name, each)}
+        return {"kind": kind, "reason": of_sublinear(machine, fewest, point_usual, point.workers, name, each)}
     if name != "threads":
         return {"kind": kind, "reason": UNKNOWN}
-    cpus = [core.cpus[0] for core in machine.cores]  # each thread on a core of its own
-    reason = superlinear_reason(machine.caches, one.peak_bytes, cpus[:few], cpus[: point.workers])
+    cpus = [core.cpus[0] for core in machine.cores]  # each thread has a separate core
+    reason = superlinear_reason(machine.caches, fewest.peak_bytes, cpus[:few], cpus[: point.workers])
     return {"kind": kind, "reason": reason}

@@ -1,9 +1,9 @@
-"""Reads applications: programs of the user's own, with what they print, how they are verified, and what is varied.
+"""Reads applications: programs of the user, with their figure of merit, their verification and their dimensions.
 
 [application]
 name = "stencil"
-command = "{build}/stencil {size}"      # words as in a shell; or a list. {NAME} is a dimension or a folder
-package = "…"                           # named if the program is not installed
+command = "{build}/stencil {size}"      # words as in a shell, or a list; {NAME} is a dimension or a folder
+package = "…"                           # the error names it if the program is not installed
 
 [figure]                                # by default, the elapsed time counts
 pattern = 'rate: (\\S+) GB/s'
@@ -55,7 +55,7 @@ from meshmark.values.expressions import compiled
 from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of
 from meshmark.values.secrets import hide_command, hide_values
 
-# What each dimension of these names sets; other names are placeholders, or environment variables in capitals.
+# What each of these dimensions sets. Other names are placeholders, or environment variables if they are in capitals.
 DIMENSIONS: Final = {
     "threads": "OMP_NUM_THREADS, and the slots of bind",
     "copies": "how many copies run at once",
@@ -83,20 +83,20 @@ MAX_CONFIGURATIONS: Final = 4096
 _MAX_BYTES: Final = 1 << 20
 _MAX_COUNT: Final = 4096
 _MAX_PATH: Final = 1000
-_MAX_PART: Final = 200  # file systems allow 255
-_MAX_MIB: Final = 1e9  # 1 PiB: numbers of bytes stay integers of the kernel
+_MAX_PART: Final = 200  # bytes of a file name; file systems allow 255
+_MAX_MIB: Final = 1e9  # about 1 PiB, so that the number of bytes fits into the kernel's integers
 _PLACEHOLDER: Final = re.compile(r"\{\{|\}\}|(?<!\$)\{(\w+)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 
 
 def _words(value: object) -> object:
-    """A command of a text, split as a shell does, or of a list of texts."""
+    """Split a text into the words of a command as a shell does; return other values unchanged."""
     if not isinstance(value, str):
         return value
     try:
         return shlex.split(value)
-    except ValueError as why:
-        raise ValueError(f"found '{quoted(value, 60)}', which is no command line: {why}") from why
+    except ValueError as error:
+        raise ValueError(f"found '{quoted(value, 60)}', which is no command line: {error}") from error
 
 
 def _nonempty(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _text(value: object) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether an application can have this name."""
+    """Return whether an application can have this name."""
     return bool(_NAME.fullmatch(text))
 
 
@@ -156,7 +156,7 @@ def _variable(text: str) -> str:
 
 
 def _list(value: object) -> object:
-    """Values of a dimension: a list, or a text such as `1,2,4` or `1..4`."""
+    """Return the values of a dimension from a list, a number, or a text such as `1,2,4` or `1..4`."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",")]
     return [value] if isinstance(value, int | float) and not isinstance(value, bool) else value
@@ -172,7 +172,7 @@ Values = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureTable(Input):
-    """[figure]: `scale` is what a printed number is multiplied by to have the unit."""
+    """[figure]: a printed number times `scale` has the unit `unit`."""
 
     pattern: Pattern = ""
     unit: Annotated[str, Field(min_length=1, max_length=30), PRINTABLE] = "1"
@@ -182,7 +182,7 @@ class FigureTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyTable(Input):
-    """[verify]: `expected` is compared with the number of the pattern, within the larger of both tolerances."""
+    """[verify]: the number that the pattern finds may differ from `expected` by the larger of both tolerances."""
 
     pattern: Pattern = ""
     expected: float | None = None
@@ -193,7 +193,7 @@ class VerifyTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsTable(Input):
-    """[limits] of a run. `memory_mib`: of one process; `output_mib`: of all that it writes."""
+    """[limits] of a run: `memory_mib` limits each process, `output_mib` limits everything that the run writes."""
 
     timeout_s: Annotated[float, Field(gt=0, le=1e6)] = 600.0
     memory_mib: Annotated[float, Field(gt=0, le=_MAX_MIB)] | None = None
@@ -202,7 +202,7 @@ class LimitsTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildTable(Input):
-    """[build.NAME]: commands, or a spec of Spack, whose installation is `{build}`."""
+    """[build.NAME]: commands, or a spec of Spack whose installation becomes `{build}`."""
 
     commands: Commands = ()
     spack: Annotated[str, Field(max_length=500), PRINTABLE] = ""
@@ -213,10 +213,10 @@ class ApplicationTable(Input):
     """[application].
 
     Attributes:
-        prepare: Commands that make inputs, once, in the folder `{inputs}`.
+        prepare: Commands that make the inputs once, in the folder `{inputs}`.
         links: Files of `{inputs}` that are linked into the folder of each run, for programs that read them there.
-        output: File of results that the figure and the verification also search.
-        profile: Whether each configuration runs once more under the system's sampling profiler.
+        output: File of results in which the figure and the verification also look for their patterns.
+        profile: True if each configuration runs once more under the system's sampling profiler.
     """
 
     name: Annotated[Name, Field(description="a name of letters, digits, _ and -"), AfterValidator(_name)] = "app"
@@ -245,10 +245,10 @@ class ApplicationFile(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application(ApplicationTable):
-    """An application that was checked.
+    """A valid application.
 
     Attributes:
-        source: Folder of its file, `{source}`.
+        source: Folder of the application file, `{source}`.
         dimensions: Values by name, in the order of the file.
     """
 
@@ -266,20 +266,23 @@ class Application(ApplicationTable):
 
     @property
     def scratch(self) -> bool:
-        """Whether each run has a folder of its own, rather than that of the file."""
+        """Return whether each run has a separate folder instead of the folder of the application file."""
         return bool(self.files or self.prepare or self.build)
 
 
 def shipped() -> dict[str, Path]:
-    """The application files that belong to Meshmark, by name."""
+    """Return the application files that belong to Meshmark, by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "files").glob("*.toml"))}
 
 
 def application_file(name: str) -> Path:
-    """The file of a name of `shipped`, or of a path.
+    """Return the file of an application.
+
+    Args:
+        name: A name in `shipped`, or a path.
 
     Raises:
-        UsageError: There is none.
+        UsageError: The file does not exist.
     """
     known = shipped()
     if name in known:
@@ -291,19 +294,20 @@ def application_file(name: str) -> Path:
 
 
 def named_tables(name: str, dimensions: Mapping[str, Any], folder: Path) -> tuple[dict[str, Any], Path]:
-    """The tables of an application, with other values of some dimensions, and the folder of its file.
+    """Return the tables of an application, with other values of some dimensions, and the folder of its file.
 
     Args:
-        name: One of `shipped`, or a path relative to `folder`.
+        name: A name in `shipped`, or a path relative to `folder`.
+        dimensions: Values that replace or extend the dimensions of the file.
 
     Raises:
-        UsageError: There is no such file, or it is no TOML.
+        UsageError: The file does not exist, or is not valid TOML.
     """
     path = application_file(name if name in shipped() else str(folder / name))
     tables = parse_toml(read_text(path, _MAX_BYTES), str(path))
     if dimensions:
-        own = tables.get("dimensions", {})
-        tables["dimensions"] = {**(own if isinstance(own, dict) else {}), **dimensions}
+        dimensions_of_file = tables.get("dimensions", {})
+        tables["dimensions"] = {**(dimensions_of_file if isinstance(dimensions_of_file, dict) else {}), **dimensions}
     about = tables.get("application")
     if isinstance(about, dict) and "name" not in about and is_name(path.stem):
         tables["application"] = {"name": path.stem, **about}
@@ -311,7 +315,7 @@ def named_tables(name: str, dimensions: Mapping[str, Any], folder: Path) -> tupl
 
 
 def read_application(path: Path) -> Application:
-    """An application from its file.
+    """Read an application from its file.
 
     Raises:
         UsageError: One line that names the file, the key, what was found and what is allowed.
@@ -320,23 +324,23 @@ def read_application(path: Path) -> Application:
 
 
 def parse_application(toml: str, where: str, source: Path) -> Application:
-    """An application from TOML text.
+    """Read an application from TOML text.
 
     Args:
         where: Name of the text in errors.
         source: The folder `{source}`.
 
     Raises:
-        UsageError: As of `read_application`.
+        UsageError: See `read_application`.
     """
     return of_tables(parse_toml(toml, where), where, source)
 
 
 def of_tables(tables: Mapping[str, Any], where: str, source: Path) -> Application:
-    """An application of the tables of its file. The values of its secrets are hidden.
+    """Return the application that the tables of a file describe, with the values of secrets hidden.
 
     Raises:
-        UsageError: As of `read_application`.
+        UsageError: See `read_application`.
     """
     file = checked(ApplicationFile, hide_secrets(tables), where)
     if file.build and "build" not in file.dimensions:
@@ -345,7 +349,7 @@ def of_tables(tables: Mapping[str, Any], where: str, source: Path) -> Applicatio
     return _checked(Application(source=source, **fields_of(file.application), **others), where)
 
 
-# ------------------------------------------------------------------ what types cannot express
+# ------------------------------------------------------------------ checks that types cannot express
 
 
 def _checked(app: Application, where: str) -> Application:
@@ -373,13 +377,12 @@ def _checked(app: Application, where: str) -> Application:
 
 
 def _check_bind(app: Application, where: str) -> None:
-    """Raise UsageError if a policy would confine threads to fewer CPUs than there are of them, or not to those that
-    neighbours leave."""
+    """Raise UsageError if a policy would confine threads to too few CPUs, or to CPUs that neighbours occupy."""
     if "cache_method" in app.dimensions and "cache" not in app.dimensions:
         raise UsageError(f"{where}: dimensions.cache_method: found without cache, which it limits")
     if NEIGHBOURS in app.dimensions.get("cache_method", ()) and set(app.dimensions.get("bind", ())) - {"none"}:
-        found = f"found with cache_method={NEIGHBOURS}, which chooses the CPUs"
-        raise UsageError(f"{where}: dimensions.bind: {found}; allowed: none")
+        message = f"found with cache_method={NEIGHBOURS}, which chooses the CPUs"
+        raise UsageError(f"{where}: dimensions.bind: {message}; allowed: none")
     if all(word == "none" or word[:1].isdigit() for word in app.dimensions.get("bind", ())):
         return
     threads = app.dimensions.get("threads", ())
@@ -393,45 +396,45 @@ def _check_bind(app: Application, where: str) -> None:
 
 
 def _check_files(app: Application, where: str) -> None:
-    """Raise UsageError if the files and links of a run cannot all be made, one of them being the folder of another."""
-    made = {PurePosixPath(name): f"files.{quoted(name)}" for name in app.files}
+    """Raise UsageError if the files and links of a run conflict, for example if one is a folder of another."""
+    origins = {PurePosixPath(name): f"files.{quoted(name)}" for name in app.files}
     for name in (*app.files, *app.links):
         if match := next((m for m in _PLACEHOLDER.finditer(name) if m[1]), None):
             key = "application.links" if name in app.links else "files"
             raise UsageError(f"{where}: {key}: found {match[0]} in the name '{quoted(name)}'; allowed: a fixed name")
     for link in app.links:
         path = PurePosixPath(link)
-        if path in made:
-            raise UsageError(f"{where}: application.links: found '{quoted(link)}', which is also {made[path]}")
-        made[path] = "application.links"
-    for path, key in made.items():
-        if above := next((p for p in path.parents if p in made), None):
+        if path in origins:
+            raise UsageError(f"{where}: application.links: found '{quoted(link)}', which is also {origins[path]}")
+        origins[path] = "application.links"
+    for path, key in origins.items():
+        if above := next((p for p in path.parents if p in origins), None):
             raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(above)}', which is no folder")
 
 
 def _values(name: str, values: tuple[str, ...], app: Application, where: str) -> tuple[str, ...]:
-    at = f"{where}: dimensions.{name}"
+    key = f"{where}: dimensions.{name}"
     if name in FOLDERS and name not in DIMENSIONS:
-        raise UsageError(f"{at}: found the name of a folder; allowed: another name than {', '.join(FOLDERS)}")
+        raise UsageError(f"{key}: found the name of a folder; allowed: another name than {', '.join(FOLDERS)}")
     if name in COUNTS:
-        return tuple(map(str, grammar.integers(at, ",".join(values), _MAX_COUNT)))
+        return tuple(map(str, grammar.integers(key, ",".join(values), _MAX_COUNT)))
     for value in values:
         if name == "cache":
-            cache_bytes(at, value)
+            cache_bytes(key, value)
         elif name == "clock":
-            clock_hz(at, value)
+            clock_hz(key, value)
     words = _allowed(name, app)
     for value in values:
         word = re.split("[=,]", value)[0] if name in AS_IT_IS else value  # policies have modifiers
         if words is not None and word not in words and not (name == "bind" and word[:1].isdigit()):
-            raise UsageError(f"{at}: found '{quoted(word)}'; allowed: {', '.join(words) or 'none'}", near(word, words))
+            raise UsageError(f"{key}: found '{quoted(word)}'; allowed: {', '.join(words) or 'none'}", near(word, words))
     if len(set(values)) < len(values):
-        raise UsageError(f"{at}: found a value twice: {', '.join(values)}")
+        raise UsageError(f"{key}: found a value twice: {', '.join(values)}")
     return values
 
 
 def _allowed(name: str, app: Application) -> tuple[str, ...] | None:
-    """Words of a dimension; None: any."""
+    """Return the allowed words of a dimension; None if any word is allowed."""
     match name:
         case "bind":
             return ("none", *vocabulary().policies)
@@ -461,7 +464,7 @@ def hide_secrets(tables: Mapping[str, Any]) -> dict[str, Any]:
             hidden[name] = {**table, **{key: hide(table[key]) for key, hide in change.items() if key in table}}
 
     def hide_commands(commands: Any) -> Any:
-        return [hide_command(one) for one in commands] if isinstance(commands, list | tuple) else commands
+        return [hide_command(command) for command in commands] if isinstance(commands, list | tuple) else commands
 
     hidden = dict(tables)
     changed("application", command=hide_command, prepare=hide_commands, env=hide_values)
@@ -479,7 +482,7 @@ def hide_secrets(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def used_names(app: Application, where: str) -> set[str]:
-    """The names in braces in all texts.
+    """Return the names in braces in all texts.
 
     Raises:
         UsageError: A name is unknown.
@@ -510,21 +513,21 @@ def used_names(app: Application, where: str) -> set[str]:
 
 
 def absent(app: Application, program: str, folder: Path) -> AbsentError | None:
-    """The error for a program that is not installed, with the package that has it; None if it is.
+    """Return the error for a program that is not installed, with the package that contains it; None if it is installed.
 
     Args:
-        folder: That paths of programs are relative to.
+        folder: Folder to which paths of programs are relative.
     """
-    found = shutil.which(program if "/" not in program else str(folder / program))
-    return not_installed(app, program) if found is None else None
+    path = shutil.which(program if "/" not in program else str(folder / program))
+    return not_installed(app, program) if path is None else None
 
 
 def not_installed(app: Application, program: str) -> AbsentError:
-    """The error for a program that is not installed, with the package that has it."""
+    """Return the error for a program that is not installed, with the package that contains it."""
     package = app.package and f"; it is in the package {app.package}"
     return AbsentError(f"{app.name}: found no program {quoted(program)}{package}")
 
 
 def filled(text: str, values: Mapping[str, str]) -> str:
-    """A text with its placeholders replaced, and `{{` and `}}` by single braces."""
+    """Return a text with its placeholders replaced, and with `{{` and `}}` replaced by single braces."""
     return _PLACEHOLDER.sub(lambda m: values.get(m[1], m[0]) if m[1] else m[0][0], text)

@@ -1,4 +1,4 @@
-"""Runs a configuration of an application once: all its copies, within limits, to their last process."""
+"""Runs a configuration of an application once: all its copies, within limits, until their last process has ended."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from meshmark.values.secrets import mask_words
 from meshmark.values.units import counted
 
 _TIMES: Final = ("user", "system", "waiting")
-_LOOK_S: Final = 0.5  # between looks at the size of what a run writes
-_TOKEN: Final = "MESHMARK_APPLICATION"  # in the environment of all processes of a run
-_TERM_S: Final = 2.0  # for programs to end by themselves
-_GRACE_S: Final = 10.0  # for processes that were killed to end
+_LOOK_S: Final = 0.5  # time between checks of the size of the output
+_TOKEN: Final = "MESHMARK_APPLICATION"  # variable in the environment of all processes of a run
+_TERM_S: Final = 2.0  # time for programs to end by themselves
+_GRACE_S: Final = 10.0  # time for killed processes to end
 _VERDICT_BYTES: Final = 1 << 16
-UNDER_BYTES: Final = 64 << 20  # that a command under which a copy runs may write to a file
-LOWEST: Final = 1e-150  # of a figure: ratios and squares stay finite
+UNDER_BYTES: Final = 64 << 20  # maximum size of a file that a command under which a copy runs may write
+LOWEST: Final = 1e-150  # limits of a figure, within which ratios and squares stay finite
 HIGHEST: Final = 1e150
-_CLASSES: Final = {  # class and priority; those of `other` stay as they are
+_CLASSES: Final = {  # scheduling class and priority; `other` changes neither
     "batch": (os.SCHED_BATCH, 0),
     "idle": (os.SCHED_IDLE, 0),
     "fifo": (os.SCHED_FIFO, 1),
@@ -60,13 +60,13 @@ class Attempt:
     """One run of a configuration.
 
     Attributes:
-        round: From 1; a warm-up, which does not count, has a number below.
-        value: Of the figure of merit, in its unit; None if the run failed, for `reason`.
-        elapsed_s: From the start of the first copy to the end of the last.
+        round: Number of the round, from 1. A warm-up, which does not count, has a number below 1.
+        value: Figure of merit in its unit; None if the run failed, as `reason` states.
+        elapsed_s: Time from the start of the first copy to the end of the last.
         times: User, system and waiting time of all copies, in s.
         peak_bytes: Largest resident memory of a process.
-        seen: What was observed: `cpus`, and `node_bytes` by node.
-        findings: What of the placement was not as asked for.
+        seen: Observations: `cpus`, and `node_bytes` by node.
+        findings: Deviations of the placement from the requested one.
     """
 
     configuration: str
@@ -85,20 +85,20 @@ class Attempt:
 
     @property
     def shares(self) -> Shares | None:
-        """Shares of the CPU time of this machine that other work took."""
+        """Return the shares of the CPU time of this machine that other work took."""
         return Shares.of_counts(self.counts, self.elapsed_s)
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Attempt:
-        """An attempt of a line of the journal.
+        """Return the attempt that a line of the journal describes.
 
         Raises:
-            ValueError, TypeError: The line is none.
+            ValueError, TypeError: The line is not an attempt.
         """
-        found = Attempt(**{k: v for k, v in line.items() if k != "type"})
-        if not (found.value is None or found.value > 0) or found.elapsed_s < 0:
-            raise ValueError(f"value {found.value!r}, elapsed_s {found.elapsed_s!r}")
-        return found
+        run = Attempt(**{k: v for k, v in line.items() if k != "type"})
+        if not (run.value is None or run.value > 0) or run.elapsed_s < 0:
+            raise ValueError(f"value {run.value!r}, elapsed_s {run.elapsed_s!r}")
+        return run
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "attempt", **asdict(self)}
@@ -106,7 +106,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class _Copy:
-    """A copy that was started, and the files that it writes."""
+    """A copy that has started, and the files that it writes."""
 
     process: subprocess.Popen[bytes]
     out: Path
@@ -128,75 +128,75 @@ def attempt(
     """Run a configuration once. Failures of its command are part of the result, not exceptions.
 
     Args:
-        number: Of the round.
+        number: Number of the round.
         observed: Also observe where threads and pages are.
-        most_s: What is left of the budget; a run that takes longer is ended.
-        under: Command line, such as that of a profiler, that runs the first copy with its placement; it ends with the
-            status of what it runs, and writes at most `UNDER_BYTES` to a file.
+        most_s: Rest of the budget in s; a run that takes longer is ended.
+        under: Command line, for example of a profiler, that runs the first copy with its placement. It ends with the
+            status of the copy, and writes at most `UNDER_BYTES` to a file.
 
     Raises:
         UsageError: The command cannot be run.
         AbsentError: Its program is not installed.
         MeshmarkError: The disk of the folder is full.
     """
-    found = Attempt(configuration=one.label, round=number)
-    began = time.monotonic()
+    result = Attempt(configuration=one.label, round=number)
+    start_s = time.monotonic()
     emptied(folders.run)
     copies = one.count("copies")
-    for copy in range(copies):
-        write_files(app, one, folders, copy)
-    results = [Results(app, one, folders, copy) for copy in range(copies)]
+    for index in range(copies):
+        write_files(app, one, folders, index)
+    results = [Results(app, one, folders, index) for index in range(copies)]
     other_work = OtherWork()
-    reason, started = _run_copies(app, one, folders, copies, observed, under, most_s)
-    found.elapsed_s, found.reason = started.elapsed_s, reason
-    if not found.reason:
-        for copy, each in enumerate(started.copies):
-            results[copy].add_to(each.out)
+    reason, group = _run_copies(app, one, folders, copies, observed, under, most_s)
+    result.elapsed_s, result.reason = group.elapsed_s, reason
+    if not result.reason:
+        for index, copy in enumerate(group.copies):
+            results[index].add_to(copy.out)
             if observed:
-                _cut_verdict(each.err)
-        _read(found, app, started.copies)
-    if not found.reason:
-        own_s = found.times.get("user", 0.0) + found.times.get("system", 0.0) + started.beside.cpu_s
-        shares = other_work.shares(own_s)
-        found.counts |= started.beside.counts | shares.counts
-        found.flags = sorted({*found.flags, *shares.flags})
+                _cut_verdict(copy.err)
+        _read(result, app, group.copies)
+    if not result.reason:
+        cpu_s = result.times.get("user", 0.0) + result.times.get("system", 0.0) + group.beside.cpu_s
+        shares = other_work.shares(cpu_s)
+        result.counts |= group.beside.counts | shares.counts
+        result.flags = sorted({*result.flags, *shares.flags})
     if all(one.values.get(name, usual) == usual for name, usual in AS_IT_IS.items()):
-        found.findings = []  # nothing was asked for
-    for copy, each in enumerate(started.copies):
-        if found.reason:
+        result.findings = []  # no placement was requested
+    for index, copy in enumerate(group.copies):
+        if result.reason:
             break
-        values = placeholders(app, one, folders, copy)
-        _verify(found, app, each, home(app, folders, copy), values)
-    if found.reason:
-        found.value = None
+        values = placeholders(app, one, folders, index)
+        _verify(result, app, copy, home(app, folders, index), values)
+    if result.reason:
+        result.value = None
         check_space(folders.run)
         _keep_failed(folders)
-    found.spent_s = time.monotonic() - began
-    return found
+    result.spent_s = time.monotonic() - start_s
+    return result
 
 
 def home(app: Application, folders: Folders, copy: int) -> Path:
-    """The folder in which a copy runs."""
+    """Return the folder in which a copy runs."""
     return folders.run / f"copy{copy}" if app.scratch else app.source
 
 
 def write_files(app: Application, one: Configuration, folders: Folders, copy: int) -> None:
     """Write the files of a copy into its folder."""
     values = placeholders(app, one, folders, copy)
-    here = home(app, folders, copy)
+    copy_folder = home(app, folders, copy)
     if app.scratch:
-        make_folder(here)
+        make_folder(copy_folder)
     for name, text in app.files.items():
-        (here / name).parent.mkdir(parents=True, exist_ok=True)
-        write_text(here / name, filled(text, values))
+        (copy_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write_text(copy_folder / name, filled(text, values))
     for name in app.links:
-        (here / name).parent.mkdir(parents=True, exist_ok=True)
-        (here / name).symlink_to(folders.inputs / name)
+        (copy_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy_folder / name).symlink_to(folders.inputs / name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """What a copy joins before it starts: a group of resctrl, and the CPUs that neighbours leave."""
+    """Restrictions of a copy that apply before it starts: a group of resctrl, and the CPUs that neighbours leave."""
 
     tasks: Path | None
     cpus: tuple[int, ...] | None
@@ -218,32 +218,33 @@ def _run_copies(
     under: Sequence[str],
     most_s: float,
 ) -> tuple[str, _Started]:
-    """Start all copies, and wait for their end; returns why they failed, "" if none did."""
+    """Start all copies and wait for their end. Return why they failed, "" if all succeeded, and the copies."""
     running: list[_Copy] = []
     token = str(folders.root.absolute())
     with limited(one.values, from_sysfs) as tasks, beside(one.values, from_sysfs) as neighbours, _adopting():
-        before = set(_children())
+        earlier_children = set(_children())
         join = _Join(tasks, neighbours.cpus)
         neighbours.begin()
-        began = time.perf_counter()
+        start_s = time.perf_counter()
         try:
             running.extend(
-                _start(app, one, folders, copy, observed, token, () if copy else under, join) for copy in range(copies)
+                _start(app, one, folders, index, observed, token, () if index else under, join)
+                for index in range(copies)
             )
-            reason = _wait(running, app, folders, began, most_s)
-            elapsed_s = time.perf_counter() - began
-            for each in running:
-                reason = reason or _failed(each, app, elapsed_s)
+            reason = _wait(running, app, folders, start_s, most_s)
+            elapsed_s = time.perf_counter() - start_s
+            for copy in running:
+                reason = reason or _failed(copy, app, elapsed_s)
             reason = reason or neighbours.end()
         finally:
-            _end_all([each.process for each in running if each.process.returncode is None])
-            left = _end_rest(before)
-        reason = reason or left_running(left)
+            _end_all([copy.process for copy in running if copy.process.returncode is None])
+            survivors = _end_rest(earlier_children)
+        reason = reason or left_running(survivors)
     return reason, _Started(running, elapsed_s, neighbours)
 
 
 def left_running(count: int) -> str:
-    """Why a run failed that left so many processes; "" for none."""
+    """Return why a run that left `count` processes failed; "" if it left none."""
     if not count:
         return ""
     return f"left {counted(count, 'process', 'processes')} running, which {'was' if count == 1 else 'were'} killed"
@@ -262,8 +263,8 @@ def _start(
     values = placeholders(app, one, folders, copy)
     record, out, err = (folders.run / f"{copy}.{kind}" for kind in ("jsonl", "out", "err"))
     words = [*under, *argv(app, one, values, record, observed=observed)]
-    here = home(app, folders, copy)
-    if missing := absent(app, filled(app.command[0], values), here):
+    copy_folder = home(app, folders, copy)
+    if missing := absent(app, filled(app.command[0], values), copy_folder):
         raise missing
     scheduler = one.values.get("scheduler", "other")
     preparation = process.Preparation(
@@ -278,7 +279,7 @@ def _start(
             child = process.start(
                 words,
                 preparation,
-                cwd=here,
+                cwd=copy_folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -302,7 +303,7 @@ def _start(
 
 
 def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]]:
-    """Resource limits of a copy, which may run under another command such as a profiler."""
+    """Return the resource limits of a copy, which may run under another command such as a profiler."""
     output_bytes = max(int(app.limits.output_mib * (1 << 20)), UNDER_BYTES if under else 0)
     limits = {
         resource.RLIMIT_FSIZE: process.up_to_hard_limit(resource.RLIMIT_FSIZE, output_bytes),
@@ -315,24 +316,24 @@ def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]
 
 
 def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: float, most_s: float) -> str:
-    """Wait for all copies; returns why they were stopped, "" if they ended by themselves."""
-    until = began + min(app.limits.timeout_s, most_s)
+    """Wait for all copies. Return why they were stopped, "" if they ended by themselves."""
+    deadline = began + min(app.limits.timeout_s, most_s)
     most = app.limits.output_mib * (1 << 20)
     handles: dict[int, _Copy] = {}
-    poll = select.poll()  # select knows no descriptors above 1023
+    poll = select.poll()  # select cannot handle descriptors above 1023
     try:
-        for each in running:
-            handle = os.pidfd_open(each.process.pid)
-            handles[handle] = each
+        for copy in running:
+            handle = os.pidfd_open(copy.process.pid)
+            handles[handle] = copy
             poll.register(handle, select.POLLIN)
-        left = len(running)
-        while left:
-            now = time.perf_counter()
-            if now >= until:
+        remaining = len(running)
+        while remaining:
+            time_s = time.perf_counter()
+            if time_s >= deadline:
                 return BUDGET if most_s < app.limits.timeout_s else f"took longer than {app.limits.timeout_s:.3g} s"
-            for handle, _ in poll.poll(1000 * min(_LOOK_S, until - now)):
+            for handle, _ in poll.poll(1000 * min(_LOOK_S, deadline - time_s)):
                 poll.unregister(handle)
-                left -= 1
+                remaining -= 1
                 handles[handle].status = handles[handle].process.wait()
             if written_bytes(folders.run) > most:
                 return wrote_too_much(app)
@@ -343,7 +344,7 @@ def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: f
 
 
 def written_bytes(folder: Path) -> int:
-    """Size of all files below a folder."""
+    """Return the size of all files below a folder, in B."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -353,91 +354,91 @@ def written_bytes(folder: Path) -> int:
 
 
 def wrote_too_much(app: Application) -> str:
-    """Why a run failed that wrote too much into its folder."""
+    """Return why a run that wrote too much into its folder failed."""
     return f"wrote more than {app.limits.output_mib:g} MiB"
 
 
 def file_too_large(app: Application, status: int | None) -> str:
-    """Why a run failed that was ended for the size of a file; "" if its status says something else."""
+    """Return why a run that wrote too large a file failed; "" if its status has another reason."""
     return f"{wrote_too_much(app)} to a file" if status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ) else ""
 
 
 def _failed(each: _Copy, app: Application, elapsed_s: float) -> str:
-    if why := file_too_large(app, each.status):
-        return why
+    if reason := file_too_large(app, each.status):
+        return reason
     return failure(Ended(each.status, elapsed_s, 0.0, 0.0), each.out, each.err, app.limits.timeout_s)
 
 
 class Results:
-    """The file of results of a copy that is about to run, of which one of an earlier run does not count."""
+    """The file of results of a copy that is about to run. A file that an earlier run wrote does not count."""
 
     def __init__(self, app: Application, one: Configuration, folders: Folders, copy: int) -> None:
         self._path = home(app, folders, copy) / filled(app.output, placeholders(app, one, folders, copy))
         self._before = self._written()
 
     def text(self) -> str:
-        """The end of what the run wrote there, on lines of its own; "" if it wrote nothing."""
-        now = self._written()
-        return "\n" + tail(self._path) if now and now != self._before else ""
+        """Return the end of the file, on separate lines; "" if the run did not write the file."""
+        written = self._written()
+        return "\n" + tail(self._path) if written and written != self._before else ""
 
     def add_to(self, out: Path) -> None:
-        """Add it to what the run printed."""
+        """Append the text of the file to the output of the run."""
         if text := self.text():
             with out.open("ab") as file:
                 file.write(text.encode())
 
     def _written(self) -> tuple[int, ...] | None:
-        """When the file was written; None if there is none, or the application names none."""
+        """Return inode, size and time of change; None if the file does not exist or the application names no file."""
         try:
-            found = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return (found.st_ino, found.st_size, found.st_ctime_ns) if stat.S_ISREG(found.st_mode) else None
+        return (status.st_ino, status.st_size, status.st_ctime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 def _cut_verdict(err: Path) -> None:
-    """Remove the last lines of an observed run, in which `meshmark run` says whether the placement held."""
+    """Remove the last lines of an observed run, in which `meshmark run` states whether the placement held."""
     with err.open("r+b") as file:
         start = max(0, file.seek(0, 2) - _VERDICT_BYTES)
         file.seek(start)
-        if found := re.search(rb"^placement (?:held|did not hold): ", file.read(), re.M):
-            file.truncate(start + found.start())
+        if match := re.search(rb"^placement (?:held|did not hold): ", file.read(), re.M):
+            file.truncate(start + match.start())
 
 
 def _read(found: Attempt, app: Application, copies: Sequence[_Copy]) -> None:
-    """Read the times of the copies, and their figure of merit."""
+    """Read the times and the figures of merit of the copies."""
     values: list[Value] = []
-    own: list[float] = []
-    for each in copies:
+    elapsed_times: list[float] = []
+    for copy in copies:
         try:
-            lines = [json.loads(x) for x in each.record.read_text(encoding="utf-8", errors="replace").splitlines()]
-        except (OSError, ValueError) as why:
-            found.reason = f"the record cannot be read: {why}"
+            lines = [json.loads(x) for x in copy.record.read_text(encoding="utf-8", errors="replace").splitlines()]
+        except (OSError, ValueError) as error:
+            found.reason = f"the record cannot be read: {error}"
             return
-        read_record(found, lines, own)
-        read = app.judged_by.read(own[-1] if own else 0.0, each.out, each.err)
-        if isinstance(read, str):
-            found.reason = no_figure(read)
+        read_record(found, lines, elapsed_times)
+        value = app.judged_by.read(elapsed_times[-1] if elapsed_times else 0.0, copy.out, copy.err)
+        if isinstance(value, str):
+            found.reason = no_figure(value)
             return
-        values.append(read)
-    take_figure(found, app, values, own)
+        values.append(value)
+    take_figure(found, app, values, elapsed_times)
 
 
 def no_figure(why: str) -> str:
-    """A reason of `Figure.matched`, for an application."""
+    """Return a reason of `Figure.matched` with the name of the key of the application file."""
     return why.replace("--pattern", "figure.pattern")
 
 
 def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: Sequence[float]) -> None:
-    """Make the value of a run from those of its copies.
+    """Set the value of a run from the values of its copies.
 
     Args:
         own: Elapsed times of the copies, in s.
     """
     found.better = values[0].better
-    each_value = [v.value for v in values]
-    # Rates of copies that run at the same time add up; of times, the last copy decides.
-    total = math.fsum(each_value) if found.better == "higher" else max(each_value)
+    values_of_copies = [v.value for v in values]
+    # The rates of copies that run at the same time add up; the time of a run is the time of its last copy.
+    total = math.fsum(values_of_copies) if found.better == "higher" else max(values_of_copies)
     found.value = total * app.figure.scale if app.figure.pattern else found.elapsed_s
     if len(values) == 1 and own:
         found.elapsed_s = own[0]
@@ -447,7 +448,7 @@ def take_figure(found: Attempt, app: Application, values: Sequence[Value], own: 
 
 
 def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:
-    """Add the times of a copy to those of the others, and append its elapsed time."""
+    """Add the times of a copy to the times of the run, and append its elapsed time to `own`."""
     for line in lines:
         if line.get("type") == "result":
             metric, value = str(line["metric"]), float(line["value"])
@@ -465,10 +466,10 @@ def read_record(found: Attempt, lines: Sequence[Any], own: list[float]) -> None:
 
 
 def _see(found: Attempt, report: Mapping[str, Any]) -> None:
-    """Note where the threads and pages of a copy were."""
+    """Record where the threads and pages of a copy were."""
     cpus = {str(t.get("ran_on", "")) for t in report.get("threads", ()) if t.get("ran_on") not in (None, "", "none")}
-    before = set(filter(None, str(found.seen.get("cpus", "")).split(" ")))
-    found.seen["cpus"] = " ".join(sorted(before | cpus))
+    known_cpus = set(filter(None, str(found.seen.get("cpus", "")).split(" ")))
+    found.seen["cpus"] = " ".join(sorted(known_cpus | cpus))
     pages: dict[str, float] = found.seen.setdefault("node_bytes", {})
     for node, size in (report.get("pages") or {}).items():
         pages[str(node)] = pages.get(str(node), 0.0) + float(size)
@@ -487,63 +488,63 @@ def _verify(found: Attempt, app: Application, each: _Copy, here: Path, values: M
 
 @contextlib.contextmanager
 def _adopting() -> Iterator[None]:
-    """Makes this process the parent of processes that its descendants leave behind."""
+    """Make this process the parent of processes that its descendants leave behind."""
     libc = ctypes.CDLL(None)
-    before = ctypes.c_int()
-    libc.prctl(37, ctypes.byref(before))  # PR_GET_CHILD_SUBREAPER
+    previous = ctypes.c_int()
+    libc.prctl(37, ctypes.byref(previous))  # PR_GET_CHILD_SUBREAPER
     libc.prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
     try:
         yield
     finally:
-        libc.prctl(36, before.value)
+        libc.prctl(36, previous.value)
 
 
 def _end_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End copies and all processes that they started; all at once, since each may take its time."""
+    """End copies and all processes that they started; all at once, since each may take long."""
     for number, grace_s in ((signal.SIGTERM, _TERM_S), (signal.SIGKILL, _GRACE_S)):
         for child in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, number)
-        until = time.monotonic() + grace_s
+        deadline = time.monotonic() + grace_s
         for child in processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.0, until - time.monotonic()))
+                child.wait(max(0.0, deadline - time.monotonic()))
 
 
 def _end_rest(before: set[int]) -> int:
-    """End the children that this process did not have before a run, and return how many of them still ran."""
-    met: set[int] = set()
-    until = time.monotonic() + _GRACE_S
-    while time.monotonic() < until:
-        left = [pid for pid in _children() if pid not in before]
-        if not left:
+    """End the children that this process did not have before a run, and return how many of them were still running."""
+    pids: set[int] = set()
+    deadline = time.monotonic() + _GRACE_S
+    while time.monotonic() < deadline:
+        children = [pid for pid in _children() if pid not in before]
+        if not children:
             break
-        for pid in left:
+        for pid in children:
             with contextlib.suppress(ChildProcessError):
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
-                    met.add(pid)
+                    pids.add(pid)
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-    return len(met)
+    return len(pids)
 
 
 def end_earlier(folder: Path) -> int:
-    """End what still runs of a measurement that was killed, and return the number of processes.
+    """End all remaining processes of a measurement that was killed, and return their number.
 
     Args:
-        folder: Of the measurement, which this process has locked.
+        folder: Folder of the measurement, which this process has locked.
     """
-    met: set[int] = set()
-    until = time.monotonic() + _GRACE_S
+    pids: set[int] = set()
+    deadline = time.monotonic() + _GRACE_S
     while left := [pid for pid in _processes() if _belongs(pid, str(folder.absolute()))]:
-        if time.monotonic() >= until:
+        if time.monotonic() >= deadline:
             raise MeshmarkError(f"{folder}: process {left[0]} of its last run does not end", f"kill -KILL {left[0]}")
-        met.update(left)
+        pids.update(left)
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
-    return len(met)
+    return len(pids)
 
 
 def _processes() -> list[int]:
@@ -551,11 +552,11 @@ def _processes() -> list[int]:
 
 
 def _children() -> list[int]:
-    found: list[int] = []
+    pids: list[int] = []
     for task in Path("/proc/self/task").iterdir():
         with contextlib.suppress(OSError):
-            found += map(int, (task / "children").read_text(encoding="ascii").split())
-    return found
+            pids += map(int, (task / "children").read_text(encoding="ascii").split())
+    return pids
 
 
 def _belongs(pid: int, token: str) -> bool:
@@ -569,7 +570,7 @@ def emptied(folder: Path) -> None:
     """Make a folder empty.
 
     Raises:
-        MeshmarkError: It cannot be emptied.
+        MeshmarkError: The folder cannot be emptied.
     """
     try:
         if folder.exists():
@@ -577,10 +578,10 @@ def emptied(folder: Path) -> None:
                 shutil.rmtree(folder)
             except PermissionError:  # the program made a folder that cannot be emptied
                 _open_up(folder)
-                shutil.rmtree(folder)  # or fail: files of an earlier run could be taken for results
+                shutil.rmtree(folder)  # may raise, since files of an earlier run could be taken for results
         make_folder(folder)
-    except OSError as why:
-        raise MeshmarkError(f"cannot empty {folder}: {why.strerror or why}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot empty {folder}: {error.strerror or error}") from error
 
 
 def _open_up(folder: Path) -> None:
@@ -591,7 +592,7 @@ def _open_up(folder: Path) -> None:
 
 
 def _keep_failed(folders: Folders) -> None:
-    """Keep the output of the last run that failed, of all its copies."""
+    """Keep the output of all copies of the last run that failed."""
     failed = folders.root / "failed"
     emptied(failed)
     for path in folders.run.glob("*.*"):

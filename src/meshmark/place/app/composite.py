@@ -5,23 +5,23 @@ name = "ours"
 
 [[member]]
 application = "lammps"                  # an application file, or a name of meshmark list applications
-dimensions = { ranks = 4 }              # one value for each that the file varies
+dimensions = { ranks = 4 }              # one value for each dimension that the file varies
 
 [[member]]
 name = "ocean"
-instrument = "pop"                      # an instrument of ours, by a metric of its records
+instrument = "pop"                      # an instrument of Meshmark; a metric of its records counts
 metric = "iteration_time"
 options = "--grid 640x384 --ranks 4 --protocol irecv_isend --reductions 1"
 why = "…"                               # why this program is a member
 
-[reference]                             # without it, the figures are measured and nothing is divided
+[reference]                             # without it, the figures are measured, but there are no ratios
 machine = "n042"
 source = "measured on 2026-11-26"
 
 [[reference.figure]]
 member = "ocean"
 unit = "s"
-runs = [1.21e-3, 1.19e-3, 1.20e-3]      # or one number, which then is exact by definition
+runs = [1.21e-3, 1.19e-3, 1.20e-3]      # or one number, which is exact by definition
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _plain(text: str) -> str:
 
 PlainName = Annotated[
     Name, Field(description="a name of letters, digits, _, - and ."), AfterValidator(_plain)
-]  # also a folder
+]  # it also names a folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class FigureTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference(Input):
-    """[reference]: the machine whose composite is 1, and where its figures are from."""
+    """[reference]: the machine whose composite is 1, and the source of its figures."""
 
     machine: Label
     source: Annotated[str, Field(max_length=400), PRINTABLE] = ""
@@ -101,7 +101,7 @@ class Reference(Input):
 
     @property
     def runs(self) -> dict[str, tuple[float, ...]]:
-        """Figures of the runs by member, each in the unit of the member's figure."""
+        """Return the figures of the runs by member, each in the unit of the member's figure."""
         return {f.member: f.runs for f in self.figure}
 
 
@@ -109,7 +109,7 @@ class Reference(Input):
 class NameTable(Input):
     """[composite]."""
 
-    name: PlainName | None = None  # by default that of the file
+    name: PlainName | None = None  # by default the name of the file
     about: Annotated[str, Field(max_length=400), PRINTABLE] = ""
 
 
@@ -124,20 +124,20 @@ class CompositeFile(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFile(Input):
-    """A file that only has a reference."""
+    """The table of a file that only has a reference."""
 
     reference: Reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One program. It has one configuration and is verified.
+    """A program that belongs to the composite. It has one configuration and is verified.
 
     Attributes:
-        why: Why it is a member.
-        tables: Of its application.
-        source: Folder that the paths of the tables are relative to.
-        instrument: That it runs; "" for an application.
+        why: Reason why the program is a member.
+        tables: Tables of its application.
+        source: Folder to which the paths in the tables are relative.
+        instrument: Instrument that the program runs; "" for an application.
     """
 
     name: str
@@ -152,12 +152,12 @@ class Member:
 
     @property
     def configuration(self) -> Configuration:
-        """That of the application."""
+        """Return the only configuration of the application."""
         return configurations(self.application)[0]
 
     @property
     def unit(self) -> str:
-        """Of the figure."""
+        """Return the unit of the figure."""
         figure = self.application.figure
         return figure.unit if figure.pattern else "s"
 
@@ -168,7 +168,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Composite:
-    """A composite that was checked, with all that its members need."""
+    """A valid composite, with everything that its members need."""
 
     name: str
     about: str
@@ -176,37 +176,40 @@ class Composite:
     reference: Reference | None
 
     def tables(self) -> dict[str, Any]:
-        """What `of_plan` makes the composite of."""
+        """Return the tables from which `of_plan` makes the composite."""
         return asdict(self)
 
     @property
     def listed(self) -> list[Configuration]:
-        """A configuration for each member, in the order of the file."""
+        """Return a configuration for each member, in the order of the file."""
         return [Configuration({"member": m.name}) for m in self.members]
 
 
 def of_plan(tables: Mapping[str, Any], where: str) -> Composite:
-    """A composite of `Composite.tables`.
+    """Return the composite that `Composite.tables` describes.
 
     Raises:
-        MeshmarkError: It is none.
+        MeshmarkError: The tables are not a composite.
     """
     try:
         members = tuple(Member(**m) for m in tables["members"])
-        found = Composite(name=tables["name"], about=tables["about"], members=members, reference=None)
-    except (KeyError, TypeError) as why:
-        raise MeshmarkError(f"{where}: not the plan of a composite") from why
+        composite = Composite(name=tables["name"], about=tables["about"], members=members, reference=None)
+    except (KeyError, TypeError) as error:
+        raise MeshmarkError(f"{where}: not the plan of a composite") from error
     raw = tables.get("reference")
-    return found if raw is None else against(found, checked(Reference, raw, where, MeshmarkError), where)
+    return composite if raw is None else against(composite, checked(Reference, raw, where, MeshmarkError), where)
 
 
 def shipped() -> dict[str, Path]:
-    """The composite files that belong to Meshmark, by name."""
+    """Return the composite files that belong to Meshmark, by name."""
     return {path.stem: path for path in sorted((Path(__file__).parent / "composites").glob("*.toml"))}
 
 
 def read_composite(name: str) -> Composite:
-    """A composite from the file of this path, or of a name of `shipped`.
+    """Read a composite from a file.
+
+    Args:
+        name: A path, or a name in `shipped`.
 
     Raises:
         UsageError: One line that names the file, the key, what was found and what is allowed.
@@ -220,22 +223,22 @@ def read_composite(name: str) -> Composite:
     file = checked(CompositeFile, parse_toml(read_text(path, _MAX_BYTES), where), where)
     members: list[Member] = []
     for number, table in enumerate(file.member, 1):
-        at = f"{where}: member {table.name or table.application or table.instrument or number}"
-        one = _member(table, path.absolute().parent, at)
-        if one.name in {m.name for m in members}:
-            raise UsageError(f"{at}: found a second member of this name", "give one of them another name")
-        members.append(one)
-    found = Composite(
+        key = f"{where}: member {table.name or table.application or table.instrument or number}"
+        member = _member(table, path.absolute().parent, key)
+        if member.name in {m.name for m in members}:
+            raise UsageError(f"{key}: found a second member of this name", "give one of them another name")
+        members.append(member)
+    composite = Composite(
         name=file.composite.name or path.stem, about=file.composite.about, members=tuple(members), reference=None
     )
-    return found if file.reference is None else against(found, file.reference, where)
+    return composite if file.reference is None else against(composite, file.reference, where)
 
 
 def read_reference(path: Path) -> Reference:
-    """The reference of a file, which may also be that of a composite.
+    """Read the reference in a file, which may be the file of a composite.
 
     Raises:
-        UsageError: One line, as of `read_composite`.
+        UsageError: One line; see `read_composite`.
     """
     tables = parse_toml(read_text(path, _MAX_BYTES), str(path))
     if "reference" not in tables:
@@ -244,10 +247,10 @@ def read_reference(path: Path) -> Reference:
 
 
 def against(composite: Composite, reference: Reference, where: str) -> Composite:
-    """The composite with this reference.
+    """Return the composite with this reference.
 
     Raises:
-        UsageError: A member has no figure, or one in another unit.
+        UsageError: A member has no figure, or its figure has another unit.
     """
     figures = {f.member: f for f in reference.figure}
     if len(figures) < len(reference.figure):
@@ -260,14 +263,14 @@ def against(composite: Composite, reference: Reference, where: str) -> Composite
                 f"{where}: reference.figure: {member.name}: found the unit '{quoted(figures[member.name].unit)}'; "
                 f"allowed: {member.unit}"
             )
-    kept = tuple(figures[m.name] for m in composite.members)
-    return replace(composite, reference=replace(reference, figure=kept))
+    ordered = tuple(figures[m.name] for m in composite.members)
+    return replace(composite, reference=replace(reference, figure=ordered))
 
 
 def _member(table: MemberTable, folder: Path, at: str) -> Member:
     if bool(table.application) == bool(table.instrument):
-        found = "both" if table.application else "neither"
-        raise UsageError(f"{at}: found {found} of application and instrument; one of them is required")
+        kinds = "both" if table.application else "neither"
+        raise UsageError(f"{at}: found {kinds} of application and instrument; one of them is required")
     if table.instrument:
         if table.dimensions:
             raise UsageError(f"{at}: dimensions: found with an instrument; its options are in options")
@@ -291,7 +294,7 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
 
 
 def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
-    """The tables of an application that runs an instrument once."""
+    """Return the tables of an application that runs an instrument once."""
     known = descriptions()
     if table.instrument not in known:
         if table.instrument in RANKS:
@@ -303,7 +306,7 @@ def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
     metric = _metric(known[table.instrument], table.metric, at)
     words = ("{meshmark}", "measure", table.instrument, *(table.options or ()))
     of_metric = rf'"metric": "{re.escape(metric.name)}", '
-    # One result of the metric, without the flag of those whose verification failed.
+    # The output must contain one result of the metric, and the result must not have the flag `unverified`.
     verified = rf'\A(?![\s\S]*{of_metric}[\s\S]*{of_metric})[\s\S]*?^(?!.*"flags": \[[^]]*"unverified").*{of_metric}'
     return {
         "application": {
@@ -315,7 +318,7 @@ def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
     }
 
 
-# Instruments among ranks, which are only described where they were built.
+# Instruments that run on MPI ranks. They are only described where they were built.
 RANKS: Final = frozenset({"npb", "swim", "pop", "gyro", "halo", "anatomy", "alltoall", "allreduce"})
 
 

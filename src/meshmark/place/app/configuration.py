@@ -1,4 +1,4 @@
-"""Expands the dimensions of an application into configurations, and builds what each of them runs."""
+"""Expands the dimensions of an application into configurations, and builds the command line of each of them."""
 
 from __future__ import annotations
 
@@ -22,43 +22,49 @@ class Configuration:
     """One combination of values.
 
     Attributes:
-        values: By dimension, in the order of the file.
+        values: Values by dimension, in the order of the file.
     """
 
     values: Mapping[str, str]
 
     @property
     def label(self) -> str:
-        """Such as `threads=2 build=O3`; "as it is" without dimensions. Different values have different labels."""
+        """Return a text such as `threads=2 build=O3`; "as it is" without dimensions.
+
+        Different values have different labels.
+        """
         return " ".join(f"{name}={_word(value)}" for name, value in self.values.items()) or "as it is"
 
     def without(self, name: str) -> str:
-        """The values of all other dimensions, such as `threads=2 build=O3`; "" if there are none."""
+        """Return the values of all other dimensions, such as `threads=2 build=O3`; "" if there are no others."""
         return " ".join(f"{k}={v}" for k, v in self.values.items() if k != name)
 
     def count(self, name: str) -> int:
-        """Of `threads`, `copies` or `ranks`; 1 if it is not varied."""
+        """Return the number of `threads`, `copies` or `ranks`; 1 if it is not varied."""
         return int(self.values.get(name, "1"))
 
 
 def varied(all_: Iterable[Configuration], name: str) -> dict[str, list[Configuration]]:
-    """Configurations that differ in one dimension alone, at least two each, by the values of all others."""
+    """Return groups of configurations that differ in one dimension alone, by the values of all other dimensions.
+
+    Each group has at least two configurations.
+    """
     groups: dict[str, list[Configuration]] = {}
-    for one in all_:
-        if name in one.values:
-            groups.setdefault(one.without(name), []).append(one)
-    return {others: these for others, these in groups.items() if len(these) > 1}
+    for configuration in all_:
+        if name in configuration.values:
+            groups.setdefault(configuration.without(name), []).append(configuration)
+    return {others: members for others, members in groups.items() if len(members) > 1}
 
 
 def _word(value: str) -> str:
-    """A value on one line; in quotes if it would be several words."""
+    """Return a value on one line, in quotes if it would be several words."""
     if value.isprintable() and not set(value) & set(' "'):
         return value
     return json.dumps(value, ensure_ascii=not value.isprintable())
 
 
 def configurations(app: Application) -> list[Configuration]:
-    """All combinations of the dimensions, the last of which changes fastest."""
+    """Return all combinations of the dimensions. The last dimension changes fastest."""
     return [
         Configuration(dict(zip(app.dimensions, values, strict=True))) for values in product(*app.dimensions.values())
     ]
@@ -66,11 +72,11 @@ def configurations(app: Application) -> list[Configuration]:
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where the parts of a measurement are.
+    """The folders of a measurement.
 
     Attributes:
-        root: Of the measurement.
-        here: Of the current run, if not `run` in `root`.
+        root: Folder of the measurement.
+        here: Folder of the current run; None for `run` in `root`.
     """
 
     root: Path
@@ -85,12 +91,12 @@ class Folders:
 
     @property
     def run(self) -> Path:
-        """Of the current run."""
+        """Return the folder of the current run."""
         return self.here or self.root / "run"
 
 
 def placeholders(app: Application, one: Configuration, folders: Folders, copy: int = 0) -> dict[str, str]:
-    """Values of all names in braces."""
+    """Return the values of all names in braces."""
     build = one.values.get("build", "")
     return {
         **dict.fromkeys(COUNTS, "1"),
@@ -104,8 +110,8 @@ def placeholders(app: Application, one: Configuration, folders: Folders, copy: i
 
 
 def environment(app: Application, one: Configuration, values: Mapping[str, str]) -> dict[str, str]:
-    """Variables of a run besides those of this process."""
-    found = openmpi_as_root() if "ranks" in one.values else {}
+    """Return the variables of a run in addition to the environment of this process."""
+    variables = openmpi_as_root() if "ranks" in one.values else {}
     confined = one.values.get("cache_method") == NEIGHBOURS
     if (
         "ranks" in one.values
@@ -113,23 +119,23 @@ def environment(app: Application, one: Configuration, values: Mapping[str, str])
         and one.values.get("bind", AS_IT_IS["bind"]) == AS_IT_IS["bind"]
     ):
         # The launcher of each copy would bind its ranks to the same first cores, whatever CPUs it may use.
-        found |= openmpi_unbound()
-    found |= {name: filled(reveal_value(name, text), values) for name, text in app.env.items()}
+        variables |= openmpi_unbound()
+    variables |= {name: filled(reveal_value(name, text), values) for name, text in app.env.items()}
     if "threads" in one.values:
-        found["OMP_NUM_THREADS"] = one.values["threads"]
+        variables["OMP_NUM_THREADS"] = one.values["threads"]
     if "wait" in one.values:
-        found["OMP_WAIT_POLICY"] = one.values["wait"]
-    found.update({n: reveal_value(n, v) for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
-    return found
+        variables["OMP_WAIT_POLICY"] = one.values["wait"]
+    variables.update({n: reveal_value(n, v) for n, v in one.values.items() if n not in DIMENSIONS and n.isupper()})
+    return variables
 
 
 def argv(app: Application, one: Configuration, values: Mapping[str, str], record: Path, *, observed: bool) -> list[str]:
-    """The command line of one copy.
+    """Return the command line of one copy.
 
     Args:
-        values: Of `placeholders`.
-        record: File for times and what was observed.
-        observed: Also observe where its threads and pages are, which takes some time of another CPU.
+        values: Values of `placeholders`.
+        record: File for times and observations.
+        observed: Also observe where the threads and pages are, which takes some time of another CPU.
     """
     options = [w for name, usual in AS_IT_IS.items() for w in (f"--{name}", one.values.get(name, usual))]
     bind = one.values.get("bind", AS_IT_IS["bind"])

@@ -1,4 +1,4 @@
-"""Compares two configurations by their runs within rounds: their values, and how much these vary.
+"""Compares two configurations by their runs within rounds: their values, and the spread of the values.
 
 Sources: centre of the log-ratios within rounds: Hodges and Lehmann (1963), by `values.shift`; interval of the ratio of
 two mean absolute deviations from the median: Bonett, Seier, Statist. Probab. Lett. 63 (2003), 245-254.
@@ -16,11 +16,8 @@ from meshmark.values.scaling import confidence_of_each
 from meshmark.values.shift import shift
 from meshmark.values.verdicts import Interval, Word, alike, is_speed, judge, spoken, times_text
 
-# Probability of any false statement among ratios of values, those of spreads, scalings, parts of a cache, and effects
-# of prefetchers, each.
-
 _USUAL_ROUNDS: Final = 7
-_LIGHTEST: Final = 1 / 3  # of a uniform distribution: a few values seem lighter-tailed by chance
+_LIGHTEST: Final = 1 / 3  # value of a uniform distribution; the tails of a few values can seem lighter by chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +30,15 @@ class Merit:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One configuration over another.
+    """The comparison of one configuration with another.
 
     Attributes:
-        ratio: Of their values; above 1 the first is larger. None if no round has both.
-        interval: Of the ratio, at the confidence that was asked for; None with too few rounds.
+        ratio: Ratio of their values; above 1 the first is larger. None if no round has both.
+        interval: Interval of the ratio at the requested confidence; None with too few rounds.
         spread: Ratio of their relative spreads; None with too few rounds or without spread.
-        spread_interval: At the same confidence; None like `spread`.
-        rounds: In which both ran.
-        needed: Rounds that an interval needs.
+        spread_interval: Interval of `spread` at the same confidence; None if `spread` is None.
+        rounds: Number of rounds in which both ran.
+        needed: Number of rounds that an interval needs.
     """
 
     of: str
@@ -66,8 +63,8 @@ class Pair:
         speed, bounds = self.ratio, (low, high)
         if merit.better == "lower":
             speed, bounds = 1 / speed, (1 / high, 1 / low)
-        times = times_text(speed, bounds, quality="fast" if is_speed(merit.unit) else "good")
-        return f"{spoken(self.word, merit.better, merit.unit)}: {times}"
+        text = times_text(speed, bounds, quality="fast" if is_speed(merit.unit) else "good")
+        return f"{spoken(self.word, merit.better, merit.unit)}: {text}"
 
 
 def compare(
@@ -82,13 +79,13 @@ def compare(
 
     Args:
         margin: Smallest relative difference that matters.
-        confidence: Of the interval of either ratio. With several comparisons, that of each.
+        confidence: Confidence of the interval of each ratio, and of each comparison if there are several.
     """
     rounds = sorted(values[0].keys() & values[1].keys())
     logs = [math.log(values[0][r] / values[1][r]) for r in rounds]
-    centre, found = shift(logs, confidence) if logs else (None, None)
-    value = None if centre is None else math.exp(centre)
-    interval = None if found is None else (math.exp(found[0]), math.exp(found[1]))
+    estimate, log_interval = shift(logs, confidence) if logs else (None, None)
+    value = None if estimate is None else math.exp(estimate)
+    interval = None if log_interval is None else (math.exp(log_interval[0]), math.exp(log_interval[1]))
     word = judge(interval, alike(margin))
     spread, spread_interval = spreads([values[0][r] for r in rounds], [values[1][r] for r in rounds], confidence)
     best = "" if word not in ("lower", "higher") else of if word == merit.better else to
@@ -97,21 +94,22 @@ def compare(
 
 
 def rounds_needed(confidence: float) -> int:
-    """The fewest rounds whose interval has this confidence."""
+    """Return the smallest number of rounds whose interval has this confidence."""
     return math.ceil(1 - math.log2(1 - confidence) - 1e-9)
 
 
 def usual_rounds(configurations: int) -> int:
-    """Enough to compare each of them with the first."""
+    """Return a number of rounds that suffices to compare each configuration with the first."""
     return max(_USUAL_ROUNDS, rounds_needed(confidence_of_each(configurations - 1)))
 
 
 def spreads(
     one: Sequence[float], other: Sequence[float], confidence: float = 0.95
 ) -> tuple[float | None, Interval | None]:
-    """Ratio of the relative mean absolute deviations from the median, and its interval.
+    """Return the ratio of the relative mean absolute deviations from the median, and its interval.
 
-    The quantile is that of Student's t, since with the normal one intervals of few values are too narrow.
+    The interval uses a quantile of Student's t, since a normal quantile gives too narrow intervals for few values. Both
+    are None with fewer than 5 values, a median that is not positive, or no deviation.
     """
     from scipy.special import stdtrit
 
@@ -122,7 +120,7 @@ def spreads(
         middle = median(absolute)
         if middle <= 0:
             return None, None
-        n, values = len(absolute), [v / middle for v in absolute]  # around 1, whatever the unit
+        n, values = len(absolute), [v / middle for v in absolute]  # relative values, independent of the unit
         deviation = math.fsum(abs(v - 1) for v in values) / (n - 1)  # corrected for small samples
         if deviation <= 0:
             return None, None

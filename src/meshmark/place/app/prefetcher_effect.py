@@ -1,4 +1,4 @@
-"""Says what the hardware prefetchers bring an application, from runs with them on and off."""
+"""Determines the effect of the hardware prefetchers on an application, from runs with prefetchers on and off."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from meshmark.values.verdicts import Interval
 
 @dataclass(frozen=True, slots=True)
 class PrefetcherEffect:
-    """Off over on, with the other dimensions fixed.
+    """The effect of switching the prefetchers off, with the other dimensions fixed.
 
     Attributes:
         others: Values of the other dimensions.
-        ratio: Of the figure of merit; None if no round has both.
-        interval: Of the ratio; None with too few rounds.
-        text: In words.
+        ratio: Figure of merit with prefetchers off over the figure with prefetchers on; None if no round has both.
+        interval: Interval of the ratio; None with too few rounds.
+        text: The result in words.
     """
 
     others: str
@@ -34,17 +34,17 @@ def prefetcher_effects(
     margin: float,
     confidence: float,
 ) -> list[PrefetcherEffect]:
-    """Compare off with on, where both ran.
+    """Compare prefetchers off with prefetchers on, where both ran.
 
     Args:
-        values: Of the runs of each configuration, by label and round.
+        values: Figures of the runs of each configuration, by label and round.
         margin: Smallest relative difference that matters.
-        confidence: Of each comparison.
+        confidence: Confidence of each comparison.
     """
-    found = []
-    for others, these in varied(ran, "prefetchers").items():
-        labels = {one.values["prefetchers"]: one.label for one in these}
+    effects = []
+    for others, configurations in varied(ran, "prefetchers").items():
+        labels = {configuration.values["prefetchers"]: configuration.label for configuration in configurations}
         off, on = labels["off"], labels["on"]
         pair = compare(off, on, (values[off], values[on]), merit, margin, confidence)
-        found.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(merit)}"))
-    return found
+        effects.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(merit)}"))
+    return effects

@@ -1,4 +1,4 @@
-"""Switches the hardware prefetchers of CPUs on or off, by the registers of `machine.prefetchers`, while a run lasts.
+"""Switches the hardware prefetchers of CPUs on or off for a run, by the registers of `machine.prefetchers`.
 
 Source: msr(4), the devices of model-specific registers.
 """
@@ -26,46 +26,45 @@ _AT: Final = "dimensions.prefetchers"
 
 @contextlib.contextmanager
 def switched(setting: str, lock: int | None) -> Iterator[None]:
-    """Switches all prefetchers that the registers name, of all CPUs that this process may use, and then restores what
-    the registers had before.
+    """Switch all prefetchers that the registers control, for all CPUs that this process may use, and then restore them.
 
     Args:
         setting: `on` or `off`.
-        lock: Which the helper that restores them keeps.
+        lock: Lock that the helper process which restores the registers holds.
 
     Raises:
-        AbsentError: This machine cannot switch them.
-        MeshmarkError: They did not stay as they were set, or cannot be restored.
+        AbsentError: This machine cannot switch prefetchers.
+        MeshmarkError: Something else changed the registers meanwhile, or they cannot be restored.
     """
     register = _register()
-    before = {cpu: _read(cpu, register) for cpu in sorted(os.sched_getaffinity(0))}
-    wanted = {
+    original_values = {cpu: _read(cpu, register) for cpu in sorted(os.sched_getaffinity(0))}
+    target_values = {
         cpu: value | register.all_off if setting == "off" else value & ~register.all_off
-        for cpu, value in before.items()
+        for cpu, value in original_values.items()
     }
-    changed = [cpu for cpu in before if wanted[cpu] != before[cpu]]
-    with undone([register_step(_device(cpu), register.number, before[cpu]) for cpu in changed], lock):
-        for cpu, value in wanted.items():  # also without a change, which shows that writing is permitted
+    changed = [cpu for cpu in original_values if target_values[cpu] != original_values[cpu]]
+    with undone([register_step(_device(cpu), register.number, original_values[cpu]) for cpu in changed], lock):
+        for cpu, value in target_values.items():  # also without a change, which shows that writing is permitted
             _write(cpu, register, value)
-        if ignored := _different(register, wanted):
+        if cpus := _different(register, target_values):
             raise AbsentError(
-                f"{_AT}: CPUs {format_list(ignored)} ignore what is written into register {register.number:X}h",
+                f"{_AT}: CPUs {format_list(cpus)} ignore what is written into register {register.number:X}h",
                 "on the host rather than in a virtual machine",
             )
         yield
-        if ignored := _different(register, wanted):
+        if cpus := _different(register, target_values):
             raise MeshmarkError(
-                f"{_AT}: something else changed register {register.number:X}h of CPUs {format_list(ignored)} in a run"
+                f"{_AT}: something else changed register {register.number:X}h of CPUs {format_list(cpus)} in a run"
             )
 
 
 def _register() -> Register:
-    """That of this processor."""
+    """Return the register of this processor."""
     try:
-        found = re.search(r"^vendor_id\s*:\s*(\S+)", CPUINFO.read_text(encoding="utf-8", errors="replace"), re.M)
-    except OSError as why:
-        raise AbsentError(f"{_AT}: cannot read {CPUINFO}: {why.strerror}") from why
-    vendor = found[1] if found else "an unknown vendor"
+        match = re.search(r"^vendor_id\s*:\s*(\S+)", CPUINFO.read_text(encoding="utf-8", errors="replace"), re.M)
+    except OSError as error:
+        raise AbsentError(f"{_AT}: cannot read {CPUINFO}: {error.strerror}") from error
+    vendor = match[1] if match else "an unknown vendor"
     if vendor not in REGISTERS:
         raise AbsentError(
             f"{_AT}: found a processor of {vendor}; registers are known of {' and '.join(sorted(REGISTERS))}"
@@ -91,19 +90,19 @@ def _write(cpu: int, register: Register, value: int) -> None:
 
 
 def _different(register: Register, wanted: dict[int, int]) -> list[int]:
-    """The CPUs whose register has other prefetchers off than wanted."""
+    """Return the CPUs whose register does not switch the prefetchers as requested."""
     return [cpu for cpu, value in wanted.items() if (_read(cpu, register) ^ value) & register.all_off]
 
 
 @contextlib.contextmanager
 def _opened(cpu: int, how: int, register: Register, what: str) -> Iterator[int]:
-    """The device of a CPU; errors say what the reader can do about them."""
+    """Open the device of a CPU and yield its handle. Errors state how the user can solve them."""
     device, handle = _device(cpu), -1
     try:
         handle = os.open(device, how | os.O_CLOEXEC)
         yield handle
-    except OSError as why:
-        raise _absent(why, device, register, what, opened=handle >= 0) from why
+    except OSError as error:
+        raise _absent(error, device, register, what, opened=handle >= 0) from error
     finally:
         if handle >= 0:
             os.close(handle)

@@ -19,17 +19,17 @@ from meshmark.place.app.neighbours import check_neighbours
 from meshmark.place.turns import failure, run_to_end
 from meshmark.store.files import make_folder, write_file
 
-_LIMIT_S: Final = 3600.0  # of a command that builds or makes inputs
+_LIMIT_S: Final = 3600.0  # time limit of a command that builds or makes inputs
 _DONE: Final = ".done"
 
 
 @dataclass(slots=True)
 class Prepared:
-    """What was made.
+    """The result of the preparation.
 
     Attributes:
-        build_s: Time of each build.
-        failed: Why builds failed, by name.
+        build_s: Time of each build in s, by name.
+        failed: Reasons why builds failed, by name.
     """
 
     build_s: dict[str, float] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Prepared:
 
 
 def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -> Prepared:
-    """Make inputs and builds that are not there yet.
+    """Make the inputs and builds that do not exist yet.
 
     Raises:
         AbsentError: Inputs would be made for a program that is not installed, or this machine cannot limit a dimension.
@@ -47,21 +47,21 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
     if any(name in app.dimensions for name in LIMITS):
         check_limits(app.dimensions, from_sysfs)
         check_neighbours(app.dimensions, from_sysfs)
-    found = Prepared()
+    prepared = Prepared()
     program = app.command[0]
     known = "/" not in program and "{" not in program
-    if app.prepare and known and (missing := absent(app, program, app.source)):
-        raise missing
+    if app.prepare and known and (error := absent(app, program, app.source)):
+        raise error
     if app.prepare:
         values = placeholders(app, Configuration({}), folders)
         try:
-            _, why = _made(folders.inputs, app.prepare, values, folders.root)
-        except UsageError as missing:
-            why = str(missing).removeprefix("COMMAND: ")
-        if why:
-            raise MeshmarkError(f"{app.name}: prepare: {why}")
-    wanted = app.dimensions.get("build", ())
-    for name in wanted:
+            _, reason = _made(folders.inputs, app.prepare, values, folders.root)
+        except UsageError as error:
+            reason = str(error).removeprefix("COMMAND: ")
+        if reason:
+            raise MeshmarkError(f"{app.name}: prepare: {reason}")
+    builds = app.dimensions.get("build", ())
+    for name in builds:
         values = placeholders(app, Configuration({"build": name}), folders)
         commands, spec = app.build[name].commands, app.build[name].spack
         if spec:
@@ -69,52 +69,52 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
         if not (folders.build(name) / _DONE).exists():
             notify(f"build {name}")
         try:
-            took_s, why = _made(folders.build(name), commands, values, folders.root, spec)
-        except (UsageError, AbsentError) as missing:  # the compiler, for example
-            took_s, why = 0.0, str(missing).removeprefix("COMMAND: ")
-        if why:
-            found.failed[name] = why
-            notify(f"build {name} failed: {why}")
+            took_s, reason = _made(folders.build(name), commands, values, folders.root, spec)
+        except (UsageError, AbsentError) as error:  # the compiler, for example
+            took_s, reason = 0.0, str(error).removeprefix("COMMAND: ")
+        if reason:
+            prepared.failed[name] = reason
+            notify(f"build {name} failed: {reason}")
         else:
-            found.build_s[name] = took_s
-    if wanted and len(found.failed) == len(wanted):
-        raise MeshmarkError(f"{app.name}: build {wanted[0]}: {found.failed[wanted[0]]}")
-    return found
+            prepared.build_s[name] = took_s
+    if builds and len(prepared.failed) == len(builds):
+        raise MeshmarkError(f"{app.name}: build {builds[0]}: {prepared.failed[builds[0]]}")
+    return prepared
 
 
 def _made(
     folder: Path, commands: Sequence[Sequence[str]], values: Mapping[str, str], root: Path, spec: str = ""
 ) -> tuple[float, str]:
-    """Run commands in a new folder and link an installation by Spack there, unless that was done before.
+    """Run commands in a new folder and link an installation by Spack there, unless this was done before.
 
     Returns:
-        The time of the commands, and why it failed.
+        The time of the commands in s, and why the preparation failed; "" if it succeeded.
     """
-    done = folder / _DONE
-    if done.exists():
-        return float(json.loads(done.read_text(encoding="utf-8"))), ""
+    marker = folder / _DONE
+    if marker.exists():
+        return float(json.loads(marker.read_text(encoding="utf-8"))), ""
     shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
     out, err = root / "prepare.out", root / "prepare.err"
-    began = time.monotonic()
+    start_s = time.monotonic()
     for command in commands:
         words = [filled(word, values) for word in command]
-        ended = run_to_end(words, {}, out, err, _LIMIT_S, folder)
-        if why := failure(ended, out, err, _LIMIT_S):
-            return 0.0, f"{words[0]} {why}"
-    took_s = time.monotonic() - began
-    if spec and (why := _of_spack(spec, folder, root)):
-        return 0.0, why
-    write_file(done, json.dumps(took_s).encode())
+        exit_report = run_to_end(words, {}, out, err, _LIMIT_S, folder)
+        if reason := failure(exit_report, out, err, _LIMIT_S):
+            return 0.0, f"{words[0]} {reason}"
+    took_s = time.monotonic() - start_s
+    if spec and (reason := _of_spack(spec, folder, root)):
+        return 0.0, reason
+    write_file(marker, json.dumps(took_s).encode())
     return took_s, ""
 
 
 def _of_spack(spec: str, folder: Path, root: Path) -> str:
-    """Make the folder of a build that of an installation by Spack; why it cannot be."""
+    """Link an installation by Spack into the folder of a build. Return why this failed; "" if it succeeded."""
     out, err = root / "prepare.out", root / "prepare.err"
-    ended = run_to_end(["spack", "location", "-i", spec], {}, out, err, _LIMIT_S)
-    if why := failure(ended, out, err, _LIMIT_S):
-        return f"spack location {why}"
+    exit_report = run_to_end(["spack", "location", "-i", spec], {}, out, err, _LIMIT_S)
+    if reason := failure(exit_report, out, err, _LIMIT_S):
+        return f"spack location {reason}"
     place = Path(out.read_text(encoding="utf-8", errors="replace").strip())
     for entry in place.iterdir() if place.is_dir() else ():
         link = folder / entry.name

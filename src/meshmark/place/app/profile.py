@@ -1,4 +1,4 @@
-"""The hottest functions of a configuration, read from what `perf report` prints."""
+"""Reads the hottest functions of a configuration from the output of `perf report`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from meshmark.place.trial import printable
 
-KEPT: Final = 20  # functions of a configuration
-FIELDS: Final = "comm,dso,sym"  # what perf sorts by, in the order in which `read_report` expects it
-SAMPLES: Final = 20_000  # of a profile, if the frequency allows: a share of half of them is known to 0.7 %
+KEPT: Final = 20  # maximum number of functions of a configuration
+FIELDS: Final = "comm,dso,sym"  # sort keys of perf, in the order that `read_report` expects
+SAMPLES: Final = 20_000  # samples per profile if the frequency allows; a share of one half is then known to 0.7 %
 FREQUENCIES_HZ: Final = (49, 3999)  # odd, so that samples do not keep step with timers of the kernel
-_HARNESS: Final = frozenset({"meshmark-place", "perf", "perf-exec"})  # what starts the program
+_HARNESS: Final = frozenset({"meshmark-place", "perf", "perf-exec"})  # programs that start the command
 _CONFIDENCE: Final = 0.95
 _ADDRESS: Final = re.compile(r"(0x)?[0-9a-f]{8,16}")
 _KERNEL: Final = "[kernel.kallsyms]"
@@ -22,12 +22,12 @@ _KERNEL: Final = "[kernel.kallsyms]"
 
 @dataclass(frozen=True, slots=True)
 class Hot:
-    """A function that samples were taken in, without those that it called.
+    """A function in which samples were taken. Samples in functions that it called do not count.
 
     Attributes:
-        object: File that contains it; `kernel` for the kernel.
-        share: Of all samples of the program.
-        interval: Of the share, 95 %.
+        object: File that contains the function; `kernel` for the kernel.
+        share: Share of all samples of the program.
+        interval: 95 % interval of the share.
     """
 
     function: str
@@ -42,15 +42,15 @@ class Profile:
     """The profile of one run of a configuration.
 
     Attributes:
-        reason: Why there is none; "" if there is one.
-        enable: What would make it available.
+        reason: Reason why there is no profile; "" if there is one.
+        enable: Change that would make the profile available.
         tool: The profiler and its version.
         event: What triggered the samples, such as `cycles` or `cpu-clock`; `:u` means in user mode only.
-        frequency_hz: Samples per second of CPU time that were asked for.
-        samples: Of the program.
-        lost: Samples that the profiler could not write.
-        file: Where it is kept; "" if it is not.
-        functions: The hottest first.
+        frequency_hz: Requested number of samples per second of CPU time.
+        samples: Number of samples of the program.
+        lost: Number of samples that the profiler could not write.
+        file: File of the profile; "" if it was not kept.
+        functions: The hottest functions, hottest first.
     """
 
     configuration: str
@@ -66,32 +66,33 @@ class Profile:
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Profile:
-        """A profile of a line of the journal.
+        """Return the profile that a line of the journal describes.
 
         Raises:
-            ValueError, TypeError: The line is none.
+            ValueError, TypeError: The line is not a profile.
         """
-        found = {k: v for k, v in line.items() if k not in ("type", "functions")}
+        fields = {k: v for k, v in line.items() if k not in ("type", "functions")}
         functions = tuple(Hot(**{**f, "interval": tuple(f.get("interval", ()))}) for f in line.get("functions", ()))
         if any(len(f.interval) != 2 for f in functions):
             raise ValueError("an interval without two ends")
-        return Profile(**found, functions=functions)
+        return Profile(**fields, functions=functions)
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "profile", **asdict(self)}
 
 
 def frequency_hz(cpu_s: float) -> int:
-    """Samples per second with which a run of this CPU time has about `SAMPLES`, within `FREQUENCIES_HZ`."""
+    """Return the frequency, within `FREQUENCIES_HZ`, with which a run of this CPU time has about `SAMPLES` samples."""
     low, high = FREQUENCIES_HZ
     return int(min(max(SAMPLES / max(cpu_s, 1e-3), low), high)) | 1
 
 
 def wilson(count: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share.
+    """Return the 95 % interval of the share `count / of`.
 
     Args:
-        count: From 0 to `of`, which is at least 1.
+        count: Number from 0 to `of`.
+        of: Number of at least 1.
 
     Source:
         Wilson, J. Amer. Statist. Assoc. 22 (1927), 209-212.
@@ -104,7 +105,7 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a report says; `functions` are the hottest `KEPT`."""
+    """The content of a report. `functions` are the `KEPT` hottest functions."""
 
     event: str
     samples: int
@@ -113,27 +114,27 @@ class Report:
 
 
 def read_report(lines: Iterable[str]) -> Report:
-    """Read what `perf report --stdio -n --sort comm,dso,sym` prints with tabs between its columns.
+    """Read the output of `perf report --stdio -n --sort comm,dso,sym` with tabs between the columns.
 
-    Samples of the programs that start the command are left out, and those of addresses without a symbol are added up
-    for each file.
+    Samples of the programs that start the command do not count. Samples at addresses without a symbol are added up for
+    each file.
     """
     counts: Counter[tuple[str, str]] = Counter()
     events: list[str] = []
     lost = 0
     for line in lines:
         if line.startswith("#"):
-            if found := re.search(r" of events? '(.+)'", line):
-                events.append(_event(found[1]))
-            elif found := re.search(r"Total Lost Samples: (\d+)", line):
-                lost += int(found[1])
+            if match := re.search(r" of events? '(.+)'", line):
+                events.append(_event(match[1]))
+            elif match := re.search(r"Total Lost Samples: (\d+)", line):
+                lost += int(match[1])
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 5 or not cells[1].isdecimal() or cells[2] in _HARNESS:
             continue
         counts[_function(cells[4]), _object(cells[3])] += int(cells[1])
     total = counts.total()
-    # Of equal counts, by name: the same samples give the same list.
+    # Functions with equal counts are sorted by name, so that the same samples give the same list.
     hottest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:KEPT]
     return Report(
         " ".join(dict.fromkeys(events)),
@@ -144,14 +145,14 @@ def read_report(lines: Iterable[str]) -> Report:
 
 
 def _event(text: str) -> str:
-    """The name of an event without its precision: `cycles:Pu` is `cycles:u`."""
+    """Return the name of an event without its precision, for example `cycles:u` for `cycles:Pu`."""
     name, colon, modifiers = printable(text).partition(":")
     rest = re.sub("[pP]", "", modifiers)
     return name + (colon + rest if rest else "")
 
 
 def _function(text: str) -> str:
-    """A symbol without the mark of its privilege level, such as `[.]` and `[k]`."""
+    """Return a symbol without the mark of its privilege level, such as `[.]` and `[k]`."""
     name = re.sub(r"^\[.\]\s*", "", text)
     return "[unknown]" if not name or _ADDRESS.fullmatch(name) else printable(name)
 
