@@ -103,7 +103,7 @@ def reasons(advice: Advice) -> list[str]:
         return []
     before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
     differences = []
-    for key, what, scale, unit, min_change, better_if_higher in (
+    for key, description, scale, unit, min_change, better_if_higher in (
         ("remote_share", "pages on remote nodes", 100, " %", 1.0, False),
         ("huge_share", "memory in huge pages", 100, " %", 5.0, True),
         ("migrations", "thread migrations per run", 1, "", 3.0, False),
@@ -116,7 +116,7 @@ def reasons(advice: Advice) -> list[str]:
         change = (after[key] - before[key]) * scale
         if abs(change) >= min_change and (change > 0) == better_if_higher:
             differences.append(
-                f"{what}: {before[key] * scale:.3g}{unit} baseline, {after[key] * scale:.3g}{unit} with {best}"
+                f"{description}: {before[key] * scale:.3g}{unit} baseline, {after[key] * scale:.3g}{unit} with {best}"
             )
     return differences
 
@@ -157,11 +157,11 @@ class Lines:
 def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> Lines:
     """Translate the choice for all launchers; omit a line that cannot express everything that was chosen."""
     candidate, command = advice.candidate(advice.verdict.choice), advice.plan.command
-    ready, left_out = {"meshmark": candidate.line(command)}, dict[str, str]()
+    line_by_launcher, left_out = {"meshmark": candidate.line(command)}, dict[str, str]()
     if not candidate.parts:
-        return Lines(ready, left_out)
+        return Lines(line_by_launcher, left_out)
     memory = ["--memory", candidate.memory] if candidate.memory != "default" else []
-    translated = translate(
+    translations = translate(
         [
             "translate",
             "--parts",
@@ -175,7 +175,7 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
             shlex.join(command),
         ]
     )
-    forms = translated.get("forms")
+    forms = translations.get("forms")
     launcher = Path(command[0]).name
     no_ranks = f"{launcher} starts its own ranks" if launcher in LAUNCHERS else "the program has no ranks"
     prefix = "".join(f"{k}={v} " for k, v in candidate.environment().items())
@@ -187,11 +187,11 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
         elif candidate.pages != "default":
             left_out[form] = f"it does not set the page size ({candidate.pages})"
         elif translation.get("line"):
-            ready[form] = prefix + str(translation["line"])
-    refused = translated.get("refused")
-    for form, reason in refused.items() if isinstance(refused, dict) else ():
+            line_by_launcher[form] = prefix + str(translation["line"])
+    refusals = translations.get("refused")
+    for form, reason in refusals.items() if isinstance(refusals, dict) else ():
         left_out.setdefault(form, no_ranks if form in _RANK_FORMS else str(reason))
-    return Lines(ready, left_out)
+    return Lines(line_by_launcher, left_out)
 
 
 def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
@@ -264,9 +264,11 @@ def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
     """
     verdict, plan = advice.verdict, advice.plan
     improvement = gain(advice)
-    less = not (plan.figure and plan.higher)
+    lower_is_better = not (plan.figure and plan.higher)
     spreads = {
-        n: spread(values_of(advice, n), less) for n in dict.fromkeys((BASELINE, verdict.best)) if n and advice.of(n)
+        n: spread(values_of(advice, n), lower_is_better)
+        for n in dict.fromkeys((BASELINE, verdict.best))
+        if n and advice.of(n)
     }
     before, after = spreads.get(BASELINE), spreads.get(verdict.best)
     return {
@@ -284,8 +286,8 @@ def to_json(advice: Advice, found: Lines) -> dict[str, Any]:
         "floor": _finite(verdict.floor),
         "before": before,
         "after": after,
-        "best_vs_best": _over(after, before, "best", less),
-        "worst_vs_worst": _over(after, before, "worst", less),
+        "best_vs_best": _over(after, before, "best", lower_is_better),
+        "worst_vs_worst": _over(after, before, "worst", lower_is_better),
         "others": {name: asdict(standing) for name, standing in verdict.standings.items()},
         "failed": advice.failed,
         "left_out": plan.left_out,

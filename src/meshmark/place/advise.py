@@ -32,7 +32,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
     """
     race = Race([c.name for c in plan.candidates], BASELINE, plan.seed)
     outcomes: list[Outcome] = []
-    failed: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     by_name = {c.name: c for c in plan.candidates}
     spent_s = plan.pilot_s
 
@@ -44,7 +44,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
         outcomes.append(outcome)
         spent_s += outcome.elapsed_s
         if outcome.cost is None:
-            failed[outcome.candidate] = outcome.reason
+            reasons[outcome.candidate] = outcome.reason
             times = race.failures[outcome.candidate]
             notify(
                 f"{outcome.candidate}: {outcome.reason}"
@@ -54,15 +54,15 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
     journal = folder / "journal.jsonl"
     for outcome in runs_in(journal, Outcome.from_json):
         count(outcome)
-    reported = -1
+    reported_round = -1
     with appending(journal) as write:
         while (name := race.next()) is not None:
-            if len(race.rounds) != reported:
-                reported = len(race.rounds)
-                left = max(0.0, plan.budget_s - spent_s)
+            if len(race.rounds) != reported_round:
+                reported_round = len(race.rounds)
+                remaining_s = max(0.0, plan.budget_s - spent_s)
                 notify(
-                    f"round {reported}: {len(race.alive)} of {len(plan.candidates)} left, {best_values(race)}"
-                    f"at most {duration(left)} remaining"
+                    f"round {reported_round}: {len(race.alive)} of {len(plan.candidates)} left, {best_values(race)}"
+                    f"at most {duration(remaining_s)} remaining"
                 )
             usual_s = usual_time(race, name, outcomes, plan.pilot_s)
             if spent_s + usual_s > plan.budget_s:
@@ -74,8 +74,8 @@ def advise(plan: Plan, folder: Path, runner: Runner, notify: Notify) -> Advice:
             write({"type": "run", **asdict(outcome)})
             count(outcome)
     if race.failures.get(BASELINE, 0) > 1:
-        raise MeshmarkError(f"advise: the baseline failed twice: {failed[BASELINE]}")
-    return Advice(plan, race.verdict(), outcomes, failed, spent_s)
+        raise MeshmarkError(f"advise: the baseline failed twice: {reasons[BASELINE]}")
+    return Advice(plan, race.verdict(), outcomes, reasons, spent_s)
 
 
 def make_plan(
@@ -104,7 +104,7 @@ def make_plan(
             raise UsageError(pilot.reason)
         raise MeshmarkError(f"advise: the command {pilot.reason}")
     threads = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    busy = requested if (requested := whole(threads) or 0) > 0 else int(pilot.evidence.get("threads", 1))
+    busy = omp_threads if (omp_threads := whole(threads) or 0) > 0 else int(pilot.evidence.get("threads", 1))
     pinned = Path(command[0]).name not in LAUNCHERS
     variants, left_out = candidates(space, resources, min(busy, resources.cpus), pinned, parts_of, missing)
     if len(variants) == 1:

@@ -57,10 +57,10 @@ class Candidate:
 
     def line(self, command: Sequence[str]) -> str:
         """Return the shell command that runs the candidate."""
-        before = [f"{k}={v}" for k, v in self.environment().items()]
+        assignments = [f"{k}={v}" for k, v in self.environment().items()]
         if self.name == BASELINE:
             return shlex.join(command)
-        return " ".join([*before, "meshmark run", *self.options(), "--", shlex.join(command)])
+        return " ".join([*assignments, "meshmark run", *self.options(), "--", shlex.join(command)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Resources:
     memory_nodes: int
     thp: str  # mode of transparent huge pages; "" if not supported
     inherited: Inherited = Inherited()
-    node_of: Mapping[int, int] = field(default_factory=dict)  # for CPUs whose node has memory; empty if unknown
+    node_of: Mapping[int, int] = field(default_factory=dict)  # node of each CPU if it has memory; empty if unknown
 
 
 def _plan_in(path: Path) -> Any:
@@ -136,7 +136,7 @@ class Plan:
     """The plan of `meshmark advise`: the command, the candidates and the limits.
 
     Attributes:
-        left_out: For each skipped candidate, the equivalent candidate, or why this machine does not support it.
+        left_out: The equivalent candidate of each skipped candidate, or why this machine does not support it.
         application: File or name of an application; "" for a command.
         run: Name of the run in the store.
     """
@@ -191,7 +191,7 @@ def candidates(
         space: The values to try.
         resources: The machine.
         busy: Number of threads that computed in the warm-up; the default number of slots.
-        pinned: Whether the command is one process with OpenMP threads, rather than a launcher of ranks.
+        pinned: True if the command is one process with OpenMP threads, rather than a launcher of ranks.
         parts_of: Function that plans a placement; see `native.parts_of`.
         missing: Function that returns why options of `meshmark run` are not available here, or ""; by default the
             native program checks this.
@@ -268,13 +268,13 @@ def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
 def _memory_effect(one: Candidate, resources: Resources) -> str:
     """Return the effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
     policy_text = resources.inherited.memory if one.memory == "default" else one.memory
-    policy, _, named = policy_text.partition("=")
+    policy, _, node_list = policy_text.partition("=")
     if resources.memory_nodes < 2 or policy in {"default", "local"}:
         return "local"
     if policy == "weighted":
         return policy_text
-    if named:
-        nodes = set(parse_list(named))
+    if node_list:
+        nodes = set(parse_list(node_list))
     else:
         nodes = {resources.node_of[c] for part in one.parts for c in part if c in resources.node_of}
         if one.parts and not resources.node_of:

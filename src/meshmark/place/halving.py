@@ -26,14 +26,14 @@ from meshmark.values.shift import shift
 from meshmark.values.verdicts import judge
 
 SCREENING_ROUNDS: Final = 2  # rounds in which all candidates run
-KEPT_FIRST, KEPT_LATER = 1 / 3, 1 / 2
+KEPT_FIRST, KEPT_LATER = 1 / 3, 1 / 2  # shares of the candidates that remain after screening and after later rounds
 FINALISTS: Final = 2  # rounds with at most this many candidates count for the interval
 DECISION_PAIRS: Final = (6, 8, 11, 16, 23, 32)  # numbers of pairs to decide at; 95 % intervals need at least 6
 FLOOR_MIN_RUNS: Final = 4  # runs of the baseline that `floor_of` needs
-HOPELESS_PAIRS: Final = 6  # pairs after which a candidate that is no better than the baseline is dropped
+HOPELESS_PAIRS: Final = 6  # pairs after which a candidate is dropped unless it is better than the baseline
 MINIMUM_EFFECT: Final = 0.02
 EXHAUSTIVE: Final = 10  # runs per candidate in an exhaustive comparison
-_RULED_OUT: Final = 0.75  # share of the floor, whose own uncertainty is about a quarter, that must be ruled out
+_RULED_OUT: Final = 0.75  # share of the floor that must be ruled out; the floor is uncertain by about a quarter
 _SMALL: Final = "a relevant difference is ruled out"
 _NO_BETTER: Final = "the best other candidate is no better"
 _FAILED: Final = "all other candidates failed"
@@ -92,7 +92,7 @@ class Verdict:
         effect: Smallest relevant difference, as a share: the maximum of 2 % and `floor`.
         floor: See `floor_of`.
         standings: The other candidates that ran in a round with the choice, by ratio.
-        stopped: Why the race ended.
+        stopped: Reason why the race ended.
     """
 
     word: Word
@@ -179,9 +179,9 @@ class Race:
         """Return the log costs of `names` minus the median of each round, which removes effects common to a round."""
         deviations: dict[str, list[float]] = {n: [] for n in names}
         for costs in self.rounds:
-            present = [n for n in names if n in costs]
-            estimate = median(costs[n] for n in present) if present else 0.0
-            for n in present:
+            names_in_round = [n for n in names if n in costs]
+            estimate = median(costs[n] for n in names_in_round) if names_in_round else 0.0
+            for n in names_in_round:
                 deviations[n].append(costs[n] - estimate)
         return deviations
 
@@ -225,10 +225,10 @@ class Race:
             return
         if self._first_fair is None:
             self._first_fair = n
-        fair = self._differences(others[0], self.baseline, self._first_fair)
-        if len(fair) not in DECISION_PAIRS:
+        differences = self._differences(others[0], self.baseline, self._first_fair)
+        if len(differences) not in DECISION_PAIRS:
             return
-        estimate, interval = shift(fair)
+        estimate, interval = shift(differences)
         assert interval is not None
         minimum, floor = math.log1p(MINIMUM_EFFECT), math.log1p(self._floor(others[0]))
         effect = max(minimum, floor)
@@ -236,7 +236,7 @@ class Race:
             self.stopped = "the interval is clear"
         elif interval[0] > -max(minimum, _RULED_OUT * floor):
             self.stopped = _SMALL
-        elif len(fair) >= DECISION_PAIRS[-1]:
+        elif len(differences) >= DECISION_PAIRS[-1]:
             self.stopped = f"{DECISION_PAIRS[-1]} pairs show no clear difference"
 
     def _floor(self, other: str) -> float:
@@ -253,10 +253,10 @@ class Race:
         effect = max(math.log1p(MINIMUM_EFFECT), _RULED_OUT * floor)
         estimate, retained = dict[str, float](), []
         for name in others:
-            every = self._differences(name, self.baseline)
-            estimate[name] = shift(every)[0] if every else -math.inf  # no successful run yet
-            possible = estimate[name] - _CLEARLY * noise * math.sqrt(2 / max(1, len(every))) <= -effect
-            if possible and (len(every) < HOPELESS_PAIRS or estimate[name] < 0):
+            differences = self._differences(name, self.baseline)
+            estimate[name] = shift(differences)[0] if differences else -math.inf  # no successful run yet
+            can_improve = estimate[name] - _CLEARLY * noise * math.sqrt(2 / max(1, len(differences))) <= -effect
+            if can_improve and (len(differences) < HOPELESS_PAIRS or estimate[name] < 0):
                 retained.append(name)
         if not retained:
             retained = [min(others, key=lambda n: estimate[n])]
@@ -281,8 +281,8 @@ class Race:
         best = min(others, key=lambda n: median(centred[n]), default="")
         floor = self._floor(best)
         effect = max(MINIMUM_EFFECT, floor)
-        fair = self._differences(best, self.baseline, self._first_fair) if best else []
-        estimate, interval = shift(fair) if fair else (math.nan, None)
+        differences = self._differences(best, self.baseline, self._first_fair) if best else []
+        estimate, interval = shift(differences) if differences else (math.nan, None)
         word: Word = "inconclusive"
         if self.stopped in {_FAILED, _NO_BETTER, _SMALL}:
             word = "no gain"
@@ -297,9 +297,9 @@ class Race:
             word,
             choice,
             best,
-            math.exp(estimate) if fair else None,
+            math.exp(estimate) if differences else None,
             (math.exp(interval[0]), math.exp(interval[1])) if interval else None,
-            len(fair),
+            len(differences),
             effect,
             floor,
             self._standings(choice, word == "better"),
@@ -324,8 +324,8 @@ class Race:
         for name, values in differences.items():
             estimate, interval = shift(values)
             if interval is None:
-                estimate, half = fmean(values), reach / math.sqrt(len(values))
-                interval = estimate - half, estimate + half
+                estimate, half_width = fmean(values), reach / math.sqrt(len(values))
+                interval = estimate - half_width, estimate + half_width
             judgement = judge(interval, (-smallest, smallest), 0.0)
             worse = judgement == "higher" or (beaten and name == self.baseline)
             # A candidate that seems better than the choice was dropped or not shown to be better: the selection of
@@ -346,8 +346,8 @@ class Trial:
         share: Number of runs over the number of runs of an exhaustive comparison. There, every candidate runs as often
             as the most frequent candidate of this race, and at least ten times, because the floor refers to ten runs.
         of_ten: Number of runs over ten times the number of candidates.
-        claimed: Whether the race reported a candidate better than the baseline.
-        covered: Whether the interval of the gain contained the true gain; None without an interval.
+        claimed: True if the race reported a candidate that is better than the baseline.
+        covered: True if the interval of the gain contained the true gain; None without an interval.
     """
 
     loss: float

@@ -155,7 +155,7 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
         AbsentError: A pair was not measured. The message names the first such pair, the hint the command.
     """
     missing = ""
-    for metric, what in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
+    for metric, description in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
         record_by_pair: dict[tuple[int, int], Record] = {}
         for record in sorted(records, key=_rank):
             home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
@@ -171,10 +171,10 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
         for a in set(nodes) - {node_of[c] for c in node_of}:
             values.update({(a, b): v for (b, home), v in tuple(values.items()) if home == a and b != a})
             values[a, a] = (min if better == "lower" else max)(values.values(), default=0.0)
-        unmeasured = [(a, b) for a in nodes for b in nodes if (a, b) not in values]
-        if not unmeasured:
-            return matrix_text(nodes, [[values[a, b] for b in nodes] for a in nodes], unit, what, better)
-        missing = missing or f"node {unmeasured[0][0]} to node {unmeasured[0][1]}"
+        missing_pairs = [(a, b) for a in nodes for b in nodes if (a, b) not in values]
+        if not missing_pairs:
+            return matrix_text(nodes, [[values[a, b] for b in nodes] for a in nodes], unit, description, better)
+        missing = missing or f"node {missing_pairs[0][0]} to node {missing_pairs[0][1]}"
     first = {node: min(c for c in node_of if node_of[c] == node) for node in set(node_of.values())}
     raise AbsentError(
         f"--matrix measured: found no measured latency from {missing}",

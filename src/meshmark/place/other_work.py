@@ -110,11 +110,11 @@ class Run(Protocol):
 
 def overall(runs: Iterable[Run]) -> Shares | None:
     """Return the shares during all runs together; None if the shares of no run are known."""
-    known = [run.shares for run in runs if run.shares]
-    elapsed_s = math.fsum(s.elapsed_s for s in known)
+    shares = [run.shares for run in runs if run.shares]
+    elapsed_s = math.fsum(s.elapsed_s for s in shares)
     if elapsed_s <= 0:
         return None
-    others, stolen = (math.fsum(getattr(s, n) * s.elapsed_s for s in known) / elapsed_s for n in ("others", "stolen"))
+    others, stolen = (math.fsum(getattr(s, n) * s.elapsed_s for s in shares) / elapsed_s for n in ("others", "stolen"))
     return Shares(max(0.0, others), max(0.0, stolen), elapsed_s)
 
 
@@ -131,11 +131,11 @@ def result_flags(runs: Sequence[Run]) -> frozenset[Flag]:
     Single runs may be too short to show whether they were disturbed, so the shares during all runs together count, too.
     """
     shares = overall(runs)
-    together = shares.flags if shares else []
+    overall_flags = shares.flags if shares else []
 
     def usual(flag: str) -> bool:
         count = sum(flag in run.flags for run in runs)
-        return count > (_USUAL * len(runs) if flag in _DISTURBANCES else 0) or flag in together
+        return count > (_USUAL * len(runs) if flag in _DISTURBANCES else 0) or flag in overall_flags
 
     return frozenset(filter(usual, FLAGS))
 

@@ -83,7 +83,7 @@ class Runner:
         folder: Folder of the advice.
         command: The command and its arguments.
         figure: Regular expression of the figure of merit; "" for the elapsed time.
-        higher: Whether higher figures are better.
+        higher: True if higher figures are better.
         node_of: NUMA node of each CPU, which determines the remote pages of unbound runs.
     """
 
@@ -125,7 +125,7 @@ class Runner:
             *reveal_words(self.command),
         ]
         self.around.begin()
-        start_s, other_work, own_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
+        start_s, other_work, children_s = time.monotonic(), OtherWork(), _cpu_time_of_children()
         with open_private(out, "wb") as output, open_private(err, "wb") as errors:
             child = process.start(
                 argv,
@@ -146,7 +146,7 @@ class Runner:
                 end(child)
                 raise
         outcome = Outcome(one.name, None, time.monotonic() - start_s)
-        shares = other_work.shares(_cpu_time_of_children() - own_s)
+        shares = other_work.shares(_cpu_time_of_children() - children_s)
         # The placer, not the command, writes the last lines of standard error: its verdict on the placement.
         text = tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", tail(err), flags=re.M)[0]
         text += self.around.added()
@@ -268,8 +268,12 @@ def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]
         values["waiting_share"] = waiting_s / (sum(cpu_times) + waiting_s)
     if report.get("migrations") is not None:
         values["migrations"] = _number(report["migrations"])
-    reported = report.get("pages")
-    pages = {int(n): _number(b) for n, b in reported.items() if str(n).isdigit()} if isinstance(reported, dict) else {}
+    pages_report = report.get("pages")
+    pages = (
+        {int(n): _number(b) for n, b in pages_report.items() if str(n).isdigit()}
+        if isinstance(pages_report, dict)
+        else {}
+    )
     total = math.fsum(pages.values())
     if total > 0:
         observed_cpus = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}

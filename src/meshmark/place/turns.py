@@ -180,8 +180,8 @@ def _wait(child: subprocess.Popen[bytes], limit_s: float) -> bool:
     """
     handle = os.pidfd_open(child.pid)
     try:
-        ready, _, _ = select.select([handle], [], [], limit_s)
-        return bool(ready)
+        readable, _, _ = select.select([handle], [], [], limit_s)
+        return bool(readable)
     finally:
         os.close(handle)
 

@@ -31,7 +31,7 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
     Args:
         machine: Topology of this machine, for its caches, cores and CPUs.
     """
-    ran = [c for c in found.all if found.of(c.label)]
+    configs = [c for c in found.all if found.of(c.label)]
     merit = _merit(app)
     return {
         "type": "application",
@@ -44,19 +44,21 @@ def answer(found: Trials, app: Application, machine: Topology, profiles: Sequenc
         "stopped": found.stopped,
         "seed": found.plan.seed,
         "run": found.plan.run,
-        "configurations": [_row(found, item) for item in ran],
+        "configurations": [_row(found, item) for item in configs],
         "failed": dict(found.excluded),
-        "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(found, app, ran)],
-        "working_sets": [asdict(item) for item in _working_sets(found, app, ran)],
+        "pairs": [asdict(p) | {"text": p.text(merit)} for p in _pairs(found, app, configs)],
+        "working_sets": [asdict(item) for item in _working_sets(found, app, configs)],
         "prefetchers": [
             asdict(item)
-            for item in prefetcher_effects(_values(found, ran), ran, merit, found.plan.margin, _confidence(ran))
+            for item in prefetcher_effects(
+                _values(found, configs), configs, merit, found.plan.margin, _confidence(configs)
+            )
         ],
-        "clocks": clock_effects(_values(found, ran), ran, merit.better),
-        "scaling": _scalings(found, app, ran, machine),
+        "clocks": clock_effects(_values(found, configs), configs, merit.better),
+        "scaling": _scalings(found, app, configs, machine),
         "levels": [
             {"configuration": c.label, **asdict(level_pair)}
-            for c in ran
+            for c in configs
             if (level_pair := levels(found.of(c.label))) is not None
         ],
         "profiles": [asdict(item) for item in profiles],
@@ -73,25 +75,25 @@ def _row(found: Trials, one: Configuration) -> dict[str, Any]:
     runs = list(found.of(one.label).values())
     values = [a.value or 0.0 for a in runs]
     warm = found.warm(one.label)
-    usual = Usual.of(runs)
-    low_high = sorted(values)
+    medians = Usual.of(runs)
+    sorted_values = sorted(values)
     return {
         "configuration": one.label,
         "values": dict(one.values),
         "value": median(values),
         "interval": median_interval(values),
-        "lowest": low_high[0],
-        "highest": low_high[-1],
+        "lowest": sorted_values[0],
+        "highest": sorted_values[-1],
         "runs": len(runs),
         "flags": sorted(result_flags(runs)),
         "failed": found.failures.get(one.label, 0),
         "neighbours": neighbours_of(runs),
-        "elapsed_s": usual.elapsed_s,
-        "user_s": usual.cpu_s - usual.system_s,
-        "system_s": usual.system_s,
+        "elapsed_s": medians.elapsed_s,
+        "user_s": medians.cpu_s - medians.system_s,
+        "system_s": medians.system_s,
         "waiting_share": None if warm is None or "waiting" not in warm.times else waiting_share(warm),
-        "peak_bytes": usual.peak_bytes,
-        "faults": usual.faults,
+        "peak_bytes": medians.peak_bytes,
+        "faults": medians.faults,
         "cpus": "" if warm is None else warm.seen.get("cpus", ""),
         "node_bytes": {} if warm is None else warm.seen.get("node_bytes", {}),
         "findings": [] if warm is None else warm.findings,
@@ -144,12 +146,12 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
         speeds = {
             n: {r: _speed(app, n, name, a) for r, a in runs_by_round.items()} for n, runs_by_round in runs.items()
         }
-        fitted = scaling(speeds, confidence=confidence)
-        kinds = fitted.kinds(found.plan.margin)
+        fit = scaling(speeds, confidence=confidence)
+        kinds = fit.kinds(found.plan.margin)
         fewest = min(members)
         # Number of units in each worker, such as the threads of a copy.
-        units_each = math.prod(members[fewest].count(other) for other in COUNTS if other != name)
-        usual = {
+        units_each = math.prod(members[fewest].count(count_name) for count_name in COUNTS if count_name != name)
+        medians = {
             n: Usual.of(list(runs_by_round.values()), found.warm(members[n].label)) for n, runs_by_round in runs.items()
         }
         results.append(
@@ -157,11 +159,11 @@ def _scalings(found: Trials, app: Application, ran: list[Configuration], machine
                 "dimension": name,
                 "others": others,
                 "points": [
-                    asdict(p) | _explained(p, kinds.get(p.workers, ""), fewest, usual, name, machine, units_each)
-                    for p in fitted.points
+                    asdict(p) | _explained(p, kinds.get(p.workers, ""), fewest, medians, name, machine, units_each)
+                    for p in fit.points
                 ],
-                "amdahl": fitted.amdahl and asdict(fitted.amdahl),
-                "universal": fitted.universal and asdict(fitted.universal),
+                "amdahl": fit.amdahl and asdict(fit.amdahl),
+                "universal": fit.universal and asdict(fit.universal),
             }
         )
     return results
@@ -180,11 +182,11 @@ def _explained(
 ) -> dict[str, str]:
     if not kind:
         return {"kind": "", "reason": ""}
-    fewest, point_usual = usual[few], usual[point.workers]
+    fewest_medians, point_medians = usual[few], usual[point.workers]
     if kind == "sub-linear":
-        return {"kind": kind, "reason": of_sublinear(machine, fewest, point_usual, point.workers, name, each)}
+        return {"kind": kind, "reason": of_sublinear(machine, fewest_medians, point_medians, point.workers, name, each)}
     if name != "threads":
         return {"kind": kind, "reason": UNKNOWN}
     cpus = [core.cpus[0] for core in machine.cores]  # each thread has a separate core
-    reason = superlinear_reason(machine.caches, fewest.peak_bytes, cpus[:few], cpus[: point.workers])
+    reason = superlinear_reason(machine.caches, fewest_medians.peak_bytes, cpus[:few], cpus[: point.workers])
     return {"kind": kind, "reason": reason}

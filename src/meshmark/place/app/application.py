@@ -284,12 +284,12 @@ def application_file(name: str) -> Path:
     Raises:
         UsageError: The file does not exist.
     """
-    known = shipped()
-    if name in known:
-        return known[name]
+    files = shipped()
+    if name in files:
+        return files[name]
     path = Path(name)
     if not path.is_file():
-        raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(known)}", near(name, known))
+        raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(files)}", near(name, files))
     return path
 
 
@@ -308,9 +308,9 @@ def named_tables(name: str, dimensions: Mapping[str, Any], folder: Path) -> tupl
     if dimensions:
         dimensions_of_file = tables.get("dimensions", {})
         tables["dimensions"] = {**(dimensions_of_file if isinstance(dimensions_of_file, dict) else {}), **dimensions}
-    about = tables.get("application")
-    if isinstance(about, dict) and "name" not in about and is_name(path.stem):
-        tables["application"] = {"name": path.stem, **about}
+    application_table = tables.get("application")
+    if isinstance(application_table, dict) and "name" not in application_table and is_name(path.stem):
+        tables["application"] = {"name": path.stem, **application_table}
     return tables, path.absolute().parent
 
 
@@ -366,9 +366,9 @@ def _checked(app: Application, where: str) -> Application:
     if (count := math.prod(map(len, app.dimensions.values()))) > MAX_CONFIGURATIONS:
         raise UsageError(f"{where}: dimensions: found {count} combinations; allowed: {MAX_CONFIGURATIONS}")
     _check_bind(app, where)
-    used = used_names(app, where)
+    placeholder_names = used_names(app, where)
     for name in app.dimensions:
-        if name not in DIMENSIONS and not name.isupper() and name not in used:
+        if name not in DIMENSIONS and not name.isupper() and name not in placeholder_names:
             raise UsageError(
                 f"{where}: dimensions.{name}: is in no command, file or variable",
                 f"write {{{name}}} where it belongs, or use capitals for an environment variable",
@@ -408,8 +408,8 @@ def _check_files(app: Application, where: str) -> None:
             raise UsageError(f"{where}: application.links: found '{quoted(link)}', which is also {origins[path]}")
         origins[path] = "application.links"
     for path, key in origins.items():
-        if above := next((p for p in path.parents if p in origins), None):
-            raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(above)}', which is no folder")
+        if parent := next((p for p in path.parents if p in origins), None):
+            raise UsageError(f"{where}: {key}: found '{quoted(path)}' below '{quoted(parent)}', which is no folder")
 
 
 def _values(name: str, values: tuple[str, ...], app: Application, where: str) -> tuple[str, ...]:
@@ -459,26 +459,26 @@ def hide_secrets(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of an application file with the values of secrets in variables and commands replaced."""
 
     def changed(name: str, **change: Callable[[Any], Any]) -> None:
-        table = hidden.get(name)
+        table = result.get(name)
         if isinstance(table, Mapping):
-            hidden[name] = {**table, **{key: hide(table[key]) for key, hide in change.items() if key in table}}
+            result[name] = {**table, **{key: hide(table[key]) for key, hide in change.items() if key in table}}
 
     def hide_commands(commands: Any) -> Any:
         return [hide_command(command) for command in commands] if isinstance(commands, list | tuple) else commands
 
-    hidden = dict(tables)
+    result = dict(tables)
     changed("application", command=hide_command, prepare=hide_commands, env=hide_values)
     changed("verify", command=hide_command)
-    if isinstance(builds := hidden.get("build"), Mapping):
-        hidden["build"] = {
+    if isinstance(builds := result.get("build"), Mapping):
+        result["build"] = {
             name: {**build, "commands": hide_commands(build["commands"])}
             if isinstance(build, Mapping) and "commands" in build
             else build
             for name, build in builds.items()
         }
-    if "dimensions" in hidden:
-        hidden["dimensions"] = hide_values(hidden["dimensions"], is_list=True)
-    return hidden
+    if "dimensions" in result:
+        result["dimensions"] = hide_values(result["dimensions"], is_list=True)
+    return result
 
 
 def used_names(app: Application, where: str) -> set[str]:
@@ -497,7 +497,7 @@ def used_names(app: Application, where: str) -> set[str]:
         **{f"build.{n}.commands": [w for c in b.commands for w in c] for n, b in app.build.items()},
     }
     known = {*FOLDERS, *app.dimensions, *COUNTS}
-    used: set[str] = set()
+    names: set[str] = set()
     for key, words in texts.items():
         for word in words:
             for match in _PLACEHOLDER.finditer(word):
@@ -508,8 +508,8 @@ def used_names(app: Application, where: str) -> set[str]:
                         f"{where}: {key}: found {{{name}}}, which is no dimension; allowed: {', '.join(sorted(known))}",
                         f"write {{{{{name}}}}} for a brace",
                     )
-                used.add(name)
-    return used
+                names.add(name)
+    return names
 
 
 def absent(app: Application, program: str, folder: Path) -> AbsentError | None:

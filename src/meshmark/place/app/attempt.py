@@ -160,7 +160,7 @@ def attempt(
         shares = other_work.shares(cpu_s)
         result.counts |= group.beside.counts | shares.counts
         result.flags = sorted({*result.flags, *shares.flags})
-    if all(one.values.get(name, usual) == usual for name, usual in AS_IT_IS.items()):
+    if all(one.values.get(name, default) == default for name, default in AS_IT_IS.items()):
         result.findings = []  # no placement was requested
     for index, copy in enumerate(group.copies):
         if result.reason:
@@ -318,7 +318,7 @@ def _limits(app: Application, under: Sequence[str]) -> dict[int, tuple[int, int]
 def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: float, most_s: float) -> str:
     """Wait for all copies. Return why they were stopped, "" if they ended by themselves."""
     deadline = began + min(app.limits.timeout_s, most_s)
-    most = app.limits.output_mib * (1 << 20)
+    max_bytes = app.limits.output_mib * (1 << 20)
     handles: dict[int, _Copy] = {}
     poll = select.poll()  # select cannot handle descriptors above 1023
     try:
@@ -326,16 +326,16 @@ def _wait(running: Sequence[_Copy], app: Application, folders: Folders, began: f
             handle = os.pidfd_open(copy.process.pid)
             handles[handle] = copy
             poll.register(handle, select.POLLIN)
-        remaining = len(running)
-        while remaining:
+        running_count = len(running)
+        while running_count:
             time_s = time.perf_counter()
             if time_s >= deadline:
                 return BUDGET if most_s < app.limits.timeout_s else f"took longer than {app.limits.timeout_s:.3g} s"
             for handle, _ in poll.poll(1000 * min(_LOOK_S, deadline - time_s)):
                 poll.unregister(handle)
-                remaining -= 1
+                running_count -= 1
                 handles[handle].status = handles[handle].process.wait()
-            if written_bytes(folders.run) > most:
+            if written_bytes(folders.run) > max_bytes:
                 return wrote_too_much(app)
     finally:
         for handle in handles:
@@ -378,8 +378,8 @@ class Results:
 
     def text(self) -> str:
         """Return the end of the file, on separate lines; "" if the run did not write the file."""
-        written = self._written()
-        return "\n" + tail(self._path) if written and written != self._before else ""
+        state = self._written()
+        return "\n" + tail(self._path) if state and state != self._before else ""
 
     def add_to(self, out: Path) -> None:
         """Append the text of the file to the output of the run."""
@@ -536,11 +536,11 @@ def end_earlier(folder: Path) -> int:
     """
     pids: set[int] = set()
     deadline = time.monotonic() + _GRACE_S
-    while left := [pid for pid in _processes() if _belongs(pid, str(folder.absolute()))]:
+    while alive := [pid for pid in _processes() if _belongs(pid, str(folder.absolute()))]:
         if time.monotonic() >= deadline:
-            raise MeshmarkError(f"{folder}: process {left[0]} of its last run does not end", f"kill -KILL {left[0]}")
-        pids.update(left)
-        for pid in left:
+            raise MeshmarkError(f"{folder}: process {alive[0]} of its last run does not end", f"kill -KILL {alive[0]}")
+        pids.update(alive)
+        for pid in alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)
@@ -593,8 +593,8 @@ def _open_up(folder: Path) -> None:
 
 def _keep_failed(folders: Folders) -> None:
     """Keep the output of all copies of the last run that failed."""
-    failed = folders.root / "failed"
-    emptied(failed)
+    failed_folder = folders.root / "failed"
+    emptied(failed_folder)
     for path in folders.run.glob("*.*"):
         if not path.is_dir():
-            path.replace(failed / f"copy{path.name}")
+            path.replace(failed_folder / f"copy{path.name}")

@@ -28,11 +28,11 @@ def clock_effects(
         for configuration in sorted(configurations, key=lambda c: clock_hz("clock", c.values["clock"]) is None):
             hz = clock_hz("clock", configuration.values["clock"])
             if hz is None:
-                usual = usual_clock()
-                if isinstance(usual, str):
-                    left_out = f"clock={configuration.values['clock']} is left out, because {usual}"
+                clock = usual_clock()
+                if isinstance(clock, str):
+                    left_out = f"clock={configuration.values['clock']} is left out, because {clock}"
                     continue
-                hz = usual
+                hz = clock
             rates.setdefault(
                 hz, {r: v if better == "higher" else 1 / v for r, v in values[configuration.label].items() if v > 0}
             )

@@ -215,15 +215,15 @@ def read_composite(name: str) -> Composite:
         UsageError: One line that names the file, the key, what was found and what is allowed.
         AbsentError: An instrument was not built.
     """
-    known = shipped()
-    path = known.get(name, Path(name))
+    files = shipped()
+    path = files.get(name, Path(name))
     if not path.is_file():
-        raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(known)}", near(name, known))
-    where = str(path)
-    file = checked(CompositeFile, parse_toml(read_text(path, _MAX_BYTES), where), where)
+        raise UsageError(f"FILE: found '{quoted(name)}'; allowed: a file, {', '.join(files)}", near(name, files))
+    location = str(path)
+    file = checked(CompositeFile, parse_toml(read_text(path, _MAX_BYTES), location), location)
     members: list[Member] = []
     for number, table in enumerate(file.member, 1):
-        key = f"{where}: member {table.name or table.application or table.instrument or number}"
+        key = f"{location}: member {table.name or table.application or table.instrument or number}"
         member = _member(table, path.absolute().parent, key)
         if member.name in {m.name for m in members}:
             raise UsageError(f"{key}: found a second member of this name", "give one of them another name")
@@ -231,7 +231,7 @@ def read_composite(name: str) -> Composite:
     composite = Composite(
         name=file.composite.name or path.stem, about=file.composite.about, members=tuple(members), reference=None
     )
-    return composite if file.reference is None else against(composite, file.reference, where)
+    return composite if file.reference is None else against(composite, file.reference, location)
 
 
 def read_reference(path: Path) -> Reference:
@@ -263,8 +263,8 @@ def against(composite: Composite, reference: Reference, where: str) -> Composite
                 f"{where}: reference.figure: {member.name}: found the unit '{quoted(figures[member.name].unit)}'; "
                 f"allowed: {member.unit}"
             )
-    ordered = tuple(figures[m.name] for m in composite.members)
-    return replace(composite, reference=replace(reference, figure=ordered))
+    member_figures = tuple(figures[m.name] for m in composite.members)
+    return replace(composite, reference=replace(reference, figure=member_figures))
 
 
 def _member(table: MemberTable, folder: Path, at: str) -> Member:
@@ -286,8 +286,8 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
     )
     app = of_tables(tables, at, source)
     if (count := len(configurations(app))) != 1:
-        varied = [n for n, values in app.dimensions.items() if len(values) > 1]
-        raise UsageError(f"{at}: dimensions: found {count} combinations of {', '.join(varied)}; allowed: one")
+        varied_names = [n for n, values in app.dimensions.items() if len(values) > 1]
+        raise UsageError(f"{at}: dimensions: found {count} combinations of {', '.join(varied_names)}; allowed: one")
     if not (app.verify.pattern or app.verify.command):
         raise UsageError(f"{at}: found an application without [verify]; members are verified")
     return member
@@ -295,26 +295,26 @@ def _member(table: MemberTable, folder: Path, at: str) -> Member:
 
 def _of_instrument(table: MemberTable, at: str) -> dict[str, Any]:
     """Return the tables of an application that runs an instrument once."""
-    known = descriptions()
-    if table.instrument not in known:
+    instruments = descriptions()
+    if table.instrument not in instruments:
         if table.instrument in RANKS:
             raise AbsentError(f"{at}: {table.instrument} was not built, since no MPI library was found")
         raise UsageError(
-            f"{at}: instrument: found '{quoted(table.instrument)}'; allowed: {', '.join(known)}",
-            near(table.instrument, known),
+            f"{at}: instrument: found '{quoted(table.instrument)}'; allowed: {', '.join(instruments)}",
+            near(table.instrument, instruments),
         )
-    metric = _metric(known[table.instrument], table.metric, at)
+    metric = _metric(instruments[table.instrument], table.metric, at)
     words = ("{meshmark}", "measure", table.instrument, *(table.options or ()))
-    of_metric = rf'"metric": "{re.escape(metric.name)}", '
+    result = rf'"metric": "{re.escape(metric.name)}", '
     # The output must contain one result of the metric, and the result must not have the flag `unverified`.
-    verified = rf'\A(?![\s\S]*{of_metric}[\s\S]*{of_metric})[\s\S]*?^(?!.*"flags": \[[^]]*"unverified").*{of_metric}'
+    verified_pattern = rf'\A(?![\s\S]*{result}[\s\S]*{result})[\s\S]*?^(?!.*"flags": \[[^]]*"unverified").*{result}'
     return {
         "application": {
             "name": table.instrument,
             "command": [*words, "--repetitions", "1", "--json", "--no-store"],
         },
-        "figure": {"pattern": rf'{of_metric}.*"value": ([^,]+),', "unit": metric.unit, "better": metric.better},
-        "verify": {"pattern": verified},
+        "figure": {"pattern": rf'{result}.*"value": ([^,]+),', "unit": metric.unit, "better": metric.better},
+        "verify": {"pattern": verified_pattern},
     }
 
 
@@ -323,7 +323,7 @@ RANKS: Final = frozenset({"npb", "swim", "pop", "gyro", "halo", "anatomy", "allt
 
 
 def _metric(of: Description, name: str, at: str) -> Any:
-    known = {m.name: m for m in of.metrics if m.better != "none"}
-    if name not in known:
-        raise UsageError(f"{at}: metric: found '{quoted(name)}'; allowed: {', '.join(known)}", near(name, known))
-    return known[name]
+    metrics = {m.name: m for m in of.metrics if m.better != "none"}
+    if name not in metrics:
+        raise UsageError(f"{at}: metric: found '{quoted(name)}'; allowed: {', '.join(metrics)}", near(name, metrics))
+    return metrics[name]

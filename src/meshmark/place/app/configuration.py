@@ -112,10 +112,10 @@ def placeholders(app: Application, one: Configuration, folders: Folders, copy: i
 def environment(app: Application, one: Configuration, values: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a run in addition to the environment of this process."""
     variables = openmpi_as_root() if "ranks" in one.values else {}
-    confined = one.values.get("cache_method") == NEIGHBOURS
+    is_confined = one.values.get("cache_method") == NEIGHBOURS
     if (
         "ranks" in one.values
-        and (one.count("copies") > 1 or confined)
+        and (one.count("copies") > 1 or is_confined)
         and one.values.get("bind", AS_IT_IS["bind"]) == AS_IT_IS["bind"]
     ):
         # The launcher of each copy would bind its ranks to the same first cores, whatever CPUs it may use.
@@ -137,7 +137,7 @@ def argv(app: Application, one: Configuration, values: Mapping[str, str], record
         record: File for times and observations.
         observed: Also observe where the threads and pages are, which takes some time of another CPU.
     """
-    options = [w for name, usual in AS_IT_IS.items() for w in (f"--{name}", one.values.get(name, usual))]
+    options = [w for name, default in AS_IT_IS.items() for w in (f"--{name}", one.values.get(name, default))]
     bind = one.values.get("bind", AS_IT_IS["bind"])
     if "ranks" in one.values:
         options += ["--launcher", "openmpi", "-n", one.values["ranks"]]

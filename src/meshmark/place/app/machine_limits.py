@@ -74,9 +74,9 @@ def usual_clock() -> float | str:
         return f"the limit of the clock is not known: {error}"
     if len(hz) > 1:
         return "the limit of the clock is not the same for all CPUs"
-    for file, off in ((CPUFREQ / "boost", "0"), (CPUFREQ.parent / "intel_pstate" / "no_turbo", "1")):
+    for file, off_value in ((CPUFREQ / "boost", "0"), (CPUFREQ.parent / "intel_pstate" / "no_turbo", "1")):
         with contextlib.suppress(OSError):
-            if file.read_text(encoding="ascii").strip() != off:
+            if file.read_text(encoding="ascii").strip() != off_value:
                 return f"its clock is not known: boost is on ({file})"
     return hz.pop()
 
@@ -226,8 +226,8 @@ class _Policy:
 
     def check(self, hz: float) -> None:
         if not self.low <= hz / 1e3 <= self.high:
-            allowed = f"{self.low / 1e6:g}GHz to {self.high / 1e6:g}GHz, {ALL}"
-            raise UsageError(f"dimensions.clock: found {hz / 1e9:g}GHz; allowed: {allowed}")
+            range_text = f"{self.low / 1e6:g}GHz to {self.high / 1e6:g}GHz, {ALL}"
+            raise UsageError(f"dimensions.clock: found {hz / 1e9:g}GHz; allowed: {range_text}")
 
     @property
     def file(self) -> Path:
@@ -262,8 +262,8 @@ def _read_policies() -> list[_Policy]:
                 for name in ("cpuinfo_min_freq", "cpuinfo_max_freq", "scaling_max_freq")
             )
             policy = _Policy(folder, int(low), int(high), current)
-        except (OSError, ValueError) as why:
-            raise AbsentError(f"dimensions.clock: cannot read {folder}: {why}") from why
+        except (OSError, ValueError) as error:
+            raise AbsentError(f"dimensions.clock: cannot read {folder}: {error}") from error
         if cpus & allowed_cpus:
             policies.append(policy)
     if not policies:

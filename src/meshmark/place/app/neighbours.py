@@ -32,7 +32,7 @@ HELD: Final = 0.9  # minimum share of the occupiers' loads that caches must serv
 CPUS: Final = Path("/sys/devices/system/cpu")
 _ADVICE: Final = "vary the size of the problem instead, or mount -t resctrl resctrl /sys/fs/resctrl, as root"
 _MOST_BYTES: Final = 1 << 30  # maximum footprint for the time of loads from memory, unless the cache is larger
-_FLAT: Final = 1.5  # minimum ratio of load times of memory and cache; a smaller one cannot show evictions
+_FLAT: Final = 1.5  # minimum ratio of the load times of memory and cache; with a smaller one, times show no evictions
 _AT: Final = "dimensions.cache"
 
 
@@ -66,7 +66,7 @@ class Sharing:
             if cache.level != last_level or cache.kind == "instruction" or not cache.size_bytes:
                 continue
             cpus = allowed_cpus & set(cache.cpus)
-            cores = [usable for c in machine.cores if (usable := tuple(sorted(cpus & set(c.cpus))))]
+            cores = [core_cpus for c in machine.cores if (core_cpus := tuple(sorted(cpus & set(c.cpus))))]
             if len(cores) <= workers or (best is not None and len(best.occupiers) >= len(cores) - workers):
                 continue
             private_bytes = max(
@@ -259,7 +259,8 @@ def scale_of(sharing: Sharing) -> Scale:
     if scale.held(together_s, alone_s) >= HELD:
         raise AbsentError(
             f"{_AT}: processes on CPUs {format_list((*sharing.occupiers, sharing.program[0]))} keep more than the "
-            f"{size(total_bytes)} of the last-level cache that they share according to the system, so they do not share it",
+            f"{size(total_bytes)} of the last-level cache that they share according to the system, so they do not "
+            "share it",
             _ADVICE,
         )
     return scale
@@ -286,8 +287,8 @@ def _settled(started: Sequence[Occupier]) -> float:
 def _slowest(occupiers: Sequence[Occupier], marks: Sequence[int]) -> float | None:
     """Return the time of a load of the slowest occupier, in s; None if an occupier has no time yet."""
     times = [occupier.load_s(mark) for occupier, mark in zip(occupiers, marks, strict=True)]
-    known = [time for time in times if time is not None]
-    return max(known) if known and len(known) == len(times) else None
+    known_times = [time_s for time_s in times if time_s is not None]
+    return max(known_times) if known_times and len(known_times) == len(times) else None
 
 
 def _too_small(sharing: Sharing, part: int, alone_s: float, scale: Scale) -> str:

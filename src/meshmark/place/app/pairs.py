@@ -89,8 +89,8 @@ def compare(
     word = judge(interval, alike(margin))
     spread, spread_interval = spreads([values[0][r] for r in rounds], [values[1][r] for r in rounds], confidence)
     best = "" if word not in ("lower", "higher") else of if word == merit.better else to
-    needed = rounds_needed(confidence)
-    return Pair(of, to, value, interval, spread, spread_interval, len(rounds), needed, word, best)
+    min_rounds = rounds_needed(confidence)
+    return Pair(of, to, value, interval, spread, spread_interval, len(rounds), min_rounds, word, best)
 
 
 def rounds_needed(confidence: float) -> int:
@@ -129,6 +129,6 @@ def spreads(
         skew = (mean - 1) / deviation
         variance += max(_LIGHTEST, shape + skew**2 - 1) / n
         logs.append(math.log(deviation))
-    half = float(stdtrit(min(len(one), len(other)) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
+    half_width = float(stdtrit(min(len(one), len(other)) - 1, (1 + confidence) / 2)) * math.sqrt(variance)
     centre = logs[0] - logs[1]
-    return math.exp(centre), (math.exp(centre - half), math.exp(centre + half))
+    return math.exp(centre), (math.exp(centre - half_width), math.exp(centre + half_width))

@@ -44,7 +44,7 @@ def prefetcher_effects(
     effects = []
     for others, configurations in varied(ran, "prefetchers").items():
         labels = {configuration.values["prefetchers"]: configuration.label for configuration in configurations}
-        off, on = labels["off"], labels["on"]
-        pair = compare(off, on, (values[off], values[on]), merit, margin, confidence)
+        off_label, on_label = labels["off"], labels["on"]
+        pair = compare(off_label, on_label, (values[off_label], values[on_label]), merit, margin, confidence)
         effects.append(PrefetcherEffect(others, pair.ratio, pair.interval, f"off against on: {pair.text(merit)}"))
     return effects

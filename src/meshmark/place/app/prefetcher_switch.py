@@ -30,7 +30,7 @@ def switched(setting: str, lock: int | None) -> Iterator[None]:
 
     Args:
         setting: `on` or `off`.
-        lock: Lock that the helper process which restores the registers holds.
+        lock: Lock that is held until the registers are restored, even if this process is killed.
 
     Raises:
         AbsentError: This machine cannot switch prefetchers.
@@ -42,8 +42,8 @@ def switched(setting: str, lock: int | None) -> Iterator[None]:
         cpu: value | register.all_off if setting == "off" else value & ~register.all_off
         for cpu, value in original_values.items()
     }
-    changed = [cpu for cpu in original_values if target_values[cpu] != original_values[cpu]]
-    with undone([register_step(_device(cpu), register.number, original_values[cpu]) for cpu in changed], lock):
+    changed_cpus = [cpu for cpu in original_values if target_values[cpu] != original_values[cpu]]
+    with undone([register_step(_device(cpu), register.number, original_values[cpu]) for cpu in changed_cpus], lock):
         for cpu, value in target_values.items():  # also without a change, which shows that writing is permitted
             _write(cpu, register, value)
         if cpus := _different(register, target_values):
@@ -109,13 +109,13 @@ def _opened(cpu: int, how: int, register: Register, what: str) -> Iterator[int]:
 
 
 def _absent(why: OSError, device: Path, register: Register, what: str, *, opened: bool) -> AbsentError:
-    refused = why.errno in (errno.EPERM, errno.EACCES)
-    if refused and opened:
+    is_permission_error = why.errno in (errno.EPERM, errno.EACCES)
+    if is_permission_error and opened:
         return AbsentError(
             f"{_AT}: the kernel refuses to {what} {device}: {why.strerror}",
             "boot without lockdown (Secure Boot) and with msr.allow_writes=on",
         )
-    if refused:
+    if is_permission_error:
         return AbsentError(f"{_AT}: {device} may not be opened: {why.strerror}", "run as root, with CAP_SYS_RAWIO")
     if why.errno in (errno.ENOENT, errno.ENXIO, errno.ENODEV):
         return AbsentError(f"{_AT}: found no registers in {device}", "modprobe msr, as root")

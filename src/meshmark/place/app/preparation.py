@@ -49,8 +49,8 @@ def prepare(app: Application, folders: Folders, notify: Callable[[str], None]) -
         check_neighbours(app.dimensions, from_sysfs)
     prepared = Prepared()
     program = app.command[0]
-    known = "/" not in program and "{" not in program
-    if app.prepare and known and (error := absent(app, program, app.source)):
+    is_known = "/" not in program and "{" not in program
+    if app.prepare and is_known and (error := absent(app, program, app.source)):
         raise error
     if app.prepare:
         values = placeholders(app, Configuration({}), folders)

@@ -45,12 +45,12 @@ class Profile:
         reason: Reason why there is no profile; "" if there is one.
         enable: Change that would make the profile available.
         tool: The profiler and its version.
-        event: What triggered the samples, such as `cycles` or `cpu-clock`; `:u` means in user mode only.
+        event: Event that triggered the samples, such as `cycles` or `cpu-clock`; `:u` means in user mode only.
         frequency_hz: Requested number of samples per second of CPU time.
         samples: Number of samples of the program.
         lost: Number of samples that the profiler could not write.
         file: File of the profile; "" if it was not kept.
-        functions: The hottest functions, hottest first.
+        functions: The functions with the most samples, in descending order.
     """
 
     configuration: str
@@ -92,7 +92,7 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 
     Args:
         count: Number from 0 to `of`.
-        of: Number of at least 1.
+        of: Total number, at least 1.
 
     Source:
         Wilson, J. Amer. Statist. Assoc. 22 (1927), 209-212.
@@ -121,13 +121,13 @@ def read_report(lines: Iterable[str]) -> Report:
     """
     counts: Counter[tuple[str, str]] = Counter()
     events: list[str] = []
-    lost = 0
+    lost_samples = 0
     for line in lines:
         if line.startswith("#"):
             if match := re.search(r" of events? '(.+)'", line):
                 events.append(_event(match[1]))
             elif match := re.search(r"Total Lost Samples: (\d+)", line):
-                lost += int(match[1])
+                lost_samples += int(match[1])
             continue
         cells = [cell.strip() for cell in line.split("\t")]
         if len(cells) != 5 or not cells[1].isdecimal() or cells[2] in _HARNESS:
@@ -139,7 +139,7 @@ def read_report(lines: Iterable[str]) -> Report:
     return Report(
         " ".join(dict.fromkeys(events)),
         total,
-        lost,
+        lost_samples,
         tuple(Hot(f, o, n, n / total, wilson(n, total)) for (f, o), n in hottest if n),
     )
 

@@ -75,7 +75,7 @@ def find_perf(folder: Path, root: Path = Path("/")) -> Perf:
     program = shutil.which("perf")
     if program is None:
         raise AbsentError("perf is not installed", "install the package linux-perf (Debian), or perf")
-    out, err, data = (folder / f"perf.{end}" for end in ("out", "err", "data"))
+    out, err, data = (folder / f"perf.{suffix}" for suffix in ("out", "err", "data"))
     perf = Perf(program, "perf")
     try:
         exit_report = run_to_end([*perf.record(frequency_hz(1.0), data), "true"], _ENVIRONMENT, out, err, _LIMIT_S)
@@ -117,18 +117,18 @@ def profile_all(
     Raises:
         MeshmarkError: The journal cannot be read.
     """
-    profiled = [item for item in every if found.of(item.label)]
+    items = [item for item in every if found.of(item.label)]
     if isinstance(perf, AbsentError):
-        return [Profile(configuration=item.label, reason=str(perf), enable=perf.hint) for item in profiled]
+        return [Profile(configuration=item.label, reason=str(perf), enable=perf.hint) for item in items]
     if found.stopped == INTERRUPTED:
         return []
     profile_by_label = {item.configuration: item for item in runs_in(folder / JOURNAL, Profile.from_json)}
     profiles: list[Profile] = []
     spent_s = found.spent_s
-    keep = folder / FOLDER
-    keep.mkdir(exist_ok=True)
+    profile_folder = folder / FOLDER
+    profile_folder.mkdir(exist_ok=True)
     with appending(folder / JOURNAL) as write:
-        for item in profiled:
+        for item in items:
             if item.label in profile_by_label:
                 profiles.append(profile_by_label[item.label])
                 continue
@@ -138,7 +138,7 @@ def profile_all(
                 )
                 continue
             try:
-                profile, took_s = _profiled(found, item, keep / f"{every.index(item) + 1}.data", perf, run)
+                profile, took_s = _profiled(found, item, profile_folder / f"{every.index(item) + 1}.data", perf, run)
             except KeyboardInterrupt:
                 found.stopped = INTERRUPTED
                 break
@@ -164,8 +164,8 @@ def _profiled(found: Trials, one: Configuration, to: Path, perf: Perf, run: RunU
             report = read_report(text)
         if not report.samples:
             errors = tail(err)
-            empty = exit_report.status == 0 or "no samples" in errors
-            message = "it has no samples" if empty else printable(last_line(errors.splitlines()))
+            is_empty = exit_report.status == 0 or "no samples" in errors
+            message = "it has no samples" if is_empty else printable(last_line(errors.splitlines()))
             return replace(profile, reason=f"perf report: {message}"), attempt.spent_s
         file_name = "" if _size(to.parent) > MAX_KEPT_BYTES else str(to)
         if file_name:

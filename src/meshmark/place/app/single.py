@@ -1,4 +1,4 @@
-"""One configuration of an application as a command, for those that place it themselves."""
+"""Provides one configuration of an application as a command, for callers that place it themselves."""
 
 from __future__ import annotations
 
@@ -20,37 +20,43 @@ _AS_USUAL: Final = {"ranks": "1", "copies": "1", "scheduler": "other", "cache": 
 
 
 def single(app: Application, root: Path, notify: Callable[[str], None]) -> tuple[list[str], Around]:
-    """The command of the first configuration of an application, which is built and has its inputs.
+    """Prepare the first configuration of an application, and return its command and its surroundings.
 
     Args:
         root: Folder for builds, inputs and runs.
 
     Raises:
-        UsageError: Its first configuration has a dimension that only `measure app` implements.
-        MeshmarkError: It cannot be built.
+        UsageError: The first configuration has a dimension that only `measure app` implements.
+        MeshmarkError: The application cannot be built.
     """
-    one, folders = configurations(app)[0], Folders(root)
-    for name, usual in _AS_USUAL.items():
-        if one.values.get(name, usual) != usual:
-            raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]} first; allowed here: {usual}")
-    if name := next((n for n in NEVER_USUAL if n in one.values), ""):
-        raise UsageError(f"{app.name}: dimensions.{name}: found {one.values[name]}; allowed here: none of it")
+    configuration, folders = configurations(app)[0], Folders(root)
+    for name, default in _AS_USUAL.items():
+        if configuration.values.get(name, default) != default:
+            raise UsageError(
+                f"{app.name}: dimensions.{name}: found {configuration.values[name]} first; allowed here: {default}"
+            )
+    if name := next((n for n in NEVER_USUAL if n in configuration.values), ""):
+        raise UsageError(f"{app.name}: dimensions.{name}: found {configuration.values[name]}; allowed here: none of it")
     make_folder(root)
-    made = prepare(app, folders, notify)
-    if why := made.failed.get(one.values.get("build", "")):
-        raise MeshmarkError(f"{app.name}: build {one.values['build']}: {why}")
-    values, folder = placeholders(app, one, folders), home(app, folders, 0)
+    prepared = prepare(app, folders, notify)
+    if reason := prepared.failed.get(configuration.values.get("build", "")):
+        raise MeshmarkError(f"{app.name}: build {configuration.values['build']}: {reason}")
+    values, folder = placeholders(app, configuration, folders), home(app, folders, 0)
     results: list[Results] = []
 
     def begin() -> None:
         emptied(folders.run)
-        write_files(app, one, folders, 0)
-        results[:] = [Results(app, one, folders, 0)]
+        write_files(app, configuration, folders, 0)
+        results[:] = [Results(app, configuration, folders, 0)]
 
     def added() -> str:
         return results[0].text()
 
     around = Around(
-        folder, environment(app, one, values), begin, added, lambda text: verified(app.verify, text, folder, values)
+        folder,
+        environment(app, configuration, values),
+        begin,
+        added,
+        lambda text: verified(app.verify, text, folder, values),
     )
     return [filled(word, values) for word in app.command], around

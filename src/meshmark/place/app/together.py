@@ -1,6 +1,6 @@
-"""Measures the members of a composite in rounds, and says what their runs give: ratios and their geometric mean.
+"""Measures the members of a composite in rounds, and computes their ratios and the geometric mean of the ratios.
 
-In each round every member runs once, in random order, as the configurations of one application do (`trials`).
+In each round every member runs once, in random order, like the configurations of one application (see `trials`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _NO_RESULT: Final = "verify.pattern: found no match in the output"
 
 
 def folders_of(member: Member, folder: Path) -> Folders:
-    """Where the parts of a member are, in the folder of the measurement."""
+    """Return the folders of a member in the folder of the measurement."""
     return Folders(folder / "members" / member.name)
 
 
 def check_installed(composite: Composite, folder: Path) -> None:
-    """Raise AbsentError, which names all members whose programs are not installed, before anything runs."""
+    """Raise AbsentError if programs of members are not installed; the error names all these members."""
     missing: list[AbsentError] = []
     for member in composite.members:
         app = member.application
         program = filled(app.command[0], placeholders(app, member.configuration, folders_of(member, folder)))
-        built = program.startswith(str(folder))
-        if not built and (why := absent(app, program, app.source)):
-            missing.append(why)
+        is_built = program.startswith(str(folder))
+        if not is_built and (error := absent(app, program, app.source)):
+            missing.append(error)
     if missing:
         raise AbsentError(
             f"the composite {composite.name} lacks {len(missing)} of {len(composite.members)} members: "
@@ -57,65 +57,65 @@ def measured(
     notify: Callable[[str], None],
     show: Callable[[Trials], None],
 ) -> Trials:
-    """Prepare all members, and run or resume them in rounds. One that fails does not stop the others.
+    """Prepare all members, and run or resume them in rounds. A member that fails does not stop the others.
 
     Args:
-        notify: Called with lines of text.
-        show: Called after every run.
+        notify: Function that is called with lines of text.
+        show: Function that is called after every run.
 
     Raises:
-        MeshmarkError: All failed, or as of `trials.conduct`.
+        MeshmarkError: All members failed, or see `trials.conduct`.
         AbsentError: A program is not installed.
     """
     check_installed(composite, folder)
-    unprepared: dict[str, str] = {}
+    preparation_errors: dict[str, str] = {}
     for member in composite.members:
         app, name = member.application, Configuration({"member": member.name}).label
-        place = folders_of(member, folder)
-        make_folder(place.root)
+        folders = folders_of(member, folder)
+        make_folder(folders.root)
         try:
-            prepare(app, place, notify)  # of one configuration: a build that fails is an error
+            prepare(app, folders, notify)  # a member has one configuration, so a build that fails is an error
         except AbsentError:
             raise
-        except MeshmarkError as why:
-            unprepared[name] = str(why)
-            notify(f"{member.name}: {why}")
+        except MeshmarkError as error:
+            preparation_errors[name] = str(error)
+            notify(f"{member.name}: {error}")
     members = {Configuration({"member": m.name}).label: m for m in composite.members}
 
     def run(one: Configuration, number: int, observed: bool, most_s: float) -> Attempt:
         member = members[one.label]
-        place = folders_of(member, folder)
-        made = attempt(member.application, member.configuration, place, number, observed=observed, most_s=most_s)
-        made.configuration = one.label
-        if made.reason == _NO_RESULT and member.instrument:
-            made.reason = f"found no single verified result of {member.instrument}; its options must leave one point"
-        return made
+        folders = folders_of(member, folder)
+        outcome = attempt(member.application, member.configuration, folders, number, observed=observed, most_s=most_s)
+        outcome.configuration = one.label
+        if outcome.reason == _NO_RESULT and member.instrument:
+            outcome.reason = f"found no single verified result of {member.instrument}; its options must leave one point"
+        return outcome
 
-    found = conduct(plan, [c for c in composite.listed if c.label not in unprepared], folder, run, show)
-    found.all = composite.listed
-    found.excluded |= unprepared
-    return found
+    trials = conduct(plan, [c for c in composite.listed if c.label not in preparation_errors], folder, run, show)
+    trials.all = composite.listed
+    trials.excluded |= preparation_errors
+    return trials
 
 
 def failed(found: Trials, composite: Composite) -> str:
-    """Which member failed, and why; "" if every one has `MIN_RUNS` verified runs."""
-    for one in composite.listed:
-        name = one.values["member"]
-        if one.label in found.excluded:
-            return f"member {name} failed: {found.excluded[one.label]}"
-        if (count := len(found.of(one.label))) < MIN_RUNS:
-            why = found.stopped and f", since {found.stopped}"
-            return f"member {name} has {count} of at least {MIN_RUNS} runs{why}"
+    """Return which member failed, and why; "" if every member has `MIN_RUNS` verified runs."""
+    for configuration in composite.listed:
+        name = configuration.values["member"]
+        if configuration.label in found.excluded:
+            return f"member {name} failed: {found.excluded[configuration.label]}"
+        if (count := len(found.of(configuration.label))) < MIN_RUNS:
+            suffix = found.stopped and f", since {found.stopped}"
+            return f"member {name} has {count} of at least {MIN_RUNS} runs{suffix}"
     return ""
 
 
 def refused(found: Trials, composite: Composite) -> str:
-    """Why there is no composite; "" if there is one."""
+    """Return why there is no composite; "" if there is one."""
     return failed(found, composite) or ("" if composite.reference else "there is no reference to divide by")
 
 
 def ratios(found: Trials, composite: Composite) -> dict[str, list[float]]:
-    """Ratios of the runs to the median of the reference, by member that ran; empty without a reference."""
+    """Return the ratios of the runs to the median of the reference, by member that ran; empty without a reference."""
     if composite.reference is None:
         return {}
     reference = composite.reference.runs
@@ -127,16 +127,21 @@ def ratios(found: Trials, composite: Composite) -> dict[str, list[float]]:
 
 
 def result(found: Trials, composite: Composite) -> GeometricMean | None:
-    """The composite; None if it is refused. Its interval has the spread of the reference as far as that has runs."""
+    """Return the composite; None if it is refused.
+
+    Its interval includes the spread of the reference for members with several runs of the reference.
+    """
     if refused(found, composite) or composite.reference is None:
         return None
-    one = mean_of(ratios(found, composite))
-    known = {m.name: composite.reference.runs[m.name] for m in composite.members}
-    if not any(len(runs) > 1 for runs in known.values()):
-        return one  # exact by definition
-    own = {m.name: ratios_to(known[m.name], median(known[m.name]), m.better) for m in composite.members}
-    base = mean_of({name: runs if len(runs) > 1 else runs * 2 for name, runs in own.items()})
-    return GeometricMean(one.value, over(one, base).terms)
+    composite_mean = mean_of(ratios(found, composite))
+    reference_runs = {m.name: composite.reference.runs[m.name] for m in composite.members}
+    if not any(len(runs) > 1 for runs in reference_runs.values()):
+        return composite_mean  # exact by definition
+    own_ratios = {
+        m.name: ratios_to(reference_runs[m.name], median(reference_runs[m.name]), m.better) for m in composite.members
+    }
+    base = mean_of({name: runs if len(runs) > 1 else runs * 2 for name, runs in own_ratios.items()})
+    return GeometricMean(composite_mean.value, over(composite_mean, base).terms)
 
 
 def _values(found: Trials, member: Member) -> list[float]:
@@ -145,85 +150,90 @@ def _values(found: Trials, member: Member) -> list[float]:
 
 
 def _of_member(found: Trials, member: Member) -> Trials:
-    """The runs of a member, as those of its application."""
-    label, own = Configuration({"member": member.name}).label, member.configuration
-    view = Trials(found.plan, [own])
-    view.attempts = [replace(a, configuration=own.label) for a in found.attempts if a.configuration == label]
-    view.failures = {own.label: found.failures.get(label, 0)}
+    """Return the runs of a member as runs of its application."""
+    label, configuration = Configuration({"member": member.name}).label, member.configuration
+    view = Trials(found.plan, [configuration])
+    view.attempts = [replace(a, configuration=configuration.label) for a in found.attempts if a.configuration == label]
+    view.failures = {configuration.label: found.failures.get(label, 0)}
     return view
 
 
 def composite_records(found: Trials, composite: Composite, machine: str, command_line: str, build: str) -> list[Record]:
-    """Records of all members that ran, as of their applications, with their ratios; and of the composite.
+    """Return the records of the applications of all members that ran, with their ratios, and of the composite.
 
     Args:
-        machine, command_line, build: As of `records.records`.
+        machine, command_line, build: See `records.records`.
     """
-    made: list[Record] = []
-    of = composite.reference
-    against: dict[str, Scalar] = {} if of is None else {"reference": of.machine}
-    origin: dict[str, Scalar] = {} if of is None else {"reference_source": of.source}
+    rows: list[Record] = []
+    reference = composite.reference
+    reference_name: dict[str, Scalar] = {} if reference is None else {"reference": reference.machine}
+    origin: dict[str, Scalar] = {} if reference is None else {"reference_source": reference.source}
     by_member = ratios(found, composite)
     for member in composite.members:
-        where: dict[str, Scalar] = {"composite": composite.name, "member": member.name}
-        own = records(_of_member(found, member), member.application, machine, command_line, build)
-        made += [replace(r, conditions={**r.conditions, **where}) for r in own]
-        if own and member.name in by_member:
-            first = own[0]
-            made.append(
+        member_conditions: dict[str, Scalar] = {"composite": composite.name, "member": member.name}
+        own_records = records(_of_member(found, member), member.application, machine, command_line, build)
+        rows += [replace(r, conditions={**r.conditions, **member_conditions}) for r in own_records]
+        if own_records and member.name in by_member:
+            first = own_records[0]
+            rows.append(
                 Record.of(
                     RATIO,
                     by_member[member.name],
                     source="host",
                     machine=machine,
                     instrument=INSTRUMENT,
-                    conditions={"program": first.conditions["program"], **where, **against},
+                    conditions={"program": first.conditions["program"], **member_conditions, **reference_name},
                     flags=first.flags,
                     provenance={**first.provenance, **origin},
                 )
             )
-    whole = result(found, composite)
-    if whole is not None:
-        interval = whole.interval
+    overall = result(found, composite)
+    if overall is not None:
+        interval = overall.interval
         bounds: dict[str, Scalar] = {} if interval is None else {"run_low": interval[0], "run_high": interval[1]}
-        flags = frozenset[str]().union(*(r.flags for r in made if r.metric == RATIO.name))
-        made.append(
+        flags = frozenset[str]().union(*(r.flags for r in rows if r.metric == RATIO.name))
+        rows.append(
             Record.of(
                 COMPOSITE,
-                [whole.value],
+                [overall.value],
                 source="host",
                 machine=machine,
                 instrument=INSTRUMENT,
-                conditions={"program": composite.name, "members": len(composite.members), **against, **bounds},
+                conditions={
+                    "program": composite.name,
+                    "members": len(composite.members),
+                    **reference_name,
+                    **bounds,
+                },
                 flags=flags,
-                provenance={**made[0].provenance, **origin},
+                provenance={**rows[0].provenance, **origin},
             )
         )
-    return made
+    return rows
 
 
 def composite_absences(found: Trials, composite: Composite) -> list[Absence]:
-    """Why members have no result, and why there is no composite."""
+    """Return why members have no result, and why there is no composite."""
     labels = {c.label: c.values["member"] for c in found.all}
-    made = [
-        Absence(instrument=INSTRUMENT, metric=FIGURE, reason=f"{labels[label]}: {why}", kind="error")
-        for label, why in found.excluded.items()
+    entries = [
+        Absence(instrument=INSTRUMENT, metric=FIGURE, reason=f"{labels[label]}: {reason}", kind="error")
+        for label, reason in found.excluded.items()
     ]
-    if why := refused(found, composite):
-        made.append(Absence(instrument=INSTRUMENT, metric=COMPOSITE.name, reason=f"{composite.name}: {why}"))
-    return made
+    if reason := refused(found, composite):
+        entries.append(Absence(instrument=INSTRUMENT, metric=COMPOSITE.name, reason=f"{composite.name}: {reason}"))
+    return entries
 
 
 def composite_answer(found: Trials, composite: Composite) -> dict[str, Any]:
-    """What is printed with `--json` after the records. Figures have the unit of the member."""
-    whole, of = result(found, composite), composite.reference
+    """Return the object that `--json` prints after the records. Figures have the unit of the member."""
+    overall, reference = result(found, composite), composite.reference
     by_member = ratios(found, composite)
     return {
         "type": "composite",
         "name": composite.name,
-        "reference": None if of is None else {"machine": of.machine, "source": of.source},
-        "value": None if whole is None else whole.value,
-        "interval": None if whole is None else whole.interval,
+        "reference": None if reference is None else {"machine": reference.machine, "source": reference.source},
+        "value": None if overall is None else overall.value,
+        "interval": None if overall is None else overall.interval,
         "refused": refused(found, composite),
         "members": [_row(found, composite, m, by_member.get(m.name, ())) for m in composite.members],
         "stopped": found.stopped,
@@ -234,7 +244,7 @@ def composite_answer(found: Trials, composite: Composite) -> dict[str, Any]:
 
 def _row(found: Trials, composite: Composite, member: Member, by_run: Sequence[float]) -> dict[str, Any]:
     label, values = Configuration({"member": member.name}).label, _values(found, member)
-    of = composite.reference
+    reference = composite.reference
     return {
         "member": member.name,
         "why": member.why,
@@ -242,7 +252,7 @@ def _row(found: Trials, composite: Composite, member: Member, by_run: Sequence[f
         "better": member.better,
         "value": median(values) if values else None,
         "values": values,
-        "reference": None if of is None else median(of.runs[member.name]),
+        "reference": None if reference is None else median(reference.runs[member.name]),
         "ratio": median(by_run) if by_run else None,
         "ratios": [min(by_run), max(by_run)] if by_run else None,
         "flags": sorted(result_flags(list(found.of(label).values()))),
@@ -252,13 +262,13 @@ def _row(found: Trials, composite: Composite, member: Member, by_run: Sequence[f
 
 
 def reference_toml(found: Trials, composite: Composite, machine: str) -> str:
-    """The runs as a reference, for a file.
+    """Return the text of a reference file with these runs as the reference.
 
     Raises:
         MeshmarkError: A member failed.
     """
-    if why := failed(found, composite):
-        raise MeshmarkError(f"no reference: {why}")
+    if reason := failed(found, composite):
+        raise MeshmarkError(f"no reference: {reason}")
     lines = ["[reference]", f'machine = "{machine}"', f'source = "measured by run {found.plan.run}"', ""]
     for member in composite.members:
         runs = ", ".join(f"{v!r}" for v in _values(found, member))
@@ -273,7 +283,7 @@ def reference_toml(found: Trials, composite: Composite, machine: str) -> str:
 
 
 def reference_of(rows: Mapping[str, Record], run: str) -> dict[str, Any]:
-    """The table of a reference of the figures of a stored run, by member."""
+    """Return the table of a reference with the figures of a stored run, by member."""
     first = next(iter(rows.values()))
     return {
         "machine": first.machine,

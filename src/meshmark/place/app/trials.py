@@ -1,6 +1,6 @@
 """Measures all configurations of an application in rounds, in fresh processes.
 
-The state is kept in a folder, so that an interrupted measurement can resume: `application.json` (what was asked for)
+The state is kept in a folder, so that an interrupted measurement can resume: `application.json` (the request)
 and `journal.jsonl` (one line per run, flushed to disk before the run counts). In each round every configuration runs
 once, in random order, so that drift and other states of the machine affect all alike, and any two can be compared by
 the ratios within rounds.
@@ -24,27 +24,27 @@ from meshmark.store.record import median
 
 PLAN: Final = "application.json"
 JOURNAL: Final = "journal.jsonl"
-FAILURES: Final = 2  # of a configuration, after which it is left out
+FAILURES: Final = 2  # number of failures after which a configuration is left out
 INTERRUPTED: Final = "it was interrupted"
-_LONGER: Final = 2.0  # times its usual time: a run that exceeds the budget may take so much, and is ended then
+_LONGER: Final = 2.0  # a run that exceeds the budget is ended after this multiple of its usual time
 
 Run = Callable[[Configuration, int, bool, float], Attempt]
 
 
 @dataclass(slots=True, kw_only=True)
 class Plan:
-    """What was asked for.
+    """The request of a measurement.
 
     Attributes:
-        tables: Those of the application file, with what the command line changed.
+        tables: Tables of the application file, with the changes of the command line.
         source: Folder of the file.
-        rounds: In which each configuration runs once.
-        warmup: Rounds before that, which do not count; the first of them observes placement.
-        budget_s: Time of all runs; a resumed measurement has it once more.
-        seed: Of the order within rounds.
+        rounds: Number of rounds; in each of them, each configuration runs once.
+        warmup: Number of additional rounds at the start, which do not count; the first of them observes placement.
+        budget_s: Time in s for all runs; a resumed measurement has this time once more.
+        seed: Seed of the order within rounds.
         margin: Smallest relative difference that matters.
         run: Name of the run in the store.
-        started: ISO 8601, UTC.
+        started: Time of the start, ISO 8601, UTC.
     """
 
     tables: dict[str, Any]
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def application(self) -> Application:
-        """The application.
+        """Return the application.
 
         Raises:
             UsageError: A table is invalid.
@@ -71,11 +71,11 @@ class Plan:
 
     @staticmethod
     def load(folder: Path) -> Plan:
-        """The plan in a folder.
+        """Return the plan in a folder.
 
         Raises:
-            UsageError: There is none.
-            MeshmarkError: It cannot be read.
+            UsageError: The folder has no plan.
+            MeshmarkError: The plan cannot be read.
         """
         return load_plan(folder / PLAN, Plan, "an application")
 
@@ -85,9 +85,9 @@ class Trials:
     """All runs so far.
 
     Attributes:
-        excluded: Why configurations are left out, by label.
-        stopped: Why no more runs followed; "" if all rounds ran.
-        before_s: Time of the runs before it was resumed, which the budget does not include.
+        excluded: Reasons why configurations are left out, by label.
+        stopped: Reason why no more runs followed; "" if all rounds ran.
+        before_s: Time in s of the runs before the measurement was resumed, which the budget does not include.
     """
 
     plan: Plan
@@ -107,22 +107,22 @@ class Trials:
 
     @property
     def spent_s(self) -> float:
-        """Time of the runs since it was started or resumed."""
+        """Return the time in s of the runs since the measurement was started or resumed."""
         return math.fsum(a.spent_s for a in self.attempts) - self.before_s
 
     def left(self) -> list[Configuration]:
         return [c for c in self.all if c.label not in self.excluded]
 
     def of(self, label: str) -> dict[int, Attempt]:
-        """Runs of a configuration that count, by round."""
+        """Return the runs of a configuration that count, by round."""
         return {a.round: a for a in self.attempts if a.configuration == label and a.round > 0 and a.value is not None}
 
     def warm(self, label: str) -> Attempt | None:
-        """The run in which placement was observed."""
+        """Return the run in which placement was observed; None if there is no such run."""
         return next((a for a in self.attempts if a.configuration == label and a.seen and a.value is not None), None)
 
     def usual_s(self, label: str = "") -> float:
-        """Time of a run of a configuration; of all if it has not run."""
+        """Return the median time of a run of a configuration, in s; of all configurations if it has not run."""
         times = [a.spent_s for a in self.attempts if a.configuration == label] or [a.spent_s for a in self.attempts]
         return median(times) if times else 0.0
 
@@ -133,57 +133,58 @@ def conduct(
     """Run or resume a measurement.
 
     Args:
-        all_: The configurations, without those that could not be built.
-        run: Runs a configuration in a round; the last two arguments are whether to observe placement, and the time in s
-            after which it is ended.
-        notify: Called after every run.
+        all_: The configurations that could be built.
+        run: Function that runs a configuration in a round. The last two arguments are whether to observe placement, and
+            the time in s after which the run is ended.
+        notify: Function that is called after every run.
 
     Raises:
-        MeshmarkError: The journal belongs to another plan, all configurations failed, or the budget ended before a run.
+        MeshmarkError: The journal belongs to another plan, all configurations failed, or the budget ended before a run
+            that counts.
     """
-    found = Trials(plan, all_)
+    trials = Trials(plan, all_)
     journal = folder / JOURNAL
     labels = {c.label for c in all_}
-    for one in runs_in(journal, Attempt.from_json):
-        if one.configuration not in labels:
-            raise MeshmarkError(f"{journal}: belongs to another plan: found a run of '{one.configuration}'")
-        found.add(one)
-    found.before_s = found.spent_s
+    for attempt in runs_in(journal, Attempt.from_json):
+        if attempt.configuration not in labels:
+            raise MeshmarkError(f"{journal}: belongs to another plan: found a run of '{attempt.configuration}'")
+        trials.add(attempt)
+    trials.before_s = trials.spent_s
     with appending(journal) as write:
         try:
-            found.stopped = _go_on(found, run, write, notify)
+            trials.stopped = _go_on(trials, run, write, notify)
         except KeyboardInterrupt:
-            found.stopped = INTERRUPTED
-    if all_ and not found.left():
-        raise MeshmarkError(f"{all_[0].label}: {found.excluded[all_[0].label]}")
-    if found.stopped == BUDGET and not any(found.of(c.label) for c in all_):
+            trials.stopped = INTERRUPTED
+    if all_ and not trials.left():
+        raise MeshmarkError(f"{all_[0].label}: {trials.excluded[all_[0].label]}")
+    if trials.stopped == BUDGET and not any(trials.of(c.label) for c in all_):
         raise MeshmarkError(f"{BUDGET} before a run that counts", f"allow more than {plan.budget_s:.3g} s, or resume")
-    return found
+    return trials
 
 
 def _go_on(
     found: Trials, run: Run, write: Callable[[Mapping[str, Any]], None], notify: Callable[[Trials], None]
 ) -> str:
-    """Run what is missing; returns why it ended early."""
+    """Run all missing rounds. Return why they ended early; "" if all rounds ran."""
     plan = found.plan
-    # One that failed just before an interruption is repeated, as it would have been.
-    done = {(a.configuration, a.round) for a in found.attempts if a.value is not None}
+    # A run that failed just before an interruption is repeated, as it would have been without the interruption.
+    completed_runs = {(a.configuration, a.round) for a in found.attempts if a.value is not None}
     for round_ in range(1 - plan.warmup, plan.rounds + 1):
-        these = found.left()
-        random.Random(f"{plan.seed} {round_}").shuffle(these)  # independent of all other rounds
-        for one in these:
-            if (one.label, round_) in done:
+        configurations = found.left()
+        random.Random(f"{plan.seed} {round_}").shuffle(configurations)  # independent of all other rounds
+        for configuration in configurations:
+            if (configuration.label, round_) in completed_runs:
                 continue
-            for _ in range(FAILURES):  # after a failure once more, since it may have been the machine
-                left, usual = plan.budget_s - found.spent_s, found.usual_s(one.label)
-                if found.attempts and usual > left:
+            for _ in range(FAILURES):  # a failed run is repeated, since the machine may have caused the failure
+                rest_s, usual_s = plan.budget_s - found.spent_s, found.usual_s(configuration.label)
+                if found.attempts and usual_s > rest_s:
                     return BUDGET
-                made = run(one, round_, round_ == 1 - plan.warmup <= 0, max(left, _LONGER * usual))
-                if made.reason == BUDGET:
+                attempt = run(configuration, round_, round_ == 1 - plan.warmup <= 0, max(rest_s, _LONGER * usual_s))
+                if attempt.reason == BUDGET:
                     return BUDGET
-                write(made.to_json())
-                found.add(made)
+                write(attempt.to_json())
+                found.add(attempt)
                 notify(found)
-                if made.value is not None or one.label in found.excluded:
+                if attempt.value is not None or configuration.label in found.excluded:
                     break
     return ""

@@ -1,6 +1,7 @@
-"""Changes of the machine that one run at a time makes, and that are undone when it ends, even if it is killed.
+"""Makes changes of the machine for one run at a time, and undoes them when the run ends, even if it is killed.
 
-A helper process undoes them as soon as this process closes a pipe to it, which the kernel does for one that was killed.
+A helper process undoes the changes as soon as this process closes a pipe to it. If this process is killed, the kernel
+closes the pipe.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ exit $failed
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[int | None]:
-    """Waits until no other run that varies the same is under way, also one that leaves it as it is. Yields the lock."""
+    """Wait until no other run that varies the same limit is active, and yield the lock.
+
+    A run that leaves the limit unchanged holds the lock, too. The lock is None if the folder does not exist.
+    """
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:  # without the folder, nothing can be changed
@@ -54,15 +58,18 @@ def alone(folder: Path) -> Iterator[int | None]:
 
 
 def register_step(device: Path, number: int, value: int) -> Step:
-    """Writes a value of 64 bits into a model-specific register, by its device."""
+    """Return the step that writes a 64-bit value into a model-specific register through its device."""
     octal = "".join(f"\\{byte:03o}" for byte in value.to_bytes(8, "little"))
     return ("register", device, f"{number} {octal}")
 
 
 @contextlib.contextmanager
 def undone(steps: Sequence[Step], lock: int | None) -> Iterator[None]:
-    """Takes these steps when the context or this process ends: `write` a text into a file, `remove` a group, or write a
-    `register`, see `register_step`. The helper that takes them keeps the lock until then."""
+    """Take these steps when the context or this process ends.
+
+    A step is to `write` a text into a file, to `remove` a group, or to write a `register`, see `register_step`. The
+    helper process that takes the steps keeps the lock until then.
+    """
     words = [word for kind, path, text in steps for word in (kind, str(path), text)]
     helper = subprocess.Popen(
         ["sh", "-c", _UNDO, "sh", *words],

@@ -1,4 +1,4 @@
-"""Says how much of the last-level cache an application needs, from runs that may fill different parts of it."""
+"""Determines how much of the last-level cache an application needs, from runs that may fill different parts of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from meshmark.place.app.pairs import Merit, compare
 
 @dataclass(frozen=True, slots=True)
 class WorkingSet:
-    """What less cache costs, with the other dimensions fixed.
+    """The effect of less cache, with the other dimensions fixed.
 
     Attributes:
         others: Values of the other dimensions.
-        enough: The smallest part from which on all are shown to be as good as the largest; "" if none is.
-        worse: The largest part that is worse; "" if none is.
-        text: In words.
+        enough: The smallest part for which it and all larger parts are shown to be as good as the largest; "" if there
+            is no such part.
+        worse: The largest part that is worse than the largest one; "" if there is no such part.
+        text: The result in words.
     """
 
     others: str
@@ -38,29 +39,29 @@ def working_sets(
     """Compare each part of the cache with the largest.
 
     Args:
-        values: Of the runs of each configuration, by label and round.
+        values: Figures of the runs of each configuration, by label and round.
         margin: Smallest relative difference that matters.
-        confidence: Of each comparison.
+        confidence: Confidence of each comparison.
     """
-    groups = {others: sorted(these, key=_part, reverse=True) for others, these in varied(ran, "cache").items()}
-    found = []
-    for others, (most, *smaller) in groups.items():
-        largest, enough, unclear, worse = most.values["cache"], "", "", ""
-        for one in smaller:
-            both = (values[one.label], values[most.label])
-            pair = compare(one.label, most.label, both, merit, margin, confidence)
-            part = one.values["cache"]
-            if pair.best == most.label:
+    groups = {others: sorted(members, key=_part, reverse=True) for others, members in varied(ran, "cache").items()}
+    sets = []
+    for others, (reference, *smaller) in groups.items():
+        largest, enough, unclear, worse = reference.values["cache"], "", "", ""
+        for configuration in smaller:
+            value_pair = (values[configuration.label], values[reference.label])
+            pair = compare(configuration.label, reference.label, value_pair, merit, margin, confidence)
+            part = configuration.values["cache"]
+            if pair.best == reference.label:
                 worse = f"{part} is {pair.text(merit)}"
                 break
-            if pair.word != "equal" and pair.best != one.label:
+            if pair.word != "equal" and pair.best != configuration.label:
                 unclear = unclear or f"{part} is {pair.text(merit)}"
             elif not unclear:
                 enough = part
-        least = f"{enough} is as good as {largest}" if enough else ""
-        text = "; ".join(filter(None, (least, unclear, worse)))
-        found.append(WorkingSet(others, enough, worse.partition(" ")[0], text))
-    return found
+        conclusion = f"{enough} is as good as {largest}" if enough else ""
+        text = "; ".join(filter(None, (conclusion, unclear, worse)))
+        sets.append(WorkingSet(others, enough, worse.partition(" ")[0], text))
+    return sets
 
 
 def _part(one: Configuration) -> float:

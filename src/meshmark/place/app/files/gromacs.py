@@ -1,4 +1,4 @@
-"""Writes a simulation of water for GROMACS, and checks what one computed.
+"""Writes a simulation of water for GROMACS, and checks the result of a run.
 
 gromacs.py make         writes water.top and water.mdp
 gromacs.py check LOG
@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 STEPS, STEP_PS = 300, 0.002
-# Of a molecule, in kJ/mol, and how far a run may be from it. The model is made to have the potential energy of water,
-# -41.5, and the system is too small, and the run too short, for more than two digits.
+# Potential energy of a molecule in kJ/mol, and the relative tolerance of a run. The model is designed to have the
+# potential energy of water, -41.5. The system is too small, and the run too short, for more than two digits.
 POTENTIAL, TOLERANCE = -41.6, 0.02
-DRIFT = 0.006  # in kJ/mol/ps per atom: a step of 4 fs has more, one of 2 fs half of it
+DRIFT = 0.006  # limit in kJ/mol/ps per atom: a step of 4 fs has a larger drift, a step of 2 fs half of the limit
 
 TOPOLOGY = """\
 #include "oplsaa.ff/forcefield.itp"
@@ -26,7 +26,7 @@ water
 [ molecules ]
 """
 
-# Without a thermostat, so that the total energy is conserved.
+# There is no thermostat, so that the total energy is conserved.
 PARAMETERS = f"""\
 integrator = md
 dt = {STEP_PS}
@@ -49,7 +49,7 @@ def make() -> None:
 
 
 def check(log: str) -> str:
-    """Why the energies of a log are wrong; "" if they are right."""
+    """Return why the energies of a log are wrong; "" if they are right."""
     atoms = re.search(r"There are: (\d+) Atoms", log)
     drift = re.search(r"Conserved energy drift: (\S+) kJ/mol/ps per atom", log)
     averages = log.partition("A V E R A G E S")[2]

@@ -1,4 +1,4 @@
-"""Writes a scene of spheres for Tachyon, and compares its image with rays that are traced here.
+"""Writes a scene of spheres for Tachyon, and compares its image with rays that this program traces.
 
 tachyon.py make FILE    tachyon.py check IMAGE
 """
@@ -12,9 +12,9 @@ from pathlib import Path
 
 SPHERES = 3000
 WIDTH, HEIGHT = 640, 480
-RAYS = 400  # that are traced for the comparison
-TOLERANCE = 3  # of 255, in each color
-WRONG = 0.02  # share of rays that may differ: at the rim of a sphere, rounding decides what a ray hits
+RAYS = 400  # number of rays for the comparison
+TOLERANCE = 3  # maximum difference of each color, from 0 to 255
+WRONG = 0.02  # share of rays that may differ: at the rim of a sphere, rounding decides which sphere a ray hits
 
 Vector = tuple[float, float, float]
 Sphere = tuple[Vector, float, Vector]  # center, radius, color
@@ -26,17 +26,17 @@ AMBIENT, DIFFUSE, MIRROR, DEPTH = 0.15, 0.6, 0.25, 4
 
 
 def spheres() -> list[Sphere]:
-    """A large sphere, which is the floor, and random ones above it: the same at every call."""
-    draw = random.Random(20260701).random
-    found: list[Sphere] = [((0.0, -1006.0, 0.0), 1000.0, (0.8, 0.8, 0.8))]
+    """Return a large sphere, which is the floor, and random spheres above it. The result is always the same."""
+    uniform = random.Random(20260701).random
+    world: list[Sphere] = [((0.0, -1006.0, 0.0), 1000.0, (0.8, 0.8, 0.8))]
     for _ in range(SPHERES):
-        center = (12 * draw() - 6, 9 * draw() - 4.5, 10 * draw())
-        found.append((center, 0.05 + 0.25 * draw(), (draw(), draw(), draw())))
-    return found
+        center = (12 * uniform() - 6, 9 * uniform() - 4.5, 10 * uniform())
+        world.append((center, 0.05 + 0.25 * uniform(), (uniform(), uniform(), uniform())))
+    return world
 
 
 def scene() -> str:
-    """The scene in the format of Tachyon."""
+    """Return the scene in the format of Tachyon."""
 
     def numbers(values: Vector) -> str:
         return " ".join(f"{v:.9f}" for v in values)
@@ -63,7 +63,7 @@ def dot(a: Vector, b: Vector) -> float:
 
 
 def along(a: Vector, t: float, b: Vector) -> Vector:
-    """a + t b"""
+    """Return a + t b."""
     return a[0] + t * b[0], a[1] + t * b[1], a[2] + t * b[2]
 
 
@@ -72,7 +72,7 @@ def unit(a: Vector) -> Vector:
 
 
 def first(world: list[Sphere], origin: Vector, way: Vector) -> tuple[float, Sphere | None]:
-    """Distance to the first sphere that a ray hits, and the sphere."""
+    """Return the distance to the first sphere that a ray hits, and the sphere; infinity and None without a hit."""
     nearest, hit = math.inf, None
     for sphere in world:
         (x, y, z), radius, _ = sphere
@@ -88,11 +88,11 @@ def first(world: list[Sphere], origin: Vector, way: Vector) -> tuple[float, Sphe
 
 
 def color(world: list[Sphere], origin: Vector, way: Vector, depth: int = DEPTH) -> Vector:
-    """What is seen from a point in a direction."""
+    """Return the color that is visible from a point in a direction."""
     t, hit = first(world, origin, way)
     if hit is None:
         return BACKGROUND
-    center, _, own = hit
+    center, _, own_color = hit
     point = along(origin, t, way)
     normal = unit(along(point, -1, center))
     normal = normal if dot(normal, way) < 0 else along((0, 0, 0), -1, normal)
@@ -100,27 +100,27 @@ def color(world: list[Sphere], origin: Vector, way: Vector, depth: int = DEPTH) 
     light = dot(normal, unit(to_light))
     if light > 0 and first(world, point, unit(to_light))[0] < math.sqrt(dot(to_light, to_light)):
         light = 0
-    found = along((0, 0, 0), AMBIENT + DIFFUSE * max(light, 0), own)
+    rgb = along((0, 0, 0), AMBIENT + DIFFUSE * max(light, 0), own_color)
     if depth > 1:
-        found = along(found, MIRROR, color(world, point, along(way, -2 * dot(normal, way), normal), depth - 1))
-    return found
+        rgb = along(rgb, MIRROR, color(world, point, along(way, -2 * dot(normal, way), normal), depth - 1))
+    return rgb
 
 
 def check(image: Path) -> str:
-    """Why an image is wrong; "" if it is right."""
+    """Return why an image is wrong; "" if it is right."""
     head = f"P6\n{WIDTH} {HEIGHT}\n255\n".encode()
     data = image.read_bytes()
     if not data.startswith(head) or len(data) != len(head) + 3 * WIDTH * HEIGHT:
         return f"{image} is no image of {WIDTH} x {HEIGHT}"
-    draw, world, wrong = random.Random(7).randrange, spheres(), 0
+    randrange, world, wrong_rays = random.Random(7).randrange, spheres(), 0
     for _ in range(RAYS):
-        column, row = draw(WIDTH), draw(HEIGHT)
-        way = unit(((column + 1 - WIDTH / 2) / HEIGHT, (HEIGHT / 2 - row) / HEIGHT, 1.0))
-        at = len(head) + 3 * (row * WIDTH + column)
-        seen = [255 * min(1.0, c) for c in color(world, EYE, way)]
-        off = any(abs(s - p) > TOLERANCE for s, p in zip(seen, data[at : at + 3], strict=True))
-        wrong += off
-    return f"{wrong} of {RAYS} rays differ" if wrong > WRONG * RAYS else ""
+        column, row = randrange(WIDTH), randrange(HEIGHT)
+        direction = unit(((column + 1 - WIDTH / 2) / HEIGHT, (HEIGHT / 2 - row) / HEIGHT, 1.0))
+        offset = len(head) + 3 * (row * WIDTH + column)
+        expected = [255 * min(1.0, c) for c in color(world, EYE, direction)]
+        is_wrong = any(abs(s - p) > TOLERANCE for s, p in zip(expected, data[offset : offset + 3], strict=True))
+        wrong_rays += is_wrong
+    return f"{wrong_rays} of {RAYS} rays differ" if wrong_rays > WRONG * RAYS else ""
 
 
 if __name__ == "__main__":
