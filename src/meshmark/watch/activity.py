@@ -11,14 +11,14 @@ from meshmark.watch.frames import Frame, Header
 from meshmark.watch.live import Live
 
 INTERVAL_S: Final = 2.0  # the sampler lists processes at most this often
-_LONGEST_S: Final = 10.0  # where listing them takes so long that the sampler does it less often
+_LONGEST_S: Final = 10.0  # the interval if listing processes takes so long that the sampler does it less often
 _RATE_HZ: Final = 5.0
-_IDLE: Final = 0.03  # CPUs in use below which no program may be busy enough to be listed
+_IDLE: Final = 0.03  # CPUs in use; if fewer are in use, no program may be busy enough to be listed
 _SOURCES: Final = ("cpu", "system", "processes", "io")
 
 
 def observe() -> Activity:
-    """What this machine does during the next two seconds, or longer if listing its processes takes long.
+    """Return what this machine does during the next two seconds, or longer if listing its processes takes long.
 
     Raises:
         MeshmarkError: The sampler failed.
@@ -31,18 +31,18 @@ def observe() -> Activity:
 
 
 def _enough(frames: Iterable[Frame]) -> list[Frame]:
-    """The first frames of an interval, up to one that lists processes, unless the machine is idle."""
-    seen: list[Frame] = []
+    """Return the frames of one interval: up to a frame that lists processes, or less if the machine is idle."""
+    selected: list[Frame] = []
     for frame in frames:
-        seen.append(frame)
+        selected.append(frame)
         busy = sum(v for v in frame.values.get("cpu.busy", ()) if v is not None)
         if frame.t_s >= INTERVAL_S - 0.5 / _RATE_HZ and (frame.processes or busy < _IDLE):
             break
-    return seen
+    return selected
 
 
 def activity_of(header: Header, frames: Sequence[Frame]) -> Activity:
-    """The means over consecutive frames, at least one, and the programs of the last."""
+    """Return the means over consecutive frames, at least one, and the programs of the last frame."""
 
     def means(metric: str) -> list[float | None]:
         return [_mean(frames, metric, i) for i in range(header.count(metric.partition(".")[0]))]
@@ -66,6 +66,6 @@ def activity_of(header: Header, frames: Sequence[Frame]) -> Activity:
 
 
 def _mean(frames: Iterable[Frame], metric: str, index: int) -> float | None:
-    """Mean of a metric over the frames in which it is known, by their length; None if it is unknown in all."""
-    known = [(v, f.window_s) for f in frames if (v := f.value(metric, index)) is not None and f.window_s > 0]
-    return sum(v * s for v, s in known) / sum(s for _, s in known) if known else None
+    """Return the mean of a metric over the frames in which it is known, weighted by window; None if it is unknown."""
+    samples = [(v, f.window_s) for f in frames if (v := f.value(metric, index)) is not None and f.window_s > 0]
+    return sum(v * s for v, s in samples) / sum(s for _, s in samples) if samples else None

@@ -16,12 +16,12 @@ from meshmark.values.paths import data_home
 
 
 def calibration_file(machine: str) -> Path:
-    """The path of a machine's calibration."""
+    """Return the path of a machine's calibration."""
     return data_home() / "canary" / f"{machine.replace('/', '_')}.json"
 
 
 def shows_traffic(calibration: Path) -> bool:
-    """Whether a stored calibration shows traffic on some node."""
+    """Return whether a stored calibration shows traffic on some node."""
     try:
         return any(read_json(calibration).get("tells", {}).values())
     except (MeshmarkError, AttributeError):
@@ -29,31 +29,31 @@ def shows_traffic(calibration: Path) -> bool:
 
 
 def exit_reason(stderr: str, status: int) -> str:
-    """Why a sampler ended: the last line of its standard error, or its exit status."""
+    """Return why a sampler ended: the last line of its standard error, or its exit status."""
     lines = stderr.strip().splitlines()
     return lines[-1].removeprefix("meshmark-watch: error: ") if lines else f"the sampler ended with status {status}"
 
 
 def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
-    """Measures and stores the canary's latency at increasing traffic; uses all CPUs.
+    """Measure and store the canary's latency at increasing traffic; uses all CPUs.
 
     Returns:
-        The file and its content: `nodes`, by number a list of [B/s, low, median, high of the latency in s], and
-        `tells`, by number whether the latency depends on traffic.
+        The file and its content: `nodes` maps each node number to a list of [B/s, low, median, high of the latency in
+        s]; `tells` maps each node number to whether the latency depends on traffic.
 
     Raises:
         AbsentError: there is no CPU to generate traffic, or no instruction to flush a line.
-        MeshmarkError: the sampler failed; the message is the sampler's.
+        MeshmarkError: the sampler failed; the message is that of the sampler.
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    reason = exit_reason(done.stderr, done.returncode)
-    if done.returncode == 77:
+    process = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    reason = exit_reason(process.stderr, process.returncode)
+    if process.returncode == 77:
         raise AbsentError(reason)
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise MeshmarkError(reason)
-    found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+    content: dict[str, Any] = {**json.loads(process.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
     path = calibration_file(host_id())
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, (json.dumps(found, indent=1) + "\n").encode())
-    return path, found
+    write_file(path, (json.dumps(content, indent=1) + "\n").encode())
+    return path, content

@@ -4,8 +4,8 @@ Consecutive frames are correlated, so they are not independent samples and their
 interval. Therefore each recording is split into ten batches, whose means are the samples; the interval of the
 difference of means is Welch's, with degrees of freedom after Satterthwaite. Its coverage depends on the length of a
 batch relative to the correlation time of the load: with a ratio of 8 it is 94 % instead of 95 % (simulated), with a
-ratio of 2 it is 87 %. The interval covers the variation within a recording, but not between runs. Of 100 unchanged
-components, 5 are outside it by chance.
+ratio of 2 it is 87 %. The interval covers the variation within a recording, but not between runs. On average, 5 of 100
+unchanged components are outside it by chance.
 
 Source: method of batch means, e.g. Law, Simulation Modeling and Analysis (5th ed., 2015), 9.5.3; few long batches after
 Schmeiser, Operations Research 30 (1982).
@@ -26,13 +26,13 @@ from meshmark.watch.frames import USE, Frame, Header
 
 BATCHES: Final = 10
 ROUNDING: Final = 1e-6  # smaller changes of a share are rounding errors
-MIN_BATCHES: Final = 4  # of at least two frames each; required for an interval
+MIN_BATCHES: Final = 4  # batches with at least two frames each that an interval requires
 TITLES: Final = {"cpu": "CPUs", "memory": "memory", "link": "links", "io": "I/O"}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One component's mean use in two recordings, as shares; None is unknown.
+    """The mean use of one component in two recordings, as shares; None is unknown.
 
     Attributes:
         low, high: 95 % interval of the change; None if a recording is too short.
@@ -54,7 +54,7 @@ class Change:
 
     @property
     def certain(self) -> bool:
-        """Whether the use differs."""
+        """Return whether the use differs significantly."""
         known = self.low is not None and self.high is not None
         interval = ((self.low or 0.0) - ROUNDING, (self.high or 0.0) + ROUNDING) if known else None
         return judge(interval, (-ROUNDING, ROUNDING), 0.0) in {"higher", "lower"}
@@ -118,7 +118,7 @@ class _Means:
     seconds: float = 0.0
 
     def of(self, kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """By component: mean, variance of the mean, and number of batches with values; NaN if unknown."""
+        """Return per component the mean, its variance, and the number of batches with values; NaN if unknown."""
         sums, weights = self.sums[kind], self.weights[kind]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums.sum(axis=0) / weights.sum(axis=0)
@@ -132,7 +132,7 @@ class _Means:
 def _means(side: Side) -> _Means:
     use = {k: m for k, m in side.header.use.items() if any(m == x.name for x in side.header.metrics)}
     batches = max(1, min(BATCHES, side.count // 2))
-    made = _Means(
+    means = _Means(
         {k: np.zeros((batches, side.header.count(k))) for k in use},
         {k: np.zeros((batches, side.header.count(k))) for k in use},
     )
@@ -140,16 +140,16 @@ def _means(side: Side) -> _Means:
         if i >= side.count:
             break  # the recording may still grow
         batch = i * batches // side.count
-        made.seconds += frame.window_s
+        means.seconds += frame.window_s
         for kind, metric in use.items():
             values = np.array(frame.values.get(metric, ()), dtype=np.float64)
-            if values.size != made.sums[kind].shape[1]:
+            if values.size != means.sums[kind].shape[1]:
                 continue
             known = np.isfinite(values)
             length = frame.window_s or 1e-12  # a frame without duration still counts
-            made.sums[kind][batch] += np.where(known, values, 0.0) * length
-            made.weights[kind][batch] += known * length
-    return made
+            means.sums[kind][batch] += np.where(known, values, 0.0) * length
+            means.weights[kind][batch] += known * length
+    return means
 
 
 def _check_components(before: Header, after: Header) -> None:
@@ -170,7 +170,7 @@ def _check_components(before: Header, after: Header) -> None:
 
 
 def compare(before: Side, after: Side) -> Difference:
-    """Computes the change in mean use of every component.
+    """Compute the change in mean use of every component.
 
     Means are weighted by the length of the frames' windows.
 
@@ -191,44 +191,44 @@ def compare(before: Side, after: Side) -> Difference:
             continue
         metrics = [side.header.use[kind] for side in (before, after)]
         if metrics[0] != metrics[1]:
-            why = f"the metric is {metrics[0]} before and {metrics[1]} after"
-            changes[kind] = [Change(kind, i, name, why=why) for i, name in enumerate(names)]
+            reason = f"the metric is {metrics[0]} before and {metrics[1]} after"
+            changes[kind] = [Change(kind, i, name, why=reason) for i, name in enumerate(names)]
             continue
         if kind not in a.sums or kind not in b.sums:
-            lacks = before if kind not in a.sums else after
+            incomplete = before if kind not in a.sums else after
             changes[kind] = [
-                Change(kind, i, name, why=f"{lacks.header.why_unknown(metrics[0], i)} ({lacks.name})")
+                Change(kind, i, name, why=f"{incomplete.header.why_unknown(metrics[0], i)} ({incomplete.name})")
                 for i, name in enumerate(names)
             ]
             continue
         (m1, v1, n1), (m2, v2, n2) = a.of(kind), b.of(kind)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # After Satterthwaite; without variance, any number of degrees of freedom works.
-            freedom = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
-            reach = stats.t.ppf(0.975, np.where(np.isfinite(freedom), freedom, 1.0)) * np.sqrt(v1 + v2)
-        made = []
+            # Degrees of freedom after Satterthwaite; without variance, any number works.
+            degrees = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
+            half_widths = stats.t.ppf(0.975, np.where(np.isfinite(degrees), degrees, 1.0)) * np.sqrt(v1 + v2)
+        class_changes = []
         for i, name in enumerate(names):
             if not (np.isfinite(m1[i]) and np.isfinite(m2[i])):
-                lacks = after if np.isfinite(m1[i]) else before
-                made.append(
+                incomplete = after if np.isfinite(m1[i]) else before
+                class_changes.append(
                     Change(
                         kind,
                         i,
                         name,
                         before=float(m1[i]) if np.isfinite(m1[i]) else None,
                         after=float(m2[i]) if np.isfinite(m2[i]) else None,
-                        why=f"{lacks.header.why_unknown(metrics[0], i)} ({lacks.name})",
+                        why=f"{incomplete.header.why_unknown(metrics[0], i)} ({incomplete.name})",
                     )
                 )
                 continue
             before_i, after_i = float(m1[i]), float(m2[i])
             if min(n1[i], n2[i]) < MIN_BATCHES:
-                why = f"too few frames for an interval: each recording needs {2 * MIN_BATCHES}"
-                made.append(Change(kind, i, name, before_i, after_i, why=why))
+                reason = f"too few frames for an interval: each recording needs {2 * MIN_BATCHES}"
+                class_changes.append(Change(kind, i, name, before_i, after_i, why=reason))
                 continue
-            change, half = after_i - before_i, float(reach[i])
-            made.append(Change(kind, i, name, before_i, after_i, change - half, change + half))
-        changes[kind] = made
+            change, half_width = after_i - before_i, float(half_widths[i])
+            class_changes.append(Change(kind, i, name, before_i, after_i, change - half_width, change + half_width))
+        changes[kind] = class_changes
 
     def side_json(side: Side, means: _Means) -> dict[str, Any]:
         return {
@@ -248,15 +248,15 @@ def _points(share: float) -> str:
 
 
 def table(difference: Difference) -> Iterator[str]:
-    """Lines of text: significant changes by size, then the others, then unknown ones."""
-    every = [c for changes in difference.changes.values() for c in changes]
-    known = [c for c in every if c.change is not None]
+    """Yield lines of text: significant changes by size, then the others, then unknown ones."""
+    all_changes = [c for changes in difference.changes.values() for c in changes]
+    known = [c for c in all_changes if c.change is not None]
     known.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
 
     def name(c: Change) -> str:
         return f"link {c.name}" if c.component_class == "link" else c.name
 
-    width = max([9, *(len(name(c)) for c in every)])
+    width = max([9, *(len(name(c)) for c in all_changes)])
     before, after = difference.before, difference.after
     yield f"from {before['name']} ({before['frames']} frames) to {after['name']} ({after['frames']} frames)"
     yield f"{'component':<{width}}  before (%)  after (%)  change (points)  95 % interval"
@@ -269,7 +269,7 @@ def table(difference: Difference) -> Iterator[str]:
             remark = "" if c.certain else "  inconclusive"
             yield f"{line}  {_points(c.low)} to {_points(c.high)}{remark}"
     unknown: dict[str, list[str]] = {}
-    for c in every:
+    for c in all_changes:
         if c.change is None:
             unknown.setdefault(c.why, []).append(name(c))
     for why, names in unknown.items():

@@ -1,4 +1,4 @@
-"""Collects what frames show of a machine: CPUs that are oversubscribed, and hot spots."""
+"""Collects what frames show about a machine: oversubscribed CPUs and hot spots."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Finding = Oversubscribed | HotSpot
 
 
 class Findings:
-    """Follows a stream of frames."""
+    """Collects the findings from a stream of frames."""
 
     def __init__(self, header: Header) -> None:
         self._oversubscription = Oversubscription(header)
         self._detector = Detector(header)
 
     def add(self, frame: Frame) -> list[Finding]:
-        """Add a frame, and return what the frames so far show, the most important first."""
+        """Add a frame and return the findings from the frames so far, the most important first."""
         crowd = self._oversubscription.add(frame)
         return [*([crowd] if crowd else []), *self._detector.add(frame)]
 

@@ -18,7 +18,7 @@ FORMAT: Final = 1
 MAX_COMPONENTS: Final = 100_000
 MAX_METRICS: Final = 1000
 MAX_TIME_S: Final = 1e11  # since 1970, in the year 5138
-MAX_NUMBER: Final = 1e30  # in any unit; what is not smaller is damage
+MAX_NUMBER: Final = 1e30  # in any unit; a larger number means that the data is damaged
 _INVALID: Final = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 _VALUE_TYPES: Final = frozenset({int, float, type(None)})
 # The default metric that colours the components of each class: a share of time or capacity.
@@ -69,7 +69,7 @@ class Header:
 
     @property
     def use(self) -> dict[str, str]:
-        """The metric that colours each class: `CLASS.busy`, unless the header's `use` names another."""
+        """Return the metric that colours each class: `CLASS.busy`, unless the header's `use` names another."""
         named = self.more.get("use")
         pairs = named.items() if isinstance(named, dict) else ()
         return {**USE, **{k: str(v) for k, v in pairs if k in USE and str(v).startswith(f"{k}.")}}
@@ -78,16 +78,16 @@ class Header:
         return len(self.components.get(component_class, ()))
 
     def why_unknown(self, metric: str, component: int | None = None) -> str:
-        """Why a metric (of a component) is unknown; a general reason if the header has none."""
+        """Return why a metric (of a component) is unknown; a general reason if the header states none."""
         names = [metric, metric.partition(".")[0]]
         if component is not None:
-            about = self.components.get(names[1], ())
-            if component < len(about):
-                names.insert(0, f"{metric}:{about[component].get('name', '')}")
+            components = self.components.get(names[1], ())
+            if component < len(components):
+                names.insert(0, f"{metric}:{components[component].get('name', '')}")
         for name in names:
-            for one in self.absent:
-                if one["metric"] == name:
-                    return one["why"]
+            for absence in self.absent:
+                if absence["metric"] == name:
+                    return absence["why"]
         return "no source says it" if not any(m.name == metric for m in self.metrics) else "not known at this tick"
 
     def to_json(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Frame:
     Attributes:
         t_s: end of the window, in s after the start.
         window_s: length of the window; rates and shares refer to it.
-        at: end of the window as wall-clock time, in s since 1970; 0 if there is none (a model).
+        at: end of the window as wall-clock time, in s since 1970; 0 if the frame has no wall-clock time (a model).
         cost_s: CPU time of the sampler, in s.
         processes: the busiest processes: `pid`, `name`, `cpu` (share of one CPU), `threads`, `rss` (B), `on` (CPU) and,
             if there are several nodes, `nodes` (B on each).
@@ -138,7 +138,7 @@ class Frame:
     processes: list[dict[str, Any]] = field(default_factory=list)
 
     def value(self, metric: str, index: int) -> float | None:
-        """A component's value of a metric; None if it is unknown."""
+        """Return a component's value of a metric; None if it is unknown."""
         values = self.values.get(metric, ())
         return values[index] if index < len(values) else None
 
@@ -170,7 +170,7 @@ _HEADER_KEYS: Final = {"type", "format", "source", "machine", "started", "period
 
 
 def header_of(line: Mapping[str, Any]) -> Header:
-    """Reads a header from a parsed line.
+    """Read a header from a parsed line.
 
     Raises:
         FrameError: the line is not a header, or has another format.
@@ -209,7 +209,7 @@ def header_of(line: Mapping[str, Any]) -> Header:
 
 
 def _number(line: Mapping[str, Any], key: str, default: float | None = None, limit: float = MAX_NUMBER) -> float:
-    """A number of a line, which is finite and below a limit.
+    """Return a number of a line, which is finite and below a limit.
 
     Raises:
         KeyError, TypeError, ValueError, OverflowError: It is missing or another value.
@@ -253,7 +253,7 @@ def check_places(header: Header) -> None:
     """Check that the components of a header refer to nodes, routers and caches that it has.
 
     Raises:
-        FrameError: One does not; the message names it.
+        FrameError: A component refers to something that the header does not have; the message names it.
     """
     nodes, routers = header.count("node"), header.count("router")
     required = {
@@ -277,21 +277,21 @@ def check_places(header: Header) -> None:
 
 
 def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
-    """Reads a frame from a parsed line; lists of values with another length are truncated or padded with None.
+    """Read a frame from a parsed line; lists of values with another length are truncated or padded with None.
 
     Raises:
         FrameError: the line is not a frame.
     """
     try:
         values: Values = {}
-        for name, given in line["values"].items():
+        for name, row in line["values"].items():
             count = header.count(name.partition(".")[0])
-            if not _VALUE_TYPES.issuperset(map(type, given)):
+            if not _VALUE_TYPES.issuperset(map(type, row)):
                 raise TypeError(f"{name}: found other values than numbers")
-            read = [None if v is None or v != v else float(v) for v in given]  # noqa: PLR0124 (NaN)
-            if not all(v is None or -MAX_NUMBER < v < MAX_NUMBER for v in read):
+            numbers = [None if v is None or v != v else float(v) for v in row]  # noqa: PLR0124 (NaN)
+            if not all(v is None or -MAX_NUMBER < v < MAX_NUMBER for v in numbers):
                 raise ValueError(f"{name}: found a number that is not finite")
-            values[str(name)] = (read + [None] * count)[:count] if len(read) != count else read
+            values[str(name)] = (numbers + [None] * count)[:count] if len(numbers) != count else numbers
         return Frame(
             int(_number(line, "seq")),
             _number(line, "t_s"),
@@ -318,7 +318,7 @@ def _process(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_line(text: str | bytes, constants: bool = True) -> Mapping[str, Any]:
-    """Parses one line of a stream.
+    """Parse one line of a stream.
 
     Args:
         constants: Whether NaN and infinity are allowed, which are not part of JSON.

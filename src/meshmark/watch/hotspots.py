@@ -9,13 +9,14 @@ as hot spots: the links of a saturated memory, and the memory of a node that onl
 A balanced load has no hot spot, but its components take turns: at any moment some are in a memory phase, and the others
 are idle. If the times for which components stay hot were drawn from an exponential distribution with mean b, a turn
 would last L ticks or more with probability exp(-L / b), and N exp(-L / b) of N turns are expected to last that long. N
-and b, with its standard error, come from the turns that other components ended in the meantime, so N grows with the
+and b, with its standard error, come from the turns of other components that ended in the meantime, so N grows with the
 number of components that are compared. A component is a hot spot only if it has been hot for so long that fewer than
 `CHANCE` such turns are expected. If no other component became hot after it, there is nothing to compare with, and the
 component is a hot spot. If others did but no turn has ended yet, the first turns decide, for which the detector waits
 up to `WAIT` ticks.
 
-After the rules of Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links) and the uses of Xmesh in
+The rules follow Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links); the distinction between
+CPU, memory, link and I/O bound follows Xmesh in section 5 of the GS1280 paper.
 the GS1280's publication, section 5, which distinguish CPU, memory, link and I/O bound.
 """
 
@@ -32,16 +33,16 @@ from meshmark.values.units import plain
 from meshmark.watch.frames import Frame, Header, check_places
 
 CLASSES: Final = ("memory", "link", "io", "cpu")
-MIN_USE: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # of a hot component
+MIN_USE: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # minimum use of a hot component
 FULL: Final = 0.85  # minimum use in a class of one or two
 ABOVE: Final = 0.25  # minimum distance from the median of the class, as a share of capacity
 DEVIATIONS: Final = 4.0
 NEAR: Final = 0.1  # use of a node's links below which its memory serves only its own CPUs
 SHARE: Final = 1.5  # minimum use relative to the mean of the class
 KEPT: Final = 5  # number of recent ticks considered
-HELD: Final = 4  # minimum number of them in which a hot spot is hot
-CHANCE: Final = 1e-3  # expected number of turns as long as a hot spot, at most
-REACH: Final = 6  # times as long as it has been hot: how far back the turns of others count
+HELD: Final = 4  # minimum number of recent ticks at which a hot spot is hot
+CHANCE: Final = 1e-3  # largest expected number of turns as long as a hot spot
+REACH: Final = 6  # turns of others count if they ended within this many times the ticks for which it has been hot
 GOES_ON: Final = 0.75  # minimum use in a run, as a share of the use at its first tick
 WAIT: Final = 20  # ticks to see whether components that became hot one after another take turns
 MAX_TURNS: Final = 4096  # per class; older ones are dropped
@@ -60,12 +61,12 @@ class HotSpot:
     """Components of one class that are hot together.
 
     Attributes:
-        since_s: the tick at which it was first hot, in the frames' time.
+        since_s: the first tick at which a component was hot, in the frames' time.
         use: mean use of the components over the recent ticks.
         usual: median use of the class over the same ticks.
         share: share of the components in the class's total use.
         evidence: other hot components that are consequences, by class.
-        culprits: the busiest processes there, if known, the busiest first.
+        culprits: the busiest processes on these components, if known, the busiest first.
         estimated: whether the use is inferred, not counted.
     """
 
@@ -106,29 +107,29 @@ class HotSpot:
         return ADVICE[self.component_class]
 
     def __str__(self) -> str:
-        seen = "".join(f"; {kind} {', '.join(names)} with it" for kind, names in self.evidence.items())
+        consequences = "".join(f"; {kind} {', '.join(names)} with it" for kind, names in self.evidence.items())
         names = ", ".join(self.names)
         use = f"{100 * self.use:.0f} % (median {100 * self.usual:.0f} %), {100 * self.share:.0f} % of all"
-        who = f" by {', '.join(self.culprits)}" if self.culprits else ""
+        causes = f" by {', '.join(self.culprits)}" if self.culprits else ""
         since = plain(self.since_s, "s")
         verdict = self.verdict + (" (estimated)" if self.estimated else "")
-        return f"{verdict}: {names} at {use}, since {since}{who}{seen}. Advice: {self.advice}"
+        return f"{verdict}: {names} at {use}, since {since}{causes}{consequences}. Advice: {self.advice}"
 
 
 def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
-    """Indices of the components that are hot at one tick; unknown ones are not."""
-    known = [v for v in values if v is not None]
-    if not known or max(known) < min_use:
+    """Return the indices of the components that are hot at one tick; a component with an unknown value is not hot."""
+    known_values = [v for v in values if v is not None]
+    if not known_values or max(known_values) < min_use:
         return set()
-    if len(known) <= 2:
-        low = min(known)
-        alone = len(known) == 1
+    if len(known_values) <= 2:
+        low = min(known_values)
+        alone = len(known_values) == 1
         return {i for i, v in enumerate(values) if v is not None and v >= FULL and (alone or v >= 2 * low)}
-    middle = statistics.median(known)
-    deviation = 1.4826 * statistics.median(abs(v - middle) for v in known)
-    bound = max(min_use, middle + max(ABOVE, DEVIATIONS * deviation))
-    total = sum(known)
-    return {i for i, v in enumerate(values) if v is not None and v >= bound and v * len(known) >= SHARE * total}
+    median = statistics.median(known_values)
+    deviation = 1.4826 * statistics.median(abs(v - median) for v in known_values)
+    bound = max(min_use, median + max(ABOVE, DEVIATIONS * deviation))
+    total = sum(known_values)
+    return {i for i, v in enumerate(values) if v is not None and v >= bound and v * len(known_values) >= SHARE * total}
 
 
 @dataclass(slots=True)
@@ -136,11 +137,11 @@ class Run:
     """The time for which a component has been hot, with gaps of at most one tick.
 
     Attributes:
-        start: number of its first tick.
-        last: number of the last tick at which it was hot.
+        start: number of the first tick.
+        last: number of the last tick at which the component was hot.
         since_s: time of the first tick.
         use: use at the first tick.
-        stands_out: whether it was found to last longer than the turns of others, which remains so until it ends.
+        stands_out: whether the run was once longer than the turns of others explain, which remains so until it ends.
     """
 
     start: int
@@ -158,13 +159,13 @@ class Run:
 class Turn:
     """A run that has ended."""
 
-    end: int  # number of the first tick after it
+    end: int  # number of the first tick after the run
     ticks: int
     place: tuple[str, int]  # the node of memory controllers, or the component itself
 
 
 def lasts_longer(ticks: int, turns: Sequence[int]) -> bool:
-    """Whether a component that has been hot for some ticks outlasts what the turns of others explain.
+    """Return whether a component that has been hot for some ticks outlasts what the turns of others explain.
 
     Args:
         turns: Lengths of the turns of other components in ticks.
@@ -172,7 +173,8 @@ def lasts_longer(ticks: int, turns: Sequence[int]) -> bool:
     if not turns:
         return True
     count = len(turns)
-    mean = sum(turns) / count * (1 + 1 / math.sqrt(count))  # one standard error more: few turns say little of the mean
+    # One standard error is added, because few turns say little about the mean.
+    mean = sum(turns) / count * (1 + 1 / math.sqrt(count))
     return count * math.exp(-ticks / mean) < CHANCE
 
 
@@ -195,22 +197,22 @@ class Detector:
         self._tick = 0
 
     def add(self, frame: Frame) -> list[HotSpot]:
-        """Adds a frame and returns the current hot spots, likely causes first."""
+        """Add a frame and return the current hot spots, likely causes first."""
         self._past.append(frame)
         self._tick += 1
-        held: dict[str, set[int]] = {}
+        persistent: dict[str, set[int]] = {}
         for kind in CLASSES:
-            now = hot_now(frame.values.get(self._use[kind], ()), MIN_USE[kind])
+            hot_indices = hot_now(frame.values.get(self._use[kind], ()), MIN_USE[kind])
             ticks = self._hot[kind]
-            ticks.append(now)
-            self._follow(kind, now, frame)
-            held[kind] = {i for t in ticks for i in t if sum(i in u for u in ticks) >= HELD}
-        return self._explain(held)
+            ticks.append(hot_indices)
+            self._follow(kind, hot_indices, frame)
+            persistent[kind] = {i for t in ticks for i in t if sum(i in u for u in ticks) >= HELD}
+        return self._explain(persistent)
 
     def _follow(self, kind: str, now: set[int], frame: Frame) -> None:
-        """Continue and begin the runs of the components that are hot, and end runs after two ticks without.
+        """Begin and continue the runs of hot components, and end runs after two ticks at which they were not hot.
 
-        A run also continues while others become as busy, since the component then does not stand out but is not idle.
+        A run also continues while others become as busy, because the component then does not stand out but is not idle.
         """
         runs, metric = self._runs[kind], self._use[kind]
         for i in now:
@@ -224,63 +226,67 @@ class Detector:
                 self._turns[kind].append(Turn(run.last + 1, run.ticks, self._place(kind, i)))
 
     def _stands_out(self, kind: str, number: int) -> bool:
-        """Whether a component has been hot for longer than the turns of other places explain."""
+        """Return whether a component has been hot for longer than the turns of other places explain."""
         run = self._runs[kind].get(number)
         if run is None:
             return False
         if not run.stands_out:
-            begin, here = self._tick - REACH * run.ticks, self._place(kind, number)
-            ended = [t.ticks for t in self._turns[kind] if t.end > begin and t.place != here]
-            later = [i for i, r in self._runs[kind].items() if r.start > run.start and self._place(kind, i) != here]
-            run.stands_out = lasts_longer(run.ticks, ended) and (bool(ended) or not later or run.ticks >= WAIT)
+            begin, place = self._tick - REACH * run.ticks, self._place(kind, number)
+            turn_ticks = [t.ticks for t in self._turns[kind] if t.end > begin and t.place != place]
+            later_runs = [
+                i for i, r in self._runs[kind].items() if r.start > run.start and self._place(kind, i) != place
+            ]
+            run.stands_out = lasts_longer(run.ticks, turn_ticks) and (
+                bool(turn_ticks) or not later_runs or run.ticks >= WAIT
+            )
         return run.stands_out
 
     def _place(self, kind: str, number: int) -> tuple[str, int]:
-        """Return what takes a turn together: the controllers of a node, or else one component."""
+        """Return the place that takes a turn as a whole: the controllers of a node, or one component."""
         node = self.header.components[kind][number].get("node")
         return ("node", int(node)) if kind == "memory" and node is not None else ("component", number)
 
     def _explain(self, held: Mapping[str, set[int]]) -> list[HotSpot]:
         """Return the hot spots among the components that were hot in most of the recent ticks."""
         steady = {kind: {i for i in held[kind] if self._stands_out(kind, i)} for kind in CLASSES}
-        found: list[HotSpot] = []
+        spots: list[HotSpot] = []
         explained: set[tuple[str, int]] = set()
-        local: dict[int, tuple[str, ...]] = {}  # memory used only by its own node
-        for node, mine in self._by_node("memory", steady["memory"]).items():
+        local_memory: dict[int, tuple[str, ...]] = {}  # memory used only by its own node
+        for node, indices in self._by_node("memory", steady["memory"]).items():
             # There is no remote traffic and a CPU of the node is hot, so this CPU causes the memory traffic.
             if node is not None and self._busiest_link(node) < NEAR and self._cpus_of(node) & steady["cpu"]:
-                local[node] = tuple(self._name("memory", i) for i in mine)
-                explained |= {("memory", i) for i in mine}
+                local_memory[node] = tuple(self._name("memory", i) for i in indices)
+                explained |= {("memory", i) for i in indices}
         for kind in ("memory", "io", "link", "cpu"):
-            left = {i for i in steady[kind] if (kind, i) not in explained}
-            if kind == "cpu" and any(s.component_class in {"memory", "link"} for s in found):
+            unexplained = {i for i in steady[kind] if (kind, i) not in explained}
+            if kind == "cpu" and any(s.component_class in {"memory", "link"} for s in spots):
                 continue  # the CPU is likely stalled on memory or links
-            for node, mine in self._by_node(kind, left).items():
+            for node, indices in self._by_node(kind, unexplained).items():
                 evidence = {}
                 if kind in {"memory", "io"} and node is not None:
-                    near = tuple(sorted(i for i in held["link"] if self._touches(i, node)))
-                    # All hot links carry this traffic, not only those of the node.
-                    explained |= {("link", i) for i in held["link"]} if near else set()
-                    if near:
-                        evidence["link"] = tuple(self._name("link", i) for i in near)
-                where = self.header.components[kind][mine[0]].get("node")
-                if kind == "cpu" and where in local:
-                    evidence["memory"] = local[int(where)]
-                found.append(self._spot(kind, mine, node, evidence))
-        return found
+                    hot_links = tuple(sorted(i for i in held["link"] if self._touches(i, node)))
+                    # All hot links carry this traffic, not only the links of the node.
+                    explained |= {("link", i) for i in held["link"]} if hot_links else set()
+                    if hot_links:
+                        evidence["link"] = tuple(self._name("link", i) for i in hot_links)
+                cpu_node = self.header.components[kind][indices[0]].get("node")
+                if kind == "cpu" and cpu_node in local_memory:
+                    evidence["memory"] = local_memory[int(cpu_node)]
+                spots.append(self._spot(kind, indices, node, evidence))
+        return spots
 
     def _cpus_of(self, node: int) -> set[int]:
         return {i for i, c in enumerate(self.header.components.get("cpu", ())) if c.get("node") == node}
 
     def _busiest_link(self, node: int) -> float:
-        """Mean use of the busiest link of a node over the recent ticks; 0 if links are unknown."""
+        """Return the mean use of the busiest link of a node over the recent ticks; 0 if links are unknown."""
         highest = 0.0
         for i in range(self.header.count("link")):
             if self._touches(i, node):
-                seen = [
+                known_values = [
                     v for f in self._past if (v := (f.values.get(self._use["link"]) or [None] * (i + 1))[i]) is not None
                 ]
-                highest = max(highest, sum(seen) / len(seen)) if seen else highest
+                highest = max(highest, sum(known_values) / len(known_values)) if known_values else highest
         return highest
 
     def _by_node(self, kind: str, numbers: set[int]) -> dict[int | None, list[int]]:
@@ -292,9 +298,9 @@ class Detector:
         return grouped
 
     def _touches(self, link: int, node: int) -> bool:
-        about = self.header.components["link"][link]
+        ends = self.header.components["link"][link]
         router = self.header.components["node"][node].get("router", node)
-        return router in {about.get("from_router", about.get("from")), about.get("to_router", about.get("to"))}
+        return router in {ends.get("from_router", ends.get("from")), ends.get("to_router", ends.get("to"))}
 
     def _name(self, kind: str, number: int) -> str:
         return str(self.header.components[kind][number].get("name", number))
@@ -324,7 +330,7 @@ class Detector:
         )
 
     def _culprits(self, kind: str, mine: Sequence[int], node: int | None) -> tuple[str, ...]:
-        """Up to three processes that run on the hot CPUs, or whose memory is on the hot node, busiest first."""
+        """Return up to three processes that run on the hot CPUs or whose memory is on the hot node, busiest first."""
         weights: list[tuple[float, str]] = []
         for p in self._past[-1].processes:
             cpu = float(p.get("cpu") or 0)

@@ -26,7 +26,7 @@ SIDE: Final = 4.5  # half the distance between the two directions of a link
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """Sizes of boxes: of a CPU, of a bar across a node, and of a component without a node."""
+    """Sizes of the box of a CPU, of a bar across a node, and of the box of a component without a node."""
 
     cell: Point
     bar: float
@@ -34,14 +34,14 @@ class _Sizes:
 
     @staticmethod
     def of(nodes: int, max_cpus: int) -> _Sizes:
-        """Small machines have room for rates beside the shares."""
+        """Return the sizes; small machines have room for rates beside the shares."""
         if nodes <= 2 and max_cpus <= 16:
             return ROOMY
         return _Sizes((34.0, 24.0) if max_cpus <= 16 else (20.0, 16.0), 13.0, (80.0, 22.0))
 
 
 ROOMY: Final = _Sizes((100.0, 40.0), 34.0, (164.0, 36.0))
-ROOMY_WIDTH: Final = 330.0  # at least, of the content of a node: two components without a node beside each other
+ROOMY_WIDTH: Final = 330.0  # minimum width of the content of a node: two components without a node beside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Map:
                 for b in self.boxes
             ],
             "plates": [{"x": n(p.x), "y": n(p.y), "w": n(p.w), "h": n(p.h), "label": p.label} for p in self.plates],
-            "lines": [{"index": one.index, "points": [[n(x), n(y)] for x, y in one.points]} for one in self.lines],
+            "lines": [{"index": line.index, "points": [[n(x), n(y)] for x, y in line.points]} for line in self.lines],
             "outlines": [
                 {"x": n(x), "y": n(y), "w": n(w), "h": n(h), "label": label} for x, y, w, h, label in self.outlines
             ],
@@ -118,16 +118,16 @@ class Map:
 
 
 def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
-    """Positions of nodes without coordinates: a grid if the links form a torus of the nodes' numbers, else a circle."""
+    """Return positions of nodes without coordinates: a grid if the links form a torus by number, else a circle."""
     if count <= 3 or all(len(s) == count - 1 for s in neighbours):
-        wide = max(1, math.ceil(math.sqrt(count))) if count > 4 else min(count, 2) if count == 4 else max(1, count)
-        return [(float(i % wide), float(i // wide)) for i in range(count)]
-    for wide in sorted((w for w in range(2, count) if count % w == 0), key=lambda w: abs(w - count / w)):
-        high = count // wide
-        if wide < high or high < 2:
+        columns = max(1, math.ceil(math.sqrt(count))) if count > 4 else min(count, 2) if count == 4 else max(1, count)
+        return [(float(i % columns), float(i // columns)) for i in range(count)]
+    for columns in sorted((w for w in range(2, count) if count % w == 0), key=lambda w: abs(w - count / w)):
+        rows = count // columns
+        if columns < rows or rows < 2:
             continue
 
-        def grid(i: int, wide: int = wide, high: int = high) -> set[int]:
+        def grid(i: int, wide: int = columns, high: int = rows) -> set[int]:
             x, y = i % wide, i // wide
             return {
                 (x + 1) % wide + y * wide,
@@ -137,9 +137,9 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
             } - {i}
 
         if all(neighbours[i] == grid(i) for i in range(count)):
-            return [(float(i % wide), float(i // wide)) for i in range(count)]
+            return [(float(i % columns), float(i // columns)) for i in range(count)]
     # Chords would cross adjacent boxes, so they need a wider circle.
-    chords = any((i - j) % count not in {1, count - 1} for i, mine in enumerate(neighbours) for j in mine)
+    chords = any((i - j) % count not in {1, count - 1} for i, links in enumerate(neighbours) for j in links)
     radius = max(1.0, count / (2 * math.pi) * (1.7 if chords else 1.15))
     return [
         (radius * math.sin(2 * math.pi * i / count), -radius * math.cos(2 * math.pi * i / count)) for i in range(count)
@@ -147,7 +147,7 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
 
 
 def _routers(header: Header) -> tuple[list[Point], list[bool], list[int]]:
-    """The position of every router, whether it is a bus, and the router of every node."""
+    """Return the position of every router, whether it is a bus, and the router of every node."""
     nodes, routers = header.components.get("node", ()), header.components.get("router", ())
     if routers:
         places = [(float(r["place"][0]), float(r["place"][1])) for r in routers]
@@ -164,7 +164,7 @@ def _ends(link: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def map_of(header: Header) -> Map:
-    """The map of a machine, from its header.
+    """Return the map of a machine from its header.
 
     Raises:
         FrameError: A component refers to one that the header does not have.
@@ -172,7 +172,7 @@ def map_of(header: Header) -> Map:
     check_places(header)
     places, is_bus, router_of = _routers(header)
     links = header.components.get("link", ())
-    made = Map()
+    layout = Map()
     by_node: dict[str, dict[int, list[int]]] = {}
     for kind in ("cpu", "memory", "io"):
         by_node[kind] = defaultdict(list)
@@ -183,14 +183,14 @@ def map_of(header: Header) -> Map:
     for i, link in enumerate(links):
         a, b = _ends(link)
         if is_bus[a] or is_bus[b]:
-            home = node_at.get(b if is_bus[a] else a)
-            if home is not None:
-                buses[home].append(i)
+            node = node_at.get(b if is_bus[a] else a)
+            if node is not None:
+                buses[node].append(i)
 
     max_cpus = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
     sizes = _Sizes.of(len(router_of), max_cpus)
     cell = sizes.cell
-    made.roomy = roomy = sizes is ROOMY
+    layout.roomy = roomy = sizes is ROOMY
     columns = math.ceil(math.sqrt(max_cpus * 1.3))
     if roomy:  # rows of up to six
         columns = math.ceil(max_cpus / math.ceil(max_cpus / 6))
@@ -200,12 +200,12 @@ def map_of(header: Header) -> Map:
     inner = max(columns * cell[0], ROOMY_WIDTH if roomy else 68.0)
     bars = [
         kind
-        for kind, some in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
-        if any(k >= 0 for k in some)
+        for kind, nodes_with in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
+        if any(k >= 0 for k in nodes_with)
     ]
     width = inner + 12.0
     height = LABEL + rows * cell[1] + len(bars) * (sizes.bar + 3.0) + bool(caches) * (CACHE + 3.0) + 9.0
-    step = made.step = (width + GAP, height + GAP)
+    step = layout.step = (width + GAP, height + GAP)
 
     hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
     left, top = min(p[0] for p in hosts), min(p[1] for p in hosts)
@@ -217,11 +217,11 @@ def map_of(header: Header) -> Map:
         x, y = places[router]
         return (PAD + edge + (x - left) * step[0] + width / 2, PAD + edge + (y - top) * step[1] + height / 2)
 
-    _draw_nodes(made, header, centre, (width, height, inner), sizes, columns, bars, by_node, buses, router_of, caches)
+    _draw_nodes(layout, header, centre, (width, height, inner), sizes, columns, bars, by_node, buses, router_of, caches)
     for r, name in enumerate(header.components.get("router", ())):
         if not is_bus[r] and r not in node_at:
             x, y = centre(r)
-            made.switches.append((x, y, str(name.get("name", r))))
+            layout.switches.append((x, y, str(name.get("name", r))))
 
     twins: Counter[tuple[int, int]] = Counter()
     for i, link in enumerate(links):
@@ -231,48 +231,48 @@ def map_of(header: Header) -> Map:
         twin = twins[a, b]
         twins[a, b] += 1
         half = {r: (width / 2, height / 2) if r in node_at else (9.0, 9.0) for r in (a, b)}
-        made.lines += _line(i, centre(a), centre(b), half[a], half[b], wraps[i], twin)
+        layout.lines += _line(i, centre(a), centre(b), half[a], half[b], wraps[i], twin)
 
-    xs = [x + w for x, _, w, _, _ in made.outlines] + [x + 12 for x, _, _ in made.switches]
-    ys = [y + h for _, y, _, h, _ in made.outlines] + [y + 12 for _, y, _ in made.switches]
-    made.width, made.height = max(xs, default=0) + PAD + edge, max(ys, default=0) + PAD + edge
+    xs = [x + w for x, _, w, _, _ in layout.outlines] + [x + 12 for x, _, _ in layout.switches]
+    ys = [y + h for _, y, _, h, _ in layout.outlines] + [y + 12 for _, y, _ in layout.switches]
+    layout.width, layout.height = max(xs, default=0) + PAD + edge, max(ys, default=0) + PAD + edge
     # Components without a node (devices, offline CPUs) are at the bottom.
     loose = [(kind, i) for kind in ("cpu", "memory", "io") for i in by_node[kind].get(-1, [])]
-    wide, high = sizes.loose
-    per_row = max(1, int((made.width - 2 * PAD + 6) // (wide + 6)))
+    box_width, box_height = sizes.loose
+    per_row = max(1, int((layout.width - 2 * PAD + 6) // (box_width + 6)))
     for k, (kind, i) in enumerate(loose):
         label = str(header.components[kind][i].get("name", i))
-        x, y = PAD + k % per_row * (wide + 6), made.height + k // per_row * (high + 8)
-        made.boxes.append(Box(kind, i, x, y, wide, high, label))
+        x, y = PAD + k % per_row * (box_width + 6), layout.height + k // per_row * (box_height + 8)
+        layout.boxes.append(Box(kind, i, x, y, box_width, box_height, label))
     if loose:
-        made.height += (high + 8) * math.ceil(len(loose) / per_row) + PAD
-        made.width = max(made.width, PAD + min(per_row, len(loose)) * (wide + 6) - 6 + PAD)
-    return made
+        layout.height += (box_height + 8) * math.ceil(len(loose) / per_row) + PAD
+        layout.width = max(layout.width, PAD + min(per_row, len(loose)) * (box_width + 6) - 6 + PAD)
+    return layout
 
 
 def _shared_caches(header: Header) -> dict[int, list[tuple[str, list[int]]]]:
-    """The last-level caches of each node: a text and the CPUs that share the cache."""
+    """Return the last-level caches of each node: a text and the CPUs that share the cache."""
     cpus = header.components.get("cpu", ())
     caches = header.components.get("cache", ())
     last = max((int(c["level"]) for c in caches), default=0)
-    found: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
+    by_node: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
     for c in caches:
-        mine = [int(i) for i in c.get("cpus", ()) if 0 <= int(i) < len(cpus)]
-        if int(c["level"]) == last and mine:
-            found[int(cpus[mine[0]].get("node", -1))].append((f"L{last} {size(float(c['size_bytes']))}", mine))
-    return dict(found)
+        sharers = [int(i) for i in c.get("cpus", ()) if 0 <= int(i) < len(cpus)]
+        if int(c["level"]) == last and sharers:
+            by_node[int(cpus[sharers[0]].get("node", -1))].append((f"L{last} {size(float(c['size_bytes']))}", sharers))
+    return dict(by_node)
 
 
 def _own_caches(header: Header, cpus: Set[int]) -> str:
-    """The caches below the last level: `L1 32 KiB, L2 1 MiB` of each core; "" if unknown."""
+    """Return the caches of each core below the last level, such as `L1 32 KiB, L2 1 MiB`; "" if unknown."""
     caches = header.components.get("cache", ())
     last = max((int(c["level"]) for c in caches), default=0)
-    found: dict[int, set[float]] = defaultdict(set)
+    sizes_by_level: dict[int, set[float]] = defaultdict(set)
     for c in caches:
         if int(c["level"]) < last and not cpus.isdisjoint(c.get("cpus", ())):
-            found[int(c["level"])].add(float(c["size_bytes"]))
+            sizes_by_level[int(c["level"])].add(float(c["size_bytes"]))
     return ", ".join(
-        f"L{level} {' or '.join(size(b) for b in sorted(sizes))}" for level, sizes in sorted(found.items())
+        f"L{level} {' or '.join(size(b) for b in sorted(sizes))}" for level, sizes in sorted(sizes_by_level.items())
     )
 
 
@@ -295,52 +295,52 @@ def _draw_nodes(
     for n, router in enumerate(router_of):
         cx, cy = centre(router)
         x0, y0 = cx - width / 2, cy - height / 2
-        about = header.components["node"][n]
-        label = str(about.get("number", n))
+        node = header.components["node"][n]
+        label = str(node.get("number", n))
         if sizes is ROOMY:
-            own = _own_caches(header, set(by_node["cpu"].get(n, [])))
-            label = f"node {label}" + (f"; each core: {own}" if own else "")
+            core_caches = _own_caches(header, set(by_node["cpu"].get(n, [])))
+            label = f"node {label}" + (f"; each core: {core_caches}" if core_caches else "")
         made.outlines.append((x0, y0, width, height, label))
         y = y0 + LABEL
         for kind in ("io", "cpu", "cache", "link", "memory"):
             if kind == "cache":
                 mine_caches = caches.get(n, ())
                 for k, (text, sharers) in enumerate(mine_caches):
-                    wide = inner / len(mine_caches)
-                    of = f", shared by {len(sharers)} CPUs" if len(sharers) > 1 else ""
-                    made.plates.append(Plate(x0 + 6 + k * wide, y, wide - 2, CACHE, text + of))
+                    box_width = inner / len(mine_caches)
+                    sharing = f", shared by {len(sharers)} CPUs" if len(sharers) > 1 else ""
+                    made.plates.append(Plate(x0 + 6 + k * box_width, y, box_width - 2, CACHE, text + sharing))
                 y += bool(caches) * (CACHE + 3.0)
                 continue
-            mine = buses.get(n, []) if kind == "link" else by_node[kind].get(n, [])
+            indices = buses.get(n, []) if kind == "link" else by_node[kind].get(n, [])
             if kind == "cpu":
-                wide = inner / max(1, min(columns, len(mine) or 1))
-                wide = max(cell[0], wide) if len(mine) <= columns else inner / columns
-                for k, i in enumerate(mine):
+                box_width = inner / max(1, min(columns, len(indices) or 1))
+                box_width = max(cell[0], box_width) if len(indices) <= columns else inner / columns
+                for k, i in enumerate(indices):
                     name = str(header.components["cpu"][i].get("number", i))
-                    at = (x0 + 6 + k % columns * wide, y + k // columns * cell[1])
+                    corner = (x0 + 6 + k % columns * box_width, y + k // columns * cell[1])
                     label = f"CPU {name}" if sizes is ROOMY else name
-                    made.boxes.append(Box("cpu", i, *at, wide - 2, cell[1] - 2, label))
+                    made.boxes.append(Box("cpu", i, *corner, box_width - 2, cell[1] - 2, label))
                 y = y0 + height - 6 - below
             elif kind in bars:
-                for k, i in enumerate(mine):
-                    wide = inner / len(mine)
+                for k, i in enumerate(indices):
+                    box_width = inner / len(indices)
                     name = str(header.components[kind][i].get("name", i)) if sizes is ROOMY else ""
-                    made.boxes.append(Box(kind, i, x0 + 6 + k * wide, y, wide - 2, bar, name))
+                    made.boxes.append(Box(kind, i, x0 + 6 + k * box_width, y, box_width - 2, bar, name))
                 y += bar + 3.0
 
 
 def _is_grid(header: Header, places: Sequence[Point]) -> bool:
-    """Whether the topology is a grid: by name, or by integer coordinates."""
+    """Return whether the topology is a grid, by its name or by integer coordinates."""
     if str(header.more.get("topology", "")) in {"fat_tree", "switches", "crossbar", "hypercube", "graph", "single"}:
         return False
     return all(float(v).is_integer() for p in places for v in p)
 
 
 def _wraps(places: Sequence[Point], a: int, b: int) -> bool:
-    """Whether a link of a grid wraps around: it is straight and longer than one step."""
-    far = abs(places[a][0] - places[b][0]) > 1.01 or abs(places[a][1] - places[b][1]) > 1.01
-    straight = places[a][0] == places[b][0] or places[a][1] == places[b][1]
-    return far and straight
+    """Return whether a link of a grid wraps around: it is straight and longer than one step."""
+    is_long = abs(places[a][0] - places[b][0]) > 1.01 or abs(places[a][1] - places[b][1]) > 1.01
+    is_straight = places[a][0] == places[b][0] or places[a][1] == places[b][1]
+    return is_long and is_straight
 
 
 def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: bool, twin: int) -> list[Line]:
@@ -353,7 +353,7 @@ def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: b
     ox, oy = -uy * side, ux * side  # offset to the right of the direction
 
     def leave(half: Point) -> float:
-        """Distance from the centre of a box to its edge along the line."""
+        """Return the distance from the centre of a box to its edge along the line."""
         return min(half[k] / abs(u) for k, u in ((0, ux), (1, uy)) if abs(u) > 1e-9)
 
     start = leave(half_a)

@@ -24,7 +24,7 @@ class Live:
 
     Args:
         rate_hz: frames per second.
-        duration_s: time after which it ends; 0: unlimited.
+        duration_s: time after which the sampler ends; 0: unlimited.
         root: a recorded tree with proc and sys to read instead of this machine.
         sources: sources to sample; (): all.
         hold_s: interval at which buffered frames are written, so that the reader wakes up less often.
@@ -33,7 +33,7 @@ class Live:
         canary: calibration file, see `meshmark.watch.canary`; enables the estimate of memory pressure.
 
     Raises:
-        MeshmarkError: the sampler could not start or failed; the message is the sampler's.
+        MeshmarkError: the sampler could not start or failed; the message is that of the sampler.
     """
 
     def __init__(
@@ -53,19 +53,19 @@ class Live:
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         command += ["--without", ",".join(without)] if without else []
-        # Not a temporary file, which would remain if this process is killed.
-        given = os.memfd_create("sustained")
+        # A temporary file would remain if this process is killed.
+        descriptor = os.memfd_create("sustained")
         if sustained is not None:
-            os.write(given, json.dumps(sustained).encode())
-            command += ["--attained", f"/proc/self/fd/{given}"]
+            os.write(descriptor, json.dumps(sustained).encode())
+            command += ["--attained", f"/proc/self/fd/{descriptor}"]
         command += ["--canary", str(canary)] if canary is not None else []
         self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
         try:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8", pass_fds=(given,)
+                command, stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8", pass_fds=(descriptor,)
             )
         finally:
-            os.close(given)
+            os.close(descriptor)
         assert self._process.stdout is not None
         self._lines = self._process.stdout
         first = self._lines.readline()
@@ -79,11 +79,11 @@ class Live:
         return exit_reason(self._stderr.read(), status)
 
     def frames(self) -> Iterator[Frame]:
-        """Yields frames until the sampler ends, or after `stop`."""
+        """Yield frames until the sampler ends, or after `stop`."""
         return (frame_of(parse_line(text), self.header) for text in self.lines())
 
     def lines(self) -> Iterator[str]:
-        """Yields frames as unparsed lines of JSON."""
+        """Yield frames as unparsed lines of JSON."""
         for text in self._lines:
             if not text.endswith("\n"):
                 break  # incomplete last line
@@ -92,7 +92,7 @@ class Live:
             raise MeshmarkError(self._why())
 
     def stop(self) -> None:
-        """Ends the sampler; buffered frames can still be read."""
+        """End the sampler; buffered frames can still be read."""
         if self._process.poll() is None:
             self._process.terminate()
 
@@ -113,7 +113,7 @@ class Live:
 
 
 def memory_is_counted() -> bool:
-    """Whether the sampler counts the traffic of this machine's memory controllers."""
+    """Return whether the sampler counts the traffic of this machine's memory controllers."""
     with Live(sources=("counters",)) as sampler:
         return any(m.component_class == "memory" for m in sampler.header.metrics)
 
@@ -126,34 +126,34 @@ def this_host(
     full_scale: str = "sustained",
     canary: bool = True,
 ) -> Live:
-    """Samples this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
+    """Sample this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
 
     Args:
-        store: store with surveys; None: the user's.
+        store: store with surveys; None: the store of the user.
         full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is
             no survey) or `theoretical`.
         canary: whether the sampler may run the canary to estimate memory pressure.
     """
     machine = host_id()
-    calibrated = calibration_file(machine)
-    counted, estimated = memory_is_counted(), canary and shows_traffic(calibrated)
-    known: dict[str, Any] = {}
+    calibration = calibration_file(machine)
+    is_counted, is_estimated = memory_is_counted(), canary and shows_traffic(calibration)
+    bandwidths: dict[str, Any] = {}
     # Reading the store and the firmware is slow, so only do so if needed.
-    if full_scale == "sustained" and (counted or estimated):
+    if full_scale == "sustained" and (is_counted or is_estimated):
         from meshmark.watch.sustained import sustained_in_store
 
         nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
-        known = sustained_in_store(store or data_home() / "store", machine, nodes) or {}
-    if counted:
+        bandwidths = sustained_in_store(store or data_home() / "store", machine, nodes) or {}
+    if is_counted:
         from meshmark.machine.facts import wire_bandwidth
 
-        if (wire := wire_bandwidth()) is not None:
-            known["wire"] = {"memory": wire}
+        if (peak := wire_bandwidth()) is not None:
+            bandwidths["wire"] = {"memory": peak}
     return Live(
         rate_hz,
         duration_s,
         hold_s=hold_s,
         without=() if canary else ("canary",),
-        sustained=known or None,
-        canary=calibrated if canary and calibrated.is_file() else None,
+        sustained=bandwidths or None,
+        canary=calibration if canary and calibration.is_file() else None,
     )

@@ -1,8 +1,8 @@
-"""Says when more threads are runnable than CPUs, from the frames of a machine.
+"""Reports when more threads are runnable than there are CPUs, from the frames of a machine.
 
-Two things show it: the run queue of the whole machine, and the busiest programs whose threads may use some of the CPUs
-only, which a machine with idle CPUs otherwise hides. One tick says little, since threads start and end: as for hot
-spots, it must hold at most of the last ticks.
+There are two sources: the run queue of the whole machine, and the busiest programs whose threads may use only some of
+the CPUs, which a machine with idle CPUs otherwise hides. One tick says little, because threads start and end: as for
+hot spots, the condition must hold at most of the last ticks.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Oversubscribed:
     """CPUs on which more threads are runnable than there are CPUs.
 
     Attributes:
-        cpus: Their numbers.
-        components: Their indices in the frames; none if all CPUs are meant.
+        cpus: Numbers of the CPUs.
+        components: Indices of the CPUs in the frames; empty if all CPUs are meant.
         threads: Mean number of runnable threads over the recent ticks.
-        since_s: The first tick, in the frames' time.
-        programs: The busiest programs there, busiest first.
+        since_s: The first tick at which the CPUs were oversubscribed, in the frames' time.
+        programs: The busiest programs on these CPUs, busiest first.
     """
 
     cpus: tuple[int, ...]
@@ -70,7 +70,7 @@ class Oversubscribed:
 
 
 class Oversubscription:
-    """Follows a stream of frames."""
+    """Detects oversubscription in a stream of frames."""
 
     def __init__(self, header: Header) -> None:
         cpus = header.components.get("cpu", ())
@@ -80,30 +80,30 @@ class Oversubscription:
         self._since: dict[tuple[int, ...], float] = {}
 
     def add(self, frame: Frame) -> Oversubscribed | None:
-        """Add a frame, and return the CPUs that are oversubscribed; None if none are."""
+        """Add a frame and return the CPUs that are oversubscribed; None if there are none."""
         crowds = {crowd.cpus: crowd for crowd in self._crowds(frame) if crowd.is_crowded}
         self._past.append(crowds)
         recent = {cpus for past in self._past for cpus in past}
         self._since = {cpus: self._since.get(cpus, frame.t_s) for cpus in recent}
-        held = [cpus for cpus in recent if sum(cpus in past for past in self._past) >= HELD]
-        if not held:
+        persistent = [cpus for cpus in recent if sum(cpus in past for past in self._past) >= HELD]
+        if not persistent:
             return None
-        cpus = self._cpus if self._cpus in held else min(held)
-        seen = [past[cpus] for past in self._past if cpus in past]
+        cpus = self._cpus if self._cpus in persistent else min(persistent)
+        crowds_of_cpus = [past[cpus] for past in self._past if cpus in past]
         return Oversubscribed(
             cpus,
             () if cpus == self._cpus else tuple(i for i, number in enumerate(self._cpus) if number in cpus),
-            sum(crowd.threads for crowd in seen) / len(seen),
+            sum(crowd.threads for crowd in crowds_of_cpus) / len(crowds_of_cpus),
             self._since[cpus],
-            seen[-1].programs[:_SHOWN],
+            crowds_of_cpus[-1].programs[:_SHOWN],
         )
 
     def _crowds(self, frame: Frame) -> list[Crowd]:
-        """The whole machine, and each set of CPUs to which busy programs are restricted."""
+        """Return the whole machine, and each set of CPUs to which busy programs are restricted."""
         programs = [_title(p) for p in frame.processes]
         running = frame.value("host.running", 0)
         # The sampler itself runs while it reads the run queue.
-        whole = [Crowd(self._cpus, running - 1, tuple(programs))] if running is not None and self._cpus else []
+        machine = [Crowd(self._cpus, running - 1, tuple(programs))] if running is not None and self._cpus else []
         threads: dict[tuple[int, ...], float] = defaultdict(float)
         names: dict[tuple[int, ...], list[str]] = defaultdict(list)
         for program in frame.processes:
@@ -111,7 +111,7 @@ class Oversubscription:
             if cpus and len(cpus) < len(self._cpus):
                 threads[cpus] += _demand(program, cpus)
                 names[cpus].append(_title(program))
-        return whole + [Crowd(cpus, number, tuple(names[cpus])) for cpus, number in threads.items()]
+        return machine + [Crowd(cpus, number, tuple(names[cpus])) for cpus, number in threads.items()]
 
 
 def _title(program: dict[str, Any]) -> str:
@@ -119,7 +119,7 @@ def _title(program: dict[str, Any]) -> str:
 
 
 def _allowed(program: dict[str, Any]) -> tuple[int, ...]:
-    """The CPUs that a program may use; none if they are unknown."""
+    """Return the CPUs that a program may use; empty if they are unknown."""
     try:
         return parse_list(str(program.get("allowed") or ""))
     except MeshmarkError:
@@ -127,9 +127,9 @@ def _allowed(program: dict[str, Any]) -> tuple[int, ...]:
 
 
 def _demand(program: dict[str, Any], cpus: tuple[int, ...]) -> float:
-    """The mean number of threads of a program that ran on these CPUs or waited for them.
+    """Return the mean number of threads of a program that ran on these CPUs or waited for them.
 
-    The waiting time is known of programs with several threads. Threads that are bound elsewhere do not count.
+    The waiting time is known only for programs with several threads. Threads that are bound elsewhere do not count.
     """
     threads = program.get("busiest")
     if not isinstance(threads, list):

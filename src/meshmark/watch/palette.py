@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# Ten steps each; a test compares them with web/src/palette.ts.
+# Ten steps each; a test compares the colours with web/src/palette.ts.
 PALETTES: Final = {
     "inferno": (
         "#170c3a",

@@ -1,6 +1,6 @@
 """States what a component does in absolute terms, beside its share: rates in B/s, memory in use, kinds of CPU time.
 
-`web/src/rates.ts` is the same for browsers; a browser test compares them.
+`web/src/rates.ts` does the same for browsers; a browser test compares the two.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ _MEMORY: Final = (("memory.read", "reads"), ("memory.write", "writes"), ("memory
 
 
 def rates(header: Header, frame: Frame, component_class: str, index: int) -> str:
-    """Absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none is known."""
+    """Return the absolute values of a component: `reads 1.20 MB/s, writes 0 B/s`; "" if none of them is known."""
 
     def rate(metric: str, verb: str) -> list[str]:
-        found = frame.value(metric, index)
-        return [] if found is None else [f"{verb} {show(found, 'B/s')}"]
+        value = frame.value(metric, index)
+        return [] if value is None else [f"{verb} {show(value, 'B/s')}"]
 
-    about = header.components[component_class][index]
+    component = header.components[component_class][index]
     if component_class == "cpu":
         parts = [("user", "cpu.user"), ("system", "cpu.system"), ("stolen", "cpu.steal")]
-        found = [(name, share) for name, metric in parts if (share := frame.value(metric, index))]
-        return ", ".join(f"{name} {number(100 * share, 2)}{NBSP}%" for name, share in found)
+        shares = [(name, share) for name, metric in parts if (share := frame.value(metric, index))]
+        return ", ".join(f"{name} {number(100 * share, 2)}{NBSP}%" for name, share in shares)
     if component_class == "io":
-        into, out = _VERBS.get(str(about.get("kind")), ("in", "out"))
-        return ", ".join(rate("io.in", into) + rate("io.out", out))
+        in_verb, out_verb = _VERBS.get(str(component.get("kind")), ("in", "out"))
+        return ", ".join(rate("io.in", in_verb) + rate("io.out", out_verb))
     if component_class == "link":
         return ", ".join(rate("link.out", "carries"))
     texts = [text for metric, verb in _MEMORY for text in rate(metric, verb)]
     texts += [f"~{text}" for text in rate("memory.moved", "others move")]
-    node = about.get("node")
-    alone = sum(m.get("node") == node for m in header.components["memory"]) == 1
-    if isinstance(node, int) and alone:
-        used, total = (frame.value(metric, node) for metric in ("node.used", "node.total"))
-        if used is not None and total:
-            texts.append(f"{show(used, 'B')} of {show(total, 'B')} used")
+    node = component.get("node")
+    is_only = sum(m.get("node") == node for m in header.components["memory"]) == 1
+    if isinstance(node, int) and is_only:
+        used_bytes, total_bytes = (frame.value(metric, node) for metric in ("node.used", "node.total"))
+        if used_bytes is not None and total_bytes:
+            texts.append(f"{show(used_bytes, 'B')} of {show(total_bytes, 'B')} used")
     return ", ".join(texts)

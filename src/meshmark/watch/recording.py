@@ -33,7 +33,7 @@ _LINE: Final = "line"
 _TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
-# Frames buffered by the sampler and here are lost if the recorder is killed; together, they must be below 1 s.
+# Frames that the sampler and this process buffer are lost if the recorder is killed; together, they must be below 1 s.
 HOLD_S: Final = 0.5
 BATCH_S: Final = 0.25
 
@@ -43,7 +43,7 @@ class RecordingError(MeshmarkError):
 
 
 def _schema(header: Header) -> pa.Schema:
-    """The schema of a complete recording."""
+    """Return the schema of a complete recording."""
     import pyarrow as pa
 
     fixed = [
@@ -83,10 +83,10 @@ def _table(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Tab
         flat: Any = rows.ravel()
         if m.is_share:
             thousandths = np.clip(np.rint(flat * 1000), 0, 9999)
-            whole = pa.array(np.nan_to_num(thousandths).astype(np.int64), mask=np.isnan(flat)).cast(
+            integers = pa.array(np.nan_to_num(thousandths).astype(np.int64), mask=np.isnan(flat)).cast(
                 pa.decimal128(19, 0)
             )
-            values = pc.multiply(whole, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
+            values = pc.multiply(integers, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
         else:
             values = pa.array(flat.astype(np.float32), mask=np.isnan(flat))
         kind = schema.field(m.name).type
@@ -114,7 +114,7 @@ class Recorder:
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
-        self._has_header = False  # the header is on disk
+        self._has_header = False  # becomes true once the header is on disk
         fields = [pa.field("t_s", pa.float64()), pa.field(_LINE, pa.string())]
         self._schema = pa.schema(fields, metadata=_metadata(header))
         self._waiting: list[tuple[float, str]] = []
@@ -126,18 +126,18 @@ class Recorder:
                 f"{self.part}: the file exists: another recorder is running, or was killed",
                 f"meshmark replay {self.part} shows it; remove it, or choose another file with --out",
             ) from None
-        except OSError as why:
-            raise RecordingError(f"{out}: {why.strerror}") from why
+        except OSError as error:
+            raise RecordingError(f"{out}: {error.strerror}") from error
         options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1), use_threads=False)
         self._writer = pa.ipc.new_stream(self._file, self._schema, options=options)
         self._sync()
 
     def add(self, frame: Frame) -> None:
-        """Adds a frame; frames are written to disk every `BATCH_S`."""
+        """Add a frame; frames are written to disk every `BATCH_S`."""
         self._keep(json.dumps(frame.to_json(), separators=(",", ":")), frame.t_s, frame.window_s)
 
     def add_line(self, line: str) -> None:
-        """Adds a frame as an unparsed line.
+        """Add a frame as an unparsed line.
 
         Raises:
             FrameError: the line is not a frame.
@@ -156,7 +156,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Writes buffered frames to disk."""
+        """Write buffered frames to disk."""
         if not self._waiting:
             return
         try:
@@ -166,13 +166,13 @@ class Recorder:
             arrays = [pa.array(times, pa.float64()), pa.array(lines, pa.string())]
             self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
             self._sync()
-        except OSError as why:
+        except OSError as error:
             if not self._has_header:
                 self.part.unlink(missing_ok=True)  # a file without a complete header is useless
-                raise RecordingError(f"{self.out}: {why.strerror or why}") from why
+                raise RecordingError(f"{self.out}: {error.strerror or error}") from error
             raise RecordingError(
-                f"{self.part}: {why.strerror or why}", "earlier frames are intact: read them with meshmark replay"
-            ) from why
+                f"{self.part}: {error.strerror or error}", "earlier frames are intact: read them with meshmark replay"
+            ) from error
         self._has_header = True
         self._waiting.clear()
 
@@ -181,7 +181,7 @@ class Recorder:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Ends the recording and converts it to Parquet."""
+        """End the recording and convert it to Parquet."""
         self.flush()
         self._writer.close()
         self._sync()
@@ -201,17 +201,17 @@ class Recorder:
 
 
 def opened(path: Path) -> Recording:
-    """A recording, or frames as JSON Lines, as `watch --json` and `model measure --frames` write them.
+    """Open a recording, or frames as JSON Lines, as `watch --json` and `model measure --frames` write them.
 
     Raises:
-        RecordingError: The file is neither.
+        RecordingError: The file is neither of them.
     """
     try:
         with open_regular(path) as file:
             if file.read(1) != b"{":
                 return Recording(path)
     except (OSError, ValueError):
-        return Recording(path)  # which says why it cannot be read
+        return Recording(path)  # whose constructor reports why the file cannot be read
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         converted = Path(folder) / "frames.parquet"
         try:
@@ -230,22 +230,22 @@ def opened(path: Path) -> Recording:
 
 
 def compact(part: Path, out: Path) -> None:
-    """Converts a recording to Parquet, atomically."""
+    """Convert a recording to Parquet, atomically."""
     import pyarrow.parquet as pq
 
     recording = Recording(part)
     schema = _schema(recording.header)
     # Byte stream split reduces the size of noisy values by a third.
-    split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
+    encodings = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
         with (
-            written(out) as sink,
+            written(out) as file,
             pq.ParquetWriter(
-                sink,
+                file,
                 schema,
                 compression="zstd",
                 compression_level=9,
-                column_encoding=split,
+                column_encoding=encodings,
                 store_decimal_as_integer=True,
                 use_dictionary=[_PROCESSES],
             ) as writer,
@@ -255,12 +255,12 @@ def compact(part: Path, out: Path) -> None:
                 writer.write_table(_table(group, recording.header, schema), row_group_size=1 << 20)
     except RecordingError:
         raise
-    except MeshmarkError as why:
-        raise RecordingError(str(why), f"the recording is intact in {part}") from why
+    except MeshmarkError as error:
+        raise RecordingError(str(error), f"the recording is intact in {part}") from error
 
 
 def _spoiled() -> tuple[type[Exception], ...]:
-    """What reading a spoiled file raises; a length in it may be larger than the memory."""
+    """Return the exceptions that reading a damaged file raises; a length in it may be larger than the memory."""
     import pyarrow as pa
 
     return (OSError, ValueError, TypeError, MemoryError, pa.ArrowException)
@@ -271,7 +271,7 @@ def _first_line(why: Exception) -> str:
 
 
 def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
-    """Reads the header from a recording's schema, and checks its columns.
+    """Read the header from a recording's schema and check its columns.
 
     Raises:
         RecordingError: the header or a column is missing.
@@ -293,7 +293,7 @@ def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
 
 
 def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Returns the schema of an incomplete recording and its intact batches, with all columns or some."""
+    """Return the schema of an incomplete recording and its intact batches, with all columns or some."""
     import pyarrow as pa
 
     try:
@@ -303,8 +303,8 @@ def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Sch
         if columns is not None:
             options.included_fields = [reader.schema.get_field_index(c) for c in columns]
             reader = pa.ipc.open_stream(open_regular(path), options=options)
-    except _spoiled() as why:
-        raise RecordingError(f"{path}: not a recording: {_first_line(why)}") from why
+    except _spoiled() as error:
+        raise RecordingError(f"{path}: not a recording: {_first_line(error)}") from error
 
     def whole() -> Iterator[pa.RecordBatch]:
         while True:
@@ -334,57 +334,58 @@ class Recording:
         try:
             with open_regular(path) as file:
                 begin = file.read(4)
-        except (OSError, ValueError) as why:
-            raise RecordingError(f"{quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
+        except (OSError, ValueError) as error:
+            raise RecordingError(f"{quoted(path)}: {getattr(error, 'strerror', None) or error}") from error
         self._parquet: Any = None
         if begin == b"PAR1":
             try:
-                # Not memory mapped, which would raise SIGBUS if the file shrinks; opened here for non-UTF-8 names.
+                # The file is not memory mapped, because that raises SIGBUS if the file shrinks; opening it here allows
+                # non-UTF-8 names.
                 self._parquet = pq.ParquetFile(open_regular(path))
-            except _spoiled() as why:
-                raise RecordingError(f"{path}: truncated or corrupt: {_first_line(why)}") from why
+            except _spoiled() as error:
+                raise RecordingError(f"{path}: truncated or corrupt: {_first_line(error)}") from error
             schema = self._parquet.schema_arrow
         else:
             schema, _ = _open_part(path)
         self.header = _header_in(schema, path, whole=self._parquet is not None)
 
     def count(self) -> int:
-        """The number of frames."""
+        """Return the number of frames."""
         return self.extent()[0]
 
     def extent(self) -> tuple[int, float]:
-        """The number of frames and the end of the last, in s, without reading their values."""
+        """Return the number of frames and the end of the last frame, in s, without reading their values."""
 
-        rows, last = 0, 0.0
+        rows, end_s = 0, 0.0
         try:
             for batch in self._batches(["t_s"]):
                 rows += batch.num_rows
-                last = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else last
-        except _spoiled() as why:
-            raise RecordingError(f"{self.path}: corrupt: {_first_line(why)}") from why
-        return rows, last
+                end_s = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else end_s
+        except _spoiled() as error:
+            raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
+        return rows, end_s
 
     def some(self, begin: int, count: int) -> list[Frame]:
-        """Up to `count` frames, from index `begin`."""
+        """Return up to `count` frames, from index `begin`."""
         return list(islice(self._from(begin), count))
 
     def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """Yields batches with some columns; None: all."""
+        """Yield batches with only these columns; None: all columns."""
 
         if self._parquet is not None:
             try:
                 yield from self._parquet.iter_batches(batch_size=600, columns=columns)
-            except _spoiled() as why:
-                raise RecordingError(f"{self.path}: corrupt: {_first_line(why)}") from why
+            except _spoiled() as error:
+                raise RecordingError(f"{self.path}: corrupt: {_first_line(error)}") from error
         else:
             yield from _open_part(self.path, columns)[1]
 
     def frames(self, begin_s: float = 0.0) -> Iterator[Frame]:
-        """Yields frames whose window ends after `begin_s`."""
+        """Yield frames whose window ends after `begin_s`."""
         return (f for f in self._from(0) if f.t_s > begin_s or begin_s <= 0)
 
     def _from(self, first: int) -> Iterator[Frame]:
-        """Yields frames from index `first`; skips earlier batches without converting them."""
+        """Yield frames from index `first`; earlier batches are skipped without conversion."""
         try:
             for line in self._lines(first):
                 yield frame_of(line, self.header)

@@ -12,19 +12,19 @@ from meshmark.store.store import Store
 
 
 def sustained_bandwidth(records: Iterable[Record], nodes: int) -> dict[str, Any] | None:
-    """The highest bandwidth of every memory node for every mix of reads and writes, in B/s.
+    """Return the highest bandwidth of every memory node for every mix of reads and writes, in B/s.
 
     Args:
         records: records of one host.
         nodes: number of memory nodes; bandwidth measured on all nodes is divided by it.
 
     Returns:
-        Input for the sampler: `memory`, by node a list of [share of reads, B/s], and `from`, a description of the
+        Input for the sampler: `memory` maps each node to a list of [share of reads, B/s], and `from` describes the
         source; None if there are no suitable records.
     """
-    found: dict[str, dict[float, float]] = {}
+    best_rates: dict[str, dict[float, float]] = {}
     kernels = stream_kernels()
-    when = ""
+    date = ""
     for r in records:
         if r.instrument != "bandwidth" or r.metric != "bandwidth_gross" or r.source != "host":
             continue
@@ -33,25 +33,25 @@ def sustained_bandwidth(records: Iterable[Record], nodes: int) -> dict[str, Any]
             continue
         share = kernel.read_share(str(r.conditions.get("store")))
         node = r.conditions.get("memory_node")
-        single = isinstance(node, int) and not isinstance(node, bool)
-        for n in [int(node)] if single else range(nodes):  # type: ignore[arg-type]
-            rates = found.setdefault(str(n), {})
-            rates[share] = max(rates.get(share, 0.0), r.value / (1 if single else nodes))
-        when = max(when, str(r.provenance.get("start", ""))[:10])
-    if not found:
+        is_one_node = isinstance(node, int) and not isinstance(node, bool)
+        for n in [int(node)] if is_one_node else range(nodes):  # type: ignore[arg-type]
+            rates = best_rates.setdefault(str(n), {})
+            rates[share] = max(rates.get(share, 0.0), r.value / (1 if is_one_node else nodes))
+        date = max(date, str(r.provenance.get("start", ""))[:10])
+    if not best_rates:
         return None
-    memory = {n: [[share, rate] for share, rate in sorted(by.items())] for n, by in found.items()}
-    return {"from": f"the survey of {when}" if when else "a survey", "memory": memory}
+    memory = {n: [[share, rate] for share, rate in sorted(shares.items())] for n, shares in best_rates.items()}
+    return {"from": f"the survey of {date}" if date else "a survey", "memory": memory}
 
 
 def _of_memory(r: Record) -> bool:
-    """Whether the arrays exceed the caches: 128 MiB or more."""
+    """Return whether the arrays exceed the caches, that is, have 128 MiB or more."""
     footprint = r.conditions.get("footprint_bytes")
     return isinstance(footprint, int) and footprint >= 128 << 20
 
 
 def sustained_in_store(store: Path, machine: str, nodes: int) -> dict[str, Any] | None:
-    """As `sustained_bandwidth`, from the records in a store; None if there is no store."""
+    """Return the result of `sustained_bandwidth` for the records in a store; None if there is no store."""
     if not store.is_dir():
         return None
     return sustained_bandwidth(

@@ -1,7 +1,7 @@
-"""Summarises the components of a machine: one value per metric for all of them, and that of the one in use most.
+"""Summarises the components of a machine: one value per metric for all components, and the value of the busiest one.
 
-Shares, latencies and rates of clocks are averaged; amounts, traffic and events are added up. A fleet needs no more of
-each node, and a node of 256 CPUs sends a hundredth of the data.
+Shares, latencies and clock rates are averaged; amounts, traffic and events are added up. A fleet needs no more than
+this from each node, and a node with 256 CPUs then sends a hundredth of the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ADDED: Final = frozenset({"B", "B/s", "1/s", "W"})
 
 
 class Components:
-    """The values of components by metric, given in any order."""
+    """The values of components by metric, in any order."""
 
     def __init__(self) -> None:
         self._units: dict[str, str] = {}
@@ -26,7 +26,7 @@ class Components:
         self._whole: dict[str, float] = {}
 
     def add(self, metric: str, unit: str, component: str, value: float) -> None:
-        """Add a value of a component, or of all if it is called `ALL`, or of the highest, `HIGHEST`."""
+        """Add the value of a component; `ALL` is the whole machine, `HIGHEST` the busiest component."""
         self._units[metric] = unit
         if component == ALL:
             self._whole[metric] = value
@@ -37,7 +37,7 @@ class Components:
             self._values.setdefault(metric, []).append(value)
 
     def whole(self) -> tuple[dict[str, float], dict[str, str]]:
-        """Values of the machine, and units, by metric; the highest component has ` highest` behind its metric."""
+        """Return values and units of the machine by metric; the highest component has ` highest` behind its metric."""
         for metric, values in self._values.items():
             unit = self._units[metric]
             self._whole.setdefault(metric, whole_of(values, unit))
@@ -48,32 +48,34 @@ class Components:
 
 
 def whole_of(values: list[float], unit: str) -> float:
-    """The value of a machine by those of its components, at least one."""
+    """Return the value of a machine from the values of its components, at least one."""
     total = sum(values)
     return total if unit in _ADDED else total / len(values)
 
 
 def whole_header(header: Header) -> Header:
-    """The header of the machine as a whole: each class has the components `ALL` and, if it has several, `HIGHEST`."""
-    names = {kind: (ALL, HIGHEST) if len(of) > 1 else (ALL,) for kind, of in header.components.items() if of}
-    components = {kind: tuple({"name": name} for name in of) for kind, of in names.items()}
+    """Return the header of the whole machine: each class has the component `ALL` and, if it has several, `HIGHEST`."""
+    names = {
+        kind: (ALL, HIGHEST) if len(members) > 1 else (ALL,) for kind, members in header.components.items() if members
+    }
+    components = {kind: tuple({"name": name} for name in members) for kind, members in names.items()}
     return dataclasses.replace(header, components=components)
 
 
 def whole_frame(header: Header, frame: Frame) -> Frame:
-    """A frame of the machine as a whole; `header` is that of the frame."""
+    """Return a frame of the whole machine; `header` describes `frame`."""
     values: dict[str, list[float | None]] = {}
     for metric in header.metrics:
-        known = [v for v in frame.values.get(metric.name, ()) if v is not None]
-        if not known:
+        known_values = [v for v in frame.values.get(metric.name, ()) if v is not None]
+        if not known_values:
             continue
-        row: list[float | None] = [whole_of(known, metric.unit)]
+        row: list[float | None] = [whole_of(known_values, metric.unit)]
         if header.count(metric.component_class) > 1:
-            row.append(max(known) if metric.unit == "1" else None)
+            row.append(max(known_values) if metric.unit == "1" else None)
         values[metric.name] = row
     return dataclasses.replace(frame, values=values, processes=[])
 
 
 def whole_frames(header: Header, frames: Iterator[Frame]) -> Iterator[Frame]:
-    """Frames of the machine as a whole."""
+    """Return the frames of the whole machine."""
     return (whole_frame(header, frame) for frame in frames)
