@@ -1,7 +1,7 @@
 """Serves the live state of a fleet: a page with all nodes, and the endpoint to which nodes send their metrics.
 
-Pages receive server-sent events: the layout, then what changed since the last event. A reader that is slow receives
-fewer and larger ones, so that nothing queues up. Each event is made once for all readers of a metric.
+Pages receive server-sent events: the layout, then what changed since the last event. A slow reader receives fewer and
+larger events, so that nothing queues up. Each event is computed once for all readers of a metric.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from meshmark.web.server import STATIC, NotFound, Static, guarded, map_routes, u
 
 POST: Final = "/v1/metrics"
 TICK_S: Final = 0.5  # between two events
-CASES_S: Final = 30.0  # between two looks at the open cases
+CASES_S: Final = 30.0  # between two readings of the open cases
 MAX_READERS: Final = 64  # pages
-MAX_BODIES: Final = 256  # that are being received at once
-MAX_BUFFERED: Final = 64 << 20  # B of them together
-BODY_S: Final = 10.0  # to receive one
+MAX_BODIES: Final = 256  # bodies that are being received at once
+MAX_BUFFERED: Final = 64 << 20  # B of all such bodies together
+BODY_S: Final = 10.0  # time limit for receiving a body
 IN_THREAD: Final = 32 << 10  # B when decompressed; longer bodies are read in a thread, so that they do not delay others
 MAX_LONG: Final = 16  # longer bodies that wait for this thread
-_ADDED_AT_ONCE: Final = 16  # machines of a body, before other requests are answered
+_ADDED_AT_ONCE: Final = 16  # machines of a body that are added before other requests are answered
 _OUTSIDE: Final = "not of the fleet"
 
 
 @dataclass(frozen=True, slots=True)
 class FleetParts:
-    """What is served.
+    """What the server of a fleet serves.
 
     Attributes:
-        cluster: Its name.
+        cluster: Name of the cluster.
         racks: Names of nodes by rack.
         cases: Reads the open cases; raises MeshmarkError if they cannot be read.
-        tasks: Run while the server does, such as asking nodes.
+        tasks: Coroutines that run while the server runs, such as polling nodes.
         maps: The live maps of nodes.
         counted: Called after every tick with the numbers of nodes by state.
     """
@@ -70,7 +70,7 @@ class FleetParts:
 
 
 class Feed:
-    """Events for pages."""
+    """Produces events for pages."""
 
     def __init__(self, parts: FleetParts) -> None:
         self._parts, self._live = parts, parts.live
@@ -80,7 +80,7 @@ class Feed:
         self.readers = 0
 
     async def run(self) -> None:
-        """Tick until cancelled."""
+        """Update the states of the nodes every `TICK_S` until cancelled."""
         while True:
             self._live.tick(time.monotonic())
             self._made.clear()
@@ -90,15 +90,15 @@ class Feed:
             await asyncio.sleep(TICK_S)
 
     async def events(self, metric: str) -> AsyncIterator[str]:
-        """Events for one reader: a layout whenever it changes, and the states and values of nodes that changed."""
+        """Yield events for one reader: a layout whenever it changes, and states and values of nodes that changed."""
         self.readers += 1
         try:
-            shown, tick = (-1, -1), 0
+            sent_size, tick = (-1, -1), 0
             while True:
                 size = len(self._live.names), len(self._live.metrics)
-                text = self._laid_out(size) if size != shown else ""
+                text = self._laid_out(size) if size != sent_size else ""
                 yield text + self._changes(tick, metric)
-                shown, tick = size, self._live.ticks
+                sent_size, tick = size, self._live.ticks
                 await self._next.wait()
         finally:
             self.readers -= 1
@@ -109,24 +109,24 @@ class Feed:
         return self._layout[1]
 
     def layout(self) -> dict[str, Any]:
-        """Names, racks with the number and place of each of their nodes, and metrics."""
+        """Return the names, the racks with the number and place of each of their nodes, and the metrics."""
         live = self._live
-        placed = {name for names in self._parts.racks.values() for name in names}
+        racked = {name for names in self._parts.racks.values() for name in names}
         racks = dict(self._parts.racks)
-        known = live.names[: live.of_fleet] if live.of_fleet else live.names
-        racks |= {k: [*racks.get(k, ()), *v] for k, v in grouped(n for n in known if n not in placed).items()}
-        if outside := live.names[len(known) :]:
-            racks[_OUTSIDE] = outside
-        made = []
+        members = live.names[: live.of_fleet] if live.of_fleet else live.names
+        racks |= {k: [*racks.get(k, ()), *v] for k, v in grouped(n for n in members if n not in racked).items()}
+        if outsiders := live.names[len(members) :]:
+            racks[_OUTSIDE] = outsiders
+        rack_rows = []
         for rack, names in racks.items():
             cells = places(len(names), rack not in {"", _OUTSIDE})
             numbers = [live.number(name) for name in names]
-            made.append({"name": rack, "nodes": numbers, "x": [x for x, _ in cells], "y": [y for _, y in cells]})
+            rack_rows.append({"name": rack, "nodes": numbers, "x": [x for x, _ in cells], "y": [y for _, y in cells]})
         metrics = sorted(live.metrics.items())
         return {
             "cluster": self._parts.cluster,
             "names": live.names,
-            "racks": made,
+            "racks": rack_rows,
             "states": STATES,
             "metrics": [{"name": name, "unit": unit} for name, unit in metrics],
         }
@@ -138,7 +138,7 @@ class Feed:
             numbers = live.since(since)
             column = list(live.metrics).index(metric) if metric in live.metrics else None
             values = [] if column is None else shortened(live.values[numbers, column])
-            change = {
+            changes = {
                 "at": round(time.time(), 3),
                 "nodes": numbers.tolist(),
                 "states": "".join(map(str, live.state[numbers].tolist())),
@@ -148,12 +148,12 @@ class Feed:
                 "refused": live.refused,
                 "cases": live.cases(),
             }
-            text = self._made[since, metric] = event_text("change", change)
+            text = self._made[since, metric] = event_text("change", changes)
         return text
 
 
 class Receiver:
-    """Takes in what nodes send."""
+    """Receives the metrics that nodes send."""
 
     def __init__(self, live: LiveFleet) -> None:
         self._live = live
@@ -164,8 +164,8 @@ class Receiver:
         request = Request(scope, receive)
         try:
             response = await self._received(request)
-        except BadBodyError as why:
-            response = PlainTextResponse(utf8(f"{why}\n"), why.code)
+        except BadBodyError as error:
+            response = PlainTextResponse(utf8(f"{error}\n"), error.code)
         except ClientDisconnect:
             return
         if response.status_code != 200:
@@ -224,11 +224,11 @@ class Receiver:
 
 
 def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") -> Guard:
-    """The application of `meshmark fleet serve`.
+    """Return the application of `meshmark fleet serve`.
 
     Args:
-        token: The token of requests; "" if reading needs none.
-        push_token: The token with which nodes send their metrics; "" for that of other requests.
+        token: The token that requests need; "" if reading needs none.
+        push_token: The token with which nodes send their metrics; "" to use `token`.
 
     Raises:
         MeshmarkError: The page has not been built.
@@ -260,12 +260,12 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
         if live.number(name) is None:
             raise NotFound(f"node: found no '{quoted(name)}'", "api/nodes lists all")
         times, past = live.history(name)
-        found = {**live.node(name, time.monotonic()), "at": times, "past": past, "units": live.metrics}
-        return JSONResponse({**found, "map": f"node/{quote(name)}/" if parts.maps.has(name) else ""})
+        content = {**live.node(name, time.monotonic()), "at": times, "past": past, "units": live.metrics}
+        return JSONResponse({**content, "map": f"node/{quote(name)}/" if parts.maps.has(name) else ""})
 
     async def follow_cases() -> None:
         while True:
-            with contextlib.suppress(MeshmarkError):  # the last that could be read stay
+            with contextlib.suppress(MeshmarkError):  # the cases of the last successful reading stay
                 live.open_cases(await anyio.to_thread.run_sync(parts.cases))
             await asyncio.sleep(CASES_S)
 
@@ -281,7 +281,7 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
             await parts.maps.close()
 
     routes = [
-        Route(POST, Receiver(live)),  # first, since it is asked most
+        Route(POST, Receiver(live)),  # first, because it is requested most often
         Route("/", front),
         Route("/page.css", css),
         Route("/api/live", events),
@@ -294,12 +294,12 @@ def make_fleet_site(parts: FleetParts, token: str = "", push_token: str = "") ->
 
 
 async def _all_nodes(parts: FleetParts) -> AsyncIterator[bytes]:
-    """JSON Lines: the fleet, then each node."""
+    """Yield JSON Lines: the fleet, then each node."""
     live = parts.live
     head = {"type": "fleet", "cluster": parts.cluster, "metrics": live.metrics, "counts": live.counts()}
     yield json.dumps({**head, "refused": live.refused}).encode() + b"\n"
     names = list(live.names)
-    for begin in range(0, len(names), 100):  # in parts, so that others are answered meanwhile
+    for begin in range(0, len(names), 100):  # in parts, so that other requests are answered in the meantime
         now = time.monotonic()
         lines = [json.dumps({"type": "node", **live.node(name, now)}) for name in names[begin : begin + 100]]
         yield ("\n".join(lines) + "\n").encode()

@@ -42,12 +42,12 @@ _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::(\d{0,5
 
 
 def host_name(host: str) -> str:
-    """A normalized host name: lower case, without brackets and without the trailing dot."""
+    """Return a normalized host name: lower case, without brackets and without the trailing dot."""
     return host.strip("[]").lower().removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is that of the loopback interface."""
+    """Return whether a name or an address belongs to the loopback interface."""
     name = host_name(host)
     if name == "localhost":
         return True
@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 def chosen_token(token: str, file: Path | None, off: bool) -> str:
-    """The token that requests need: the configured one, or a random one; "" if it is disabled.
+    """Return the token that requests need: the configured one, or a random one; "" if no token is needed.
 
     Args:
         token: Option `--token`.
@@ -78,8 +78,8 @@ def chosen_token(token: str, file: Path | None, off: bool) -> str:
         return token_in(file)
     if token:
         return _allowed(token, "--token")
-    given = os.environ.get(VARIABLE, "")
-    return _allowed(given, VARIABLE) if given else secrets.token_urlsafe(24)
+    variable = os.environ.get(VARIABLE, "")
+    return _allowed(variable, VARIABLE) if variable else secrets.token_urlsafe(24)
 
 
 def _allowed(token: str, source: str) -> str:
@@ -123,10 +123,10 @@ class Guard:
     Args:
         app: The application.
         token: The token; "" to require none and answer only requests addressed to a loopback name.
-        posts: Paths that also take POST requests, with a body that the application limits. A page elsewhere cannot make
-            a browser send them if the application requires a content type that forms do not have. They always
-            need a token, because they change what other readers see.
-        post_token: The token of such requests; "" for `token`.
+        posts: Paths that also accept POST requests, with a body that the application limits. A page of another site
+            cannot make a browser send them if the application requires a content type that forms do not have. They
+            always need a token, because they change what other readers see.
+        post_token: The token that such requests need; "" to use `token`.
     """
 
     def __init__(self, app: ASGIApp, token: str, posts: frozenset[str] = frozenset(), post_token: str = "") -> None:
@@ -156,19 +156,19 @@ class Guard:
 
         try:
             await (self._refusal(request) or self.app)(scope, receive, with_headers)
-        except Exception as why:  # a failed request must not end the server
-            _log(request, why)
+        except Exception as error:  # a failed request must not end the server
+            _log(request, error)
             if not started:
-                await failed(request, why)(scope, receive, with_headers)
+                await failed(request, error)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The response that refuses a request, or that leads to the address without the token; None otherwise."""
+        """Return the response that refuses a request or forwards to the address without the token; None otherwise."""
         host = request.headers.get("host", "")
         match = _AUTHORITY.fullmatch(host)
         if match is None or int(match[2] or 0) > 65535:
             return _line(f"Host: found '{quoted(host)}', a host name is required", 400)
         if not self.token and not is_loopback(match[1]):
-            # Prevents DNS rebinding: a page elsewhere whose name resolves to this address must not read the data.
+            # This prevents DNS rebinding: a page elsewhere whose name resolves to this address must not read the data.
             return _line("this server answers only requests to localhost", 421)
         is_post = request.method == "POST" and request.scope["path"] in self.posts
         token = self.post_token if is_post else self.token
@@ -185,8 +185,8 @@ class Guard:
             return _line(f"method: found {quoted(request.method)}; allowed: GET and HEAD", 405, {"allow": "GET, HEAD"})
         if request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers:
             return _line("requests must not have a body", 413)
-        opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
-        return _without_token(request) if self.token and opened and "token" in request.query_params else None
+        is_page = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+        return _without_token(request) if self.token and is_page and "token" in request.query_params else None
 
 
 def _matches(given: str, token: str) -> bool:
@@ -194,7 +194,7 @@ def _matches(given: str, token: str) -> bool:
 
 
 def failed(_: Request, __: Exception) -> Response:
-    """The response to an internal error; the details are in the server's standard error."""
+    """Return the response to an internal error; the server writes the details to its standard error."""
     return _line("internal error; see the standard error of the server", 500)
 
 
@@ -204,32 +204,32 @@ def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Resp
 
 def _tokens(request: Request) -> list[str]:
     scheme, _, bearer = request.headers.get("authorization", "").partition(" ")  # used by monitoring systems
-    given = [request.query_params.get("token", ""), request.cookies.get(_cookie(request), "")]
-    return [*given, bearer.strip()] if scheme.lower() == "bearer" else given
+    tokens = [request.query_params.get("token", ""), request.cookies.get(_cookie(request), "")]
+    return [*tokens, bearer.strip()] if scheme.lower() == "bearer" else tokens
 
 
 def _cookie(request: Request) -> str:
-    """Name of the cookie, with the port in the browser's address, which differs behind a tunnel."""
+    """Return the name of the cookie, with the port in the browser's address, which differs behind a tunnel."""
     match = _AUTHORITY.fullmatch(request.headers.get("host", ""))
     return f"meshmark-{(match and match[2]) or 80}"
 
 
 def _without_token(request: Request) -> Response:
-    """A page that leads to the same address without the token, so that it is not in the address bar or the history.
+    """Return a page that forwards to the same address without the token, so that it is not in the browser's history.
 
     A redirect does not work: after a link from another site (such as a terminal in the browser), browsers send no
-    strict cookie along the redirect chain. They send it to addresses that our own page leads to.
+    strict cookie along the redirect chain. They send the cookie to addresses that our own page leads to.
     """
     raw = request.scope.get("raw_path") or b"/"
-    last = raw.rpartition(b"/")[2].decode("latin-1")
-    rest = "&".join(p for p in request.url.query.split("&") if p.partition("=")[0] != "token")
-    page = render("site/forward.html", to=f"./{last}" + (f"?{rest}" if rest else ""))
+    file_name = raw.rpartition(b"/")[2].decode("latin-1")
+    query = "&".join(p for p in request.url.query.split("&") if p.partition("=")[0] != "token")
+    page = render("site/forward.html", to=f"./{file_name}" + (f"?{query}" if query else ""))
     return HTMLResponse(str(page), headers={"cache-control": "no-store"})
 
 
 def _log(request: Request, why: Exception) -> None:
-    at = traceback.extract_tb(why.__traceback__)
-    where = f" ({Path(at[-1].filename).name}:{at[-1].lineno})" if at else ""
-    line = f"meshmark: error: {quoted(request.url.path)}: {type(why).__name__}: {quoted(why)}{where}"
+    frames = traceback.extract_tb(why.__traceback__)
+    location = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    line = f"meshmark: error: {quoted(request.url.path)}: {type(why).__name__}: {quoted(why)}{location}"
     with contextlib.suppress(OSError, ValueError):  # standard error may be closed
         print(line.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)

@@ -17,22 +17,22 @@ from meshmark.web.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
 KEPT: Final = 600  # recent frames that a new reader receives first
-AT_ONCE: Final = 20  # of them in one piece
+AT_ONCE: Final = 20  # recent frames in one piece
 WAITING: Final = 50  # maximum number of frames queued for a reader
 
 
 def page_header(header: Header, **more: Any) -> dict[str, Any]:
-    """The header as JSON for the page, with the layout of the map and the entries `more`."""
+    """Return the header as JSON for the page, with the layout of the map and the entries `more`."""
     return {**header.to_json(), "map": map_of(header).to_json(), **more}
 
 
 class Past:
-    """Existing frames: those of a recording or of a simulation.
+    """Existing frames of a recording or a simulation.
 
     Args:
-        header: Their header.
+        header: Header of the frames.
         count: Number of frames.
-        load: Returns frames, given the number of the first and their count.
+        load: Returns frames, given the number of the first frame and the number of frames.
         more: Further entries of the page's header.
     """
 
@@ -44,7 +44,7 @@ class Past:
         self._lock = threading.Lock()
 
     def some(self, begin: int, count: int) -> list[dict[str, Any]]:
-        """At most `count` frames as JSON, starting with number `begin`, with the findings at their time."""
+        """Return at most `count` frames as JSON, starting with number `begin`, with the findings at their time."""
         frames = self._load(begin, count)
         with self._lock:
             while len(self._found) < begin:
@@ -107,17 +107,18 @@ class Hub:
                     self._readers.pop(queue, None)
 
     async def events(self) -> AsyncIterator[str]:
-        """Server-sent events for one reader: the header, the last `KEPT` frames, then new frames as they arrive."""
+        """Yield the events for one reader: the header, the last `KEPT` frames, then new frames as they arrive."""
         queue: asyncio.Queue[str] = asyncio.Queue(WAITING)
         with self._lock:
-            past, ended = list(self._kept), self.ended
+            frame_texts, end_reason = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
             yield event_text("header", self.header_json)
-            for begin in range(0, len(past), AT_ONCE):  # a reader that does not read costs no more memory than this
-                yield "".join(past[begin : begin + AT_ONCE])
-            if ended:  # a later end arrives through the queue, after the last frames
-                yield event_text("end", {"why": ended})
+            # In pieces, so that a reader that does not read costs no more memory than one piece.
+            for begin in range(0, len(frame_texts), AT_ONCE):
+                yield "".join(frame_texts[begin : begin + AT_ONCE])
+            if end_reason:  # a later end arrives through the queue, after the last frames
+                yield event_text("end", {"why": end_reason})
             while True:
                 try:
                     yield await asyncio.wait_for(queue.get(), 15)
@@ -130,10 +131,10 @@ class Hub:
 
 def _offer(queue: asyncio.Queue[str], text: str) -> None:
     if queue.full():
-        queue.get_nowait()  # drop the oldest, so that the page shows current data
+        queue.get_nowait()  # drops the oldest frame, so that the page shows current data
     queue.put_nowait(text)
 
 
 def event_text(kind: str, data: dict[str, Any]) -> str:
-    """A server-sent event."""
+    """Return a server-sent event."""
     return f"event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"

@@ -22,7 +22,7 @@ class Interval:
     values: dict[str, array[float]] = field(default_factory=dict)
 
     def add(self, frame: Frame, metrics: Iterable[Metric]) -> None:
-        """Appends the values of a frame; the interval ends with it."""
+        """Append the values of a frame; the interval ends with it."""
         for metric in metrics:
             row = frame.values.get(metric.name)
             if row is not None:
@@ -30,16 +30,16 @@ class Interval:
         self.end_s = frame.at
 
     def summaries(self, metric: Metric, count: int) -> list[tuple[float, float, float, float] | None]:
-        """`STATS` of each of `count` components, percentiles by nearest rank; None if all values are unknown."""
+        """Return `STATS` of each of `count` components, percentiles by nearest rank; None if all values are unknown."""
         import numpy as np
 
         values = self.values.get(metric.name)
         if not values or not count:
             return [None] * count
         rows = np.sort(np.frombuffer(values, dtype=np.float64).reshape(-1, count), axis=0)  # NaN sorts to the end
-        found: list[tuple[float, float, float, float] | None] = []
+        summaries: list[tuple[float, float, float, float] | None] = []
         for i, known in enumerate((~np.isnan(rows)).sum(axis=0).tolist()):
             column = rows[:known, i].tolist()
             p95 = math.ceil(0.95 * known) - 1
-            found.append((math.fsum(column) / known, column[0], column[-1], column[p95]) if known else None)
-        return found
+            summaries.append((math.fsum(column) / known, column[0], column[-1], column[p95]) if known else None)
+        return summaries

@@ -1,9 +1,9 @@
 """Runs a server whose connections are closed if they do not send complete requests in time.
 
 uvicorn waits indefinitely for the rest of a request. Here, a connection without a complete request is closed after
-`HEADER_S`, and the oldest ones earlier if there are too many. The limits apply per address and in total, because on
-loopback all clients have the same address, or any address of 127.0.0.0/8. A request that is sent at once always
-succeeds: fewer connections are accepted between its arrival and its reading than may wait.
+`HEADER_S`, and the oldest connections earlier if there are too many. The limits apply per address and in total, because
+on loopback all clients have the same address, or any address of 127.0.0.0/8. A request that is sent at once always
+succeeds, because fewer connections are accepted between its arrival and its reading than may wait.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Waiting:
 
 
 class BoundedParser(h11.Connection):
-    """Refuses bodies in very small parts: each costs as long as a large one, so that they would delay other readers."""
+    """Refuses bodies in very small parts: each part costs as much time as a large one and would delay other readers."""
 
     _parts = _bytes = 0
 
@@ -97,7 +97,7 @@ class Connection(H11Protocol):
 
     @property
     def address(self) -> str:
-        """Address of the client, without the port."""
+        """Return the address of the client, without the port."""
         return self.client[0] if self.client else ""
 
     def _mark(self) -> None:
@@ -124,7 +124,7 @@ class Connection(H11Protocol):
         self._mark()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer invalid data with one line; an active request is answered instead, and its response is the last."""
+        """Answer invalid data with one line; an active request is answered instead, with the last response."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive, self._ignores_input = False, True
             return
@@ -150,18 +150,18 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
-            sock.listen(BACKLOG)  # uvicorn uses one number for the queue and for connections accepted at once
+            sock.listen(BACKLOG)  # uvicorn uses one number for the queue and for the connections accepted at once
 
 
 def free_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 selects a free port.
+    """Return a listening socket; port 0 selects a free port.
 
     Raises:
         UsageError: The address or port is not available, or the host names all interfaces in another way than
             `0.0.0.0` or `::`.
     """
     name = host_name(host)
-    if not name:  # which would be all interfaces
+    if not name:  # an empty name would mean all interfaces
         raise UsageError(f"--host: found '{quoted(host)}'; allowed: {_HOSTS}")
     sock = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -173,7 +173,7 @@ def free_socket(host: str, port: int) -> socket.socket:
     except UsageError:
         sock.close()
         raise
-    except (OSError, TypeError, ValueError) as error:  # a character that is null is a TypeError
+    except (OSError, TypeError, ValueError) as error:  # a null character is a TypeError
         sock.close()
         reason = getattr(error, "strerror", None) or error
         raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from error
@@ -181,8 +181,8 @@ def free_socket(host: str, port: int) -> socket.socket:
 
 
 def _is_all_interfaces(address: str) -> bool:
-    found = ipaddress.ip_address(address)
-    return (getattr(found, "ipv4_mapped", None) or found).is_unspecified
+    parsed = ipaddress.ip_address(address)
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_unspecified
 
 
 def run(
@@ -215,8 +215,8 @@ def run(
         name = host_name(host)
         if not name or (not token and not is_loopback(name)):  # a name that only this host resolves to itself
             name = sock.getsockname()[0]
-        shown = f"[{name}]" if ":" in name else name
-        address = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
+        displayed_name = f"[{name}]" if ":" in name else name
+        address = f"http://{displayed_name}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
         connection = cast(Any, partial(Connection, waiting=Waiting(header_s)))
         config = uvicorn.Config(
             app,

@@ -52,19 +52,19 @@ class LiveMachine:
 
     @property
     def state(self) -> str:
-        """The state as text for the front page."""
+        """Return the state as text for the front page."""
         if self._hub is None or self._hub.ended:
             return "idle: the sampler starts with the first reader"
         return f"sampled every {self._hub.header.period_s:g} s, {counted(self._readers, 'reader')}"
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is sampled, and nobody waits for it."""
+        """Return whether nothing is sampled and no reader waits for it."""
         return not self._readers and (self._hub is None or bool(self._hub.ended))
 
     @contextlib.asynccontextmanager
     async def find(self, _: Request) -> AsyncIterator[Hub | Past]:
-        """The stream of frames; the sampler runs while this context is active."""
+        """Yield the stream of frames; the sampler runs while this context is active."""
         self._readers += 1
         try:
             async with self._lock:
@@ -77,32 +77,32 @@ class LiveMachine:
 
     @contextlib.asynccontextmanager
     async def find_with_frames(self, request: Request) -> AsyncIterator[Hub | Past]:
-        """Like `find`, but waits for the first frame if the sampler has just started."""
+        """Yield the stream of frames like `find`, but wait for the first frame if the sampler has just started."""
         async with self.find(request) as hub:
             assert isinstance(hub, Hub)
-            until = time.monotonic() + 2 * hub.header.period_s + 2
-            while hub.window.empty and not hub.ended and time.monotonic() < until:
+            deadline = time.monotonic() + 2 * hub.header.period_s + 2
+            while hub.window.empty and not hub.ended and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
             yield hub
 
     def _begin(self) -> Hub:
         sampler = self._start()
         ended = self._ended = threading.Event()
-        entered = sampler.__enter__()
+        running = sampler.__enter__()
 
         def frames() -> Iterator[Frame]:
             try:
-                yield from entered.frames()
+                yield from running.frames()
             finally:
                 sampler.__exit__(None, None, None)
                 ended.set()
 
         try:
-            hub = Hub(entered.header, frames())
+            hub = Hub(running.header, frames())
         except BaseException:
             sampler.__exit__(None, None, None)
             raise
-        self._sampler = entered
+        self._sampler = running
         hub.start()
         return hub
 

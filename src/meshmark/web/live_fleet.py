@@ -1,7 +1,7 @@
-"""What the nodes of a fleet report while they run: the newest values of each, and a short history.
+"""Holds what the nodes of a fleet report while they run: the newest values of each node, and a short history.
 
-Memory is bounded: by the number of nodes of the fleet and `MAX_UNKNOWN` others, `MAX_METRICS` and `KEPT`. Times are
-those at which values arrived, by the clock of this host; clocks of nodes may be wrong.
+Memory is bounded by the number of nodes of the fleet and `MAX_UNKNOWN` others, by `MAX_METRICS` and by `KEPT`. Times
+are the arrival times of values by the clock of this host, because clocks of nodes may be wrong.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from meshmark.values.node_names import is_node_name
 
-MAX_UNKNOWN: Final = 1000  # nodes that are not of the fleet
-MAX_NODES: Final = 20_000  # of a fleet that has no list of its nodes
+MAX_UNKNOWN: Final = 1000  # nodes that do not belong to the fleet
+MAX_NODES: Final = 20_000  # nodes of a fleet that has no list of its nodes
 MAX_METRICS: Final = 96
-MAX_REFUSED: Final = 100  # names that are remembered with the reason
-KEPT: Final = 40  # values of a node and metric
+MAX_REFUSED: Final = 100  # names that are stored with the reason
+KEPT: Final = 40  # values per node and metric
 MISSED: Final = 3  # intervals without data after which a node is silent
-CLOCK_S: Final = 5.0  # difference of a clock that is reported
-# How a node is; their order is that of the numbers in `LiveFleet.state`.
+CLOCK_S: Final = 5.0  # smallest difference of a clock that is reported
+# The states of a node, in the order of the numbers in `LiveFleet.state`.
 STATES: Final = {
     "never": "has not reported",
     "silent": "no longer reports",
@@ -33,21 +33,21 @@ STATES: Final = {
     "wrong": "reports; computes wrongly",
 }
 _NEVER, _SILENT, _LIVE, _NAMED, _WRONG = range(5)
-Cases = Mapping[str, tuple[bool, str]]  # by node, whether it computes wrongly, and what is wrong
+Cases = Mapping[str, tuple[bool, str]]  # by node: whether it computes wrongly, and what is wrong
 _METRIC: Final = re.compile(r"[a-z0-9_]{1,40}\.[A-Za-z0-9_. ]{1,60}")
 _MAX_VALUE: Final = 3e38  # of 32 bits
-_HASH: Final = re.compile(r"-[0-9a-f]{8}")  # with which names of machines end
+_HASH: Final = re.compile(r"-[0-9a-f]{8}")  # suffix of machine names
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a node reported at once.
+    """One report of a node.
 
     Attributes:
-        machine: Its name, with or without the hash of its hardware.
+        machine: Name of the machine, with or without the hash of its hardware.
         at: End of the interval by the node's clock, in s since 1970; 0: unknown.
-        values: By metric.
-        units: Of all metrics that it has.
+        values: Values by metric.
+        units: Units of all metrics that the node has.
     """
 
     machine: str
@@ -57,18 +57,18 @@ class Reading:
 
 
 class LiveFleet:
-    """The present state of all nodes.
+    """The current state of all nodes.
 
     Args:
-        nodes: Names of the fleet's nodes; empty if it has no list, so that every node is of the fleet.
+        nodes: Names of the fleet's nodes; empty if it has no list, so that every node belongs to the fleet.
         interval_s: Expected time between two reports of a node.
 
     Attributes:
-        names: Of all nodes, those of the fleet first; a position is the node's number everywhere.
+        names: Names of all nodes, those in the fleet first; the position is the node's number everywhere.
         metrics: Units by name, in the order of the columns of `values`.
-        state: Number of the state of each node, see `STATES`.
+        state: Number of each node's state, see `STATES`.
         values: Newest value of each node and metric; NaN: unknown.
-        changed: The number of the last `tick` in which something of a node changed.
+        changed: Number of the last `tick` in which a node changed.
         refused: Reasons why data were not accepted, by name.
     """
 
@@ -89,7 +89,7 @@ class LiveFleet:
         self._number = {name: i for i, name in enumerate(self.names)}
         self._seen = np.full(capacity, -np.inf)  # s, monotonic
         self._fresh: set[int] = set()  # changed since the last tick
-        self._ahead = np.zeros(capacity, np.float32)  # s, of the node's clock
+        self._ahead = np.zeros(capacity, np.float32)  # s by which the node's clock is ahead
         self._source: dict[int, str] = {}
         # Pages of zeros take memory only once they are written.
         self._past = np.zeros((capacity, MAX_METRICS, KEPT), np.float32)
@@ -99,9 +99,9 @@ class LiveFleet:
     # -------------------------------------------------------------- names
 
     def name_of(self, machine: str) -> str:
-        """The name of a node by that of its machine: the one that the fleet knows, if it does.
+        """Return the name of the node with this machine: the name in the fleet if there is one, else the host name.
 
-        Machines are named `HOST-HASH`, hosts also with their domain.
+        Machines are named `HOST-HASH`; the host may include its domain.
         """
         host = _HASH.sub("", machine) if _HASH.fullmatch(machine[-9:]) else machine
         for name in (machine, host, host.partition(".")[0]):
@@ -113,27 +113,27 @@ class LiveFleet:
         return self._number.get(name)
 
     def source(self, name: str) -> str:
-        """The address that a node reports from; "" if it has not reported."""
+        """Return the address that a node reports from; "" if it has not reported."""
         return self._source.get(self._number.get(name, -1), "")
 
     # -------------------------------------------------------------- data
 
     def add(self, reading: Reading, source: str, now: float, wall: float, name: str = "") -> str:
-        """Take in what a node reported.
+        """Store what a node reported.
 
         Args:
-            source: Address that it came from. A name belongs to one address until it is silent.
-            now, wall: Monotonic time and that since 1970, in s.
-            name: The node, if it is known; otherwise found by the name of its machine.
+            source: Address that the report came from. A name belongs to one address until the node is silent.
+            now, wall: Monotonic time and time since 1970, in s.
+            name: Name of the node, if it is known; otherwise it is derived from the name of the machine.
 
         Returns:
-            Why the data were not accepted; "" if they were.
+            Why the data were not accepted; "" if they were accepted.
         """
         name = name or self.name_of(reading.machine)
         number = self._number.get(name)
         if number is None:
-            if why := self._enter(name):
-                return self.refuse(name, why)
+            if rejection := self._enter(name):
+                return self.refuse(name, rejection)
             number = self._number[name]
         owner = self._source.get(number, source)
         if owner != source and now - self._seen[number] <= self.silent_s:
@@ -143,11 +143,11 @@ class LiveFleet:
         for metric in sorted(reading.units.keys() - self.metrics.keys()):
             if _METRIC.fullmatch(metric):
                 self._column(metric, reading.units[metric][:20])
-        count, at = len(self.metrics), int(self._count[number]) % KEPT
-        wide = np.array([reading.values.get(metric, np.nan) for metric in self.metrics])
-        row = np.where(np.abs(wide) < _MAX_VALUE, wide, np.nan).astype(np.float32)
-        self.values[number, :count] = self._past[number, :count, at] = row
-        self._past_at[number, at] = wall
+        count, slot = len(self.metrics), int(self._count[number]) % KEPT
+        numbers = np.array([reading.values.get(metric, np.nan) for metric in self.metrics])
+        row = np.where(np.abs(numbers) < _MAX_VALUE, numbers, np.nan).astype(np.float32)
+        self.values[number, :count] = self._past[number, :count, slot] = row
+        self._past_at[number, slot] = wall
         self._count[number] += 1
         self.reports += 1
         self._fresh.add(number)
@@ -158,8 +158,8 @@ class LiveFleet:
         if not is_node_name(name):
             return "not the name of a node"
         if len(self.names) == len(self.state):
-            most = f"{MAX_UNKNOWN} nodes that are not of the fleet" if self.of_fleet else f"{MAX_NODES} nodes"
-            return f"more than {most} report"
+            limit = f"{MAX_UNKNOWN} nodes that are not of the fleet" if self.of_fleet else f"{MAX_NODES} nodes"
+            return f"more than {limit} report"
         self._number[name] = len(self.names)
         self.names.append(name)
         return ""
@@ -172,14 +172,14 @@ class LiveFleet:
         self.metrics[metric] = unit
 
     def refuse(self, name: str, why: str) -> str:
-        """Remember why data under a name were not accepted."""
+        """Store why data under a name were not accepted, and return the reason."""
         name = "".join(c if c.isprintable() else "?" for c in name[:100])
         if name in self.refused or len(self.refused) < MAX_REFUSED:
             self.refused[name] = why
         return why
 
     def failed(self, name: str, why: str) -> None:
-        """Note why a node could not be asked."""
+        """Store why a node could not be polled."""
         self.why[name] = why
         number = self._number.get(name)
         if number is not None:
@@ -196,7 +196,7 @@ class LiveFleet:
         self._cases = dict(cases)
 
     def tick(self, now: float) -> None:
-        """Bring the states and `changed` up to date."""
+        """Update the states and `changed`."""
         self.ticks += 1
         count = len(self.names)
         age = now - self._seen[:count]
@@ -212,22 +212,22 @@ class LiveFleet:
             self._fresh.clear()
 
     def counts(self) -> dict[str, int]:
-        """Numbers of nodes by state, at the last tick."""
-        found = np.bincount(self.state[: len(self.names)], minlength=len(STATES))
-        return dict(zip(STATES, found.tolist(), strict=True))
+        """Return the numbers of nodes by state, at the last tick."""
+        counts = np.bincount(self.state[: len(self.names)], minlength=len(STATES))
+        return dict(zip(STATES, counts.tolist(), strict=True))
 
     def cases(self) -> dict[int, str]:
-        """What is wrong with nodes that have an open case, by number; also of those that do not report."""
+        """Return what is wrong with each node that has an open case, by number; includes nodes that do not report."""
         return {self._number[name]: what for name, (_, what) in self._cases.items() if name in self._number}
 
     def since(self, tick: int) -> NDArray[np.intp]:
-        """Numbers of the nodes that changed after a tick."""
+        """Return the numbers of the nodes that changed after a tick."""
         return np.flatnonzero(self.changed[: len(self.names)] > tick)
 
     # -------------------------------------------------------------- for views
 
     def node(self, name: str, now: float) -> dict[str, object]:
-        """Everything about a node, without its history.
+        """Return everything about a node except its history.
 
         Raises:
             KeyError: There is no such node.
@@ -249,7 +249,7 @@ class LiveFleet:
         }
 
     def history(self, name: str) -> tuple[list[float], dict[str, list[float | None]]]:
-        """Times at which a node reported, in s since 1970, and its values then by metric.
+        """Return the times at which a node reported, in s since 1970, and its values at these times by metric.
 
         Raises:
             KeyError: There is no such node.
@@ -258,12 +258,14 @@ class LiveFleet:
         count = int(self._count[number])
         order = np.arange(max(0, count - KEPT), count) % KEPT
         times, past = self._past_at[number, order], self._past[number, : len(self.metrics), order].T
-        found = {m: shortened(row) for m, row in zip(self.metrics, past, strict=True) if not np.isnan(row).all()}
-        return [round(t, 3) for t in times.tolist()], found
+        values_by_metric = {
+            m: shortened(row) for m, row in zip(self.metrics, past, strict=True) if not np.isnan(row).all()
+        }
+        return [round(t, 3) for t in times.tolist()], values_by_metric
 
 
 def shortened(values: NDArray[np.float32]) -> list[float | None]:
-    """Four significant digits each; None: unknown."""
+    """Return the values with four significant digits; None: unknown."""
     return [None if math.isnan(v) else _short(v) for v in values.tolist()]
 
 
@@ -272,15 +274,15 @@ def _short(value: float) -> float:
 
 
 def grouped(names: Iterable[str]) -> dict[str, list[str]]:
-    """Racks by the names of nodes: all before the last number, such as `r12` of `r12n3`; none if that tells nothing.
+    """Return racks by the names of nodes: the name up to the second-last number, such as `r12` for `r12n3`.
 
-    A single group is no rack, nor are groups of fewer than two nodes on average.
+    If there is only one group, or fewer than two nodes per group on average, return a single rack with the name "".
     """
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name in names:
         match = re.fullmatch(r"(.*\d)[^0-9]+\d+", name)
-        found.setdefault(match[1] if match else "", []).append(name)
-    total = sum(map(len, found.values()))
-    if len(found) < 2 or total < 2 * len(found):
-        return {"": [name for group in found.values() for name in group]} if found else {}
-    return found
+        groups.setdefault(match[1] if match else "", []).append(name)
+    total = sum(map(len, groups.values()))
+    if len(groups) < 2 or total < 2 * len(groups):
+        return {"": [name for group in groups.values() for name in group]} if groups else {}
+    return groups

@@ -61,18 +61,18 @@ class Window(Collector):
 
     @property
     def empty(self) -> bool:
-        """Whether there are no frames yet."""
+        """Return whether there are no frames yet."""
         with self._lock:
             return not self._frames
 
     def whole(self) -> Window:
-        """The window of the machine as a whole, see `watch/whole.py`."""
+        """Return the window of the whole machine, see `watch/whole.py`."""
         with self._lock:
             frames = list(self._frames)
-        made = Window(whole_header(self.header))
+        window = Window(whole_header(self.header))
         for frame in frames:
-            made.add(whole_frame(self.header, frame))
-        return made
+            window.add(whole_frame(self.header, frame))
+        return window
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:
@@ -84,14 +84,14 @@ class Window(Collector):
             family = GaugeMetricFamily(name, metric.what, labels=["machine", "component", "node", "stat"], unit=unit)
             for i, component in enumerate(self.header.components.get(kind, ())):
                 rows = [f.values[metric.name] for f in frames if metric.name in f.values]
-                known = sorted(v for row in rows if (v := row[i]) is not None)
-                if not known:
+                known_values = sorted(v for row in rows if (v := row[i]) is not None)
+                if not known_values:
                     continue
-                p95 = known[min(len(known) - 1, math.ceil(0.95 * len(known)) - 1)]
-                summary = (math.fsum(known) / len(known), known[0], known[-1], p95)
+                p95 = known_values[min(len(known_values) - 1, math.ceil(0.95 * len(known_values)) - 1)]
+                summary = (math.fsum(known_values) / len(known_values), known_values[0], known_values[-1], p95)
                 for stat, value in zip(STATS, summary, strict=True):
-                    where = [self.header.machine, str(component.get("name", i)), str(component.get("node", "")), stat]
-                    family.add_metric(where, value)
+                    labels = [self.header.machine, str(component.get("name", i)), str(component.get("node", "")), stat]
+                    family.add_metric(labels, value)
             yield family
         cost = GaugeMetricFamily(
             "meshmark_sampler_cpu", "CPU time of the sampler over time", labels=["machine"], unit="ratio"
@@ -103,16 +103,16 @@ class Window(Collector):
 
 
 def text(window: Window) -> bytes:
-    """The metrics in the OpenMetrics text format."""
+    """Return the metrics in the OpenMetrics text format."""
     return bytes(generate_latest(window))  # type: ignore[no-untyped-call]
 
 
 def reading_of(data: bytes) -> Reading:
-    """What a machine reports in such a text; its machine is "" if it has no metric of Meshmark."""
-    found, machine = Components(), b""
-    for kind, what, unit, component, of, number in _MEAN.findall(data):
-        machine = of
-        with contextlib.suppress(ValueError):  # such as 1-2
+    """Return what a machine reports in such a text; the machine is "" if the text has no metric of Meshmark."""
+    components, machine = Components(), b""
+    for kind, what, unit, component, host, number in _MEAN.findall(data):
+        machine = host
+        with contextlib.suppress(ValueError):  # invalid numbers such as 1-2
             name = b".".join((kind, what)).decode()
-            found.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(number))
-    return Reading(machine.decode("utf-8", "replace"), 0.0, *found.whole())
+            components.add(name, _NAME_OF.get(unit.decode(), "1"), component.decode("utf-8", "replace"), float(number))
+    return Reading(machine.decode("utf-8", "replace"), 0.0, *components.whole())

@@ -2,10 +2,11 @@
 
 Each metric is sent as `meshmark.CLASS.WHAT` with the attributes `component`, `class`, `node`, `machine` and `stat`
 (mean, min, max, p95 over the interval). Metrics that have a name in OpenTelemetry's conventions are also sent under
-that name, the mean only. Units follow UCUM. Unknown values are omitted, not sent as zero.
+that name, but only their mean. Units follow UCUM. Unknown values are omitted, not sent as zero.
 
-The thread that reads frames never waits for the collector: a slow or unreachable one costs intervals, which are counted
-and reported, but no frame. `docs/decisions/0013-otlp.md` says what the SDK does and what is done here.
+The thread that reads frames never waits for the collector: a slow or unreachable collector costs intervals, which are
+counted and reported, but no frames. `docs/decisions/0013-otlp.md` separates the work of the SDK from the work of this
+module.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _HEADERS: Final = ("OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_HEA
 
 
 def endpoint_of(url: str) -> str:
-    """The collector's URL with the path `/v1/metrics`.
+    """Return the collector's URL with the path `/v1/metrics`.
 
     Raises:
         UsageError: `url` is not an HTTP URL, or contains credentials, a query or a fragment.
@@ -58,12 +59,12 @@ def endpoint_of(url: str) -> str:
 
 
 def check_headers() -> None:
-    """Refuses headers in the environment that the exporter would drop with a warning that prints their value.
+    """Refuse headers in the environment that the exporter would drop with a warning that prints their value.
 
     Raises:
         UsageError: an entry is not `key=value` in printable ASCII.
     """
-    # Without a handler, Python prints the parser's warnings, and with them the value.
+    # Without a handler, Python prints the parser's warnings, which contain the value.
     logging.getLogger(otel_re.__name__).addHandler(logging.NullHandler())
     for name in _HEADERS:
         for entry in filter(str.strip, os.environ.get(name, "").split(",")):
@@ -73,12 +74,12 @@ def check_headers() -> None:
 
 
 class Exporter:
-    """Sends summaries of frames from a thread of its own; a context manager around the reading of frames.
+    """Sends summaries of frames from a separate thread; a context manager around the reading of frames.
 
     Args:
         url: URL of the collector, for example http://HOST:4318.
         interval_s: time between two summaries.
-        whole: send the means of the machine as a whole, see `watch/whole.py`, instead of those of its components.
+        whole: send the means of the whole machine, see `watch/whole.py`, instead of the summaries of its components.
         report: called with messages about failures, recovery and the final counts, also from the sending thread.
 
     Raises:
@@ -90,8 +91,8 @@ class Exporter:
     ) -> None:
         check_headers()
         self._endpoint = endpoint_of(url)
-        parts = urlsplit(self._endpoint)
-        self._shown = f"{parts.scheme}://{parts.netloc}"
+        url_parts = urlsplit(self._endpoint)
+        self._shown = f"{url_parts.scheme}://{url_parts.netloc}"
         self.header, self.interval_s, self._report = whole_header(header) if whole else header, interval_s, report
         self._whole_of = header if whole else None
         self.sent = self.lost = 0  # intervals
@@ -101,25 +102,28 @@ class Exporter:
         self._queue: deque[Interval] = deque()
         self._queued = threading.Condition()
         self._ending = threading.Event()
-        self._failure = ""  # reported last
+        self._failure = ""  # last reported failure
         self._thread = threading.Thread(target=self._send_all, name="otlp", daemon=True)
 
     def tee(self, frames: Iterator[Frame]) -> Iterator[Frame]:
-        """Passes frames on, adding each to the current interval."""
+        """Pass frames on, adding each to the current interval."""
         for frame in frames:
             self.add(frame)
             yield frame
 
     def add(self, frame: Frame) -> None:
-        """Adds a frame to the current interval, and queues the interval if it is complete."""
+        """Add a frame to the current interval, and queue the interval if it is complete."""
         if self._whole_of is not None:
             frame = whole_frame(self._whole_of, frame)
-        now = self._open
-        if now is None:
-            now = self._open = Interval(frame.at - frame.window_s, frame.at)
-        now.add(frame, self.header.metrics)
-        # Half a window less: ticks are not exact, and one more frame would shift every later interval.
-        if now.end_s - now.begin_s >= self.interval_s - frame.window_s / 2 or now.end_s < now.begin_s:
+        interval = self._open
+        if interval is None:
+            interval = self._open = Interval(frame.at - frame.window_s, frame.at)
+        interval.add(frame, self.header.metrics)
+        # Half a window less, because ticks are not exact, and one more frame would shift every later interval.
+        if (
+            interval.end_s - interval.begin_s >= self.interval_s - frame.window_s / 2
+            or interval.end_s < interval.begin_s
+        ):
             self._complete()
 
     def _complete(self) -> None:
@@ -134,7 +138,7 @@ class Exporter:
             self._queued.notify()
 
     def _next(self) -> Interval | None:
-        """The oldest interval; None after the last one."""
+        """Return the oldest interval; None after the last one."""
         with self._queued:
             self._queued.wait_for(lambda: self._queue or self._ending.is_set())
             return self._queue.popleft() if self._queue else None
@@ -148,7 +152,7 @@ class Exporter:
             try:
                 rejected, reason = client.send(interval)
             except NotSent as failure:
-                if str(failure) != self._failure:  # once, not at every attempt
+                if str(failure) != self._failure:  # report a failure once, not at every attempt
                     self._failure = str(failure)
                     outcome = f"keeping the last {MAX_QUEUED} intervals to retry" if failure.retry else "interval lost"
                     self._report(f"otlp: {self._shown}: {failure}; {outcome}")
@@ -159,7 +163,7 @@ class Exporter:
                     self._queue.appendleft(interval)
                 if self._ending.is_set():
                     return  # one attempt only: an unreachable collector must not delay the end
-                # Random, so that many machines do not return to a restarted collector at once.
+                # The wait is random, so that many machines do not return to a restarted collector at once.
                 self._ending.wait(max(failure.wait_s, wait_s * random.uniform(0.75, 1.25)))
                 wait_s = min(2 * wait_s, MAX_WAIT_S)
             else:
@@ -185,8 +189,8 @@ class Exporter:
         with self._queued:
             self._ending.set()
             self._queued.notify()
-        # END_S is for the collector: a short run on a busy machine may still import what it sends with.
+        # END_S is for the collector: after a short run on a busy machine, the thread may still import the client.
         import_module("meshmark.web.otlp_client")
         self._thread.join(END_S)
-        self.lost = self._completed - self.sent  # with those queued, and one that may be in flight
+        self.lost = self._completed - self.sent  # includes queued intervals, and one that may be in flight
         self._report(f"otlp: {self._counts()}")

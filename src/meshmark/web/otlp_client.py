@@ -1,6 +1,7 @@
 """Sends intervals to an OpenTelemetry collector with the SDK's exporter.
 
-Imported by the sending thread only: the SDK and requests take 0.3 s to import, which must not delay the first frame.
+Only the sending thread imports this module: the SDK and requests take 0.3 s to import, which must not delay the first
+frame.
 
 Sources: OTLP 1 (opentelemetry.io/docs/specs/otlp), OpenTelemetry's conventions for system and hardware metrics.
 """
@@ -36,10 +37,10 @@ _HARDWARE: Final = {"package": "cpu", "core": "cpu", "uncore": "cpu", "dram": "m
 
 
 def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STATS) -> sdk.MetricsData:
-    """The summaries of an interval as the SDK's objects; metrics without a known value are omitted.
+    """Return the summaries of an interval as the SDK's objects; metrics without a known value are omitted.
 
     Args:
-        stats: the first of `STATS`, that are sent.
+        stats: names of the statistics to send, a prefix of `STATS`.
     """
     points: dict[tuple[str, str, str], list[sdk.NumberDataPoint]] = {}
     begin_ns, end_ns = int(interval.begin_s * 1e9), int(interval.end_s * 1e9)
@@ -57,7 +58,7 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
                 continue
             component = components[i]
             name = str(component.get("name", i))
-            if name == ALL:  # of the machine, as is the resource
+            if name == ALL:  # describes the machine, as does the resource
                 add(f"meshmark.{metric.name}", metric.what, unit, summary[0], {})
                 continue
             attributes: dict[str, str | int] = {"component": name, "class": kind, "machine": header.machine}
@@ -67,22 +68,27 @@ def metrics_data(header: Header, interval: Interval, stats: Sequence[str] = STAT
                 add(f"meshmark.{metric.name}", metric.what, unit, value, {**attributes, "stat": stat})
             if metric.name in _MODES and isinstance(number := component.get("number"), int):
                 what = "share of time by mode of the CPU, mean of the interval"
-                mode: dict[str, str | int] = {"cpu.logical_number": number, "cpu.mode": _MODES[metric.name]}
-                add("system.cpu.utilization", what, "1", summary[0], mode)
+                mode_attributes: dict[str, str | int] = {"cpu.logical_number": number, "cpu.mode": _MODES[metric.name]}
+                add("system.cpu.utilization", what, "1", summary[0], mode_attributes)
             # Parts of a package follow its name: "package-0 dram".
             part = name.rsplit(maxsplit=1)[-1].partition("-")[0]
             if metric.name == "power.drawn" and part in _HARDWARE:
                 what = "power drawn, mean of the interval"
                 add("hw.power", what, "W", summary[0], {"hw.id": name, "hw.type": _HARDWARE[part]})
-    release = version("meshmark")
-    resource = {"service.name": "meshmark", "service.version": release, "host.name": header.machine, "os.type": "linux"}
-    metrics = [sdk.Metric(*key, sdk.Gauge(of_metric)) for key, of_metric in points.items()]
-    scope = sdk.ScopeMetrics(InstrumentationScope("meshmark", release), metrics, "")
+    meshmark_version = version("meshmark")
+    resource = {
+        "service.name": "meshmark",
+        "service.version": meshmark_version,
+        "host.name": header.machine,
+        "os.type": "linux",
+    }
+    metrics = [sdk.Metric(*key, sdk.Gauge(metric_points)) for key, metric_points in points.items()]
+    scope = sdk.ScopeMetrics(InstrumentationScope("meshmark", meshmark_version), metrics, "")
     return sdk.MetricsData([sdk.ResourceMetrics(Resource(resource), [scope], "")])
 
 
 class NotSent(Exception):
-    """Why a message was not accepted, whether to retry it, and the wait that the collector requests."""
+    """Reports why a message was not accepted, whether to retry it, and the wait that the collector requests."""
 
     def __init__(self, reason: str, retry: bool, wait_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -90,11 +96,11 @@ class NotSent(Exception):
 
 
 class _Session(requests.Session):
-    """Keeps the outcome of a request, of which the exporter returns only success or failure.
+    """Keeps the outcome of a request, because the exporter returns only success or failure.
 
     The exporter takes redirects for success and ignores the body. Its own retries end after 10 s and block the end of
-    monitoring, so every failure is raised as one that the exporter does not retry. Redirects are not followed: headers
-    may hold secrets, which only the named collector gets.
+    monitoring, so every failure is raised as an error that the exporter does not retry. Redirects are not followed,
+    because headers may hold secrets that only the named collector may receive.
     """
 
     def __init__(self) -> None:
@@ -114,11 +120,11 @@ class _Session(requests.Session):
             self.failure = NotSent(_cause(error), retry=isinstance(error, OSError))
             raise self.failure from error
         if response.status_code // 100 != 2:
-            after = response.headers.get("retry-after", "")
+            retry_after = response.headers.get("retry-after", "")
             self.failure = NotSent(
                 f"HTTP {response.status_code} {response.reason}",
                 response.status_code in _RETRYABLE,
-                float(after) if after.isdecimal() and len(after) < 6 else 0.0,
+                float(retry_after) if retry_after.isdecimal() and len(retry_after) < 6 else 0.0,
             )
             raise self.failure
         self.body = response.content
@@ -126,14 +132,14 @@ class _Session(requests.Session):
 
 
 def _cause(error: BaseException) -> str:
-    """The message of the operating system, without those of the libraries that wrap it."""
+    """Return the message of the operating system without the messages of the libraries that wrap it."""
     while (inner := error.__cause__ or error.__context__) is not None:
         error = inner
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _trusted_certificates() -> str | None:
-    """The system's certificates, which requests would not use; None if the environment names others or none exist."""
+    """Return the system's certificates, which requests ignores; None if the environment names others or none exist."""
     if any(os.environ.get(name) for name in _CERTIFICATES):
         return None
     paths = ssl.get_default_verify_paths()
@@ -145,7 +151,7 @@ class Client:
 
     Args:
         endpoint: URL with the path `/v1/metrics`.
-        stats: as of `metrics_data`.
+        stats: names of the statistics to send, as for `metrics_data`.
     """
 
     def __init__(self, header: Header, endpoint: str, stats: Sequence[str] = STATS) -> None:
@@ -162,7 +168,7 @@ class Client:
         logging.getLogger(metric_exporter.__name__).addHandler(logging.NullHandler())
 
     def send(self, interval: Interval) -> tuple[int, str]:
-        """Sends one interval; returns how many data points the collector rejected, and its reason.
+        """Send one interval, and return how many data points the collector rejected, and its reason.
 
         Raises:
             NotSent: the collector did not accept the interval.
@@ -175,6 +181,6 @@ class Client:
             raise self._session.failure or NotSent("the interval cannot be encoded or is too large", retry=False)
         try:
             partial = ExportMetricsServiceResponse.FromString(self._session.body).partial_success
-        except DecodeError:  # not OTLP, but the status was that of success
+        except DecodeError:  # not OTLP, but the status reports success
             return 0, ""
         return partial.rejected_data_points, " ".join(partial.error_message.split())[:200]

@@ -1,7 +1,7 @@
 """Reads metrics that nodes send over OTLP/HTTP, protobuf or JSON, as `web/otlp.py` sends them.
 
-A body is data from anywhere: it is bounded before and after decompression, its parts are counted before objects are
-made of them, and whatever is wrong with it is one line.
+A body is untrusted data: its size is bounded before and after decompression, its parts are counted before they become
+objects, and any error in it is reported in one line.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ JSON: Final = "application/json"
 MAX_BODY: Final = 4 << 20  # B, as sent
 MAX_UNPACKED: Final = 32 << 20  # B: 256 CPUs with 20 metrics and four values each have 11 MB
 MAX_JSON: Final = 8 << 20  # B when decompressed; the time to read JSON is a hundred times as long
-MAX_FIELDS: Final = 1_000_000  # of protobuf, in all messages; the example above has 490,000
-MAX_PARTS: Final = 200_000  # of JSON: objects, lists and commas
+MAX_FIELDS: Final = 1_000_000  # fields of protobuf, in all messages; the example above has 490,000
+MAX_PARTS: Final = 200_000  # parts of JSON: objects, lists and commas
 MAX_RESOURCES: Final = 2000  # machines in a body
 MAX_NAMES: Final = 1000  # metrics of a machine
 PREFIX: Final = "meshmark."
@@ -39,7 +39,7 @@ _UNITS: Final = {"By": "B", "By/s": "B/s"}
 
 
 class BadBodyError(MeshmarkError):
-    """A body that is not accepted, and the status of HTTP that says so."""
+    """A body that is not accepted, with the HTTP status of the response."""
 
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
@@ -47,10 +47,10 @@ class BadBodyError(MeshmarkError):
 
 
 def unpacked(body: bytes, encoding: str) -> bytes:
-    """A body without its content encoding.
+    """Return a body without its content encoding.
 
     Raises:
-        BadBodyError: The encoding is unknown, the data are damaged or too long.
+        BadBodyError: The encoding is unknown, or the data are damaged or too long.
     """
     data = unpacked_within(body, encoding, MAX_UNPACKED)
     if data is None:
@@ -59,7 +59,7 @@ def unpacked(body: bytes, encoding: str) -> bytes:
 
 
 def unpacked_within(body: bytes, encoding: str, limit: int) -> bytes | None:
-    """Like `unpacked`, but None if the data are longer than a limit, in bytes.
+    """Return a body like `unpacked`, but None if it is longer than a limit, in bytes.
 
     Raises:
         BadBodyError: The encoding is unknown, or the data are damaged.
@@ -68,7 +68,7 @@ def unpacked_within(body: bytes, encoding: str, limit: int) -> bytes | None:
         return body if len(body) <= limit else None
     if encoding not in {"gzip", "deflate"}:
         raise BadBodyError(f"content-encoding: found '{quoted(encoding)}'; allowed: gzip, deflate", 415)
-    packed = zlib.decompressobj(wbits=47)  # finds out whether it is gzip or zlib
+    packed = zlib.decompressobj(wbits=47)  # detects gzip or zlib
     try:
         data = packed.decompress(body, limit + 1)
     except zlib.error as error:
@@ -81,10 +81,10 @@ def unpacked_within(body: bytes, encoding: str, limit: int) -> bytes | None:
 
 
 def readings(body: bytes, content_type: str, encoding: str = "") -> list[tuple[Reading, int]]:
-    """What the machines in a body report, each with the number of its data points.
+    """Return what the machines in a body report, each with the number of its data points.
 
     Raises:
-        BadBodyError: It is not a request of OTLP.
+        BadBodyError: The body is not an OTLP request.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind not in {PROTOBUF, JSON}:
@@ -105,10 +105,10 @@ def readings(body: bytes, content_type: str, encoding: str = "") -> list[tuple[R
 
 
 def _check_parts(data: bytes) -> None:
-    """Count the parts of JSON before it is read.
+    """Count the parts of JSON before it is parsed.
 
     Raises:
-        BadBodyError: It is too long, or has too many parts.
+        BadBodyError: The JSON is too long, or has too many parts.
     """
     if len(data) > MAX_JSON:
         raise BadBodyError(f"body: found {len(data)} bytes of JSON; allowed: {MAX_JSON}, or protobuf", 413)
@@ -117,16 +117,16 @@ def _check_parts(data: bytes) -> None:
 
 
 def _check_fields(data: bytes) -> None:
-    """Count the fields of a request, in all its messages, without making objects of them.
+    """Count the fields of a request in all its messages, without creating objects.
 
     Raises:
-        BadBodyError: There are too many.
-        ValueError, IndexError: It is not protobuf. What else is wrong is left to the library.
+        BadBodyError: There are too many fields.
+        ValueError, IndexError: The data are not protobuf. The library finds all other errors.
     """
     count, open_messages = 0, [(0, len(data), _keys_of(ExportMetricsServiceRequest.DESCRIPTOR))]
     while open_messages:
         at, end, keys = open_messages.pop()
-        while at < end:  # without calls for numbers of one byte, which most are: a body has a million of them
+        while at < end:  # no function calls for numbers of one byte, which are most of up to a million
             count += 1
             if count > MAX_FIELDS:
                 raise BadBodyError(f"body: found more than {MAX_FIELDS} fields; allowed: {MAX_FIELDS}", 413)
@@ -156,7 +156,7 @@ def _check_fields(data: bytes) -> None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at a position, and the position after it."""
+    """Return the number at a position, and the position after the number."""
     number, begin = 0, at
     while True:
         byte = data[at]
@@ -170,19 +170,19 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 @cache
 def _keys_of(descriptor: Descriptor) -> Mapping[int, Descriptor]:
-    """The fields of a message that are messages themselves, by the keys that begin them."""
+    """Return the fields of a message that contain messages, by the keys that begin them."""
     return {f.number << 3 | _LENGTH: f.message_type for f in descriptor.fields if f.message_type is not None}
 
 
 def _reading(resource: Any) -> tuple[Reading, int]:
     machine = next((a.value.string_value for a in resource.resource.attributes if a.key == "host.name"), "")
-    found, names = Components(), set[str]()
+    components, names = Components(), set[str]()
     count, end_ns = 0, 0
     for scope in resource.scope_metrics:
         for metric in scope.metrics:
             points = metric.gauge.data_points
             count += len(points)
-            if not metric.name.startswith(PREFIX):  # OpenTelemetry's own names repeat what ours say
+            if not metric.name.startswith(PREFIX):  # names of OpenTelemetry repeat the values of ours
                 continue
             name = metric.name.removeprefix(PREFIX)
             names.add(name)
@@ -191,15 +191,15 @@ def _reading(resource: Any) -> tuple[Reading, int]:
             unit = _UNITS.get(metric.unit, metric.unit)
             for point in points:
                 component = _component(point.attributes)
-                # One of the two is 0, unless both are.
+                # At least one of the two is 0.
                 if component is not None and math.isfinite(value := point.as_double or float(point.as_int)):
-                    found.add(name, unit, component, value)
-            end_ns = end_ns or (points[0].time_unix_nano if points else 0)  # the same for all
-    return Reading(machine, end_ns / 1e9, *found.whole()), count
+                    components.add(name, unit, component, value)
+            end_ns = end_ns or (points[0].time_unix_nano if points else 0)  # the same for all points
+    return Reading(machine, end_ns / 1e9, *components.whole()), count
 
 
 def _component(attributes: Any) -> str | None:
-    """The component of a point, `ALL` if it is of the machine; None if the point is no mean."""
+    """Return the component of a point, `ALL` if the point describes the machine; None if the point is not a mean."""
     component = ALL
     for attribute in attributes:
         if attribute.key == "component":
@@ -210,7 +210,7 @@ def _component(attributes: Any) -> str | None:
 
 
 def answer(kind: str, rejected: int, why: str) -> bytes:
-    """The body of a response that says how many data points were not accepted."""
+    """Return the body of a response that reports how many data points were not accepted."""
     response = ExportMetricsServiceResponse()
     if rejected:
         response.partial_success.rejected_data_points = rejected

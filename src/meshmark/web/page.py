@@ -30,7 +30,7 @@ from meshmark.watch.frames import Frame, Header
 from meshmark.web.hub import Load, page_header
 
 STATIC: Final = Path(__file__).parent / "static"
-MAX_FRAMES: Final = 36_000  # as many as the page keeps of a live machine
+MAX_FRAMES: Final = 36_000  # as many as the page keeps from a live machine
 MAX_NUMBERS: Final = 8_000_000  # in all frames: 64 MB in the browser
 POLICY: Final = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _MARKS: Final = {
@@ -42,7 +42,7 @@ _MARKS: Final = {
 
 
 def thinned_by(frames: int, numbers: int) -> int:
-    """The number of frames to average into one, so that a recording fits in a page.
+    """Return the number of frames to average into one frame so that a recording fits in a page.
 
     Args:
         frames: Number of frames.
@@ -53,30 +53,30 @@ def thinned_by(frames: int, numbers: int) -> int:
 
 
 def means(frames: Iterable[Frame], by: int) -> Iterator[Frame]:
-    """Average each `by` frames into one: means of known values, weighted by window; the rest from the last."""
+    """Average each `by` frames into one: means of known values, weighted by window; the rest is from the last frame."""
     waiting = iter(frames)
-    while some := list(islice(waiting, by)):
-        last = some[-1]
-        weights = np.array([f.window_s or 1e-12 for f in some])  # frames without a window keep a small weight
+    while group := list(islice(waiting, by)):
+        last = group[-1]
+        weights = np.array([f.window_s or 1e-12 for f in group])  # frames without a window keep a small weight
         values: dict[str, list[float | None]] = {}
-        for name, now in last.values.items():
-            rows = [f.values.get(name, []) for f in some]
-            table = np.array([r if len(r) == len(now) else [None] * len(now) for r in rows], dtype=np.float64)
+        for name, row in last.values.items():
+            rows = [f.values.get(name, []) for f in group]
+            table = np.array([r if len(r) == len(row) else [None] * len(row) for r in rows], dtype=np.float64)
             weight = np.where(np.isfinite(table), weights[:, None], 0.0)
             known = weight.sum(axis=0)
             total = (np.where(np.isfinite(table), table, 0.0) * weight).sum(axis=0)
             values[name] = [s / k if k else None for s, k in zip(total.tolist(), known.tolist(), strict=True)]
         yield replace(
             last,
-            window_s=sum(f.window_s for f in some),
+            window_s=sum(f.window_s for f in group),
             values=values,
-            cost_s=sum(f.cost_s for f in some),
-            dropped=sum(f.dropped for f in some),
+            cost_s=sum(f.cost_s for f in group),
+            dropped=sum(f.dropped for f in group),
         )
 
 
 def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
-    """A recording that fits in a page: unchanged, or averaged, which its header then states.
+    """Return a recording that fits in a page: unchanged, or averaged, which its header then states.
 
     Args:
         header: Header of the recording.
@@ -95,36 +95,38 @@ def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
 
 
 def shown_metrics(header: Header) -> dict[str, int]:
-    """The metrics that the page shows, with their numbers of values per frame."""
-    wanted = [name + end for name in header.use.values() for end in ("", "_low", "_high")]
+    """Return the metrics that the page shows, with the number of values per frame of each."""
+    candidates = [name + end for name in header.use.values() for end in ("", "_low", "_high")]
     present = {m.name for m in header.metrics}
-    return {n: header.count(n.partition(".")[0]) for n in wanted if n in present and header.count(n.partition(".")[0])}
+    return {
+        n: header.count(n.partition(".")[0]) for n in candidates if n in present and header.count(n.partition(".")[0])
+    }
 
 
 def packed_table(values: NDArray[np.float64]) -> bytes:
-    """Values of shape `(components, ticks)` in the packed format; NaN is unknown."""
-    known = np.isfinite(values)
-    clipped = np.clip(np.rint(np.where(known, values, 0.0) * 1000), 0, 65534)
-    codes = np.where(known, clipped + 1, 0).astype(np.uint16)
+    """Return values of shape `(components, ticks)` in the packed format; NaN is unknown."""
+    is_known = np.isfinite(values)
+    thousandths = np.clip(np.rint(np.where(is_known, values, 0.0) * 1000), 0, 65534)
+    codes = np.where(is_known, thousandths + 1, 0).astype(np.uint16)
     steps = np.diff(codes, axis=1, prepend=np.zeros((len(codes), 1), np.uint16)).astype(np.int16)
     # Zigzag encoding, so that small negative steps become small numbers: 0, -1, 1, -2 … are 0, 1, 2, 3 …
-    folded = ((steps << 1) ^ (steps >> 15)).astype(np.uint16)
-    return (folded & 0xFF).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
+    zigzag = ((steps << 1) ^ (steps >> 15)).astype(np.uint16)
+    return (zigzag & 0xFF).astype(np.uint8).tobytes() + (zigzag >> 8).astype(np.uint8).tobytes()
 
 
 def _changes(lists: Iterable[list[Any]]) -> list[tuple[int, list[Any]]]:
-    """From one list per frame, those that differ from the previous one, with the number of the frame."""
-    made: list[tuple[int, list[Any]]] = []
-    before: list[Any] = []
-    for i, now in enumerate(lists):
-        if now != before:
-            made.append((i, now))
-            before = now
-    return made
+    """Return the lists that differ from the list of the previous frame, with the numbers of their frames."""
+    changes: list[tuple[int, list[Any]]] = []
+    previous: list[Any] = []
+    for i, current in enumerate(lists):
+        if current != previous:
+            changes.append((i, current))
+            previous = current
+    return changes
 
 
 def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> bytes:
-    """The header and frames of a recording in the packed format.
+    """Return the header and frames of a recording in the packed format.
 
     Args:
         header: Header of the recording.
@@ -136,16 +138,16 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
     """
     if count == 0:
         raise MeshmarkError("replay --html: the recording has no frames")
-    begun = iter(frames)
-    of, bins, load = thinned(header, count, lambda _, some: list(islice(begun, some)))
-    metrics = shown_metrics(of)
-    tables = {n: np.full((c, bins), np.nan) for n, c in metrics.items()}
-    t_s, window_s, at = [0.0] * bins, [0.0] * bins, [0.0] * bins
+    stream = iter(frames)
+    shown_header, frame_count, load = thinned(header, count, lambda _, some: list(islice(stream, some)))
+    metrics = shown_metrics(shown_header)
+    tables = {n: np.full((c, frame_count), np.nan) for n, c in metrics.items()}
+    t_s, window_s, at = [0.0] * frame_count, [0.0] * frame_count, [0.0] * frame_count
     processes: list[list[Any]] = []
     spots: list[list[Any]] = []
-    findings = Findings(of)
+    findings = Findings(shown_header)
     places = 5 if header.period_s >= 1e-3 else 12  # a model's time is in nanoseconds
-    for b in range(bins):
+    for b in range(frame_count):
         frame = load(b, 1)[0]
         t_s[b], window_s[b], at[b] = round(frame.t_s, places), round(frame.window_s, places), round(frame.at, 3)
         processes.append(frame.processes)
@@ -154,7 +156,7 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
             values = np.array(frame.values.get(name, ()), dtype=np.float64)
             if values.size == len(table):
                 table[:, b] = values
-    head = page_header(of, live=False, frames=bins)
+    head = page_header(shown_header, live=False, frames=frame_count)
     head["metrics"] = [m for m in head["metrics"] if m["name"] in metrics]
     content = {
         "header": head,
@@ -169,7 +171,7 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
 
 
 def packed_difference(header: Header, difference: Difference) -> bytes:
-    """The difference of two recordings in the packed format."""
+    """Return the difference of two recordings in the packed format."""
     head = page_header(header, live=False, frames=0, change=difference.to_json())
     empty: list[Any] = []
     content = {"header": head, **dict.fromkeys(("t_s", "window_s", "at", "processes", "spots", "metrics"), empty)}
@@ -182,7 +184,7 @@ def _packed(content: dict[str, Any], tables: list[bytes]) -> bytes:
 
 
 def one_file(title: str, packed: bytes) -> str:
-    """The self-contained page.
+    """Return the self-contained page.
 
     Args:
         title: Title of the page until its script runs.
@@ -193,19 +195,21 @@ def one_file(title: str, packed: bytes) -> str:
     """
     try:
         index, script, style = ((STATIC / n).read_text(encoding="utf-8") for n in ("index.html", "main.js", "main.css"))
-    except OSError as why:
-        raise MeshmarkError(f"the page is not built: files missing in {STATIC.name}/", "make setup builds it") from why
-    found = sorted((index.find(text), mark) for mark, text in _MARKS.items())
-    if found[0][0] < 0:
-        missing = _MARKS[found[0][1]]
+    except OSError as error:
+        raise MeshmarkError(
+            f"the page is not built: files missing in {STATIC.name}/", "make setup builds it"
+        ) from error
+    marks = sorted((index.find(text), mark) for mark, text in _MARKS.items())
+    if marks[0][0] < 0:
+        missing = _MARKS[marks[0][1]]
         raise MeshmarkError(f"the page has another version: no {missing} in index.html", "make setup builds it")
     # Positions in the original index, because inserted text may contain the marks.
-    begins = [0, *(at + len(_MARKS[mark]) for at, mark in found)]
-    before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in found), len(index)], strict=True))
+    begins = [0, *(at + len(_MARKS[mark]) for at, mark in marks)]
+    before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in marks), len(index)], strict=True))
     page = render(
         "site/one_file.html",
         before=before,
-        parts=[{"mark": mark, "after": text} for (_, mark), text in zip(found, after, strict=True)],
+        parts=[{"mark": mark, "after": text} for (_, mark), text in zip(marks, after, strict=True)],
         title=title,
         policy=POLICY,
         style=style,
@@ -226,7 +230,7 @@ def check_out(out: Path) -> None:
 
 
 def write_page(out: Path, title: str, packed: bytes) -> int:
-    """Write the page atomically; returns its size in bytes.
+    """Write the page atomically, and return its size in bytes.
 
     Raises:
         MeshmarkError: The file exists or cannot be written, or the page has not been built.

@@ -1,4 +1,4 @@
-"""Prepares the site's front page and its list of loads and studies; `report/templates/site` renders them."""
+"""Prepares the site's front page and its list of loads and studies; `report/templates/site` contains the templates."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported
 
 T = TypeVar("T")
-MAX_RUNS: Final = 200  # listed, the newest first
-NUMBERS: Final = frozenset({"length", "frames", "records", "runs"})  # columns
+MAX_RUNS: Final = 200  # number of runs listed, the newest first
+NUMBERS: Final = frozenset({"length", "frames", "records", "runs"})  # columns with numbers
 
 
 def shown(text: str) -> str:
-    """A text with invalid UTF-8 and unprintable characters as escapes."""
+    """Return a text with invalid UTF-8 and unprintable characters as escapes."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
@@ -36,7 +36,7 @@ class Row:
     """A row of a list.
 
     Attributes:
-        href: link of the name; "": none.
+        href: link of the name; "": no link.
         cells: cells after the name; flags are a list.
         broken: error that replaces the cells.
     """
@@ -58,12 +58,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table with its texts.
+    """A table with the texts around it.
 
     Attributes:
         why: error that replaces the table.
         none: text of an empty table.
-        make: command that creates a first entry; "": none.
+        make: command that creates a first entry; "": no command.
         above: text above the table.
         more: number of entries that are not listed.
     """
@@ -78,11 +78,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which runs the front page lists.
+    """Selects the runs that the front page lists.
 
     Attributes:
         kind: only runs of this kind; "": all.
-        text: only runs whose name, machine or instruments contain each of its words.
+        text: only runs whose name, machine or instruments contain each of the words in it.
     """
 
     kind: str = ""
@@ -94,7 +94,7 @@ class Filter:
 
 
 def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter) -> str:
-    runs, why = _made(parts.runs)
+    runs, error_text = _made(parts.runs)
     page = render(
         "site/front.html",
         title=shown(parts.machine[0]),
@@ -102,7 +102,7 @@ def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter)
         about=shown(parts.machine[1]),
         state=shown(state),
         recordings=_listed(lambda: _recordings(recordings)),
-        runs=Listing(why=why) if runs is None else _runs(runs, chosen),
+        runs=Listing(why=error_text) if runs is None else _runs(runs, chosen),
         kinds=sorted({r.kind for r in runs or ()}),
         chosen=chosen,
         choices=_choices([r for r in runs or () if chosen.shows(r)]),
@@ -117,21 +117,21 @@ def front_page(parts: Parts, state: str, recordings: Recordings, chosen: Filter)
 
 
 def _made(make: Callable[[], T]) -> tuple[T | None, str]:
-    """The result of `make`, or its error, so that one section does not prevent the others."""
+    """Return the result of `make`, or its error, so that an error in one section does not affect the others."""
     try:
         with reported("an error"):
             return make(), ""
-    except MeshmarkError as why:
-        return None, shown(str(why))
+    except MeshmarkError as error:
+        return None, shown(str(error))
 
 
 def _listed(make: Callable[[], Listing]) -> Listing:
-    made, why = _made(make)
-    return made or Listing(why=why)
+    listing, error_text = _made(make)
+    return listing or Listing(why=error_text)
 
 
 def _href(path: str, name: str) -> str:
-    """The address of an entry; "" if its name cannot be part of a path."""
+    """Return the address of an entry; "" if its name cannot be part of a path."""
     return path + quote(name, safe="") if addressable(name) else ""
 
 
@@ -157,39 +157,39 @@ def _recordings(recordings: Recordings) -> Listing:
 
 def _runs(runs: Sequence[RunRow], chosen: Filter) -> Listing:
     head = ("run", "kind", "machine", "started, UTC", "instruments", "records")
-    found = [r for r in runs if chosen.shows(r)]
+    matches = [r for r in runs if chosen.shows(r)]
     body = [
         Row(
             shown(r.name),
             _href("report/", r.name),
             (shown(r.kind), shown(r.machine), _when(r.started), shown(", ".join(r.instruments)), f"{r.records:,}"),
         )
-        for r in found[:MAX_RUNS]
+        for r in matches[:MAX_RUNS]
     ]
     note = "A report is generated when it is first opened, which takes a few seconds."
     none = "no run matches" if runs else "none"
     make = "" if runs else "meshmark survey --quick"
-    return Listing(Table("runs", head, body), none=none, make=make, above=note, more=len(found) - len(body))
+    return Listing(Table("runs", head, body), none=none, make=make, above=note, more=len(matches) - len(body))
 
 
 def _loads(parts: Parts) -> Mapping[str, str] | None:
-    """The numbers of runs and studies; None if the site does not show loads."""
+    """Return the numbers of runs and studies as text; None if the site does not show loads."""
     if parts.loads is None:
         return None
-    of = parts.loads
+    loads = parts.loads
 
     def counts() -> str:
-        rows, more = of.rows()
+        rows, more = loads.rows()
         runs = sum(r.kind == "run" for r in rows)
         text = f"{counted(runs, 'scenario run')}, {counted(len(rows) - runs, 'study', 'studies')}"
         return text + (f", and {more} older" if more else "")
 
-    text, why = _made(counts)
-    return {"counts": text or "", "why": why}
+    text, error_text = _made(counts)
+    return {"counts": text or "", "why": error_text}
 
 
 def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
-    """All runs and studies, with a form to compare two runs."""
+    """Return the page with all runs and studies, and a form to compare two runs."""
     runs, studies = ([r for r in rows if r.kind == kind] for kind in ("run", "study"))
     run_head = ("run", "programs", "started, UTC", "length", "status", "flags")
     run_rows = [_load_row(r, duration(r.length_s) if r.length_s else "–") for r in runs]
@@ -208,7 +208,7 @@ def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
 
 
 def _choices(rows: Sequence[RunRow] | Sequence[LoadRow]) -> list[dict[str, str]]:
-    """What a form offers to compare, newest first; `side` marks the defaults: the newest two of a machine and kind."""
+    """Return the choices of a comparison form, newest first; `side` marks the newest two of one machine and kind."""
     newest: list[RunRow | LoadRow] = [*rows[:MAX_RUNS]]
     kinds = [(r.kind, getattr(r, "machine", "")) for r in newest]
     newer, older = next(((i, kinds.index(k, i + 1)) for i, k in enumerate(kinds) if k in kinds[i + 1 :]), (0, 1))
@@ -220,7 +220,7 @@ def _choices(rows: Sequence[RunRow] | Sequence[LoadRow]) -> list[dict[str, str]]
 
 
 def _load_row(r: LoadRow, extent: str) -> Row:
-    """A run or study; `extent` is its length or number of runs."""
+    """Return the row of a run or study; `extent` is its length or number of runs."""
     if r.broken:
         return Row(shown(r.name), broken=shown(r.broken))
     flags = [shown(f) for f in r.flags]
@@ -229,12 +229,12 @@ def _load_row(r: LoadRow, extent: str) -> Row:
 
 
 def _natural(name: str) -> list[str | int]:
-    """Sort key that orders numbers by value: gs1280-8 before gs1280-16."""
+    """Return a sort key that orders numbers by value: gs1280-8 before gs1280-16."""
     return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
 
 
 def _when(started: str, changed: float = 0.0) -> str:
-    """A readable time; for a recording without one, the modification time of its file."""
+    """Return a readable time; for a recording without a start time, the modification time of its file."""
     text = started[:16].replace("T", " ")
     if not text and changed:
         text = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%d %H:%M")

@@ -21,10 +21,10 @@ class ModelRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run of the store; `stamp` changes when its results do.
+    """A run of the store; `stamp` changes when the results of the run change.
 
     Attributes:
-        kind: What made it: survey, measure, load, study, advise, model, sweep or import.
+        kind: What created the run: survey, measure, load, study, advise, model, sweep or import.
     """
 
     kind: str
@@ -38,14 +38,14 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """A run of a scenario, or a study; `stamp` changes when it does.
+    """A run of a scenario, or a study; `stamp` changes when the run or study changes.
 
     Attributes:
-        kind: `run` or `study`; part of the address, with the name.
+        kind: `run` or `study`; the address contains the kind and the name.
         what: The programs of a run, or the question of a study.
-        state: The progress, as text.
-        shown: Whether it has a page.
-        broken: Why it cannot be listed; "" if it can.
+        state: The progress as text.
+        shown: Whether the run or study has a page.
+        broken: Why the run or study cannot be listed; "" if it can.
     """
 
     kind: str
@@ -65,17 +65,17 @@ class Loads(Protocol):
     """Runs and studies by name; only listed ones are accessible."""
 
     def rows(self) -> tuple[Sequence[LoadRow], int]:
-        """The newest runs and studies, newest first, and the number of older ones.
+        """Return the newest runs and studies, newest first, and the number of older ones.
 
         Raises:
-            MeshmarkError: They cannot be read.
+            MeshmarkError: The runs and studies cannot be read.
         """
 
     def page(self, row: LoadRow) -> bytes:
-        """The self-contained page of a run or study."""
+        """Return the self-contained page of a run or study."""
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
-        """The page that compares two runs.
+        """Return the page that compares two runs.
 
         Raises:
             MeshmarkError: The runs have nothing in common.
@@ -91,13 +91,13 @@ class Parts:
         start: Starts the sampler.
         recordings: Folder of recordings.
         models: Modelled machines.
-        workloads: Workloads that each modelled machine can be shown under.
+        workloads: Workloads under which each modelled machine can be shown.
         simulate: Simulates a machine under a workload.
-        runs: Runs in the store; raises MeshmarkError if it cannot be read.
-        report: The self-contained page of a run.
-        compared: The self-contained page of two runs; raises NotFound if they have nothing in common.
+        runs: Returns the runs in the store; raises MeshmarkError if the store cannot be read.
+        report: Returns the self-contained page of a run.
+        compared: Returns the self-contained page of two runs; raises NotFound if they have nothing in common.
         idle_s: The sampler stops this time after the last reader has left, in s.
-        loads: Runs of scenarios and studies; None to omit them.
+        loads: Runs of scenarios, and studies; None to omit them.
     """
 
     machine: tuple[str, str]

@@ -1,4 +1,4 @@
-"""Asks the `meshmark serve` of nodes for their metrics, a few at a time and spread over the interval."""
+"""Polls the `meshmark serve` of nodes for their metrics, a few at a time and spread over the interval."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from meshmark.web.live_fleet import LiveFleet
 from meshmark.web.openmetrics import reading_of
 
 AT_ONCE: Final = 64  # connections
-TIMEOUT_S: Final = 5.0  # for an answer
+TIMEOUT_S: Final = 5.0  # time limit for an answer
 MAX_ANSWER: Final = 2 << 20  # B; a summary has less than 20 kB
-_READ: Final = 8 << 10  # B at once, since an answer may have a part in every few bytes
-MAX_WAIT: Final = 8  # intervals between two attempts at a node that does not answer
+_READ: Final = 8 << 10  # B per read, because an answer may have a part in every few bytes
+MAX_WAIT: Final = 8  # intervals between two requests to a node that does not answer
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a node can be asked."""
+    """The address at which a node can be polled."""
 
     host: str
     port: int
 
 
 class NoAnswerError(MeshmarkError):
-    """A node did not answer as it should."""
+    """A node did not give a valid answer."""
 
 
 async def fetch(at: Target, path: str, token: str) -> tuple[bytes, str]:
-    """The body of an answer, and the address that it came from.
+    """Return the body of an answer, and the address that the answer came from.
 
     Raises:
-        NoAnswerError: There is none, or its status is not 200.
+        NoAnswerError: There was no answer, or its status is not 200.
     """
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -49,11 +49,11 @@ async def fetch(at: Target, path: str, token: str) -> tuple[bytes, str]:
                 writer.close()
     except TimeoutError:
         raise NoAnswerError(f"no answer within {TIMEOUT_S:g} s") from None
-    except (OSError, UnicodeError) as why:
-        errno = getattr(why, "errno", None)  # the text of asyncio has the address, which the caller adds
-        raise NoAnswerError(os.strerror(errno) if errno and errno > 0 else quoted(why)) from why
-    except h11.RemoteProtocolError as why:
-        raise NoAnswerError(f"not an answer of HTTP: {quoted(why)}") from why
+    except (OSError, UnicodeError) as error:
+        errno = getattr(error, "errno", None)  # the text of asyncio contains the address, which the caller adds
+        raise NoAnswerError(os.strerror(errno) if errno and errno > 0 else quoted(error)) from error
+    except h11.RemoteProtocolError as error:
+        raise NoAnswerError(f"not an answer of HTTP: {quoted(error)}") from error
 
 
 async def _answer(
@@ -69,7 +69,7 @@ async def _answer(
         event = http.next_event()
         if event is h11.NEED_DATA:
             http.receive_data(await reader.read(_READ))
-            await asyncio.sleep(0)  # data that are there do not make it wait, so that others would not be answered
+            await asyncio.sleep(0)  # reading available data does not suspend this task and would delay other requests
         elif isinstance(event, h11.Response) and event.status_code != 200:
             hint = "; --node-token-file has the token of the nodes" if event.status_code == 401 else ""
             raise NoAnswerError(f"HTTP {event.status_code}{hint}")
@@ -83,11 +83,11 @@ async def _answer(
 
 
 class Puller:
-    """Asks nodes once in each interval; those that do not answer less often.
+    """Polls nodes once in each interval, and nodes that do not answer less often.
 
     Args:
-        nodes: By name.
-        token: Of the nodes; "" if they need none.
+        nodes: Addresses of the nodes by name.
+        token: Token of the nodes; "" if they need none.
     """
 
     def __init__(self, live: LiveFleet, nodes: dict[str, Target], token: str) -> None:
@@ -95,7 +95,7 @@ class Puller:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Poll until cancelled."""
         step = self._live.interval_s / max(1, len(self._nodes))
         async with asyncio.TaskGroup() as group:
             for i, name in enumerate(self._nodes):
@@ -109,20 +109,20 @@ class Puller:
                 try:
                     await self._ask(name)
                     failures = 0
-                except NoAnswerError as why:
+                except NoAnswerError as error:
                     failures += 1
-                    at = self._nodes[name]
-                    self._live.failed(name, f"{at.host}:{at.port}: {why}")
+                    target = self._nodes[name]
+                    self._live.failed(name, f"{target.host}:{target.port}: {error}")
             wait_s = self._live.interval_s * min(2 ** max(0, failures - 1), MAX_WAIT)
             due = max(due + wait_s, time.monotonic())
 
     async def _ask(self, name: str) -> None:
         live = self._live
         body, address = await fetch(self._nodes[name], "/metrics?summary", self._token)
-        found = await asyncio.to_thread(reading_of, body)
-        if not found.machine:
+        reading = await asyncio.to_thread(reading_of, body)
+        if not reading.machine:
             raise NoAnswerError("the answer has no metrics of Meshmark")
-        own = live.name_of(found.machine)
-        if own != name and live.number(own) is not None:  # other names may be aliases
-            raise NoAnswerError(f"answers as {own}, which is another node")
-        live.add(found, address, time.monotonic(), time.time(), name)
+        reported_name = live.name_of(reading.machine)
+        if reported_name != name and live.number(reported_name) is not None:  # other names may be aliases
+            raise NoAnswerError(f"answers as {reported_name}, which is another node")
+        live.add(reading, address, time.monotonic(), time.time(), name)

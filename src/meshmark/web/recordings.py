@@ -18,13 +18,13 @@ from meshmark.web.hub import Past
 from meshmark.web.server import NotFound, reported
 from meshmark.web.shelf import Cache
 
-MAX_RECORDINGS: Final = 200  # listed, the newest first
+MAX_RECORDINGS: Final = 200  # number of recordings listed, the newest first
 _KINDS: Final = (".parquet", ".part")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRow:
-    """A file in the list; `broken` is the reason why it cannot be shown, or ""."""
+    """A file in the list; `broken` is the reason why the file cannot be shown, or ""."""
 
     name: str
     changed: float  # s since 1970
@@ -36,7 +36,7 @@ class RecordingRow:
 
 
 class Recordings:
-    """The recordings in a folder, by name. Links that leave the folder are not shown."""
+    """The recordings in a folder, by name. Links that lead out of the folder are not shown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,27 +44,27 @@ class Recordings:
         self._shelf: Cache[Past] = Cache(kept=8, at_once=2)
 
     def rows(self) -> tuple[list[RecordingRow], int]:
-        """The newest recordings, newest first, and the number of older ones.
+        """Return the newest recordings, newest first, and the number of older ones.
 
         Raises:
             MeshmarkError: The folder cannot be read.
         """
-        found: list[tuple[str, os.stat_result]] = []
+        files: list[tuple[str, os.stat_result]] = []
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(_KINDS) and not entry.name.startswith("."):
                         with contextlib.suppress(OSError):  # removed in the meantime
-                            found.append((entry.name, _stat(entry)))
-        except OSError as why:
-            raise MeshmarkError(f"{self.folder}: {why.strerror or why}") from why
-        found.sort(key=lambda f: (-f[1].st_mtime, f[0]))
+                            files.append((entry.name, _stat(entry)))
+        except OSError as error:
+            raise MeshmarkError(f"{self.folder}: {error.strerror or error}") from error
+        files.sort(key=lambda f: (-f[1].st_mtime, f[0]))
         rows: dict[tuple[str, int, int], RecordingRow] = {}
-        for name, stat in found[:MAX_RECORDINGS]:
+        for name, stat in files[:MAX_RECORDINGS]:
             key = (name, stat.st_mtime_ns, stat.st_size)
             rows[key] = self._rows.get(key) or self._row(name, stat)
         self._rows = rows  # drops removed files from the cache
-        return list(rows.values()), max(0, len(found) - MAX_RECORDINGS)
+        return list(rows.values()), max(0, len(files) - MAX_RECORDINGS)
 
     def _row(self, name: str, stat: os.stat_result) -> RecordingRow:
         if not addressable(name):
@@ -73,8 +73,8 @@ class Recordings:
             with reported("cannot be read"):
                 recording = Recording(self.path(name))
                 header, (frames, length_s) = recording.header, recording.extent()
-        except MeshmarkError as why:
-            message = " ".join(str(why).split())
+        except MeshmarkError as error:
+            message = " ".join(str(error).split())
             path = self.folder / name
             for prefix in (f"{path}:", f"{os.path.realpath(path)}:", f"recording {name}:"):
                 message = message.removeprefix(" ".join(prefix.split())).lstrip()
@@ -82,7 +82,7 @@ class Recordings:
         return RecordingRow(name, stat.st_mtime, header.machine, header.started, frames, length_s)
 
     def path(self, name: str) -> Path:
-        """The path of a recording.
+        """Return the path of a recording.
 
         Raises:
             NotFound: No recording of this name is listed.
@@ -92,17 +92,17 @@ class Recordings:
                 path = Path(os.path.realpath(self.folder / name))
                 if path.parent != Path(os.path.realpath(self.folder)):
                     raise NotFound(f"recording {name}: is a link that leads out of the folder")
-                if not path.is_file():  # also broken and circular links
+                if not path.is_file():  # includes broken and circular links
                     raise NotFound(f"recording {name}: is not a file")
                 return path
         raise NotFound(f"recording: found no '{name[:80]}'", "the front page lists what is there")
 
     async def open(self, name: str) -> Past:
-        """The frames of a recording.
+        """Return the frames of a recording.
 
         Raises:
             NotFound: No recording of this name is listed.
-            MeshmarkError: It cannot be read.
+            MeshmarkError: The recording cannot be read.
         """
         path, key = await anyio.to_thread.run_sync(self._key, name)
         return await self._shelf.get(key, lambda: _past_of(path))
@@ -111,13 +111,13 @@ class Recordings:
         path = self.path(name)
         try:
             stat = path.stat()
-        except OSError as why:
-            raise NotFound(f"recording {name}: {why.strerror or why}") from why
+        except OSError as error:
+            raise NotFound(f"recording {name}: {error.strerror or error}") from error
         return path, (name, stat.st_mtime_ns, stat.st_size)
 
 
 def addressable(name: str) -> bool:
-    """Whether a file name is UTF-8 text, as addresses require."""
+    """Return whether a file name is UTF-8 text, as addresses require."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -126,7 +126,7 @@ def addressable(name: str) -> bool:
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result:
-    """The status of an entry's target, or of the link itself if the target does not exist."""
+    """Return the status of an entry's target, or of the link itself if the target does not exist."""
     try:
         return entry.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""The live map of another host: reads the frames of its `meshmark serve` or `meshmark watch --web`, on demand."""
+"""Shows the live map of another host: reads the frames of its `meshmark serve` or `meshmark watch --web` on demand."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from meshmark.web.live import LiveMachine
 from meshmark.web.pull import Target
 from meshmark.web.server import NotFound
 
-MAX_MAPS: Final = 16  # of nodes that are open at once
-SILENT_S: Final = 40.0  # without a byte; servers send one every 15 s
-HEADER_S: Final = 10.0  # until the header of the frames has arrived, however slowly
+MAX_MAPS: Final = 16  # maps that are open at once
+SILENT_S: Final = 40.0  # s without a byte; servers send one every 15 s
+HEADER_S: Final = 10.0  # time limit for the header of the frames, however slowly it arrives
 _PATHS: Final = ("/live/api/frames", "/api/frames")  # of `serve` and of `watch --web`
 _MAX_LINE: Final = 8 << 20  # B; the frames of 4096 CPUs have less than 1 MiB
 
 
 class Remote:
-    """The frames of another host, a `live.Sampler`.
+    """The frames of another host; implements `live.Sampler`.
 
     Raises:
-        MeshmarkError: It does not send any.
+        MeshmarkError: The host does not send any frames.
     """
 
     def __init__(self, name: str, at: Target, token: str) -> None:
         self._name = name
         self._sock: socket.socket | None = None
         self._is_late = False
-        where = f"{quoted(name)}: {at.host}:{at.port}"
+        source = f"{quoted(name)}: {at.host}:{at.port}"
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        # The time limit of a socket is that of one byte, so that an answer may take for ever.
-        watch = threading.Timer(HEADER_S, self._end_late)
-        watch.daemon = True
-        watch.start()
+        # The time limit of a socket applies to each byte, so that an answer may take for ever.
+        timer = threading.Timer(HEADER_S, self._end_late)
+        timer.daemon = True
+        timer.start()
         try:
             for path in _PATHS:
                 self._connection = http.client.HTTPConnection(at.host, at.port, timeout=HEADER_S)
                 self._connection.request("GET", path, headers=headers)
-                self._sock = self._connection.sock  # of which the connection lets go
+                self._sock = self._connection.sock  # the connection drops its reference to the socket
                 if self._is_late:
                     raise TimeoutError
                 self._answer = self._connection.getresponse()
@@ -56,22 +56,22 @@ class Remote:
                     break
                 self._connection.close()
             if self._answer.status != 200:
-                raise MeshmarkError(f"{where}: HTTP {self._answer.status}")
+                raise MeshmarkError(f"{source}: HTTP {self._answer.status}")
             kind, line = next(self._events(), ("", {}))
             if kind != "header":
-                raise MeshmarkError(f"{where}: no live machine")
+                raise MeshmarkError(f"{source}: no live machine")
             self.header: Header = header_of(line)
             if self._sock is not None:
                 self._sock.settimeout(SILENT_S)
         except (OSError, http.client.HTTPException, ValueError, RecursionError, MeshmarkError) as error:
             self._close()
             if self._is_late or isinstance(error, TimeoutError):
-                raise MeshmarkError(f"{where}: no header of a live machine within {HEADER_S:g} s") from error
+                raise MeshmarkError(f"{source}: no header of a live machine within {HEADER_S:g} s") from error
             if isinstance(error, MeshmarkError) and not isinstance(error, FrameError):
                 raise
-            raise MeshmarkError(f"{where}: {quoted(error, 300)}") from error
+            raise MeshmarkError(f"{source}: {quoted(error, 300)}") from error
         finally:
-            watch.cancel()
+            timer.cancel()
 
     def _end_late(self) -> None:
         self._is_late = True
@@ -83,10 +83,10 @@ class Remote:
             self._connection.close()
 
     def _events(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The events of the answer.
+        """Yield the events of the answer.
 
         Raises:
-            MeshmarkError: A line is not that of a live machine.
+            MeshmarkError: A line is not from a live machine.
         """
         kind = ""
         while line := self._answer.readline(_MAX_LINE):
@@ -98,10 +98,10 @@ class Remote:
                 raise FrameError(f"frames: found a line of more than {_MAX_LINE >> 20} MiB")
 
     def frames(self) -> Iterator[Frame]:
-        """Frames until it ends.
+        """Yield frames until the stream ends.
 
         Raises:
-            MeshmarkError: It ended with an error.
+            MeshmarkError: The stream ended with an error.
         """
         try:
             for kind, line in self._events():
@@ -128,8 +128,8 @@ class RemoteMaps:
     """The live maps of nodes, each read while it has readers.
 
     Args:
-        find: Where a node can be asked; None if that is not known.
-        token: Of the nodes.
+        find: Returns the address at which a node can be polled; None if it is not known.
+        token: Token of the nodes.
     """
 
     def __init__(self, find: Callable[[str], Target | None], token: str) -> None:
@@ -137,22 +137,22 @@ class RemoteMaps:
         self._open: dict[str, tuple[LiveMachine, asyncio.Task[None]]] = {}
 
     def has(self, name: str) -> bool:
-        """Whether it is known where a node can be asked."""
+        """Return whether the address of a node is known."""
         return self._find(name) is not None
 
     def target(self, name: str) -> Target:
-        """Raises NotFound if it is not known where a node can be asked."""
-        found = self._find(name)
-        if found is None:
+        """Return the address of a node; raise NotFound if it is not known."""
+        target = self._find(name)
+        if target is None:
             raise NotFound(f"node: found no '{quoted(name)}' whose map is known")
-        return found
+        return target
 
     def known(self, request: Request) -> None:
         self.target(request.path_params["name"])
 
     @contextlib.asynccontextmanager
     async def find(self, request: Request) -> AsyncIterator[Hub | Past]:
-        """The frames of the node that a request names."""
+        """Yield the frames of the node that a request names."""
         name = request.path_params["name"]
         self.target(name)
         if name not in self._open:

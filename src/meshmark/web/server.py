@@ -42,17 +42,17 @@ class NotFound(MeshmarkError):
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Convert any exception to a MeshmarkError about `what`, because damaged files may raise arbitrary ones."""
+    """Convert any exception to a MeshmarkError about `what`, because damaged files may raise arbitrary exceptions."""
     try:
         yield
     except MeshmarkError:
         raise
-    except Exception as why:
-        raise MeshmarkError(f"{what}: {type(why).__name__}: {quoted(why)}") from why
+    except Exception as error:
+        raise MeshmarkError(f"{what}: {type(error).__name__}: {quoted(error)}") from error
 
 
 class _Stream(StreamingResponse):
-    """A response with the events of a hub; however it ends, it removes its reader."""
+    """A response with the events of a hub; it removes its reader however it ends."""
 
     def __init__(self, request: Request, hub: Hub, stack: AsyncExitStack) -> None:
         super().__init__(
@@ -66,10 +66,10 @@ class _Stream(StreamingResponse):
 
 
 def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
-    """The routes of a map's page, relative to its address.
+    """Return the routes of a map's page, relative to its address.
 
     Args:
-        find: Context manager that finds the frames for a request, and is active until the response is complete.
+        find: Context manager that yields the frames for a request, and is active until the response is complete.
         known: Raises NotFound for an unknown name, before the page itself is sent.
 
     Raises:
@@ -122,7 +122,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
 
 
 def _json(what: object) -> bytes:
-    """Standard JSON, without NaN and infinity, which recordings from elsewhere may contain.
+    """Return standard JSON, without NaN and infinity, which recordings from elsewhere may contain.
 
     Raises:
         MeshmarkError: The data contain NaN or infinity.
@@ -137,20 +137,20 @@ class Static(StaticFiles):
     async def get_response(self, path: str, scope: Scope) -> Response:
         try:
             return await super().get_response(path, scope)
-        except OSError as why:  # such as circular links
-            raise HTTPException(404) from why
+        except OSError as error:  # such as circular links
+            raise HTTPException(404) from error
 
 
 def metrics_route(find: Find) -> Route:
-    """`/metrics` of a live machine; with `?summary`, of the machine as a whole."""
+    """Return the route `/metrics` of a live machine; with `?summary`, it describes the machine as a whole."""
 
     async def metrics(request: Request) -> Response:
         async with find(request) as what:
             if not isinstance(what, Hub):
                 return PlainTextResponse("not a live machine\n", 404)
-            whole = "summary" in request.query_params
+            is_summary = "summary" in request.query_params
             body = await anyio.to_thread.run_sync(
-                lambda: openmetrics.text(what.window.whole() if whole else what.window)
+                lambda: openmetrics.text(what.window.whole() if is_summary else what.window)
             )
             return Response(body, media_type=openmetrics.CONTENT_TYPE)
 
@@ -158,7 +158,7 @@ def metrics_route(find: Find) -> Route:
 
 
 async def _refused(_: Request, why: Exception) -> Response:
-    """The response to a MeshmarkError, one line."""
+    """Return the response to a MeshmarkError in one line."""
     assert isinstance(why, MeshmarkError)
     text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
     return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFound) else 503)
@@ -171,13 +171,13 @@ def guarded(
     posts: frozenset[str] = frozenset(),
     post_token: str = "",
 ) -> Guard:
-    """An application with these routes behind a `Guard`."""
+    """Return an application with these routes behind a `Guard`."""
     refusals: Mapping[Any, ExceptionHandler] = {MeshmarkError: _refused, Exception: failed}
     return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token, posts, post_token)
 
 
 def make_app(what: Hub | Past, token: str = "") -> Guard:
-    """The application for one stream of frames, live or recorded.
+    """Return the application for one stream of frames, live or recorded.
 
     Raises:
         MeshmarkError: The page has not been built.
@@ -197,7 +197,7 @@ def make_app(what: Hub | Past, token: str = "") -> Guard:
 
 
 async def until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Events until the reader has disconnected."""
+    """Yield events until the reader has disconnected."""
     async for text in events:
         if await request.is_disconnected():
             return

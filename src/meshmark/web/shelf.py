@@ -20,10 +20,10 @@ class Busy(MeshmarkError):
 
 
 class Cache(Generic[T]):
-    """Computes each result once for all concurrent requests, and keeps the most recently used ones.
+    """Computes each result once for all concurrent requests, and caches the most recently used results.
 
     Args:
-        kept: Number of results kept.
+        kept: Maximum number of cached results.
         at_once: Number of threads that compute results.
         waiting: Maximum number of pending results; further requests are refused.
     """
@@ -35,7 +35,7 @@ class Cache(Generic[T]):
         self._threads = anyio.CapacityLimiter(at_once)
 
     async def get(self, key: object, make: Callable[[], T]) -> T:
-        """The result for `key`, computed by `make` if it is not cached.
+        """Return the result for `key`, computed by `make` if it is not cached.
 
         Raises:
             Busy: Too many results are pending.
@@ -47,15 +47,15 @@ class Cache(Generic[T]):
             if len(self._coming) >= self._waiting:
                 raise Busy("busy: too many pending requests; try again in a few seconds")
             self._coming[key] = asyncio.create_task(self._make(key, make))
-        # Shielded, because a cancelled request must not cancel the computation for the others.
+        # Shielded, because a cancelled request must not cancel the computation for other requests.
         return await asyncio.shield(self._coming[key])
 
     async def _make(self, key: object, make: Callable[[], T]) -> T:
         try:
-            made = await anyio.to_thread.run_sync(make, limiter=self._threads)
-            self._made[key] = made
+            result = await anyio.to_thread.run_sync(make, limiter=self._threads)
+            self._made[key] = result
             while len(self._made) > self._kept:
                 self._made.popitem(last=False)
-            return made
+            return result
         finally:
             del self._coming[key]

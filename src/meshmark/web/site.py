@@ -1,8 +1,8 @@
 """Builds the site of `meshmark serve`: the live machine, recordings, loads, modelled machines and reports.
 
 The map is the page of `server.py`, mounted below `/live/`, `/recording/NAME/` and `/model/NAME/WORKLOAD/`. Work is done
-on demand: the sampler runs while it has readers, and a model is simulated when it is opened. Slow work runs in a few
-threads per kind, so that requests of one kind do not delay those of another.
+on demand: the sampler runs while it has readers, and a model is simulated when it is opened. Each kind of slow work has
+a few threads of its own, so that requests of one kind do not delay requests of another kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GRAFANA: Final = Path(__file__).with_name("grafana.json")
 
 
 def make_site(parts: Parts, token: str = "") -> Guard:
-    """The application of `meshmark serve`.
+    """Return the application of `meshmark serve`.
 
     Raises:
         MeshmarkError: The page of the map has not been built.
@@ -79,8 +79,8 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         return RedirectResponse(f"model/{quote(name, safe='')}/{workload}/", 303)
 
     async def front(request: Request) -> Response:
-        chosen = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
-        return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, chosen)))
+        filters = Filter(*(request.query_params.get(k, "") for k in ("kind", "find")))
+        return HTMLResponse(utf8(await anyio.to_thread.run_sync(front_page, parts, live.state, recordings, filters)))
 
     async def css(_: Request) -> Response:
         return FileResponse(STYLE_SHEET, media_type="text/css")
@@ -119,15 +119,15 @@ def make_site(parts: Parts, token: str = "") -> Guard:
 
 
 def _run_routes(parts: Parts) -> list[BaseRoute]:
-    """Routes of the reports of runs, and of comparisons of two runs."""
+    """Return the routes of the reports of runs, and of comparisons of two runs."""
     reports: Cache[bytes] = Cache(kept=8, at_once=1)
 
     def runs_of(*names: str) -> list[RunRow]:
         with reported("runs cannot be listed"):
-            known = {r.name: r for r in parts.runs()}
-        if missing := [name for name in names if name not in known]:
+            runs_by_name = {r.name: r for r in parts.runs()}
+        if missing := [name for name in names if name not in runs_by_name]:
             raise NotFound(f"found no run '{missing[0][:80]}'", "see the list on the front page")
-        return [known[name] for name in names]
+        return [runs_by_name[name] for name in names]
 
     async def report(request: Request) -> Response:
         (run,) = await anyio.to_thread.run_sync(runs_of, request.path_params["name"])
@@ -152,7 +152,7 @@ def _run_routes(parts: Parts) -> list[BaseRoute]:
 
 
 def _load_routes(parts: Parts) -> list[BaseRoute]:
-    """Routes of the list of loads and studies, their pages, and comparisons of two runs."""
+    """Return the routes of the list of loads and studies, of their pages, and of comparisons of two runs."""
     loads = parts.loads or _NoLoads()
     pages: Cache[bytes] = Cache(kept=8, at_once=1)
     listing = anyio.CapacityLimiter(1)  # the first listing is slow, and concurrent ones would repeat it
@@ -198,7 +198,7 @@ def _load_routes(parts: Parts) -> list[BaseRoute]:
 
 
 class _NoLoads:
-    """An empty list, if loads are not shown."""
+    """An empty list, used if loads are not shown."""
 
     def rows(self) -> tuple[Sequence[LoadRow], int]:
         return (), 0
@@ -211,8 +211,10 @@ class _NoLoads:
 
 
 def _sandboxed(page: bytes) -> Response:
-    """A response in a sandbox, without this server's cookie and without network access, because the page contains
-    scripts and text from other machines."""
+    """Return a response in a sandbox, without cookie and network access.
+
+    The page contains scripts and text from other machines.
+    """
     policy = (
         "sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         "script-src 'unsafe-inline' 'unsafe-eval'"
