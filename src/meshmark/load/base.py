@@ -17,19 +17,19 @@ from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record
 
 CALL_S = 2.5e-4  # target duration of a call; 0.05 to 1 ms lets windows of 0.1 s keep the mean
-SPECS: Final = ("load", "load-quick")  # used without --base, the first in preference to the second; others by name only
+SPECS: Final = ("load", "load-quick")  # the first is preferred if --base is missing; other runs are used by name only
 INSTRUMENT: Final = "kernels"
 
 
 def _size(volume: int) -> str:
-    for unit, power in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
-        if volume >= 1 << power and volume % (1 << (power - 2)) == 0:
-            return f"{volume / (1 << power):g}{unit}"
+    for unit, exponent in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if volume >= 1 << exponent and volume % (1 << (exponent - 2)) == 0:
+            return f"{volume / (1 << exponent):g}{unit}"
     return f"{volume}B"
 
 
 def variants_of(records: Iterable[Record]) -> list[Variant]:
-    """Variants with the times and counts of one call, from results of the instrument `kernels`.
+    """Return variants with the times and counts of one call, from results of the instrument `kernels`.
 
     A call is a power of two of units, as close as possible to `CALL_S`. Results whose kernel failed its check are
     omitted.
@@ -49,7 +49,7 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
             int(_number(r, "threads")),
         )
         {"unit_time": wall, "unit_cpu_time": cpu}.get(r.metric, {})[key] = r
-    found = []
+    variants = []
     for key, r in sorted(wall.items()):
         kernel, volume, stride, threads = key
         if key not in cpu or not r.value > 0:
@@ -57,7 +57,7 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
         window = 2 ** max(0, round(math.log2(CALL_S / r.value)))
         level = str(r.conditions.get("served_by", "memory"))
         cpu_s = max(0.0, cpu[key].value) * window
-        found.append(
+        variants.append(
             Variant(
                 name=f"{kernel}/{_size(volume)}/s{stride}/t{threads}" if volume else f"{kernel}/s{stride}/t{threads}",
                 kernel=kernel,
@@ -80,7 +80,7 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
                 **{name: _number(r, name) * window for name in COUNTS},
             )
         )
-    return found
+    return variants
 
 
 def _number(r: Record, name: str) -> float:
@@ -109,7 +109,7 @@ class BaseRun:
 
 
 def inspect_run(folder: Path) -> BaseRun | None:
-    """The calibration run (a survey of only the instrument `kernels`) in a folder; None if the run is of another kind.
+    """Return the calibration run in a folder, a survey of only the instrument `kernels`; None for another kind of run.
 
     Reads the plan and, for calibration data only, the state and the first line of a journal, because a folder may hold
     many long runs.
@@ -124,16 +124,16 @@ def inspect_run(folder: Path) -> BaseRun | None:
         state = read_json(folder / "run.json")
         started, finished = str(state["started"]), bool(state["steps"])
         machine = next((m for step in plan.steps if (m := _machine(folder / "journal" / f"{step.id}.jsonl"))), "")
-    except (UsageError, OSError, ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
-    if not machine:  # killed before it wrote a header: the plan names the machine
+    except (UsageError, OSError, ValueError, KeyError, TypeError) as error:
+        raise MeshmarkError(f"cannot read {folder / 'run.json'}: {error}") from error
+    if not machine:  # killed before it wrote a header; the plan names the machine
         argv = plan.steps[0].argv
         machine = argv[argv.index("--machine") + 1] if "--machine" in argv[:-1] else ""
     return BaseRun(folder, plan.spec, machine, started, finished)
 
 
 def _machine(journal: Path) -> str:
-    """The machine in a journal's header, "" if there is none."""
+    """Return the machine in a journal's header; "" if it is unknown."""
     try:
         lines = open_regular(journal)
     except FileNotFoundError:
@@ -144,22 +144,22 @@ def _machine(journal: Path) -> str:
 
 
 def base_runs(runs: Path, machine: str) -> list[BaseRun]:
-    """All calibration runs of a machine in a folder of runs, newest first. Skips unreadable runs."""
+    """Return all calibration runs of a machine in a folder of runs, newest first, without unreadable runs."""
     from meshmark.measure.survey import surveys
 
-    found = []
+    matches = []
     for folder in surveys(runs):
         try:
             run = inspect_run(folder)
         except MeshmarkError:
             continue
         if run is not None and run.machine == machine:
-            found.append(run)
-    return sorted(found, key=lambda b: (b.started, b.folder.name), reverse=True)
+            matches.append(run)
+    return sorted(matches, key=lambda b: (b.started, b.folder.name), reverse=True)
 
 
 def base_spec(quick: bool, file: Path | None) -> str:
-    """The survey specification to run: a shipped one, or a file whose steps all run the instrument `kernels`.
+    """Return the survey specification to run: a shipped one, or a file with steps of the instrument `kernels` only.
 
     Raises:
         UsageError: a step of the file runs another instrument; the message names the step.
@@ -181,8 +181,9 @@ def base_spec(quick: bool, file: Path | None) -> str:
 
 
 def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
-    """The calibration run with that name; without a name, the newest finished full run of this machine, else its newest
-    finished quick run.
+    """Return the folder of a calibration run; None if no run is finished.
+
+    Without a name, this is the newest finished full run of this machine, or else its newest finished quick run.
 
     Raises:
         MeshmarkError: no run has that name, or the run is from another machine.
@@ -203,20 +204,20 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
                 "meshmark load base measures this machine",
             )
         return folder
-    mine = [b for b in base_runs(runs, machine) if b.finished]
-    return next((b.folder for spec in SPECS for b in mine if b.spec == spec), None)
+    finished_runs = [b for b in base_runs(runs, machine) if b.finished]
+    return next((b.folder for spec in SPECS for b in finished_runs if b.spec == spec), None)
 
 
 def last_base(runs: Path, machine: str) -> Path | None:
-    """The newest calibration run of a machine, finished or not, for --resume."""
+    """Return the newest calibration run of a machine, finished or not, for --resume."""
     return next((b.folder for b in base_runs(runs, machine)), None)
 
 
 def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
-    """The variants of a calibration run, and a line for each error in it.
+    """Return the variants of a calibration run, and one line for each error in the run.
 
     Raises:
-        MeshmarkError: the run cannot be read, or holds no variant.
+        MeshmarkError: the run cannot be read, or contains no variant.
     """
     from meshmark.measure.survey import load_run
 

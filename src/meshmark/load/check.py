@@ -15,7 +15,7 @@ from meshmark.values.inputs import found
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:
-    """Checks that this host can run a scenario, as far as possible without calibration data.
+    """Check that this host can run a scenario, as far as possible without calibration data.
 
     Args:
         files: programs synthesised earlier for target profiles of the scenario, by program name.
@@ -47,7 +47,7 @@ def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | N
 
 
 def _mode(path: Path) -> int:
-    """The mode from stat(2); 0 if the path does not exist or is not accessible."""
+    """Return the mode from stat(2); 0 if the path does not exist or is not accessible."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -55,21 +55,21 @@ def _mode(path: Path) -> int:
 
 
 def _check_command(p: Member) -> None:
-    """Searches like execvp: in PATH, relative to the program's working directory."""
+    """Search like execvp: in PATH, relative to the program's working directory."""
     executable, folder = p.command[0], Path(p.cwd)
     if "/" in executable:
-        places = [folder / executable]
+        candidates = [folder / executable]
     else:
         path = p.env.get("PATH", os.environ.get("PATH", os.defpath))
-        places = [folder / part / executable for part in path.split(":")]
-    there = [place for place in places if stat.S_ISREG(_mode(place))]
-    if not any(os.access(place, os.X_OK) for place in there):
-        why = "is not executable" if there else "no such program"
-        raise UsageError(f"program {p.name}: command: found {found(executable)}; {why}")
+        candidates = [folder / part / executable for part in path.split(":")]
+    files = [place for place in candidates if stat.S_ISREG(_mode(place))]
+    if not any(os.access(place, os.X_OK) for place in files):
+        reason = "is not executable" if files else "no such program"
+        raise UsageError(f"program {p.name}: command: found {found(executable)}; {reason}")
 
 
 def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
-    """Checks that each program with a target profile has a CPU for every thread, unless it may oversubscribe.
+    """Check that each program with a target profile has a CPU for every thread, unless it may oversubscribe.
 
     Raises:
         UsageError: a program has too few CPUs; the message names it.
@@ -83,7 +83,7 @@ def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
 
 
 def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> None:
-    """Checks that the load kernels named in target profiles exist.
+    """Check that the load kernels named in target profiles exist.
 
     Args:
         known: names of load kernels; None: queries the native program if a profile names a kernel.
@@ -99,18 +99,18 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
 
                     known = {str(row["name"]) for row in kernels()}
                 if name not in known:
-                    also = near(name, known) or "meshmark load kernels lists them"
-                    raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such load kernel; {also}")
+                    suggestion = near(name, known) or "meshmark load kernels lists them"
+                    raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such load kernel; {suggestion}")
 
 
 def _check_memory(scenario: Scenario) -> None:
-    """Checks that the Linux kernel accepts each memory policy."""
+    """Check that the Linux kernel accepts each memory policy."""
     from meshmark.place import native
 
-    first = {p.memory: p.name for p in reversed(scenario.programs) if p.memory}
-    for memory, name in first.items():
+    program_by_memory = {p.memory: p.name for p in reversed(scenario.programs) if p.memory}
+    for memory, name in program_by_memory.items():
         with about_program(name):
             try:
                 native.ask(["run", "--bind", "none", "--no-claim", "--memory", memory, "--", "true"])
-            except AbsentError as why:  # an old kernel lacks the policy
-                raise UsageError(str(why), why.hint) from why
+            except AbsentError as error:  # an old kernel lacks the policy
+                raise UsageError(str(error), error.hint) from error

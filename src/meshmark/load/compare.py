@@ -35,7 +35,7 @@ TOTALS: Final = {
     "fairness": "Fairness",
 }
 _OBSERVED: Final = {"load_1min"}  # changes all the time; not a condition that was set
-# Keys of a program that are not conditions: its work is compared instead of the path of its file.
+# Keys of a program that are not conditions. The work of a program is compared instead of the path of its file.
 _NO_CONDITION: Final = {"name", "file"}
 WORK: Final = 0.005  # relative difference above which the work of a program counts as different
 _MAX_RUNS: Final = 1000
@@ -53,7 +53,7 @@ class Side:
         return self.runs[0]
 
     def of(self, key: Key) -> list[ProgramUse]:
-        """The use of a copy in each run that has it."""
+        """Return the use of a copy in each run that has it."""
         return [p for r in self.runs for p in r.programs if (p.program, p.copy) == key]
 
     def flags(self, key: Key) -> frozenset[str]:
@@ -62,7 +62,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy on both sides: medians over its successful runs, s. `reason`: why some runs are missing."""
+    """A copy on both sides: medians in s over its successful runs. `reason`: why some runs are missing."""
 
     copy: int
     a: Mapping[str, float]
@@ -71,24 +71,24 @@ class Copy:
 
     @property
     def ratio(self) -> float:
-        """B over A; NaN if a side has no time."""
+        """Ratio B over A; NaN if a side has no time."""
         return self.b["wall_s"] / self.a["wall_s"] if self.a.get("wall_s") and self.b.get("wall_s") else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A program on both sides. `slowdown`: B over A, over its matched copies; None if no copy succeeded."""
+    """A program on both sides. `slowdown`: B over A of its matched copies; None if no copy succeeded."""
 
     program: str
     copies: tuple[Copy, ...]
     slowdown: Slowdown | None
     flags_a: frozenset[str]
     flags_b: frozenset[str]
-    doubt: str = ""  # why the slowdown cannot be judged, beside its interval
+    doubt: str = ""  # why the slowdown cannot be judged, apart from its interval
 
     @property
     def word(self) -> Word:
-        """The verdict: `higher` if B is slower."""
+        """Verdict; `higher` if B is slower."""
         return self.slowdown.judged(self.doubt) if self.slowdown else "inconclusive"
 
 
@@ -154,56 +154,57 @@ class Comparison:
 
 
 def read_side(folder: Path, name: str = "") -> Side:
-    """A run, or the runs of one scenario in a folder.
+    """Return a run, or the runs of one scenario in a folder.
 
     Raises:
-        UsageError: the folder holds no run, or runs of different programs.
+        UsageError: the folder contains no run, or runs of different programs.
     """
     name = name or folder.name
     if (folder / JOURNAL).is_file():
         return Side(name, (read_run(folder),))
-    found = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MAX_RUNS] if folder.is_dir() else []
-    if not found:
+    folders = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MAX_RUNS] if folder.is_dir() else []
+    if not folders:
         raise UsageError(f"compare: found no run in {folder}", "meshmark load run SCENARIO --out FOLDER creates one")
-    runs = tuple(read_run(p) for p in found)
-    kinds = {tuple(sorted(r.bound)) for r in runs}
-    if len(kinds) > 1:
+    runs = tuple(read_run(p) for p in folders)
+    program_sets = {tuple(sorted(r.bound)) for r in runs}
+    if len(program_sets) > 1:
         raise UsageError(
-            f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
+            f"compare: found runs of {len(program_sets)} different sets of programs in {folder}; "
             "allowed: repetitions of one scenario",
-            f"name one run, such as {found[0]}",
+            f"name one run, such as {folders[0]}",
         )
     return Side(name, runs)
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """Compares the programs that both sides have, B over A.
+    """Compare the programs that both sides have, B over A.
 
     Raises:
         UsageError: the sides have no program in common.
     """
     keys = [(p.program, p.copy) for p in a.first.programs]
     others = {(p.program, p.copy) for p in b.first.programs}
-    both = [k for k in keys if k in others]
-    if not both:
+    common = [k for k in keys if k in others]
+    if not common:
         names = [", ".join(dict.fromkeys(p.program for p in s.first.programs)) or "none" for s in (a, b)]
         raise UsageError(
             f"compare: no program of {a.name} ({names[0][:100]}) has the name of one of {b.name} ({names[1][:100]})",
             "programs are matched by name and copy",
         )
-    over = "runs" if len(a.runs) > 1 or len(b.runs) > 1 else "copies"
+    samples_are = "runs" if len(a.runs) > 1 or len(b.runs) > 1 else "copies"
     matched = tuple(
-        _matched(a, b, name, [c for n, c in both if n == name], over) for name in dict.fromkeys(n for n, _ in both)
+        _matched(a, b, name, [c for n, c in common if n == name], samples_are)
+        for name in dict.fromkeys(n for n, _ in common)
     )
     return Comparison(
         a=a,
         b=b,
         programs=matched,
-        over=over,
+        over=samples_are,
         only_a=tuple(f"{n} · {c + 1}" for n, c in keys if (n, c) not in others),
         only_b=tuple(f"{n} · {c + 1}" for n, c in sorted(others - set(keys))),
         totals=tuple((name, _total(a, name), _total(b, name)) for name in TOTALS),
-        differ=tuple(_differ(a.first, b.first, both)),
+        differ=tuple(_differ(a.first, b.first, common)),
     )
 
 
@@ -213,13 +214,13 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
         sides, reasons = [], []
         for side in (a, b):
             uses = side.of((program, copy))
-            ok = [p for p in uses if p.how == "ok"]
-            sides.append({t: statistics.median(getattr(p, t) for p in ok) for t in TIMES} if ok else {})
+            successful = [p for p in uses if p.how == "ok"]
+            sides.append({t: statistics.median(getattr(p, t) for p in successful) for t in TIMES} if successful else {})
             reasons += [f"{side.name}: {p.reason or p.how}" for p in uses if p.how != "ok"][:1]
         rows.append(Copy(copy, sides[0], sides[1], "; ".join(reasons)))
-    # Only copies that succeeded on both sides: otherwise the means would be over different copies.
-    whole = {r.copy for r in rows if r.a and r.b}
-    times = [_samples(side, program, whole, over) for side in (a, b)]
+    # Only copies that succeeded on both sides count: otherwise the means would be over different copies.
+    complete_copies = {r.copy for r in rows if r.a and r.b}
+    times = [_samples(side, program, complete_copies, over) for side in (a, b)]
     flags = [frozenset[str]().union(*(side.flags((program, c)) for c in copies)) for side in (a, b)]
     doubts = [
         "one run each" if over == "copies" else "",
@@ -237,26 +238,26 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
 
 
 def _samples(side: Side, program: str, copies: set[int], over: str) -> list[float]:
-    """Wall times, s: the mean over the copies of each run, or one per copy."""
-    out: list[float] = []
+    """Return wall times in s: the mean over the copies of each run, or one time per copy."""
+    samples: list[float] = []
     for run in side.runs:
         walls = [
             p.wall_s
             for p in run.programs
             if p.program == program and p.copy in copies and p.how == "ok" and p.wall_s > 0
         ]
-        out += walls if over == "copies" else [statistics.fmean(walls)] if walls else []
-    return out
+        samples += walls if over == "copies" else [statistics.fmean(walls)] if walls else []
+    return samples
 
 
 def _total(side: Side, name: str) -> float:
     values = [r.fairness() if name == "fairness" else float(getattr(r.totals(), name)) for r in side.runs]
-    known = [v for v in values if math.isfinite(v)]
-    return statistics.median(known) if known else math.nan
+    finite = [v for v in values if math.isfinite(v)]
+    return statistics.median(finite) if finite else math.nan
 
 
 def _condition_text(value: Any) -> str:
-    """A condition as readable text."""
+    """Return a condition as readable text."""
     if isinstance(value, Mapping):
         return ", ".join(f"{k} {_condition_text(v)}" for k, v in value.items()) or "none"
     if isinstance(value, list | tuple):
@@ -267,44 +268,47 @@ def _condition_text(value: Any) -> str:
 
 
 def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str, str]]:
-    """Conditions of the machine, of the scenario and of the programs that differ."""
-    out: list[tuple[str, str, str]] = []
+    """Return the conditions of the machine, of the scenario and of the programs that differ."""
+    differences: list[tuple[str, str, str]] = []
 
     def add(what: str, one: Any, other: Any) -> None:
         if one != other:
-            out.append((what, _condition_text(one), _condition_text(other)))
+            differences.append((what, _condition_text(one), _condition_text(other)))
 
     for key in ("machine", "build", "compiler"):
         add(key, a.header.get(key), b.header.get(key))
-    one, other = (dict(r.header.get("conditions", {})) for r in (a, b))
-    for key in dict.fromkeys([*one, *other]):
+    first, second = (dict(r.header.get("conditions", {})) for r in (a, b))
+    for key in dict.fromkeys([*first, *second]):
         if key not in _OBSERVED:
-            add(key.replace("_", " "), one.get(key), other.get(key))
+            add(key.replace("_", " "), first.get(key), second.get(key))
     for key in dict.fromkeys([*a.scenario, *b.scenario]):
         if key not in {"programs", "available_cpus"}:
             add("scenario" if key == "name" else f"scenario's {key}", a.scenario.get(key), b.scenario.get(key))
     add("CPUs of the programs", format_list(a.cpus), format_list(b.cpus))
     for program in dict.fromkeys(n for n, _ in both):
-        one, other = (_about(r, program) for r in (a, b))
-        for key in dict.fromkeys([*one, *other]):
+        first, second = (_about(r, program) for r in (a, b))
+        for key in dict.fromkeys([*first, *second]):
             if key not in _NO_CONDITION:
-                add(f"{program}: {key}", *("" if about.get(key) is None else about[key] for about in (one, other)))
+                add(
+                    f"{program}: {key}",
+                    *("" if conditions.get(key) is None else conditions[key] for conditions in (first, second)),
+                )
         copies = [c for n, c in both if n == program]
         bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
-        if one.get("cpus") == other.get("cpus"):  # otherwise `cpus` is already listed
+        if first.get("cpus") == second.get("cpus"):  # if they differ, `cpus` is already listed
             add(f"{program}: bound to CPUs", bound[0], bound[1])
-        out += [
-            (f"{program}: {what.replace('_', ' ')}", f"{one:.4g}", f"{other:.4g}")
-            for what, one, other in _work_differs(a, b, program, copies[0])
+        differences += [
+            (f"{program}: {what.replace('_', ' ')}", f"{first:.4g}", f"{second:.4g}")
+            for what, first, second in _work_differs(a, b, program, copies[0])
         ]
-    return out
+    return differences
 
 
 def _work_differs(a: LoadRun, b: LoadRun, program: str, copy: int) -> list[tuple[str, float, float]]:
-    """The parts of a program's work that differ: name, A, B."""
-    one, other = (_work(r, program, copy) for r in (a, b))
-    both = [(what, one[what], other[what]) for what in one if what in other]
-    return [(what, x, y) for what, x, y in both if abs(x - y) > WORK * max(x, y)]
+    """Return the parts of a program's work that differ: name, A, B."""
+    work_a, work_b = (_work(r, program, copy) for r in (a, b))
+    common = [(what, work_a[what], work_b[what]) for what in work_a if what in work_b]
+    return [(what, x, y) for what, x, y in common if abs(x - y) > WORK * max(x, y)]
 
 
 def _about(run: LoadRun, program: str) -> dict[str, Any]:
@@ -312,12 +316,12 @@ def _about(run: LoadRun, program: str) -> dict[str, Any]:
 
 
 def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
-    """The work of a synthetic program: times are comparable only if it is the same."""
-    done = next((p.done for p in run.programs if (p.program, p.copy) == (program, copy)), {})
+    """Return the work of a synthetic program: times are comparable only if it is the same."""
+    counts = next((p.done for p in run.programs if (p.program, p.copy) == (program, copy)), {})
     return {
-        k: float(done[k])
+        k: float(counts[k])
         for k in ("calls", "flops", "int_ops", "memory_read_bytes", "memory_write_bytes")
-        if isinstance(done.get(k), int | float)
+        if isinstance(counts.get(k), int | float)
     }
 
 
@@ -326,18 +330,18 @@ def _both(a: float | None, b: float | None) -> str:
 
 
 def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
-    """Table rows: one per copy, and one over all copies if there are several."""
+    """Return table rows: one per copy, and one over all copies if there are several."""
     rows: list[tuple[str, list[str], Matched, Copy | None]] = []
     for m in c.programs:
-        many = len(m.copies) > 1
+        has_several = len(m.copies) > 1
         verdict = spoken(m.word, "lower", "s") if m.slowdown else "–"
-        for one in m.copies:
-            ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
-            times = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
-            name = m.program + (f" · {one.copy + 1}" if many else "")
-            last = ["", ""] if many else [interval_text(m.slowdown), verdict]
-            rows.append((name, [*times, ratio, *last], m, one))
-        if many:
+        for copy in m.copies:
+            ratio = f"{copy.ratio:.3f}" if math.isfinite(copy.ratio) else "–"
+            times = [_both(copy.a.get(t), copy.b.get(t)) for t in TIMES]
+            name = m.program + (f" · {copy.copy + 1}" if has_several else "")
+            judgement = ["", ""] if has_several else [interval_text(m.slowdown), verdict]
+            rows.append((name, [*times, ratio, *judgement], m, copy))
+        if has_several:
             ratio = f"{m.slowdown.ratio:.3f}" if m.slowdown else "–"
             rows.append(
                 (
@@ -355,7 +359,7 @@ def interval_text(s: Slowdown | None) -> str:
 
 
 def flags_text(m: Matched) -> str:
-    """Flags of both sides; a flag of only one side has that side's letter."""
+    """Return the flags of both sides; a flag of only one side has the letter of that side."""
     return " ".join(
         f if f in m.flags_a and f in m.flags_b else f"{'A' if f in m.flags_a else 'B'}:{f}"
         for f in sorted(m.flags_a | m.flags_b)

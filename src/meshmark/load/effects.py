@@ -21,11 +21,11 @@ from meshmark.values.verdicts import Word, alike, judge
 Vector = NDArray[np.float64]
 
 DRAWS: Final = 2000
-_MIN_SAMPLES: Final = 3  # per point; a bootstrap of fewer is meaningless
+_MIN_SAMPLES: Final = 3  # per point; a bootstrap of fewer samples is meaningless
 
 
 def rising(y: Sequence[float]) -> Vector:
-    """The non-decreasing curve nearest to `y` in least squares.
+    """Return the non-decreasing curve nearest to `y` in least squares.
 
     Source:
         Isotonic regression by pooling adjacent violators: Ayer, Brunk, Ewing, Reid, Silverman (1955).
@@ -37,10 +37,10 @@ def rising(y: Sequence[float]) -> Vector:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where a rising curve crosses a level, in units of x.
+    """The position in units of x where a rising curve crosses a level.
 
     `low` and `high` are the ends of the 95 % interval; an end outside the measured range is None, and both are None if
-    there are too few samples. `value` is None if the curve does not cross; `reason` says why.
+    there are too few samples. `value` is None if the curve does not cross the level; `reason` says why.
     """
 
     value: float | None
@@ -50,7 +50,7 @@ class Crossing:
 
 
 def _crossing_x(x: Vector, y: Vector, level: float) -> float:
-    """The crossing; -inf if y starts at or above the level, inf if it never reaches it."""
+    """Return the crossing; -inf if y starts at or above the level, inf if y never reaches it."""
     if y[0] >= level:
         return -math.inf
     above = np.flatnonzero(y >= level)
@@ -63,10 +63,10 @@ def _crossing_x(x: Vector, y: Vector, level: float) -> float:
 def crossing(
     x: Sequence[float], samples: Sequence[Sequence[float]], level: float, *, seed: int = 0, draws: int = DRAWS
 ) -> Crossing:
-    """Where the isotonic fit of the medians of `samples` crosses `level`, linear between the measured x.
+    """Return where the isotonic fit of the medians of `samples` crosses `level`, linear between the measured x.
 
-    The interval is that of the percentile bootstrap (Efron 1979), which resamples each x separately. A resample that
-    never crosses counts as beyond the last x; one that starts above the level counts as before the first.
+    The interval comes from the percentile bootstrap (Efron 1979), which resamples each x separately. A resample that
+    never crosses counts as beyond the last x; a resample that starts above the level counts as before the first x.
 
     Args:
         x: increasing, at least 2 values.
@@ -75,10 +75,15 @@ def crossing(
     Raises:
         MeshmarkError: the lengths differ, a point has no sample, or x does not increase.
     """
-    at = np.asarray(x, dtype=np.float64)
-    if len(at) != len(samples) or len(at) < 2 or not (np.diff(at) > 0).all() or any(not s for s in samples):
+    positions = np.asarray(x, dtype=np.float64)
+    if (
+        len(positions) != len(samples)
+        or len(positions) < 2
+        or not (np.diff(positions) > 0).all()
+        or any(not s for s in samples)
+    ):
         raise MeshmarkError("crossing: needs at least 2 increasing x, each with a sample")
-    value = _crossing_x(at, rising([statistics.median(s) for s in samples]), level)
+    value = _crossing_x(positions, rising([statistics.median(s) for s in samples]), level)
     low: float | None = None
     high: float | None = None
     if min(len(s) for s in samples) >= _MIN_SAMPLES:
@@ -87,19 +92,19 @@ def crossing(
             [np.median(rng.choice(np.asarray(s, dtype=np.float64), size=(draws, len(s))), axis=1) for s in samples],
             axis=1,
         )
-        found = np.sort([_crossing_x(at, rising(row), level) for row in medians])
-        ends = found[int(0.025 * draws)], found[min(draws - 1, math.ceil(0.975 * draws) - 1)]
+        crossings = np.sort([_crossing_x(positions, rising(row), level) for row in medians])
+        ends = crossings[int(0.025 * draws)], crossings[min(draws - 1, math.ceil(0.975 * draws) - 1)]
         low, high = (float(e) if math.isfinite(e) else None for e in ends)
     if value == math.inf:
-        return Crossing(None, low, None, f"not crossed: below {level:g} up to {at[-1]:g}")
+        return Crossing(None, low, None, f"not crossed: below {level:g} up to {positions[-1]:g}")
     if value == -math.inf:
-        return Crossing(None, None, high, f"already crossed at the lowest, {at[0]:g}")
+        return Crossing(None, None, high, f"already crossed at the lowest, {positions[0]:g}")
     return Crossing(value, low, high)
 
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """Whether ratios equal 1 within a margin. `interval`: 1 - 2 alpha confidence interval of the ratio."""
+    """Equivalence of ratios to 1 within a margin. `interval`: 1 - 2 alpha confidence interval of the ratio."""
 
     ratio: float
     interval: tuple[float, float]
@@ -109,12 +114,12 @@ class Equivalence:
 
     @property
     def word(self) -> Word:
-        """`equal`: equivalent, which is the same as p < alpha."""
+        """Verdict; `equal` means equivalent, which is the same as p < alpha."""
         return judge(self.interval, alike(self.margin))
 
 
 def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.05) -> Equivalence:
-    """Two one-sided t tests of the logarithms of paired ratios, against 1 / (1 + margin) and 1 + margin.
+    """Run two one-sided t tests of the logarithms of paired ratios, against 1 / (1 + margin) and 1 + margin.
 
     A difference that is not significant does not show equivalence; this test does.
 
@@ -132,13 +137,16 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
         raise UsageError(f"repetitions: found {len(ratios)}; an equivalence test needs at least 2")
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     n, mean, bound = len(logs), float(logs.mean()), math.log1p(margin)
-    error = float(logs.std(ddof=1)) / math.sqrt(n)
-    if error == 0:
-        p, half = (0.0 if abs(mean) < bound else 1.0), 0.0
+    standard_error = float(logs.std(ddof=1)) / math.sqrt(n)
+    if standard_error == 0:
+        p, half_width = (0.0 if abs(mean) < bound else 1.0), 0.0
     else:
-        p = max(float(stats.t.sf((mean + bound) / error, n - 1)), float(stats.t.cdf((mean - bound) / error, n - 1)))
-        half = float(stats.t.ppf(1 - alpha, n - 1)) * error
-    return Equivalence(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, n)
+        p = max(
+            float(stats.t.sf((mean + bound) / standard_error, n - 1)),
+            float(stats.t.cdf((mean - bound) / standard_error, n - 1)),
+        )
+        half_width = float(stats.t.ppf(1 - alpha, n - 1)) * standard_error
+    return Equivalence(math.exp(mean), (math.exp(mean - half_width), math.exp(mean + half_width)), margin, p, n)
 
 
 class Curve:
@@ -150,7 +158,8 @@ class Curve:
     """
 
     def __init__(self, x: Sequence[float], y: Sequence[float], anchor: float | None = 1.0) -> None:
-        """
+        """Fit the curve to measured points.
+
         Args:
             x: increasing, not negative.
             y: one value per x.
@@ -161,17 +170,23 @@ class Curve:
         """
         from scipy.interpolate import PchipInterpolator
 
-        at, over = list(map(float, x)), list(map(float, y))
-        if anchor is not None and (not at or at[0] > 0):
-            at, over = [0.0, *at], [anchor, *over]
-        if len(at) < 2 or len(at) != len(over) or any(b <= a for a, b in itertools.pairwise(at)) or at[0] < 0:
+        positions, values = list(map(float, x)), list(map(float, y))
+        if anchor is not None and (not positions or positions[0] > 0):
+            positions, values = [0.0, *positions], [anchor, *values]
+        if (
+            len(positions) < 2
+            or len(positions) != len(values)
+            or any(b <= a for a, b in itertools.pairwise(positions))
+            or positions[0] < 0
+        ):
             raise MeshmarkError("curve: needs at least 2 points with increasing x")
-        fitted = rising(over)
-        self.low, self.high = at[0], at[-1]
-        self._between = PchipInterpolator(np.asarray(at, dtype=np.float64), fitted)
+        fitted = rising(values)
+        self.low, self.high = positions[0], positions[-1]
+        self._between = PchipInterpolator(np.asarray(positions, dtype=np.float64), fitted)
 
     def __call__(self, x: float) -> float:
-        """
+        """Return y at x.
+
         Raises:
             UsageError: x lies outside the measured range.
         """

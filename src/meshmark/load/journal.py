@@ -31,14 +31,14 @@ class _Thread:
 
 
 def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun:
-    """A run from its folder, complete or cut. Damaged lines of the journal are skipped.
+    """Return a run from its folder, complete or cut. Damaged lines of the journal are skipped.
 
     Args:
-        samples: whether to read samples and windows; without them, a long run is fast to read, as for a list of runs.
-        judged: whether a copy of an application only counts if its output was judged to be right.
+        samples: whether to read samples and windows; without them, a long run is fast to read, as in a list of runs.
+        judged: whether a copy of an application succeeds only if its output was judged to be right.
 
     Raises:
-        UsageError: the folder holds no run.
+        UsageError: the folder contains no run.
     """
     journal = folder / JOURNAL
     if not journal.is_file():
@@ -52,11 +52,11 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     pages: dict[tuple[Key, int], dict[int, int]] = {}
     windows: dict[Key, list[dict[str, Any]]] = {}
     threads: dict[int, _Thread] = {}
-    start_s, last_s = None, 0.0
+    start_s, latest_s = None, 0.0
     for line in journal_lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
         kind = line["type"]
-        t_s = float(line.get("t_s", last_s))
-        last_s = max(last_s, t_s)
+        t_s = float(line.get("t_s", latest_s))
+        latest_s = max(latest_s, t_s)
         if kind == "header":
             header = line
         elif kind == "event":
@@ -84,7 +84,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
                 windows.setdefault(key, []).append(line)
             else:
                 (done if kind == "done" else totals)[key] = line
-    begin = start_s if start_s is not None else last_s
+    begin = start_s if start_s is not None else latest_s
     scenario = kept_scenario(folder / "scenario.json")
     available = _list(str(scenario.get("available_cpus", header.get("conditions", {}).get("cpus_allowed", ""))))
     copies = {(p["program"], p["copy"]): p for p in header.get("programs", ())}
@@ -96,16 +96,16 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
     )
     status = str(end.get("status", "cut"))
     programs = [
-        _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, last_s) for key in bound
+        _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, latest_s) for key in bound
     ]
     programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_error_line(folder, p)) for p in programs]
     described = {str(p["name"]) for p in scenario.get("programs", ()) if p.get("application")}
     if described and judged:
         verdicts = read_verdicts(folder)
         programs = [_judged(p, verdicts.get((p.program, p.copy))) if p.program in described else p for p in programs]
-    for key, lines in windows.items():
+    for key, rows in windows.items():
         released = next((p.released_s for p in programs if (p.program, p.copy) == key), 0.0)
-        for w in lines:
+        for w in rows:
             w["from_s"], w["to_s"] = float(w["from_s"]) + released, float(w["to_s"]) + released
     for e in events + canary:
         e["t_s"] = float(e["t_s"]) - begin
@@ -130,7 +130,7 @@ def read_run(folder: Path, samples: bool = True, judged: bool = True) -> LoadRun
 
 
 def _judged(p: ProgramUse, verdict: Verdict | None) -> ProgramUse:
-    """A copy of an application, with what its output says."""
+    """Return a copy of an application, judged by its output."""
     if p.how != "ok":
         return p
     if verdict is None:
@@ -151,10 +151,12 @@ def _list(text: str) -> tuple[int, ...]:
 
 
 def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
-    first = float(t.total["from_s"] if t.total else t.line["t_s"])
-    spans, migrations, ran_on = spans_of(t.samples, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
+    first_s = float(t.total["from_s"] if t.total else t.line["t_s"])
+    spans, migrations, ran_on = spans_of(
+        t.samples, first_s, float(t.total["to_s"]) if t.total else None, begin, sample_s
+    )
     line = t.total or t.line
-    about: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "thread": int(line["thread"]),
         "program": str(line["program"]),
         "copy": int(line["copy"]),
@@ -165,7 +167,7 @@ def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
     }
     if t.total:
         return ThreadUse(
-            from_s=first - begin,
+            from_s=first_s - begin,
             to_s=float(line["to_s"]) - begin,
             migrations=int(line["migrations"]),
             cpus=_list(str(line["cpus"])),
@@ -173,18 +175,18 @@ def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
             system_s=float(line["system_s"]),
             waiting_s=float(line["waiting_s"]),
             sleeping_s=float(line["sleeping_s"]),
-            **about,
+            **fields,
         )
     return ThreadUse(
-        from_s=first - begin,
-        to_s=spans[-1].to_s if spans else first - begin,
+        from_s=first_s - begin,
+        to_s=spans[-1].to_s if spans else first_s - begin,
         migrations=migrations,
         cpus=ran_on,
         user_s=sum(x.user_s for x in spans),
         system_s=sum(x.system_s for x in spans),
         waiting_s=sum(x.waiting_s for x in spans),
         sleeping_s=sum(x.sleeping_s for x in spans),
-        **about,
+        **fields,
     )
 
 
@@ -194,63 +196,72 @@ _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
 def spans_of(
     samples: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
 ) -> tuple[tuple[Span, ...], int, tuple[int, ...]]:
-    """Samples as spans without gaps; the number of migrations; the CPUs on which the thread ran.
+    """Return the samples as spans without gaps, the number of migrations, and the CPUs on which the thread ran.
 
     A sleeping thread is not sampled, so a gap is sleep. The Linux kernel adds to a thread's waiting time only when the
-    thread gets a CPU: waiting time beyond the length of a span belongs to earlier spans. What does not fit there either
-    was read slightly later than the timestamp of the sample, and belongs to the next span.
+    thread gets a CPU: waiting time beyond the length of a span belongs to earlier spans. Waiting time that does not fit
+    into earlier spans was read slightly later than the timestamp of the sample, and belongs to the next span.
     """
     spans: list[list[Any]] = []  # from, to, ran, waited, system share, CPU, moved
-    at, cpu, moves, late = first, None, 0, 0.0
-    ran_on: set[int] = set()
-    for t_s, _, on, ran_ns, waited_ns, user, system in samples:
-        if t_s <= at and not spans:
-            cpu = on
+    position, cpu, moves, late_s = first, None, 0, 0.0
+    cpus: set[int] = set()
+    for t_s, _, sampled_cpu, ran_ns, waited_ns, user, system in samples:
+        if t_s <= position and not spans:
+            cpu = sampled_cpu
             continue
-        ran, waited = ran_ns * 1e-9, waited_ns * 1e-9 + late
-        late = 0.0
-        width = max(0.0, t_s - at)
-        if width > 1.5 * sample_s:
-            # Asleep until one sampling period ago, unless it ran and waited longer than that.
-            slept = min(width - sample_s, max(0.0, width - ran - waited))
+        ran, waited = ran_ns * 1e-9, waited_ns * 1e-9 + late_s
+        late_s = 0.0
+        length = max(0.0, t_s - position)
+        if length > 1.5 * sample_s:
+            # The thread slept until one sampling period ago, unless it ran and waited longer than that.
+            slept = min(length - sample_s, max(0.0, length - ran - waited))
             if slept > 0:
-                spans.append([at, at + slept, 0.0, 0.0, 0.0, on if cpu is None else cpu, False])
-                at += slept
-                width -= slept
-        moved = cpu is not None and on != cpu
-        moves += moved
+                spans.append([position, position + slept, 0.0, 0.0, 0.0, sampled_cpu if cpu is None else cpu, False])
+                position += slept
+                length -= slept
+        has_moved = cpu is not None and sampled_cpu != cpu
+        moves += has_moved
         if ran > 0:
-            ran_on.add(on)
-        cpu = on
-        excess = ran + waited - width
+            cpus.add(sampled_cpu)
+        cpu = sampled_cpu
+        excess = ran + waited - length
         if excess > 0:
             waited = max(0.0, waited - excess)
-            ran = min(ran, width)
-            for before in reversed(spans):
-                room = before[1] - before[0] - before[2] - before[3]
-                if excess <= 1e-9 or room <= 1e-9:
+            ran = min(ran, length)
+            for span in reversed(spans):
+                free = span[1] - span[0] - span[2] - span[3]
+                if excess <= 1e-9 or free <= 1e-9:
                     break
-                before[3] += min(room, excess)
-                excess -= min(room, excess)
-            late = max(0.0, excess)
-        spans.append([at, t_s, ran, waited, system / (user + system) if user + system else 0.0, on, moved])
-        at = max(at, t_s)
-    if last is not None and last > at and spans:
-        spans.append([at, last, 0.0, 0.0, 0.0, spans[-1][5], False])
+                span[3] += min(free, excess)
+                excess -= min(free, excess)
+            late_s = max(0.0, excess)
+        spans.append(
+            [position, t_s, ran, waited, system / (user + system) if user + system else 0.0, sampled_cpu, has_moved]
+        )
+        position = max(position, t_s)
+    if last is not None and last > position and spans:
+        spans.append([position, last, 0.0, 0.0, 0.0, spans[-1][5], False])
     return (
         tuple(
             Span(
-                a - begin, b - begin, ran * (1 - share), ran * share, waited, max(0.0, b - a - ran - waited), on, moved
+                a - begin,
+                b - begin,
+                ran * (1 - share),
+                ran * share,
+                waited,
+                max(0.0, b - a - ran - waited),
+                sampled_cpu,
+                has_moved,
             )
-            for a, b, ran, waited, share, on, moved in spans
+            for a, b, ran, waited, share, sampled_cpu, has_moved in spans
         ),
         moves,
-        tuple(sorted(ran_on)),
+        tuple(sorted(cpus)),
     )
 
 
 def _last_error_line(folder: Path, p: ProgramUse) -> str:
-    """The last line that a program wrote to its standard error."""
+    """Return the last line that a program wrote to its standard error."""
     try:
         with open_regular(folder / "output" / f"{file_stem(p.program)}.{p.copy}.err") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
@@ -272,7 +283,7 @@ def _program_use(
     last: float,
 ) -> ProgramUse:
     program, copy = key
-    own = {str(e["event"]): e for e in events if (e.get("program"), e.get("copy")) == key}
+    own_events = {str(e["event"]): e for e in events if (e.get("program"), e.get("copy")) == key}
     work = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
     if total is not None and total.get("how") != "failed":
         how = str(total["how"])
@@ -301,28 +312,28 @@ def _program_use(
             done=work,
             **parts,
         )
-    if "failed" in own or "released" not in own:
-        reason = str(own.get("failed", {}).get("reason", "the run was cut before it was released"))
+    if "failed" in own_events or "released" not in own_events:
+        reason = str(own_events.get("failed", {}).get("reason", "the run was cut before it was released"))
         return ProgramUse(program=program, copy=copy, how="failed", reason=reason)
-    mine = [t for t in threads if (t.program, t.copy) == key]
-    ended = float(own["exit"]["t_s"]) if "exit" in own else last
-    counted: dict[int, int] = {}
-    for (whose, _), nodes in pages.items():
+    own_threads = [t for t in threads if (t.program, t.copy) == key]
+    ended = float(own_events["exit"]["t_s"]) if "exit" in own_events else last
+    node_bytes: dict[int, int] = {}
+    for (owner, _), nodes in pages.items():
         for node, n in nodes.items():
-            if whose == key:
-                counted[node] = counted.get(node, 0) + n
-    times: dict[str, Any] = {k: sum(getattr(t, k) for t in mine) for k in _PARTS}
-    clean = own.get("exit", {}).get("status") == 0
+            if owner == key:
+                node_bytes[node] = node_bytes.get(node, 0) + n
+    times: dict[str, Any] = {k: sum(getattr(t, k) for t in own_threads) for k in _PARTS}
+    is_clean = own_events.get("exit", {}).get("status") == 0
     return ProgramUse(
         program=program,
         copy=copy,
-        how="ok" if clean else "cut",
-        reason="" if clean else "the run was cut" if "exit" not in own else "died, and the run was cut",
-        released_s=float(own["released"]["t_s"]) - begin,
+        how="ok" if is_clean else "cut",
+        reason="" if is_clean else "the run was cut" if "exit" not in own_events else "died, and the run was cut",
+        released_s=float(own_events["released"]["t_s"]) - begin,
         ended_s=ended - begin,
-        threads=len(mine),
-        migrations=sum(t.migrations for t in mine),
-        pages=counted,
+        threads=len(own_threads),
+        migrations=sum(t.migrations for t in own_threads),
+        pages=node_bytes,
         done=work,
         **times,
     )

@@ -22,7 +22,7 @@ STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut":
 
 @dataclass
 class Lane:
-    """Threads drawn in one row: either consecutive ones, or simultaneous ones drawn as their mean."""
+    """Threads drawn in one row: either consecutive threads, or simultaneous threads drawn as their mean."""
 
     label: str
     program: ProgramUse
@@ -32,17 +32,17 @@ class Lane:
 
     @property
     def check(self) -> tuple[float, float] | None:
-        """The time in which its program checked its results, s after the start of the clock; None without a check."""
+        """Time in which the program checked its results, in s after the start of the clock; None without a check."""
         p = self.program
         return (p.ended_s - p.check_s, p.ended_s) if p.synthetic and p.how == "ok" and p.check_s > 0 else None
 
     def duration_s(self) -> float:
-        """Without the gaps between consecutive threads."""
-        hull = max((t.to_s for t in self.threads), default=0.0) - min((t.from_s for t in self.threads), default=0.0)
-        return min(hull, sum(t.wall_s for t in self.threads))
+        """Return the duration without the gaps between consecutive threads."""
+        extent_s = max((t.to_s for t in self.threads), default=0.0) - min((t.from_s for t in self.threads), default=0.0)
+        return min(extent_s, sum(t.wall_s for t in self.threads))
 
     def times_s(self) -> tuple[float, float, float, float]:
-        """Sums of user, system, waiting and sleeping."""
+        """Return the sums of user, system, waiting and sleeping time."""
         return (
             sum(t.user_s for t in self.threads),
             sum(t.system_s for t in self.threads),
@@ -52,18 +52,18 @@ class Lane:
 
 
 def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
-    """One lane per thread, or one per copy if that gives more than `max_lanes`."""
-    out: list[Lane] = []
+    """Return one lane per thread, or one per copy if there would be more than `max_lanes` lanes."""
+    result: list[Lane] = []
     copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
-    seen: set[str] = set()
+    programs_seen: set[str] = set()
     for p in run.programs:
-        mine = [t for t in run.threads if (t.program, t.copy) == (p.program, p.copy)]
+        own_threads = [t for t in run.threads if (t.program, t.copy) == (p.program, p.copy)]
         name = p.program + (f" · {p.copy + 1}" if copies[p.program] > 1 else "")
-        main = Lane(name, p, mine[:1], first=True, group=p.program not in seen)
-        seen.add(p.program)
-        out.append(main)
+        main = Lane(name, p, own_threads[:1], first=True, group=p.program not in programs_seen)
+        programs_seen.add(p.program)
+        result.append(main)
         rows: list[Lane] = []
-        for t in mine[1:]:
+        for t in own_threads[1:]:
             if t.wall_s < MIN_DRAWN_S:
                 continue
             row = next((r for r in rows if r.threads[-1].to_s <= t.from_s + 1e-3), None)
@@ -72,29 +72,30 @@ def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
                 rows.append(row)
             row.threads.append(t)
         for i, row in enumerate(rows):
-            team = row.threads[0].pid == mine[0].pid and len(row.threads) == 1
+            is_team = row.threads[0].pid == own_threads[0].pid and len(row.threads) == 1
             commands = sorted({t.command for t in row.threads})
             row.label = (
                 f"thread {i + 2}"
-                if team
+                if is_team
                 else ", ".join(commands)
                 if len(commands) < 3
                 else f"{len(row.threads)} children"
             )
-        out += rows
-    if len(out) <= max_lanes:
-        return out
-    whole = [lane for lane in out if lane.first]
-    for lane in whole:
+        result += rows
+    if len(result) <= max_lanes:
+        return result
+    first_lanes = [lane for lane in result if lane.first]
+    for lane in first_lanes:
         lane.threads = [t for t in run.threads if (t.program, t.copy) == (lane.program.program, lane.program.copy)]
         if len(lane.threads) > 1:
             lane.label += f" ({len(lane.threads)} threads)"
-    return whole
+    return first_lanes
 
 
 def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
-    """Shares of each bin that are user, system, waiting and sleeping time. Their sum is below 1 if spans do not fill
-    the bin, and can exceed 1 if they overlap.
+    """Return the shares of each bin that are user, system, waiting and sleeping time.
+
+    The sum of the shares is below 1 if spans do not fill the bin, and can exceed 1 if spans overlap.
 
     Returns:
         One tuple for each of `bins` bins of equal width from begin_s to end_s.
@@ -118,16 +119,16 @@ def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> li
 
 
 def lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
-    found = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
-    # Normalise: simultaneous threads give their mean, and partly filled bins at the ends keep full height.
+    bin_shares = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
+    # Normalise: simultaneous threads yield their mean, and partly filled bins at the ends keep full height.
     return [
         (u / all_, s / all_, w / all_, z / all_) if (all_ := u + s + w + z) > 1e-3 else (0.0, 0.0, 0.0, 0.0)
-        for u, s, w, z in found
+        for u, s, w, z in bin_shares
     ]
 
 
 def cpus_of(cpus: Iterable[int]) -> str:
-    """CPUs as a list such as `0-3,8`."""
+    """Return CPUs as a list such as `0-3,8`."""
     return format_list([*cpus])
 
 
@@ -136,15 +137,15 @@ def percent_of(part: float, whole: float) -> str:
 
 
 def flags_text(run: LoadRun) -> str:
-    """The flags of all programs in one line; "" if there are none."""
-    found = sorted(frozenset().union(*(run.flags(p) for p in run.programs)))
-    return f"flags: {', '.join(found)}" if found else ""
+    """Return the flags of all programs in one line; "" if there are none."""
+    flags = sorted(frozenset().union(*(run.flags(p) for p in run.programs)))
+    return f"flags: {', '.join(flags)}" if flags else ""
 
 
 def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
-    """Rows of the header: name, value, explanation."""
+    """Return rows of the header: name, value, explanation."""
     t: Totals = run.totals()
-    fair = run.fairness()
+    fairness = run.fairness()
     return [
         ("Bench time", seconds_of(t.bench_s), "from the start to the end of the last program"),
         ("Available CPU", seconds_of(t.available_s), f"time of {t.cpus} CPUs"),
@@ -154,13 +155,13 @@ def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
         ("Mean completion", seconds_of(t.completion_s), "from the start to a program's end"),
         ("Sum of run times", seconds_of(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
         ("Sum of waiting", seconds_of(t.waiting_s), "for a CPU, all threads"),
-        ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
+        ("Fairness", f"{fairness:.3f}" if math.isfinite(fairness) else "–", "Jain's index of CPU time got"),
         *_of_plans(run),
     ]
 
 
 def _of_plans(run: LoadRun) -> list[tuple[str, str, str]]:
-    """Rows of the header about synthetic programs."""
+    """Return rows of the header about synthetic programs."""
     setups = [p.setup_s for p in run.programs if p.synthetic]
     gaps = [(abs(p.plan_gap), p.plan_gap, p.program) for p in run.programs if p.plan_gap is not None]
     rows = [("Set-up", seconds_of(max(setups)), "before the start, the longest")] if setups else []
@@ -171,7 +172,7 @@ def _of_plans(run: LoadRun) -> list[tuple[str, str, str]]:
 
 
 def plan_lines(run: LoadRun) -> list[str]:
-    """For each synthetic program, a line with its run time and rates, as planned and as got, and its other phases."""
+    """Return a line for each synthetic program: run time and rates, planned and measured, and its other phases."""
     by_program: dict[str, list[ProgramUse]] = {}
     for p in run.programs:
         if p.synthetic and p.how == "ok":
@@ -180,7 +181,7 @@ def plan_lines(run: LoadRun) -> list[str]:
 
 
 def figure_lines(run: LoadRun) -> list[str]:
-    """For each program that printed a figure of merit, a line with those of its copies."""
+    """Return a line for each program that printed a figure of merit, with the figures of its copies."""
     by_program: dict[str, list[ProgramUse]] = {}
     for p in run.programs:
         if p.figure is not None and p.how == "ok":
@@ -198,16 +199,16 @@ def _plan_text(copies: Sequence[ProgramUse]) -> str:
         planned_s = float(copies[0].done["planned_s"])
         parts[0] += f" of {seconds_of(planned_s)} planned ({_range(gaps, lambda g: f'{100 * g:+.1f} %')})"
     for metric, (what, unit) in _RATE_NAMES.items():
-        if got := [r[metric] for p in copies if metric in (r := p.rates())]:
-            text = f"{what} {_range(got, functools.partial(plain, unit=unit))}"
+        if rates := [r[metric] for p in copies if metric in (r := p.rates())]:
+            text = f"{what} {_range(rates, functools.partial(plain, unit=unit))}"
             if gaps:
-                text += f" of {plain(got[0] * (1 + gaps[0]), unit)}"
+                text += f" of {plain(rates[0] * (1 + gaps[0]), unit)}"
             parts.append(text)
     if paced := [p for p in copies if p.paced]:
-        spun = _range([100 * float(p.done["spun_s"]) / p.running_s for p in paced], lambda v: f"{v:.1f} %")
+        waiting_range = _range([100 * float(p.done["spun_s"]) / p.running_s for p in paced], lambda v: f"{v:.1f} %")
         late_s = max(float(p.done["late_s"]) for p in paced)
         parts.append(
-            f"busy-waited {spun} of its time to keep its schedule"
+            f"busy-waited {waiting_range} of its time to keep its schedule"
             + (f" and ended {seconds_of(late_s)} behind it" if late_s >= _MIN_LATE_S else "")
         )
     parts.append(f"set up in {_range([p.setup_s for p in copies], seconds_of)} before the start")
@@ -236,7 +237,7 @@ def tick_step(span: float, max_ticks: int) -> float:
 
 
 def end_text(p: ProgramUse) -> str:
-    """The label at the end of the first lane of a copy; "" if it succeeded."""
+    """Return the label at the end of the first lane of a copy; "" if it succeeded."""
     return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
 
 

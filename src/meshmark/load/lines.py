@@ -93,7 +93,7 @@ _STATUSES: Final = ("ok", "timeout", "stopped")
 
 
 def journal_lines(journal: Path, skipped: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
-    """The valid lines of a journal, except those that start with one of the prefixes in `skipped`."""
+    """Yield the valid lines of a journal, except those that start with one of the prefixes in `skipped`."""
     for raw in whole_lines(journal):
         if raw.startswith(skipped):
             continue
@@ -120,8 +120,8 @@ def _fits(kind: str, line: Mapping[str, Any]) -> bool:
     if not all(key in line and test(line[key]) for key, test in required.items()):
         return False
     if kind in _SUMS:
-        wrong = line.get("wrong", [])
-        if not isinstance(wrong, list) or not all(is_number(v) for k, v in line.items() if k not in _NO_SUMS):
+        wrong_results = line.get("wrong", [])
+        if not isinstance(wrong_results, list) or not all(is_number(v) for k, v in line.items() if k not in _NO_SUMS):
             return False
     return all(test(line[key]) for key, test in _OPTIONAL.items() if key in line and key not in required)
 
@@ -130,22 +130,22 @@ def _header(line: Mapping[str, Any]) -> dict[str, Any]:
     texts = ("machine", "scenario", "start", "build", "compiler")
     copies = line.get("programs")
     sample_s: Any = line.get("sample_s")
-    kept = {
+    header = {
         **line,
         **{k: line[k] if isinstance(line[k], str) else "" for k in texts if k in line},
         "sample_s": float(sample_s) if _time(sample_s) and sample_s > 0 else 0.1,
         "conditions": _scalars(line.get("conditions")),
         "programs": [p for p in copies if _is_copy(p)] if isinstance(copies, list) else [],
     }
-    if not _time(kept.get("t_s", 0.0)):
-        del kept["t_s"]
-    return kept
+    if not _time(header.get("t_s", 0.0)):
+        del header["t_s"]
+    return header
 
 
 def _scalars(value: object) -> dict[str, Any]:
-    """The entries whose values are valid for conditions."""
-    kept = value.items() if isinstance(value, dict) else ()
-    return {k: v for k, v in kept if v is None or isinstance(v, str | bool) or is_number(v)}
+    """Return the entries whose values are valid for conditions."""
+    entries = value.items() if isinstance(value, dict) else ()
+    return {k: v for k, v in entries if v is None or isinstance(v, str | bool) or is_number(v)}
 
 
 def _is_copy(value: object) -> bool:
@@ -154,15 +154,15 @@ def _is_copy(value: object) -> bool:
 
 def _end(line: Mapping[str, Any]) -> dict[str, Any]:
     machine, sampling = line.get("machine"), line.get("sampling")
-    kept = {
+    end = {
         "type": "end",
         "status": line["status"] if line.get("status") in _STATUSES else "cut",
         "machine": {k: v for k, v in machine.items() if _numbers(v)} if isinstance(machine, dict) else {},
         "sampling": {k: v for k, v in sampling.items() if is_number(v)} if isinstance(sampling, dict) else {},
     }
-    kept.update({k: line[k] for k in ("t_s", "bench_s") if _time(line.get(k))})
-    kept.update({k: line[k] for k in ("signal", "samples") if is_count(line.get(k))})
-    return kept
+    end.update({k: line[k] for k in ("t_s", "bench_s") if _time(line.get(k))})
+    end.update({k: line[k] for k in ("signal", "samples") if is_count(line.get(k))})
+    return end
 
 
 _MEMBER: Final[dict[str, Test]] = {
@@ -180,18 +180,18 @@ _MEMBER: Final[dict[str, Test]] = {
 
 
 def kept_scenario(path: Path) -> dict[str, Any]:
-    """The scenario in a run's folder without damaged entries; empty if it cannot be read."""
+    """Return the scenario in a run's folder without damaged entries; empty if it cannot be read."""
     try:
-        found = read_json(path)
-        json.dumps(found, ensure_ascii=False).encode()
+        scenario = read_json(path)
+        json.dumps(scenario, ensure_ascii=False).encode()
     except (MeshmarkError, UnicodeEncodeError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(scenario, dict):
         return {}
-    members = found.get("programs")
+    members = scenario.get("programs")
     texts = ("name", "policy", "available_cpus")
     return {
-        **{k: v for k, v in found.items() if k not in texts or isinstance(v, str)},
+        **{k: v for k, v in scenario.items() if k not in texts or isinstance(v, str)},
         "programs": [p for p in members if _is_member(p)] if isinstance(members, list) else [],
     }
 

@@ -1,8 +1,8 @@
-"""Run synthetic programs and calibrate them in context, with trials on the machine.
+"""Run synthetic programs and calibrate them in a mix, with trials on the machine.
 
 A program planned from raw calibration data is off by 25 to 50 %, because in a mix the previous calls change the state
 of the caches. A trial runs the program, shortened to a few seconds, alone on its CPUs. The measured times of its calls
-replace those of the calibration data, and the numbers of calls are solved again with the same kernels.
+replace the times in the calibration data, and the numbers of calls are solved again with the same kernels.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ FLOOR: Final = 0.005  # smaller errors are not corrected: repeated runs of one p
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A measured run of a program. Times in s. `metrics` are over `dedicated_s`: the wall time without waiting for a
-    CPU, or the whole wall time if the program followed a schedule."""
+    """A measured run of a program. Times in s.
+
+    `metrics` refer to `dedicated_s`: the wall time without waiting for a CPU, or the whole wall time if the program
+    followed a schedule.
+    """
 
     wall_s: float
     user_s: float
@@ -51,53 +54,53 @@ class Trial:
 
 
 def kernels() -> list[dict[str, Any]]:
-    """The load kernels, one row each: name, kind, summary, source and variants."""
+    """Return the load kernels, one row each: name, kind, summary, source and variants."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [find_load(), "kernels", "--json"], capture_output=True, encoding="utf-8", check=True, timeout=60
         )
-        return [json.loads(line) for line in done.stdout.splitlines()]
-    except (OSError, ValueError, subprocess.SubprocessError) as why:
-        raise MeshmarkError(f"cannot run meshmark-load kernels: {why}") from why
+        return [json.loads(line) for line in process.stdout.splitlines()]
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise MeshmarkError(f"cannot run meshmark-load kernels: {error}") from error
 
 
 def shortened(program: Program, seconds: float) -> Program:
-    """The same program with proportionally fewer calls, at least one per variant."""
+    """Return the program with proportionally fewer calls, at least one per variant."""
     share = min(1.0, seconds / program.profile.run_time_s)
     parts = tuple(dataclasses.replace(p, calls=max(1, round(p.calls * share))) for p in program.parts)
     return dataclasses.replace(program, parts=parts)
 
 
 def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None) -> Trial:
-    """Runs a program to completion on `cpus` (empty: on any allowed CPU).
+    """Run a program to completion on `cpus` (empty: on any allowed CPU).
 
     Raises:
-        MeshmarkError, AbsentError: the native program failed; the message is its own.
+        MeshmarkError, AbsentError: the native program failed; the message is that of the native program.
     """
     # An anonymous file, so that a killed process leaves nothing behind.
     with os.fdopen(os.memfd_create("program"), "wb") as file:
         file.write(dump_program(program).encode())
         file.flush()
         try:
-            done = process.run(
+            completed = process.run(
                 [find_load(), "program", f"/proc/{os.getpid()}/fd/{file.fileno()}"],
                 process.Preparation(cpus=cpus),
                 encoding="utf-8",
                 errors="replace",
                 env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
             )
-        except OSError as why:
-            raise MeshmarkError(f"{program.profile.name}: cannot run: {why.strerror or why}") from why
-    if done.returncode:
-        errors = done.stderr.strip().splitlines()
-        line = (errors[0] if errors else f"status {done.returncode}").removeprefix("meshmark: ")
-        kind = AbsentError if done.returncode == AbsentError.status else MeshmarkError
+        except OSError as error:
+            raise MeshmarkError(f"{program.profile.name}: cannot run: {error.strerror or error}") from error
+    if completed.returncode:
+        errors = completed.stderr.strip().splitlines()
+        line = (errors[0] if errors else f"status {completed.returncode}").removeprefix("meshmark: ")
+        kind = AbsentError if completed.returncode == AbsentError.status else MeshmarkError
         raise kind(f"{program.profile.name}: {line.removeprefix('error: ').removeprefix('absent: ')}")
-    return read_trial(program, [json.loads(line) for line in done.stdout.splitlines()])
+    return read_trial(program, [json.loads(line) for line in completed.stdout.splitlines()])
 
 
 def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
-    """A trial from the lines of `meshmark-load program`."""
+    """Return a trial from the lines of `meshmark-load program`."""
     end = next((x for x in lines if x.get("type") == "end"), None)
     if end is None:
         raise MeshmarkError(f"{program.profile.name}: its output has no end line")
@@ -112,9 +115,9 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
         if x.get("type") != "variant":
             continue
         # These kernels sleep by design, so their CPU time is not their duration.
-        sleeps = kinds.get(x["name"]) in ("system", "idle", "sharing")
-        taken = x["wall_s"] if sleeps or not disturbed else x["cpu_s"] / threads
-        per_call[x["name"]] = max(float(taken) / max(1, int(x["calls"])), 1e-9)
+        is_sleeping = kinds.get(x["name"]) in ("system", "idle", "sharing")
+        call_s = x["wall_s"] if is_sleeping or not disturbed else x["cpu_s"] / threads
+        per_call[x["name"]] = max(float(call_s) / max(1, int(x["calls"])), 1e-9)
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
     return Trial(
@@ -135,13 +138,13 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
 def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
     import numpy as np
 
-    found = {}
+    values = {}
     for name, m in metrics.items():
         if m.names <= totals.keys():
             value = float(m.of({k: np.array([totals[k]]) for k in m.names})[0])
             if np.isfinite(value):
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 def calibrate(
@@ -153,22 +156,23 @@ def calibrate(
     floor: float = FLOOR,
     progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Program, list[Trial]]:
-    """The program after up to `rounds` trials, each followed by a correction, and the trials. Trials that disagree are
-    a note of the program.
+    """Return the program after up to `rounds` trials, each followed by a correction, and the trials.
+
+    If trials disagree, the program receives a note.
 
     Args:
-        trial_s: duration of a trial, at most that of the program.
+        trial_s: duration of a trial; the duration of the program is the maximum.
         rounds: maximum number of trials; calibration ends early once the error is within `floor`.
     """
     trials: list[Trial] = []
     name, error = program.profile.name, 0.0
     for number in range(rounds):
-        short = shortened(program, trial_s)
-        # Without a schedule, whose spinning would hide the time of the kernels.
-        short = dataclasses.replace(short, profile=dataclasses.replace(short.profile, pace=0.0))
-        trial = run_program(short, cpus, env)
+        trial_program = shortened(program, trial_s)
+        # The trial has no schedule, because spinning would hide the time of the kernels.
+        trial_program = dataclasses.replace(trial_program, profile=dataclasses.replace(trial_program.profile, pace=0.0))
+        trial = run_program(trial_program, cpus, env)
         trials.append(trial)
-        planned = short.totals()["wall_s"]
+        planned = trial_program.totals()["wall_s"]
         error = trial.dedicated_s / planned - 1
         progress(
             f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
@@ -189,7 +193,7 @@ def calibrate(
 
 
 def varying(error: float) -> str:
-    """What the relative error of a trial after a correction means for the run."""
+    """Return what the relative error of a trial after a correction means for the run."""
     pace = min(0.9, math.ceil(40 * abs(error)) / 20)  # twice the error, in steps of 0.05
     return (
         f"after a correction, the last trial was {100 * error:+.1f} % off its planned time: times vary on this "

@@ -33,7 +33,7 @@ from meshmark.values.inputs import PRINTABLE, Input, checked, shown
 _MAX_FORMULA: Final = 500  # characters
 _MAX_DEPTH: Final = 40
 _MAX_METRICS: Final = 200  # in one file
-_MAX_BYTES: Final = 1 << 16  # of a file of metrics
+_MAX_BYTES: Final = 1 << 16  # size of a file of metrics
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 MetricTables = Annotated[
@@ -102,22 +102,22 @@ class Linear:
         return Linear({k: f * by for k, f in self.factors.items()}, self.constant * by)
 
     def plus(self, other: Linear, sign: float) -> Linear:
-        both = {
+        factors = {
             k: self.factors.get(k, 0.0) + sign * other.factors.get(k, 0.0) for k in {**self.factors, **other.factors}
         }
-        return Linear({k: f for k, f in both.items() if f}, self.constant + sign * other.constant)
+        return Linear({k: f for k, f in factors.items() if f}, self.constant + sign * other.constant)
 
     @property
     def is_constant(self) -> bool:
         return not self.factors
 
     def of(self, columns: Mapping[str, Vector]) -> Vector:
-        """The sum for each variant without the constant, in the shape of the columns."""
+        """Return the sum for each variant without the constant, in the shape of the columns."""
         first = next(iter(columns.values()))
         return sum((f * columns[k] for k, f in sorted(self.factors.items())), np.zeros_like(first))
 
     def multiple_of(self, other: Linear) -> float | None:
-        """The factor f with self = f x other; None if there is none."""
+        """Return the factor f with self = f x other; None if no such factor exists."""
         if self.factors.keys() != other.factors.keys() or not self.factors or self.constant or other.constant:
             return None
         quotients = [self.factors[k] / other.factors[k] for k in self.factors]
@@ -133,11 +133,11 @@ class Metric:
     formula: str
     unit: str
     tree: ast.expr
-    ratio: tuple[Linear, Linear] | None  # None: can be reported, but not be part of a target profile
+    ratio: tuple[Linear, Linear] | None  # None: the metric can be reported, but not be part of a target profile
     names: frozenset[str]  # columns of the formula
 
     def of(self, columns: Mapping[str, Vector]) -> Vector:
-        """The value for each element of the columns (variants or totals); NaN or infinite on division by 0."""
+        """Return the value for each element of the columns (variants or totals); NaN or infinite on division by 0."""
         with np.errstate(all="ignore"):
             return np.asarray(_value(self.tree, columns), dtype=np.float64)
 
@@ -169,7 +169,7 @@ def _value(node: ast.expr, columns: Mapping[str, Vector]) -> Vector:
 
 
 def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) -> frozenset[str]:
-    """The names in a tree, which must be pure arithmetic."""
+    """Return the names in a tree, which must be pure arithmetic."""
     if depth > _MAX_DEPTH:
         raise UsageError(f"{what}: parentheses and operators are nested deeper than {_MAX_DEPTH}")
     match node:
@@ -179,8 +179,8 @@ def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) ->
             return frozenset()
         case ast.Name(id=name):
             if name not in known:
-                also = near(name, known) or "allowed: " + ", ".join(known)
-                raise UsageError(f"{what}: unknown name {name[:60]!r}; {also}")
+                suggestion = near(name, known) or "allowed: " + ", ".join(known)
+                raise UsageError(f"{what}: unknown name {name[:60]!r}; {suggestion}")
             return frozenset({name})
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return _check(operand, known, what, depth + 1)
@@ -190,7 +190,7 @@ def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) ->
 
 
 def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
-    """The tree as a ratio of two linear sums; None if it does not have that form as written."""
+    """Return the tree as a ratio of two linear sums; None if it does not have that form as written."""
     match node:
         case ast.Constant(value=value):
             assert isinstance(value, int | float)
@@ -236,7 +236,7 @@ def _product(a: tuple[Linear, Linear], b: tuple[Linear, Linear]) -> tuple[Linear
 
 
 def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COLUMNS) -> Metric:
-    """A metric from its formula.
+    """Return the metric that a formula defines.
 
     Raises:
         UsageError: one line that names the metric.
@@ -248,8 +248,10 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as about invalid escapes; errors are reported below
             tree = ast.parse(formula.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
-        raise UsageError(f"{what}: {formula[:60]!r} is not a formula; allowed: + - * / ( ), numbers and names") from why
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise UsageError(
+            f"{what}: {formula[:60]!r} is not a formula; allowed: + - * / ( ), numbers and names"
+        ) from error
     names = _check(tree, known, what)
     if not names:
         raise UsageError(f"{what}: {formula[:60]!r} contains no name of a count or time")
@@ -264,11 +266,11 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
 
 
 def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
-    """Metrics from TOML text, without the built-in ones.
+    """Return metrics from TOML text, without the built-in ones.
 
     Args:
         origin: the name of the text in error messages.
-        counters: counters that formulas may contain; None: all that the native program describes.
+        counters: counters that formulas may contain; None: all counters that the native program describes.
 
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
@@ -277,44 +279,45 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = Non
 
 
 def read_metrics(path: Path) -> dict[str, Metric]:
-    """A user's metrics from a file.
+    """Return a user's metrics from a file.
 
     Raises:
-        UsageError: the file cannot be read, or as for `parse_metrics`.
+        UsageError: the file cannot be read, or an error of `parse_metrics`.
     """
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
 def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
-    """Metrics from the table `metric` of a TOML text; arguments and errors as for `parse_metrics`."""
+    """Return the metrics of the table `metric` of a TOML text; arguments and errors as for `parse_metrics`."""
     if not tables:
         return {}
-    known = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
-    out: dict[str, Metric] = {}
+    columns = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
+    metrics: dict[str, Metric] = {}
     for name, table in tables.items():
         what = f"{origin}: metric {shown(name)}"
-        if not _NAME.fullmatch(name) or name in RESERVED or name in known:
+        if not _NAME.fullmatch(name) or name in RESERVED or name in columns:
             raise UsageError(
                 f"{what}: allowed: a name of lower-case letters, digits and _ that is no column and no key of a program"
             )
-        written = checked(MetricTable, table, what)
+        table_values = checked(MetricTable, table, what)
         try:
-            out[name] = metric(name, written.formula, written.unit, known)
-        except UsageError as why:
-            raise UsageError(f"{origin}: {why}") from why
-    return out
+            metrics[name] = metric(name, table_values.formula, table_values.unit, columns)
+        except UsageError as error:
+            raise UsageError(f"{origin}: {error}") from error
+    return metrics
 
 
 def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
-    """The built-in metrics and a user's own, which take precedence."""
+    """Return the built-in metrics and the metrics of a user, which take precedence."""
     return {**parse_metrics(BUILT_IN, "built in", counters=()), **(own or {})}
 
 
 def of_variants(
     variants: Sequence[Variant], metrics: Metrics, needed: Collection[str] = ()
 ) -> dict[str, dict[str, float]]:
-    """Every metric of one call of every variant, by the name of the variant. Omits metrics that divide by 0 or
-    need a column that the calibration data do not have.
+    """Return every metric of one call of every variant, by the name of the variant.
+
+    Metrics are omitted if they divide by 0 or need a column that the calibration data do not have.
 
     Args:
         needed: required metrics.

@@ -15,10 +15,10 @@ from meshmark.native import find_native
 
 
 def find_load() -> Path:
-    """The program from `MESHMARK_LOAD`, the installed package, or the build folder of this checkout.
+    """Return the path of the program from `MESHMARK_LOAD`, the installed package, or the build folder of this checkout.
 
     Raises:
-        MeshmarkError: the program is not there or not executable.
+        MeshmarkError: the program does not exist or is not executable.
     """
     return find_native("meshmark-load", "MESHMARK_LOAD")
 
@@ -41,7 +41,7 @@ class Columns:
 
 
 def described_columns() -> Columns:
-    """The columns that the native program describes.
+    """Return the columns that the native program describes.
 
     Raises:
         MeshmarkError: the program cannot be run, or its description cannot be read.
@@ -52,11 +52,11 @@ def described_columns() -> Columns:
 @cache
 def _described(load: Path) -> Columns:
     try:
-        done = subprocess.run([str(load), "describe"], capture_output=True, timeout=30, check=True)
-        found = json.loads(done.stdout)
-        return Columns(_columns(found["counts"]), _columns(found["counters"]))
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"cannot read the description of {load.name}: {why}", hint="make setup") from why
+        process = subprocess.run([str(load), "describe"], capture_output=True, timeout=30, check=True)
+        description = json.loads(process.stdout)
+        return Columns(_columns(description["counts"]), _columns(description["counters"]))
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as error:
+        raise MeshmarkError(f"cannot read the description of {load.name}: {error}", hint="make setup") from error
 
 
 def _columns(raw: list[dict[str, Any]]) -> dict[str, Column]:

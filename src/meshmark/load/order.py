@@ -30,11 +30,11 @@ _AT_ONCE: Final = 1 << 20  # calls held in memory
 _MAX_DIFFUSED: Final = 100_000  # calls; longer programs are even enough without a search for phases
 _GRID, _PHASES = 1024, 64
 _MIN_SWEEPS, _MAX_SWEEPS = 3, 8
-PLAIN: Final = 0.01  # deviation of a cumulative sum from a straight line, over its total, that needs no note
+PLAIN: Final = 0.01  # deviation of a cumulative sum from a straight line, over its total, below which no note is needed
 
 
 def golden_phases(n: int) -> Vector:
-    """The default phases phi_0 … phi_(n-1), each in [0, 1) and a multiple of 2^-24."""
+    """Return the default phases phi_0 … phi_(n-1), each in [0, 1) and a multiple of 2^-24."""
     phases: Vector = np.floor(np.mod(np.arange(n) * GOLDEN, 1.0) * _STEP) / _STEP
     return phases
 
@@ -42,11 +42,11 @@ def golden_phases(n: int) -> Vector:
 def sequence(
     calls: Sequence[int], phases: Sequence[float] | Vector, at_once: int = _AT_ONCE
 ) -> Iterator[NDArray[np.intp]]:
-    """The indices of the variants in call order, in pieces of about `at_once` calls.
+    """Yield the indices of the variants in call order, in pieces of about `at_once` calls.
 
     Args:
-        calls: of each variant, at least 1.
-        phases: of each variant, in [0, 1).
+        calls: number of calls of each variant, at least 1.
+        phases: phase of each variant, in [0, 1).
     """
     n = np.asarray(calls, dtype=np.float64)
     phi = np.asarray(phases, dtype=np.float64)
@@ -63,12 +63,14 @@ def sequence(
                 end -= ((end > begin) & ((end - 1 + phi) / n >= limit)).astype(np.int64)
                 end += ((end < n) & ((end + phi) / n < limit)).astype(np.int64)
         count = end - begin
-        which = np.repeat(np.arange(len(n)), count)
-        if len(which):
-            c = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
-            times = (c.astype(np.float64) + phi[which]) / n[which]
+        indices = np.repeat(np.arange(len(n)), count)
+        if len(indices):
+            call_numbers = (
+                np.arange(len(indices)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
+            )
+            times = (call_numbers.astype(np.float64) + phi[indices]) / n[indices]
             # A stable sort of ascending `which` gives ties to the smaller index.
-            yield which[np.argsort(times, kind="stable")]
+            yield indices[np.argsort(times, kind="stable")]
         begin = end
 
 
@@ -76,7 +78,7 @@ def sequence(
 class Uniformity:
     """How evenly a planned sequence spreads its work."""
 
-    worst_deviation: Mapping[str, float]  # of the cumulative sum from a straight line, over its total
+    worst_deviation: Mapping[str, float]  # of the cumulative sum from a straight line, over the total of the sum
     window_s: float
     window_cov: Mapping[str, float]  # coefficient of variation of the sum over whole windows
 
@@ -92,11 +94,11 @@ def uniformity(
     sums: Mapping[str, Vector],
     window_s: float = 1.0,
 ) -> Uniformity:
-    """The uniformity of a planned sequence, computed call by call.
+    """Return the uniformity of a planned sequence, computed call by call.
 
     Args:
         seconds: duration of one call of each variant.
-        sums: by name, the contribution of one call of each variant; shape as `seconds`.
+        sums: by name, the contribution of one call of each variant; has the shape of `seconds`.
         window_s: reduced to a tenth of the program if ten windows do not fit.
     """
     names = [k for k, v in sums.items() if abs(float(np.dot(v, np.asarray(calls, dtype=np.float64)))) > 0]
@@ -108,26 +110,26 @@ def uniformity(
     share = per_call / totals[:, None]
     edges = np.arange(1, int(total_s / window * (1 + 1e-12)) + 1) * (window / total_s)
     at_edges = np.zeros((len(names), len(edges)))
-    before = np.zeros(len(names) + 1)
+    sums_before = np.zeros(len(names) + 1)
     worst = np.zeros(len(names))
-    for which in sequence(calls, phases):
-        so_far = np.empty((len(names) + 1, len(which) + 1))
-        so_far[:, 0] = before
-        np.cumsum(share[:, which], axis=1, out=so_far[:, 1:])
-        so_far[:, 1:] += before[:, None]
+    for indices in sequence(calls, phases):
+        running_sums = np.empty((len(names) + 1, len(indices) + 1))
+        running_sums[:, 0] = sums_before
+        np.cumsum(share[:, indices], axis=1, out=running_sums[:, 1:])
+        running_sums[:, 1:] += sums_before[:, None]
         # Sums grow linearly within a call, so the extremes are at its ends.
         for i in range(len(names)):
-            worst[i] = max(worst[i], float(np.abs(so_far[i + 1] - so_far[0]).max()))
-        inside = (edges > so_far[0, 0]) & (edges <= so_far[0, -1])
+            worst[i] = max(worst[i], float(np.abs(running_sums[i + 1] - running_sums[0]).max()))
+        in_piece = (edges > running_sums[0, 0]) & (edges <= running_sums[0, -1])
         for i in range(len(names)):
-            at_edges[i, inside] = np.interp(edges[inside], so_far[0], so_far[i + 1])
-        before = so_far[:, -1].copy()
-    if len(edges) and edges[-1] > before[0]:
-        at_edges[:, edges > before[0]] = 1.0
+            at_edges[i, in_piece] = np.interp(edges[in_piece], running_sums[0], running_sums[i + 1])
+        sums_before = running_sums[:, -1].copy()
+    if len(edges) and edges[-1] > sums_before[0]:
+        at_edges[:, edges > sums_before[0]] = 1.0
     windows = np.diff(at_edges, axis=1, prepend=0.0)
-    cov = windows.std(axis=1) / np.abs(windows.mean(axis=1)) if len(edges) else np.zeros(len(names))
+    variation = windows.std(axis=1) / np.abs(windows.mean(axis=1)) if len(edges) else np.zeros(len(names))
     return Uniformity(
-        {k: float(worst[i]) for i, k in enumerate(names)}, window, {k: float(cov[i]) for i, k in enumerate(names)}
+        {k: float(worst[i]) for i, k in enumerate(names)}, window, {k: float(variation[i]) for i, k in enumerate(names)}
     )
 
 
@@ -138,42 +140,42 @@ def best_phases(
     start: Vector | None = None,
     enough: float = 0.003,
 ) -> tuple[Vector, Uniformity]:
-    """Phases whose worst deviation is at most `enough`, else the best that the search finds.
+    """Return phases whose worst deviation is at most `enough`, or the best phases that the search finds.
 
     The search begins with `start`, by default the golden sequence in the order of the list, which suffices for a long
     program. For a short program, phases are then chosen one variant at a time, heaviest calls first, so that deviations
     of the variants cancel (error diffusion over the variants).
     """
     best = golden_phases(len(calls)) if start is None else start
-    found = uniformity(calls, best, seconds, sums)
-    if found.worst <= enough or not sums or sum(calls) > _MAX_DIFFUSED:
-        return best, found
+    best_uniformity = uniformity(calls, best, seconds, sums)
+    if best_uniformity.worst <= enough or not sums or sum(calls) > _MAX_DIFFUSED:
+        return best, best_uniformity
     n = np.asarray(calls, dtype=np.float64)
-    # Share of each sum minus share of the time in one call of each variant. Shape (sums, variants).
+    # Share of each sum minus share of the time in one call of each variant, shape (sums, variants).
     ahead = np.stack([v / (v @ n) for v in sums.values() if v @ n]) - seconds / (seconds @ n)
     weight = (ahead**2).sum(axis=0)
-    at = np.mod((np.arange(_GRID) + 0.5) * GOLDEN, 1.0)  # share of the whole time
+    times = np.mod((np.arange(_GRID) + 0.5) * GOLDEN, 1.0)  # share of the total time
     candidates = np.arange(_PHASES) / _PHASES
 
     def steps(k: int, phases: Vector) -> Vector:
-        """Calls of k that have begun minus calls that are due. Shape (phases, times)."""
-        begun = np.clip(np.ceil(n[k] * at - phases[:, None]), 0, n[k])
-        out: Vector = begun - n[k] * at
-        return out
+        """Return calls of k that have begun minus calls that are due, shape (phases, times)."""
+        started = np.clip(np.ceil(n[k] * times - phases[:, None]), 0, n[k])
+        excess: Vector = started - n[k] * times
+        return excess
 
     phases = best.copy()
-    off = np.zeros((len(ahead), _GRID))
+    deviations = np.zeros((len(ahead), _GRID))
     for sweep in range(_MAX_SWEEPS):
-        if sweep >= _MIN_SWEEPS and found.worst <= PLAIN:
+        if sweep >= _MIN_SWEEPS and best_uniformity.worst <= PLAIN:
             break
         for k in np.argsort(-weight, kind="stable"):
             if sweep:
-                off -= np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
-            tried = steps(k, candidates)
-            cost = 2 * tried @ (ahead[:, k] @ off) + weight[k] * (tried**2).sum(axis=1)
+                deviations -= np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
+            candidate_steps = steps(k, candidates)
+            cost = 2 * candidate_steps @ (ahead[:, k] @ deviations) + weight[k] * (candidate_steps**2).sum(axis=1)
             phases[k] = candidates[int(cost.argmin())]
-            off += np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
-        diffused = uniformity(calls, phases, seconds, sums)
-        if diffused.worst < found.worst:
-            best, found = phases.copy(), diffused
-    return best, found
+            deviations += np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
+        uniformity_of_sweep = uniformity(calls, phases, seconds, sums)
+        if uniformity_of_sweep.worst < best_uniformity.worst:
+            best, best_uniformity = phases.copy(), uniformity_of_sweep
+    return best, best_uniformity

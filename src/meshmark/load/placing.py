@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Here:
     """Resources of the host."""
 
-    cpus: tuple[int, ...]  # that this process may use
+    cpus: tuple[int, ...]  # CPUs that this process may use
     memory_bytes: int  # available without swapping; 0: unknown
 
     @staticmethod
@@ -36,16 +36,16 @@ class Here:
 
 
 def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] | None = None) -> None:
-    """Checks that this host has the CPUs and the memory for a scenario.
+    """Check that this host has the CPUs and the memory for a scenario.
 
     Args:
-        memory_bytes: memory of one copy of each program, by name, where more precise than its memory_mib.
+        memory_bytes: memory of one copy of each program, by name, where it is known more precisely than memory_mib.
 
     Raises:
         UsageError: one line that names the program and the key.
     """
     requested = 0.0
-    largest = ("", 0.0)
+    largest_request = ("", 0.0)
     for p in scenario.programs:
         for cpus in p.cpus:
             if not set(cpus) <= set(here.cpus):
@@ -61,36 +61,37 @@ def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] |
                     f"program {p.name}: threads: found {p.threads}, more than {available}; allowed: {slots}",
                     "set oversubscribe = true if this is intended",
                 )
-        known = (memory_bytes or {}).get(p.name)
-        share = p.copies * (float(known) if known is not None else (p.memory_mib or 0.0) * 2**20)
-        requested += share
-        largest = max(largest, (p.name, share), key=lambda m: m[1])
+        exact_bytes = (memory_bytes or {}).get(p.name)
+        request_bytes = p.copies * (float(exact_bytes) if exact_bytes is not None else (p.memory_mib or 0.0) * 2**20)
+        requested += request_bytes
+        largest_request = max(largest_request, (p.name, request_bytes), key=lambda m: m[1])
     if here.memory_bytes and requested > here.memory_bytes:
         raise UsageError(
-            f"program {largest[0]}: memory_mib: all programs and copies request {requested / 2**20:.0f} MiB, "
-            f"{largest[0]} requests {largest[1] / 2**20:.0f} MiB of it; "
+            f"program {largest_request[0]}: memory_mib: all programs and copies request {requested / 2**20:.0f} MiB, "
+            f"{largest_request[0]} requests {largest_request[1] / 2**20:.0f} MiB of it; "
             f"{here.memory_bytes / 2**20:.0f} MiB are available"
         )
 
 
 def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[int, ...]]:
-    """CPUs of every copy, by program and copy; () for copies that are not bound. Copies with the same policy are placed
-    together, in the order of the scenario.
+    """Return the CPUs of every copy, by program and copy; () for copies that are not bound.
+
+    Copies with the same policy are placed together, in the order of the scenario.
 
     Raises:
         MeshmarkError: a policy cannot place a copy; the message names the program.
     """
     from meshmark.place import native
 
-    out: dict[tuple[str, int], tuple[int, ...]] = {}
+    cpus_by_copy: dict[tuple[str, int], tuple[int, ...]] = {}
     by_policy: dict[str, list[tuple[Member, int]]] = {}
     for p in scenario.programs:
         policy = p.policy or scenario.policy
         for copy in range(p.copies):
-            out[p.name, copy] = p.cpus[copy]
+            cpus_by_copy[p.name, copy] = p.cpus[copy]
             if not p.cpus[copy] and policy not in {"", "none"}:
                 by_policy.setdefault(policy, []).append((p, copy))
-    for policy, placed in by_policy.items():
+    for policy, copies in by_policy.items():
         argv = [
             "plan",
             "--topology",
@@ -100,19 +101,19 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
             "--slots",
             scenario.slots,
             "--jobs",
-            ",".join(str(p.threads) for p, _ in placed),
+            ",".join(str(p.threads) for p, _ in copies),
             "--within",
             format_list(here.cpus),
         ]
-        with about_program(placed[0][0].name):
+        with about_program(copies[0][0].name):
             jobs = native.answer(argv).get("jobs")
-        if not isinstance(jobs, list) or len(jobs) != len(placed):
+        if not isinstance(jobs, list) or len(jobs) != len(copies):
             raise MeshmarkError(f"policy {policy}: the plan does not have one job for each program")
-        for (p, copy), job in zip(placed, jobs, strict=True):
+        for (p, copy), job in zip(copies, jobs, strict=True):
             if "refused" in job:
                 raise UsageError(f"program {p.name}, copy {copy}: policy {policy}: {job['refused']}")
-            out[p.name, copy] = tuple(sorted(map(int, job["cpus"])))
-    return out
+            cpus_by_copy[p.name, copy] = tuple(sorted(map(int, job["cpus"])))
+    return cpus_by_copy
 
 
 def _cpu_list(cpus: tuple[int, ...]) -> str:
@@ -126,7 +127,7 @@ def run_plan(
     output: Path,
     applications: Mapping[str, Copies],
 ) -> dict[str, Any]:
-    """The plan that `meshmark-load run` reads.
+    """Return the plan that `meshmark-load run` reads.
 
     Args:
         cpus: CPUs of each copy, from `place_copies`.
@@ -141,21 +142,21 @@ def run_plan(
             environment.setdefault("OMP_NUM_THREADS", str(p.threads))
         if p.wait_policy:
             environment.setdefault("OMP_WAIT_POLICY", p.wait_policy)
-        of = applications.get(p.name)
+        copies = applications.get(p.name)
         programs += [
             {
                 "name": p.name,
                 "copy": copy,
-                "argv": of.command(copy) if of else list(p.command or program_argv[p.name]),
+                "argv": copies.command(copy) if copies else list(p.command or program_argv[p.name]),
                 "synthesised": p.synthesised,
                 "start_s": p.start_s[copy],
                 "cpus": _cpu_list(cpus[p.name, copy]),
                 "nice": p.nice,
                 "priority": p.priority,
                 "memory": p.memory,
-                "env": {**of.environment(copy), **environment} if of else environment,
+                "env": {**copies.environment(copy), **environment} if copies else environment,
                 "cgroup": p.cgroup,
-                "cwd": str(of.home(copy)) if of else p.cwd,
+                "cwd": str(copies.home(copy)) if copies else p.cwd,
                 "stdout": str(output / f"{file_stem(p.name)}.{copy}.out"),
                 "stderr": str(output / f"{file_stem(p.name)}.{copy}.err"),
             }
@@ -177,13 +178,13 @@ def run_plan(
 
 
 def without_secrets(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a plan of `run_plan` as `plan.json` stores it: without the values of variables that look like secrets."""
+    """Return the plan as `plan.json` stores it: without the values of variables that look like secrets."""
     programs = [{**p, "argv": mask_words(p["argv"]), "env": mask_variables(p["env"])} for p in plan["programs"]]
     return {**plan, "programs": programs}
 
 
 def scenario_json(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as `scenario.json` of a run folder stores it."""
+    """Return the scenario as `scenario.json` of a run folder stores it."""
 
     def member(p: Member) -> dict[str, Any]:
         return {
@@ -219,7 +220,7 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
 
 
 def threads_of(path: Path) -> tuple[int, int]:
-    """Threads of a program's file and bytes of its memory, without validating the whole file.
+    """Return the threads of a program's file and its memory in bytes, without validating the whole file.
 
     Raises:
         UsageError: the file cannot be read, or is not a program.
@@ -247,7 +248,7 @@ class _ProgramExcerpt(Excerpt):
 
 
 def _read_excerpt(path: Path) -> tuple[dict[str, Any], _ProgramExcerpt]:
-    """The raw target profile of a program's file, and the fields that this module needs."""
+    """Return the raw target profile of a program's file, and the fields that this module needs."""
     raw = read_json(path, MAX_PROGRAM_BYTES)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise UsageError(f"{path}: not a program of meshmark load make")
@@ -256,7 +257,7 @@ def _read_excerpt(path: Path) -> tuple[dict[str, Any], _ProgramExcerpt]:
 
 
 def run_time_of(path: Path) -> float:
-    """Planned run time of a program's file, s; 0 if the file has none.
+    """Return the planned run time of a program's file in s; 0 if the file has none.
 
     Raises:
         UsageError: the file cannot be read, or is not a program.
@@ -265,11 +266,11 @@ def run_time_of(path: Path) -> float:
 
 
 def compared(path: Path, profile: TargetProfile) -> tuple[str, tuple[str, ...]]:
-    """Compare a program's file with the profile that is wanted.
+    """Compare a program's file with the requested profile.
 
     Returns:
         The first difference between the file's target profile and `profile`, such as `run_time_s = 6.0, now 7.0`, or
-        ""; and where the program deviates from its own target profile, one line each.
+        ""; and where the program deviates from its target profile, one line each.
 
     Raises:
         UsageError: the file cannot be read, or is not a program.

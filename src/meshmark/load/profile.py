@@ -34,7 +34,7 @@ _Kernels = Annotated[
 class ProfileTable(Input):
     """The keys of a target profile, except metrics; `load_balance` is both."""
 
-    run_time_s: RunTime  # wall
+    run_time_s: RunTime  # wall time
     name: Name = "program"
     threads: Threads = 1
     load_balance: Annotated[float, Field(ge=1e-5, le=1)] = 1.0  # mean share of the threads' work over the largest
@@ -56,21 +56,21 @@ class TargetProfile(ProfileTable):
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as keys of a [[program]]; `parse_profile` is the inverse."""
-        out: dict[str, Any] = {"name": self.name, "run_time_s": float(self.run_time_s)}
-        out |= {k: float(self.metrics[k]) for k in sorted(self.metrics)}
-        out |= {k: float(getattr(self, k)) for k in ("load_balance", "memory_mib", "most_share")}
-        out |= {k: getattr(self, k) for k in ("threads", "least_kernels", "seed")}
+        """Return the profile as keys of a [[program]]; `parse_profile` is the inverse."""
+        keys: dict[str, Any] = {"name": self.name, "run_time_s": float(self.run_time_s)}
+        keys |= {k: float(self.metrics[k]) for k in sorted(self.metrics)}
+        keys |= {k: float(getattr(self, k)) for k in ("load_balance", "memory_mib", "most_share")}
+        keys |= {k: getattr(self, k) for k in ("threads", "least_kernels", "seed")}
         if self.pace:
-            out["pace"] = float(self.pace)
+            keys["pace"] = float(self.pace)
         for key in ("kernels", "without"):
             if getattr(self, key):
-                out[key] = list(getattr(self, key))
-        return out
+                keys[key] = list(getattr(self, key))
+        return keys
 
 
 def parse_profile(raw: Mapping[str, Any], where: str, metrics: Metrics, others: Collection[str] = ()) -> TargetProfile:
-    """A target profile from the keys of a table.
+    """Return a target profile from the keys of a table.
 
     Args:
         raw: the table, from TOML or JSON.
@@ -82,15 +82,15 @@ def parse_profile(raw: Mapping[str, Any], where: str, metrics: Metrics, others: 
         UsageError: one line that names the key, what was found and what is allowed, or the keys that contradict each
             other.
     """
-    known = {f.name for f in fields(ProfileTable)}
+    profile_keys = {f.name for f in fields(ProfileTable)}
     values: dict[str, float] = {}
     for key, value in raw.items():
-        if key in metrics and key not in known:
+        if key in metrics and key not in profile_keys:
             values[key] = _target_value(metrics[key], value, f"{where}: {shown(key)}")
-        elif key not in known and key not in others:
+        elif key not in profile_keys and key not in others:
             ratios = (name for name, m in metrics.items() if m.ratio)
-            raise UsageError(f"{where}: {unknown_key(key, sorted({*known, *others, *ratios}))}")
-    table = checked(ProfileTable, {k: v for k, v in raw.items() if k in known}, where)
+            raise UsageError(f"{where}: {unknown_key(key, sorted({*profile_keys, *others, *ratios}))}")
+    table = checked(ProfileTable, {k: v for k, v in raw.items() if k in profile_keys}, where)
     profile = TargetProfile(metrics=values, **fields_of(table))
     _check_contradictions(profile, where, metrics)
     return profile
@@ -101,15 +101,15 @@ def _target_value(metric: Metric, value: object, where: str) -> float:
         raise UsageError(
             f"{where}: can be reported, not prescribed: {metric.formula[:60]!r} is not a ratio of two sums"
         )
-    positive = all(f >= 0 for part in metric.ratio for f in part.factors.values())
-    limits = Interval(ge=0 if positive else -1e18, le=1 if metric.name in _FRACTIONS else 1e18)
+    is_positive = all(f >= 0 for part in metric.ratio for f in part.factors.values())
+    limits = Interval(ge=0 if is_positive else -1e18, le=1 if metric.name in _FRACTIONS else 1e18)
     number: Any = Annotated[float, Strict(), limits]
     target: float = checked(number, value, where)
     return target
 
 
 def _check_contradictions(profile: TargetProfile, where: str, metrics: Metrics) -> None:
-    """Raises UsageError for keys that contradict each other for any set of kernels."""
+    """Raise UsageError for keys that contradict each other for any set of kernels."""
     if profile.load_balance < 1 and profile.threads == 1:
         raise UsageError(
             f"{where}: load_balance = {profile.load_balance:g} contradicts threads = 1: one thread is always balanced"
@@ -119,13 +119,18 @@ def _check_contradictions(profile: TargetProfile, where: str, metrics: Metrics) 
             f"{where}: load_balance = {profile.load_balance:g} contradicts threads = {profile.threads}: "
             f"the mean share is at least {1 / profile.threads:g} of the largest"
         )
-    both = sorted(set(profile.kernels) & set(profile.without))
-    if both:
-        raise UsageError(f"{where}: kernels and without both contain {both[0]}")
+    common = sorted(set(profile.kernels) & set(profile.without))
+    if common:
+        raise UsageError(f"{where}: kernels and without both contain {common[0]}")
     for name, value in sorted(profile.metrics.items()):
         ratio = metrics[name].ratio
         assert ratio is not None
         for other, zero in sorted(profile.metrics.items()):
-            base = metrics[other].ratio
-            if zero == 0 and other != name and base is not None and ratio[1].multiple_of(base[0]) is not None:
+            other_ratio = metrics[other].ratio
+            if (
+                zero == 0
+                and other != name
+                and other_ratio is not None
+                and ratio[1].multiple_of(other_ratio[0]) is not None
+            ):
                 raise UsageError(f"{where}: {name} = {value:g} contradicts {other} = 0: it would be 0 / 0")

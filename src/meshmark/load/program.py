@@ -58,9 +58,9 @@ class PartTable(Variant):
     phase: Annotated[float, Field(ge=0, lt=1), AfterValidator(_phase)]
 
     def part(self) -> Part:
-        rest = fields_of(self)
-        calls, phase = rest.pop("calls"), rest.pop("phase")
-        return Part(Variant(**rest), calls, phase)
+        variant_fields = fields_of(self)
+        calls, phase = variant_fields.pop("calls"), variant_fields.pop("phase")
+        return Part(Variant(**variant_fields), calls, phase)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -69,7 +69,7 @@ Deviations = Mapping[Label, Annotated[float, Field(ge=0, le=1e9)]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable(Excerpt):
-    """The values that cannot be recomputed from the variants, and the run time, which is compared with them."""
+    """The values that cannot be computed from the variants, and the run time, which is compared with the variants."""
 
     run_time_s: Annotated[float, Field(ge=0, le=1e12)]
     worst_deviation: Deviations
@@ -93,14 +93,17 @@ class ProgramFile(Input):
 
 
 def shares(threads: int, load_balance: float) -> tuple[float, ...]:
-    """Share of each thread in the units of a call. The first thread has the largest, the others divide the rest evenly,
-    so that mean / max is `load_balance`."""
+    """Return the share of each thread in the units of a call.
+
+    The first thread has the largest share, and the others divide the rest evenly, so that mean / max is
+    `load_balance`.
+    """
     largest = 1 / (threads * load_balance)
     return (largest,) + ((1 - largest) / (threads - 1),) * (threads - 1) if threads > 1 else (1.0,)
 
 
 def spinning(profile: TargetProfile) -> dict[str, float]:
-    """Planned time that all threads spin to follow the schedule, s by column; empty without a schedule."""
+    """Return the planned time in s that all threads spin for the schedule, by column; empty without a schedule."""
     wall = profile.pace * profile.run_time_s
     return {"wall_s": wall, **dict.fromkeys(("cpu_s", "thread_s", "serial_s"), wall * profile.threads)} if wall else {}
 
@@ -111,7 +114,7 @@ class Program:
     parts: tuple[Part, ...]
     uniformity: Uniformity
     machine: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)  # of its kernels, by name
+    versions: Mapping[str, str] = field(default_factory=dict)  # versions of the load kernels, by name
     own_metrics: Metrics = field(default_factory=dict)  # the user's metrics that the profile contains
     calibrations: int = 0
     notes: tuple[str, ...] = ()  # deviations from the profile, one line each
@@ -133,28 +136,28 @@ class Program:
         return shares(self.profile.threads, self.profile.load_balance)
 
     def table(self) -> Table:
-        """Columns of the variants, with wall times for the shares of this program."""
+        """Return the columns of the variants, with wall times for the shares of this program."""
         return Table([p.variant for p in self.parts], self.profile.load_balance)
 
     def totals(self) -> dict[str, float]:
-        """Planned sums over all calls, by column."""
+        """Return planned sums over all calls, by column."""
         n = np.array([p.calls for p in self.parts], dtype=np.float64)
-        spun = spinning(self.profile)
-        return {k: float(v @ n) + spun.get(k, 0.0) for k, v in self.table().columns.items()}
+        spinning_s = spinning(self.profile)
+        return {k: float(v @ n) + spinning_s.get(k, 0.0) for k, v in self.table().columns.items()}
 
     def planned(self) -> dict[str, float]:
-        """`run_time_s` and every metric that can be computed from the totals."""
+        """Return `run_time_s` and every metric that can be computed from the totals."""
         totals = self.totals()
-        out = {"run_time_s": totals["wall_s"]}
+        values = {"run_time_s": totals["wall_s"]}
         for name, m in all_metrics(self.own_metrics).items():
             if m.names <= totals.keys() and name != "load_balance":
                 value = float(m.of({k: np.array([totals[k]]) for k in m.names})[0])
                 if math.isfinite(value):
-                    out[name] = value
-        return out
+                    values[name] = value
+        return values
 
     def errors(self) -> dict[str, float]:
-        """Relative error of the planned run time and metrics; the planned value itself if the target is 0."""
+        """Return relative errors of the planned run time and metrics; the planned value itself if the target is 0."""
         planned = self.planned()
         targets = {"run_time_s": self.profile.run_time_s, **self.profile.metrics}
         return {k: planned.get(k, math.nan) / v - 1 if v else planned.get(k, math.nan) for k, v in targets.items()}
@@ -163,7 +166,7 @@ class Program:
 def _json(program: Program) -> dict[str, Any]:
     planned = program.planned()
     targets = program.profile.metrics
-    u = program.uniformity
+    uniformity = program.uniformity
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -184,23 +187,23 @@ def _json(program: Program) -> dict[str, Any]:
                 for k, v in planned.items()
                 if k != "run_time_s"
             },
-            "worst_deviation": dict(u.worst_deviation),
-            "window_s": u.window_s,
-            "window_cov": dict(u.window_cov),
+            "worst_deviation": dict(uniformity.worst_deviation),
+            "window_s": uniformity.window_s,
+            "window_cov": dict(uniformity.window_cov),
         },
         "notes": list(program.notes),
     }
 
 
 def dump_program(program: Program) -> str:
-    """The text of the file, one line per variant, so that programs can be compared with diff."""
-    out = _json(program)
+    """Return the text of the file, one line per variant, so that programs can be compared with diff."""
+    content = _json(program)
 
     def flat(value: object) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
     lines = []
-    for key, value in out.items():
+    for key, value in content.items():
         if key == "variants":
             lines.append('"variants": [\n  ' + ",\n  ".join(flat(v) for v in value) + "\n ]")
         else:
@@ -209,16 +212,16 @@ def dump_program(program: Program) -> str:
 
 
 def read_program(path: Path) -> Program:
-    """A program from its file.
+    """Return a program from its file.
 
     Raises:
-        MeshmarkError: the file cannot be read, or as for `parse_program`.
+        MeshmarkError: the file cannot be read, or an error of `parse_program`.
     """
     return parse_program(read_text(path, MAX_PROGRAM_BYTES), str(path))
 
 
 def parse_program(data: str, where: str) -> Program:
-    """A program from the text of its file.
+    """Return a program from the text of its file.
 
     Args:
         where: the name of the file in error messages.
@@ -234,9 +237,9 @@ def parse_program(data: str, where: str) -> Program:
             raise MeshmarkError(f"{where}: variants[{i}]: {p.variant.name} occurs twice")
         names.add(p.variant.name)
     counters = {c for p in parts for c in p.variant.counters}
-    known = (*COLUMNS, *sorted(counters))
-    own = {name: metric(name, m.formula, m.unit, known) for name, m in file.metrics.items()}
-    profile = parse_profile(file.prescription, f"{where}: prescription", all_metrics(own))
+    columns = (*COLUMNS, *sorted(counters))
+    own_metrics = {name: metric(name, m.formula, m.unit, columns) for name, m in file.metrics.items()}
+    profile = parse_profile(file.prescription, f"{where}: prescription", all_metrics(own_metrics))
     for i, p in enumerate(parts):
         if p.variant.threads != profile.threads:
             raise MeshmarkError(
@@ -260,7 +263,7 @@ def parse_program(data: str, where: str) -> Program:
         uniformity=Uniformity(planned.worst_deviation, planned.window_s, planned.window_cov),
         machine=file.machine,
         versions=file.kernels,
-        own_metrics=own,
+        own_metrics=own_metrics,
         calibrations=file.calibrations,
         notes=file.notes,
     )
@@ -271,21 +274,21 @@ def parse_program(data: str, where: str) -> Program:
 
 
 def _json_of(data: str, where: str) -> dict[str, Any]:
-    """The JSON object of a program's file, of this format and version."""
+    """Return the JSON object of a program's file, and check its format and version."""
 
     def refuse(constant: str) -> float:
         raise ValueError(f"{constant} is not a number")
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) != len(pairs):
+        content = dict(pairs)
+        if len(content) != len(pairs):
             raise ValueError("a key occurs twice")
-        return out
+        return content
 
     try:
         raw = json.loads(data, parse_constant=refuse, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as why:
-        raise MeshmarkError(f"{where}: not JSON: {quoted(why)}") from why
+    except (ValueError, RecursionError) as error:
+        raise MeshmarkError(f"{where}: not JSON: {quoted(error)}") from error
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise MeshmarkError(f"{where}: not a program of Meshmark: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:

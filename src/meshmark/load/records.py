@@ -56,8 +56,10 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Absence]]:
-    """The results of a run for the store: times and rates of every successful copy, totals of the run, and an absence
-    of kind `error` for every copy that failed.
+    """Return the results of a run for the store.
+
+    The results are times and rates of every successful copy, totals of the run, and an absence of kind `error` for
+    every copy that failed.
 
     Args:
         machine: id of the machine; "": the name in the run's header.
@@ -73,21 +75,21 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         "command": f"load run {run.scenario.get('name', '')}",
         "run": run.folder.name,
     }
-    common: dict[str, Scalar] = {
+    run_conditions: dict[str, Scalar] = {
         "scenario": str(run.scenario.get("name", header.get("scenario", ""))),
         "processes": len(run.programs),
         "load_1min": header.get("conditions", {}).get("load_1min"),
     }
-    about = {str(p.get("name")): p for p in run.scenario.get("programs", ()) if isinstance(p, dict)}
+    programs = {str(p.get("name")): p for p in run.scenario.get("programs", ()) if isinstance(p, dict)}
     records: list[Record] = []
     absences: list[Absence] = []
 
     def add(metric: str | Metric, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
-        of = metric if isinstance(metric, Metric) else METRICS[metric]
-        if not impossible(of.unit, of.better, value):
+        definition = metric if isinstance(metric, Metric) else METRICS[metric]
+        if not impossible(definition.unit, definition.better, value):
             records.append(
                 Record.of(
-                    of,
+                    definition,
                     (value,),
                     source="host",
                     machine=name,
@@ -99,7 +101,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             )
 
     for p in run.programs:
-        conditions = _conditions_of(run, p, common, about.get(p.program, {}))
+        conditions = _conditions_of(run, p, run_conditions, programs.get(p.program, {}))
         if p.how != "ok":
             absences.append(
                 Absence(
@@ -117,11 +119,16 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             add(what, value, observed, flags)
     if run.cut:
         absences.append(
-            Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut", kind="error")
+            Absence(
+                instrument=INSTRUMENT, metric="bench", conditions=run_conditions, reason="the run was cut", kind="error"
+            )
         )
         return records, absences
-    t, whole = run.totals(), frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset()
-    conditions = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
+    t, run_flags = (
+        run.totals(),
+        frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset(),
+    )
+    conditions = {**run_conditions, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
     for metric, value in (
         ("bench", t.bench_s),
         ("available", t.available_s),
@@ -132,13 +139,13 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         ("user_sum", t.user_s),
         ("system_sum", t.system_s),
     ):
-        add(metric, value, conditions, whole)
-    add("fairness", run.fairness(), conditions, whole)
+        add(metric, value, conditions, run_flags)
+    add("fairness", run.fairness(), conditions, run_flags)
     return records, absences
 
 
 def _values_of(p: ProgramUse) -> Iterator[tuple[str | Metric, float]]:
-    """Times, rates and the figure of merit of a copy that ended well."""
+    """Yield times, rates and the figure of merit of a copy that succeeded."""
     yield "elapsed", p.wall_s
     for part in ("user", "system", "waiting", "sleeping"):
         yield part, getattr(p, f"{part}_s")
@@ -154,15 +161,15 @@ def _values_of(p: ProgramUse) -> Iterator[tuple[str | Metric, float]]:
     if p.plan_gap is not None:
         yield "plan_gap", p.plan_gap
     yield from p.rates().items()
-    moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
-    if moved > 0:
-        yield "write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved
+    traffic_bytes = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
+    if traffic_bytes > 0:
+        yield "write_fraction", float(p.done.get("memory_write_bytes", 0)) / traffic_bytes
 
 
 def _conditions_of(
     run: LoadRun, p: ProgramUse, common: Mapping[str, Scalar], of: Mapping[str, Any]
 ) -> dict[str, Scalar]:
-    """The conditions of a copy: what the scenario requests (`of` is its program), and where the copy ran."""
+    """Return the conditions of a copy: what the scenario requests for its program `of`, and where the copy ran."""
     bound = run.bound.get((p.program, p.copy), ())
     starts = of.get("start_s") or [0.0]
     return {
@@ -186,7 +193,7 @@ def _conditions_of(
 
 
 def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:
-    """The node with most of a program's memory, and its share; empty if pages were not counted."""
+    """Return the node with most of a program's memory and its share; empty if pages were not counted."""
     if not any(pages.values()):
         return {}
     node = max(pages, key=lambda n: pages[n])

@@ -1,7 +1,7 @@
 """Run a scenario with `meshmark-load`.
 
-A run folder holds `scenario.json`, `plan.json` (the input of the native program), `run.jsonl` (its output) and
-`output/` (the output of the programs). For programs that application files describe, it also holds `copies/` (the
+A run folder contains `scenario.json`, `plan.json` (the input of the native program), `run.jsonl` (its output) and
+`output/` (the output of the programs). For programs that application files describe, it also contains `copies/` (the
 folders in which they run), `applications/` (their builds and inputs) and `applications.json`.
 """
 
@@ -46,7 +46,7 @@ _SYNC_S: Final = 1.0
 
 
 class RunCutError(MeshmarkError):
-    """The native runner ended before its scenario did; `run` holds the results up to then."""
+    """The native runner ended before its scenario; `run` contains the results up to this time."""
 
     def __init__(self, message: str, run: LoadRun) -> None:
         super().__init__(message)
@@ -64,18 +64,18 @@ def run_scenario(
     made: Path | None = None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> LoadRun:
-    """Runs a scenario in a new folder and reads the result. A program that fails is an event, not an error.
+    """Run a scenario in a new folder and read the result. A program that fails is an event, not an error.
 
     Args:
         scenario: the scenario or its file.
         out: folder of the run, created if necessary; refused if it contains a run.
         program_files: programs synthesised for the target profiles of the scenario, by program name.
         report: called with every event (`ready`, `released`, `exit`, …), in order.
-        own: the user's metrics for target profiles, in addition to the built-in ones and those of the file.
-        here: resources of the host; None: reads them.
+        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
+        here: resources of the host; None: the resources are determined.
         tick: called about once per second during the run.
         made: folder for builds and inputs of applications, which several runs may share; None: `out`.
-        notify: called with messages about them.
+        notify: called with messages about these builds and inputs.
 
     Raises:
         AbsentError: the program of an application is not installed.
@@ -111,21 +111,21 @@ def run_scenario(
     argv = {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}
     plan = run_plan(scenario, cpus, argv, output, applications)
     public = without_secrets(plan)
-    for program, shown in zip(plan["programs"], public["programs"], strict=True):
-        program["recorded"] = shown["argv"]
-    with held(out) if applications else contextlib.nullcontext():  # builds take their time
+    for program, public_program in zip(plan["programs"], public["programs"], strict=True):
+        program["recorded"] = public_program["argv"]
+    with held(out) if applications else contextlib.nullcontext():  # builds may take long
         refuse_run_in(out)
-        for one in applications.values():
-            one.prepare(notify)
+        for copies in applications.values():
+            copies.prepare(notify)
         journal = _claimed(out)
     with journal:  # creating the journal claims the folder
-        about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n", private=True)
+        content = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
+        write_file(out / "scenario.json", json.dumps(content, indent=1).encode() + b"\n", private=True)
         write_file(out / "plan.json", json.dumps(public, indent=1).encode() + b"\n", private=True)
-        before = {name: one.results() for name, one in applications.items()}
+        results = {name: copies.results() for name, copies in applications.items()}
         error, status = _run(load, plan, out, journal, report, tick)
     if applications:
-        _judge(out, applications, before)
+        _judge(out, applications, results)
     run = read_run(out)
     if status < 0:
         error = f"the runner was terminated by {signal.Signals(-status).name}"
@@ -137,19 +137,19 @@ def run_scenario(
 
 
 def _claimed(out: Path) -> IO[bytes]:
-    """The new journal of a run, whose folder is not that of another run."""
+    """Create the journal of a run in a folder that does not contain another run."""
     try:
         make_folder(out / "output")
         return open_private(out / JOURNAL, "xb")
     except FileExistsError:
         refuse_run_in(out)
         raise
-    except OSError as why:
-        raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot run the scenario in {out}: {error.strerror or error}") from error
 
 
 def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies]:
-    """The programs that application files describe, by name."""
+    """Return the copies of the programs that application files describe, by program name."""
     return {
         p.name: Copies(
             p.name,
@@ -164,7 +164,7 @@ def _applications(scenario: Scenario, out: Path, made: Path) -> dict[str, Copies
 
 
 def _judge(out: Path, applications: Mapping[str, Copies], before: Mapping[str, Sequence[Results]]) -> None:
-    """Writes what the output of each copy says that ended with status 0."""
+    """Write the verdict on each copy that ended with status 0."""
     verdicts = []
     for p in read_run(out, samples=False, judged=False).programs:
         if p.program in applications and p.how == "ok":
@@ -175,7 +175,8 @@ def _judge(out: Path, applications: Mapping[str, Copies], before: Mapping[str, S
 
 
 def refuse_run_in(out: Path) -> None:
-    """
+    """Refuse a folder that contains a run.
+
     Raises:
         UsageError: the folder contains a run.
     """
@@ -191,7 +192,7 @@ def _signal_of(run: LoadRun) -> str:
 
 
 def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
-    """Earliest end of the last program with a known run time, s after the start of the clock; 0 if none is known.
+    """Return the earliest end of the last program with a known run time, in s after the start of the clock, or 0.
 
     Args:
         files: programs synthesised for the target profiles of the scenario, by program name.
@@ -212,9 +213,11 @@ def _run(
     report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
 ) -> tuple[str, int]:
-    """Runs the native program; returns the last line of its standard error and its exit status. The program writes the
-    journal itself and sends one byte per event, so that monitoring it costs little CPU time. It reads the plan from
-    memory, since no file may contain the values of secrets."""
+    """Run the native program, and return the last line of its standard error and its exit status.
+
+    The program writes the journal itself and sends one byte per event, so that monitoring it costs little CPU time.
+    It reads the plan from memory, because no file may contain the values of secrets.
+    """
     stderr_path = out / "run.err"
     try:
         with open_private(stderr_path, "wb") as stderr:
@@ -240,8 +243,8 @@ def _run(
                 finally:
                     child.wait()
                     os.fsync(sink.fileno())
-    except OSError as why:
-        raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot run the scenario in {out}: {error.strerror or error}") from error
     lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return (lines[-1].removeprefix("meshmark: ")[:300] if lines else ""), child.returncode
 
@@ -261,7 +264,7 @@ def _monitor(
     report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
 ) -> None:
-    """Reports events until all writers of `notifications` have closed it."""
+    """Report events until all writers of `notifications` have closed it."""
     poll = select.poll()
     poll.register(notifications, select.POLLIN)
     offset, last_s, closed = 0, time.monotonic(), False
@@ -278,7 +281,7 @@ def _monitor(
 
 
 def _report(journal: Path, offset: int, report: Callable[[Mapping[str, Any]], None]) -> int:
-    """Reports the events from an offset on; returns the offset after them."""
+    """Report the events from an offset on, and return the offset after them."""
     with journal.open("rb") as lines:
         lines.seek(offset)
         data = lines.read()
@@ -290,5 +293,5 @@ def _report(journal: Path, offset: int, report: Callable[[Mapping[str, Any]], No
 
 
 def new_folder(home: Path) -> Path:
-    """A unique name for the folder of a run."""
+    """Return a unique name for the folder of a run."""
     return home / run_name("load")

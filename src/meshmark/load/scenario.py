@@ -77,15 +77,15 @@ def _each_copy(value: object, info: ValidationInfo) -> object:
 def _cpus(value: object) -> object:
     try:
         return grammar.cpus("", value) if isinstance(value, str) else value
-    except UsageError as why:
-        raise ValueError("allowed: a list such as '0-3,8'") from why
+    except UsageError as error:
+        raise ValueError("allowed: a list such as '0-3,8'") from error
 
 
 def _memory(text: str) -> str:
     policy = text.partition("=")[0]
     if policy not in vocabulary().memory or not _NODES.fullmatch(text[len(policy) :]):
-        known = ", ".join(vocabulary().memory)
-        raise ValueError(f"allowed: {known}, with =NODES if the policy takes nodes")
+        policies = ", ".join(vocabulary().memory)
+        raise ValueError(f"allowed: {policies}, with =NODES if the policy takes nodes")
     return "" if text == "default" else text
 
 
@@ -127,7 +127,7 @@ def _file(value: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Canary(Input):
-    """When memory latency is sampled, to detect a noisy machine. 0 s and False: never."""
+    """Defines when memory latency is sampled to detect a noisy machine; 0 s and False: never."""
 
     before_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
     after_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
@@ -151,19 +151,19 @@ class ProgramTable(Input):
         Field(min_length=1, description="a list of texts, such as ['lmp', '-in', 'melt.in']"),
         AfterValidator(_nonempty),
     ] = ()
-    file: Annotated[Path, BeforeValidator(_file)] | None = None  # of a synthetic program
+    file: Annotated[Path, BeforeValidator(_file)] | None = None  # file of a synthetic program
     application: _LongText = ""  # a file, or a name of meshmark list applications
     dimensions: Mapping[Annotated[str, AfterValidator(_dimension)], Annotated[str, BeforeValidator(_value)]] = field(
         default_factory=dict
     )
     copies: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
-    start_s: Annotated[  # one per copy
+    start_s: Annotated[  # one value per copy
         tuple[Annotated[float, Field(ge=0, le=1e6)], ...],
         LIST,
         BeforeValidator(_each_copy),
         Field(validate_default=True),
     ] = (0.0,)
-    cpus: Annotated[  # one per copy; empty: all CPUs of the scenario
+    cpus: Annotated[  # one list per copy; empty: all CPUs of the scenario
         tuple[Annotated[tuple[int, ...], BeforeValidator(_cpus), Field(description="a list such as '0-3,8'")], ...],
         LIST,
         BeforeValidator(_each_copy),
@@ -176,7 +176,7 @@ class ProgramTable(Input):
     ] = ""
     nice: Annotated[int, Field(ge=-20, le=19)] = 0
     priority: Annotated[str, OneOf(PRIORITIES)] = "other"
-    policy: _Policy = ""  # as for meshmark run --bind; "": the scenario's
+    policy: _Policy = ""  # as for meshmark run --bind; "": the policy of the scenario
     threads: Threads = 1
     wait_policy: Annotated[str, OneOf(WAIT_POLICIES)] = ""
     memory: Annotated[str, AfterValidator(_memory)] = ""  # as for meshmark run --memory
@@ -200,17 +200,17 @@ class Member(ProgramTable):
         return not self.command and self.described is None
 
     def single(self, copy: int = 0) -> Member:
-        """One copy of the program, started at 0 s."""
+        """Return one copy of the program, which starts at 0 s."""
         return replace(self, copies=1, start_s=(0.0,), cpus=(self.cpus[copy],))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioTable(Input):
-    """[scenario]."""
+    """The table [scenario]."""
 
     name: Name = "scenario"
     sample_s: Annotated[float, Field(ge=0.005, le=60)] = 0.1
-    timeout_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.0  # after the start of the clock; 0: none
+    timeout_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.0  # after the start of the clock; 0: no timeout
     policy: _Policy = ""  # for programs without cpus or policy; "": not bound
     slots: Annotated[str, OneOf(SLOTS)] = "cores"
     canary: Annotated[
@@ -235,14 +235,15 @@ PROGRAM_KEYS: Final = tuple(f.name for f in fields(ProgramTable))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(ScenarioTable):
     programs: tuple[Member, ...]
-    metrics: Metrics = field(default_factory=dict)  # the user's: from the file and from --metrics
+    metrics: Metrics = field(default_factory=dict)  # the user's metrics, from the file and from --metrics
 
     @property
     def processes(self) -> int:
         return sum(p.copies for p in self.programs)
 
     def member(self, name: str) -> Member:
-        """
+        """Return the program with this name.
+
         Raises:
             UsageError: no program has this name.
         """
@@ -252,15 +253,15 @@ class Scenario(ScenarioTable):
         raise UsageError(f"program: found {found(name)}; the scenario has {', '.join(p.name for p in self.programs)}")
 
     def alone(self, name: str, copy: int = 0) -> Scenario:
-        """A scenario with only one copy of one program, as the baseline of a comparison."""
+        """Return a scenario with only one copy of one program, the baseline of a comparison."""
         return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).single(copy),))
 
 
 def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
-    """A scenario from its file; paths in it are relative to its folder.
+    """Return a scenario from its file; paths in it are relative to its folder.
 
     Args:
-        own: the user's metrics for target profiles, in addition to the built-in ones and those of the file.
+        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
@@ -269,11 +270,11 @@ def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
 
 
 def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
-    """A scenario from TOML text.
+    """Return a scenario from TOML text.
 
     Args:
         where: the name of the text in error messages.
-        own: the user's metrics for target profiles, in addition to the built-in ones and those of the text.
+        own: the user's metrics for target profiles, in addition to the built-in metrics and the metrics in the text.
         folder: base of relative paths.
 
     Raises:
@@ -286,10 +287,14 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
     for i, table in enumerate(file.program, 1):
         name = f"program{i}" if len(file.program) > 1 else "program"
         members.append(_member({"name": name, **table}, f"{where}: program {i}", metrics, folder))
-        last = members[-1].name
-        if same := next((m.name for m in members[:-1] if file_stem(m.name) == file_stem(last)), ""):
-            why = "which another program has" if same == last else f"whose files are those of {found(same)}"
-            raise UsageError(f"{where}: program {i}: name: found {found(last)}, {why}")
+        name_of_last = members[-1].name
+        if namesake := next((m.name for m in members[:-1] if file_stem(m.name) == file_stem(name_of_last)), ""):
+            reason = (
+                "which another program has"
+                if namesake == name_of_last
+                else f"whose files are those of {found(namesake)}"
+            )
+            raise UsageError(f"{where}: program {i}: name: found {found(name_of_last)}, {reason}")
     scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
     if scenario.processes > MAX_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed: {MAX_PROCESSES}")
@@ -297,21 +302,21 @@ def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Pa
 
 
 def file_stem(program: str) -> str:
-    """How the names of a program's files begin."""
+    """Return the begin of the names of a program's files."""
     return re.sub(r"[^\w.+@-]", "_", program)
 
 
 def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metrics:
-    """The user's metrics: those of the text and those from --metrics."""
+    """Return the user's metrics, from the text and from --metrics."""
     in_text = metrics_of(tables, where)
     for name in in_text:
         if name in given:
             raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed: one of them")
-    own = {**given, **in_text}
-    for name in own:
+    metrics = {**given, **in_text}
+    for name in metrics:
         if name in PROGRAM_KEYS:
             raise UsageError(f"{where}: metric.{name}: the name is a key of [[program]]; choose another")
-    return own
+    return metrics
 
 
 def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Member:
@@ -335,33 +340,33 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
         )
     if "policy" in raw and "cpus" in raw:
         raise UsageError(f"{where}: policy: found with cpus; allowed: one of them")
-    own = raw if runnable else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
-    kept = fields_of(checked(ProgramTable, own, where))
-    if kept["cwd"]:
-        kept["cwd"] = str(folder / kept["cwd"])
-    if kept["file"]:
-        kept["file"] = folder / kept["file"]
-    if kept["application"]:
+    program_table = raw if runnable else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
+    member_fields = fields_of(checked(ProgramTable, program_table, where))
+    if member_fields["cwd"]:
+        member_fields["cwd"] = str(folder / member_fields["cwd"])
+    if member_fields["file"]:
+        member_fields["file"] = folder / member_fields["file"]
+    if member_fields["application"]:
         from meshmark.load.application import Asked, described
 
-        if kept["cwd"]:
+        if member_fields["cwd"]:
             raise UsageError(f"{where}: cwd: found with application; its file decides where it runs")
-        threads = kept["threads"] if "threads" in raw else None  # of a rank
+        threads = member_fields["threads"] if "threads" in raw else None  # threads of a rank
         asked = Asked(f"{where}: application", f"{where}: dimensions", "dimensions = {{ {name} = {value} }}")
-        one = described(kept["application"], kept["dimensions"], threads, folder, asked)
-        kept |= {"described": one, "threads": one.cpus}
-    elif kept["dimensions"]:
+        application = described(member_fields["application"], member_fields["dimensions"], threads, folder, asked)
+        member_fields |= {"described": application, "threads": application.cpus}
+    elif member_fields["dimensions"]:
         raise UsageError(f"{where}: dimensions: found without application")
     if not runnable:
         profile = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
-        kept["profile"] = parse_profile(profile, where, metrics, PROGRAM_KEYS)
-    return Member(**kept)
+        member_fields["profile"] = parse_profile(profile, where, metrics, PROGRAM_KEYS)
+    return Member(**member_fields)
 
 
 @contextlib.contextmanager
 def about_program(name: str) -> Iterator[None]:
-    """Adds the name of the program to every UsageError."""
+    """Add the name of the program to every UsageError."""
     try:
         yield
-    except UsageError as why:
-        raise UsageError(f"program {name}: {why}", why.hint) from why
+    except UsageError as error:
+        raise UsageError(f"program {name}: {error}", error.hint) from error

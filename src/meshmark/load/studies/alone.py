@@ -47,10 +47,10 @@ def co_run(
 
     Args:
         files: Files of the programs synthesised for the scenario's target profiles, by name.
-        alone: Also run each program alone; else repeat the scenario only.
+        alone: Also run each program alone; otherwise, repeat the scenario only.
 
     Raises:
-        UsageError: The scenario does not fit this machine, or the folder holds something else.
+        UsageError: The scenario does not fit this machine, or the folder contains something else.
         MeshmarkError: No run is valid.
     """
     here = Here.now() if here is None else here
@@ -73,38 +73,36 @@ def co_run(
         cells += _alone(scenario, here)
     bench.begin()
     outcomes, results = bench.run([cells])
-    whole = outcomes[TOGETHER]
+    scenario_outcomes = outcomes[TOGETHER]
     results.common = {**results.common, "scenario": scenario.name, "processes": scenario.processes}
     points, rows = [], []
     for number, p in enumerate(scenario.programs):
-        about: dict[str, Scalar] = {"program": p.name, "copies": p.copies, "threads": p.threads}
-        mine = [dataclasses.replace(o, measured=(p.name,)) for o in whole]
+        conditions: dict[str, Scalar] = {"program": p.name, "copies": p.copies, "threads": p.threads}
+        program_outcomes = [dataclasses.replace(o, measured=(p.name,)) for o in scenario_outcomes]
         if not alone:
-            rows += _repeated(results, p.name, mine, options, about)
+            rows += _repeated(results, p.name, program_outcomes, options, conditions)
             continue
-        by_itself = outcomes[_cell_of(p.name)]
-        found = bench.point(results, number, p.name, by_itself, mine, about)
-        if found is None:
+        outcomes_alone = outcomes[_cell_of(p.name)]
+        measured = bench.point(results, number, p.name, outcomes_alone, program_outcomes, conditions)
+        if measured is None:
             continue
-        points.append(found)
+        points.append(measured)
         rows.append(
             [
                 p.name,
-                f"{statistics.median(found.alone_s):.4g}",
-                f"{statistics.median(found.together_s):.4g}",
-                *format_slowdown(found.slowdown),
-                _waited(mine),
-                " ".join(sorted(found.flags)) or "-",
+                f"{statistics.median(measured.alone_s):.4g}",
+                f"{statistics.median(measured.together_s):.4g}",
+                *format_slowdown(measured.slowdown),
+                _waited(program_outcomes),
+                " ".join(sorted(measured.flags)) or "-",
             ]
         )
-    counted = sorted((o for o in whole if not o.reason), key=lambda o: o.totals.bench_s)
-    flags = frozenset().union(*(o.flags for o in counted))
-    results.add("bench", [o.totals.bench_s for o in counted], {}, flags)
+    valid = sorted((o for o in scenario_outcomes if not o.reason), key=lambda o: o.totals.bench_s)
+    flags = frozenset().union(*(o.flags for o in valid))
+    results.add("bench", [o.totals.bench_s for o in valid], {}, flags)
     if points:
         alone_s = {p.label: statistics.median(p.alone_s) for p in points}
-        shares = [
-            [alone_s[u.program] / u.time_s(options.clock) for u in o.uses if u.program in alone_s] for o in counted
-        ]
+        shares = [[alone_s[u.program] / u.time_s(options.clock) for u in o.uses if u.program in alone_s] for o in valid]
         results.add("fairness", [jain(s) for s in shares], {"of": "speeds"}, flags)
     head = (
         ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"]
@@ -113,7 +111,7 @@ def co_run(
     )
     return CoRun(
         points=tuple(points),
-        run=out / "runs" / counted[len(counted) // 2].run if counted else None,
+        run=out / "runs" / valid[len(valid) // 2].run if valid else None,
         **bench.end(results, table(head, rows)),
     )
 
@@ -143,20 +141,20 @@ def _cell_of(program: str) -> str:
 
 def _alone(scenario: Scenario, here: Here) -> list[Cell]:
     """Return one cell per program, which runs its copies in turn, each on its CPUs in the scenario."""
-    placed = place_copies(scenario, here)
+    cpus_by_copy = place_copies(scenario, here)
     cells = []
     for p in scenario.programs:
-        turns = []
+        scenarios = []
         for copy in range(p.copies):
-            one = scenario.alone(p.name, copy)
-            bound = dataclasses.replace(one.programs[0], cpus=(placed[p.name, copy],), policy="")
-            turns.append(dataclasses.replace(one, programs=(bound,), policy=""))
-        cells.append(Cell(name=_cell_of(p.name), scenarios=tuple(turns)))
+            copy_alone = scenario.alone(p.name, copy)
+            program = dataclasses.replace(copy_alone.programs[0], cpus=(cpus_by_copy[p.name, copy],), policy="")
+            scenarios.append(dataclasses.replace(copy_alone, programs=(program,), policy=""))
+        cells.append(Cell(name=_cell_of(p.name), scenarios=tuple(scenarios)))
     return cells
 
 
 def _waited(outcomes: Sequence[Outcome]) -> str:
-    """Format the share of the time that a thread waited for a CPU, median over the runs."""
+    """Return the median over the runs of the share of the time that a thread waited for a CPU, as text."""
     shares = [
         statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.of() if u.wall_s > 0)
         for o in outcomes
@@ -168,13 +166,13 @@ def _waited(outcomes: Sequence[Outcome]) -> str:
 def _repeated(
     results: Results, name: str, outcomes: Sequence[Outcome], options: StudyOptions, about: Mapping[str, Scalar]
 ) -> list[list[str]]:
-    """Record a program that only ran in the scenario, and return its table row."""
-    counted = [o for o in outcomes if not o.reason]
-    if not counted:
+    """Record a program that ran in the scenario only, and return its table row."""
+    valid = [o for o in outcomes if not o.reason]
+    if not valid:
         results.absent("elapsed", next((o.reason for o in outcomes), "not run"), about)
         return []
-    times = [o.time_s(options.clock) for o in counted]
-    flags = frozenset().union(*(o.flags for o in counted))
+    times = [o.time_s(options.clock) for o in valid]
+    flags = frozenset().union(*(o.flags for o in valid))
     results.add("elapsed", times, {**about, "company": TOGETHER}, flags)
     interval = median_interval(times)
     return [
@@ -182,7 +180,7 @@ def _repeated(
             name,
             f"{statistics.median(times):.4g}",
             f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else "none below 6 runs",
-            _waited(counted),
+            _waited(valid),
             " ".join(sorted(flags)) or "-",
         ]
     ]

@@ -45,7 +45,7 @@ class StudyOptions:
     seed: int = 0
     clock: Clock = "wall"
     rounds: int = 1  # calibration rounds of each synthesised program
-    memory_mib: float = 0.0  # of each synthesised program; 0: `memory_mib`
+    memory_mib: float = 0.0  # of each synthesised program; 0: the result of `memory_mib`
     machine: str = ""  # machine of the calibration data
     timeout_s: float = 0.0  # limit of one run, which is then excluded; 0: none
     notify: Notify = silent
@@ -63,7 +63,7 @@ class StudyResult:
     records: tuple[Record, ...]
     absences: tuple[Absence, ...]
     table: str
-    excluded: str = ""  # message about excluded runs; "": all are valid
+    excluded: str = ""  # message about excluded runs; "": all runs are valid
 
 
 class Bench:
@@ -144,17 +144,19 @@ class Bench:
         outcomes = run_cells(
             self.out, groups, self.options.repetitions, self.options.seed, self.options.notify, inspect, self.here
         )
-        all_of = [o for runs in outcomes.values() for o in runs]
-        if bad := [o for o in all_of if o.reason]:
-            self.excluded = f"{len(bad)} of {len(all_of)} runs are excluded: {bad[0].cell}: {bad[0].reason}"
-        about: Mapping[str, str] = all_of[0].about if all_of else {}
+        all_outcomes = [o for runs in outcomes.values() for o in runs]
+        if invalid := [o for o in all_outcomes if o.reason]:
+            self.excluded = (
+                f"{len(invalid)} of {len(all_outcomes)} runs are excluded: {invalid[0].cell}: {invalid[0].reason}"
+            )
+        source: Mapping[str, str] = all_outcomes[0].about if all_outcomes else {}
         results = Results(
             study=self.name,
-            machine=self.options.machine or about.get("machine", ""),
+            machine=self.options.machine or source.get("machine", ""),
             common=self.common,
             provenance={
-                **{k: about.get(k, "") for k in ("build", "compiler", "kernel")},
-                "start": min((o.start for o in all_of), default=""),
+                **{k: source.get(k, "") for k in ("build", "compiler", "kernel")},
+                "start": min((o.start for o in all_outcomes), default=""),
                 "command": f"load study {self.name}",
                 "run": self.out.name,
                 "seed": self.options.seed,
@@ -186,12 +188,12 @@ class Bench:
         """Write the records and return the fields of `StudyResult`.
 
         Raises:
-            MeshmarkError: No run is valid; the message has the first reason.
+            MeshmarkError: No run is valid; the message contains the first reason.
         """
         results.write(self.out)
         if not results.records:
-            why = results.absences[0].reason if results.absences else "nothing ran"
-            raise MeshmarkError(f"{self.name}: no valid run: {why}", f"the runs and their output are in {self.out}")
+            reason = results.absences[0].reason if results.absences else "nothing ran"
+            raise MeshmarkError(f"{self.name}: no valid run: {reason}", f"the runs and their output are in {self.out}")
         lines = [summary, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
         return {
             "study": self.name,
@@ -203,10 +205,10 @@ class Bench:
         }
 
     def rates(self, given: Sequence[float], target: TargetProfile) -> tuple[float, ...]:
-        """Return rates in GB/s, ascending: the given ones, or shares of the feasible range.
+        """Return rates in GB/s in ascending order: the rates in `given`, or shares of the feasible range.
 
         Raises:
-            UsageError: A rate is not positive, or none is feasible.
+            UsageError: A rate is not positive, or no rate is feasible.
         """
         if given:
             if any(not (isinstance(r, int | float) and 0 < r < 1e6) for r in given):
@@ -215,27 +217,27 @@ class Bench:
         reachable = explain(
             self.variants, dataclasses.replace(target, metrics={"memory_gb_per_s": 1.0, **target.metrics})
         )
-        top = reachable["memory_gb_per_s"]
-        if top is None or top[1] <= 0:
+        feasible = reachable["memory_gb_per_s"]
+        if feasible is None or feasible[1] <= 0:
             raise UsageError("rates: the calibration data allow no memory bandwidth with the other target metrics")
-        return tuple(float(f"{top[0] + (top[1] - top[0]) * s:.3g}") for s in SHARES)
+        return tuple(float(f"{feasible[0] + (feasible[1] - feasible[0]) * s:.3g}") for s in SHARES)
 
     def make_program(
         self, name: str, target: TargetProfile, conditions: Mapping[str, Scalar], **more: Any
     ) -> Path | None:
-        """Return the file of a program; if it is impossible, note the reason and return None."""
+        """Return the file of a program; if the program is impossible, store the reason and return None."""
         try:
             return self.maker.file(name, target, **more)
-        except UsageError as why:  # impossible, or memory_mib is too small
-            self.failed.append(("slowdown", str(why), dict(conditions)))
-            self.options.notify(f"{self.name}: {why}")
+        except UsageError as error:  # impossible, or memory_mib is too small
+            self.failed.append(("slowdown", str(error), dict(conditions)))
+            self.options.notify(f"{self.name}: {error}")
             return None
 
     def work(self, work: Work, key: str = "command") -> Work:
         """Check a program's file or a command.
 
         Raises:
-            UsageError: There is no such file or program.
+            UsageError: The file or the program does not exist.
         """
         if isinstance(work, Described):
             work.check()
@@ -251,7 +253,7 @@ class Bench:
 
 
 def work_identity(work: Work) -> list[str] | str:
-    """Identify a work: the arguments of a command, or the name and a digest of a file or an application."""
+    """Identify a work by the arguments of a command, or by name and digest of a file or an application."""
     if isinstance(work, Described):
         return work.identity
     if not isinstance(work, Path):
@@ -263,14 +265,17 @@ def work_identity(work: Work) -> list[str] | str:
 
 
 def memory_mib(variants: Sequence[Variant]) -> float:
-    """Memory of a synthesised program by default, MiB: `MEMORY_MIB`, or enough for two of the largest arrays and for
-    small ones, where large last-level caches take large arrays."""
+    """Return the default memory of a synthesised program in MiB.
+
+    The default is `MEMORY_MIB`, or enough for two of the largest arrays and for small arrays, because a large
+    last-level cache requires large arrays.
+    """
     largest = max((v.volume_bytes for v in variants), default=0) / 2**20
     return max(MEMORY_MIB, 2 * largest + MEMORY_MIB / 8 if largest > MEMORY_MIB / 4 else 0.0)
 
 
 def _calibration_key(variants: Sequence[Variant]) -> str:
-    """Return a digest of the calibration data: a resumed study must not mix programs of different ones."""
+    """Return a digest of the calibration data, because a resumed study must not mix programs from different data."""
     return hashlib.sha256(repr([v.to_json() for v in variants]).encode()).hexdigest()[:16] if variants else ""
 
 

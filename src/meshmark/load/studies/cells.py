@@ -1,6 +1,6 @@
-"""Runs the scenarios of a study in turn, keeps every run, and resumes an interrupted study.
+"""Runs the scenarios of a study in turn, stores every run, and resumes an interrupted study.
 
-The folder of a study holds `study.json` (the request), `programs/` (synthesised once), `journal.jsonl` (one line per
+The folder of a study contains `study.json` (the request), `programs/` (synthesised once), `journal.jsonl` (one line per
 finished run, flushed to disk before the run counts), `runs/` (one folder per run) and finally `records.jsonl`.
 
 Runs that are compared are close together in time. A repetition runs each group of cells once, in an order drawn from
@@ -41,8 +41,8 @@ from meshmark.values.inputs import found
 Notify = Callable[[str], None]
 Work = Path | Sequence[str] | Described  # file of a synthetic program, a command, or an application
 LEAD_S: Final = 0.25  # neighbours start this long before the measured programs
-MEMORY_MIB: Final = 512.0  # of each program; initialising and checking more takes longer than the run
-OUTLASTS: Final = 12.0  # run time of a neighbour over that of the measured program, with which it is stopped
+MEMORY_MIB: Final = 512.0  # of each program; initialising and checking more memory takes longer than the run
+OUTLASTS: Final = 12.0  # run time of a neighbour relative to the measured program, with which the neighbour is stopped
 SHARES: Final = (0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of the feasible range of rates
 MAX_REPETITIONS: Final = 100
 QUIET: Final = Canary(0.0, 0.0, False)  # no canary: its loads would disturb the programs
@@ -56,8 +56,8 @@ class _NeighbourStopper:
     """Stops the neighbours as soon as all measured copies have ended."""
 
     def __init__(self, scenario: Scenario, measured: Sequence[str]) -> None:
-        of = {p.name: p.copies for p in scenario.programs}
-        self._left = sum(of[name] for name in measured)
+        copies = {p.name: p.copies for p in scenario.programs}
+        self._left = sum(copies[name] for name in measured)
         self._measured = set(measured)
         self._pids: dict[tuple[str, int], int] = {}
 
@@ -77,45 +77,45 @@ class _NeighbourStopper:
 
 
 def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[Cell]:
-    """Return the cells of one repetition. Depends on the arguments only, so a resumed study keeps the order."""
+    """Return the cells of one repetition, in an order that depends on the arguments only, for resumed studies."""
     rng = random.Random(f"{seed}/{repetition}")
-    shuffled = list(groups)
-    rng.shuffle(shuffled)
-    out: list[Cell] = []
-    for group in shuffled:
+    shuffled_groups = list(groups)
+    rng.shuffle(shuffled_groups)
+    cells_in_order: list[Cell] = []
+    for group in shuffled_groups:
         cells = list(group)
         if len(cells) > 2:
             rng.shuffle(cells)
         elif repetition % 2:
             cells.reverse()  # alternate which one runs first
-        out += cells
-    return out
+        cells_in_order += cells
+    return cells_in_order
 
 
 def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: Notify = silent) -> None:
     """Create the folder of a study, or resume the same study in it.
 
     Raises:
-        UsageError: The folder holds another study; the message names the parameter that differs.
+        UsageError: The folder contains another study; the message names the parameter that differs.
         MeshmarkError: The folder is not writable.
     """
     requested = json.loads(json.dumps({"format": "meshmark load study", "version": 1, "study": name, **parameters}))
     path = folder / PLAN
     if path.exists():
         try:
-            known = read_json(path)
-        except UsageError as why:
-            raise UsageError(f"not a study of Meshmark: {why}", "choose another folder with --out") from why
-        for key in {**requested, **(known if isinstance(known, dict) else {})}:
-            if not isinstance(known, dict) or known.get(key) != requested.get(key):
-                was = known.get(key) if isinstance(known, dict) else known
+            stored = read_json(path)
+        except UsageError as error:
+            raise UsageError(f"not a study of Meshmark: {error}", "choose another folder with --out") from error
+        for key in {**requested, **(stored if isinstance(stored, dict) else {})}:
+            if not isinstance(stored, dict) or stored.get(key) != requested.get(key):
+                value = stored.get(key) if isinstance(stored, dict) else stored
                 raise UsageError(
-                    f"{folder}: holds a study with {key} = {found(was)}; requested: {found(requested.get(key))}",
+                    f"{folder}: holds a study with {key} = {found(value)}; requested: {found(requested.get(key))}",
                     "choose another folder with --out, or use the original options to resume",
                 )
-        done = len(read_outcomes(folder))
-        if done:
-            notify(f"{name}: resuming in {folder}, {done} runs are done")
+        finished_runs = len(read_outcomes(folder))
+        if finished_runs:
+            notify(f"{name}: resuming in {folder}, {finished_runs} runs are done")
         return
     if folder.exists() and any(
         f.name != "programs" for f in folder.iterdir()
@@ -125,7 +125,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], notify: 
 
 
 def _is_pointless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
-    """Whether the cell failed, or every cell to compare it with did."""
+    """Return whether a cell failed, or every cell to compare it with failed."""
     if cell.name in failed:
         return True
     for group in groups:
@@ -146,65 +146,67 @@ def run_cells(
     inspect: Callable[[LoadRun], Mapping[str, float]] | None = None,
     here: Here | None = None,
 ) -> dict[str, list[Outcome]]:
-    """Run what the journal lacks and return all outcomes.
+    """Run the cells that the journal lacks, and return all outcomes.
 
-    A cell is not repeated after an invalid run (a program failed, or a neighbour ended too early), nor are cells that
-    have nothing left to compare with. The others continue. The outcome has the reason.
+    A cell is not repeated after an invalid run (a program failed, or a neighbour ended too early). Cells that have no
+    valid cell to compare with are not repeated, either. All other cells continue. The outcome contains the reason.
 
     Args:
-        groups: The first cell of each group is the baseline of the others.
+        groups: The first cell of each group is the baseline of the other cells.
 
     Returns:
-        Outcomes by cell, in order of repetition, including invalid ones.
+        Outcomes by cell, in order of repetition, including invalid outcomes.
 
     Raises:
         MeshmarkError: A run failed or the folder is not writable.
     """
     by_name = {c.name: c for g in groups for c in g}
-    done = {
+    outcomes = {
         (o.cell, o.repetition): o for o in read_outcomes(folder) if o.cell in by_name and o.repetition < repetitions
     }
     steps = [(c, r) for r in range(repetitions) for c in order(groups, r, seed)]
     names = {c: f"{i:03d}" for i, c in enumerate(by_name)}
     durations: list[float] = []
-    failed = {c for (c, _), o in done.items() if o.reason}
+    failed = {c for (c, _), o in outcomes.items() if o.reason}
     with open_journal(folder / JOURNAL) as sink:
         for number, (cell, repetition) in enumerate(steps, 1):
-            if (cell.name, repetition) in done:
+            if (cell.name, repetition) in outcomes:
                 continue
             if _is_pointless(cell, groups, failed):
                 continue
             run_folder = folder / "runs" / f"{names[cell.name]}-{repetition:02d}"
             shutil.rmtree(run_folder, ignore_errors=True)  # left by a study that was killed during this run
             scenario = cell.scenarios[repetition % len(cell.scenarios)]
-            began = time.monotonic()
+            start_s = time.monotonic()
             report = _NeighbourStopper(scenario, cell.measured) if cell.measured else None
             try:
                 run = run_scenario(scenario, run_folder, report=report, here=here, made=folder, notify=notify)
-            except MeshmarkError as why:
-                why.args = (f"{cell.name}: {why}",)
+            except MeshmarkError as error:
+                error.args = (f"{cell.name}: {error}",)
                 raise
             outcome = outcome_of(cell, repetition, run, inspect)
             sink.write(json.dumps(outcome.to_json(), allow_nan=False).encode() + b"\n")
             sink.flush()
             os.fsync(sink.fileno())
-            done[cell.name, repetition] = outcome
-            durations.append(time.monotonic() - began)
+            outcomes[cell.name, repetition] = outcome
+            durations.append(time.monotonic() - start_s)
             failed |= {cell.name} if outcome.reason else set()
-            left = statistics.fmean(durations) * sum(not _is_pointless(c, groups, failed) for c, _ in steps[number:])
-            what = f"{outcome.time_s('wall'):.3g} s" if not outcome.reason else outcome.reason
-            notify(f"{number}/{len(steps)} {cell.name}: {what}; about {left:.0f} s left")
-    out: dict[str, list[Outcome]] = {name: [] for name in by_name}
-    for o in sorted(done.values(), key=lambda o: o.repetition):
-        out[o.cell].append(o)
-    return out
+            remaining_s = statistics.fmean(durations) * sum(
+                not _is_pointless(c, groups, failed) for c, _ in steps[number:]
+            )
+            result = f"{outcome.time_s('wall'):.3g} s" if not outcome.reason else outcome.reason
+            notify(f"{number}/{len(steps)} {cell.name}: {result}; about {remaining_s:.0f} s left")
+    outcomes_by_cell: dict[str, list[Outcome]] = {name: [] for name in by_name}
+    for o in sorted(outcomes.values(), key=lambda o: o.repetition):
+        outcomes_by_cell[o.cell].append(o)
+    return outcomes_by_cell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
     """Synthesises the programs of a study, and reuses existing ones."""
 
-    folder: Path  # of the study
+    folder: Path  # folder of the study
     variants: Sequence[Variant]
     machine: str
     cpus: Sequence[int]  # for calibration runs
@@ -238,10 +240,10 @@ class Maker:
 
     def longer(self, path: Path, factor: float) -> Path:
         """Return the file of the program with `factor` times the calls, for use as a neighbour."""
-        out = path.with_name(f"{path.stem}.long.json")
-        if not out.exists():
-            write_file(out, dump_program(lengthened(read_program(path), factor)).encode())
-        return out
+        longer_path = path.with_name(f"{path.stem}.long.json")
+        if not longer_path.exists():
+            write_file(longer_path, dump_program(lengthened(read_program(path), factor)).encode())
+        return longer_path
 
     def _path(self, name: str) -> Path:
         return self.folder / "programs" / ("".join(c if c.isalnum() or c in "._-" else "_" for c in name) + ".json")
@@ -267,9 +269,12 @@ def member(
     wait_policy: str = "",
     oversubscribe: bool = False,
 ) -> Member:
-    """Return a program with one copy per set of CPUs. `endless`: repeat a command until it is stopped; not for an
-    application."""
-    about: dict[str, Any] = {
+    """Return a program with one copy per set of CPUs.
+
+    Args:
+        endless: Repeat a command until it is stopped; has no effect on an application.
+    """
+    fields: dict[str, Any] = {
         "name": name,
         "copies": len(cpus),
         "start_s": (start_s,) * len(cpus),
@@ -279,11 +284,11 @@ def member(
         "oversubscribe": oversubscribe,
     }
     if isinstance(work, Path):
-        return Member(file=work, **about)
+        return Member(file=work, **fields)
     if isinstance(work, Described):
-        return Member(application=work.name, described=work, **about)
-    again = ("sh", "-c", 'while "$@"; do :; done', "sh") if endless else ()
-    return Member(command=(*again, *work), **about)
+        return Member(application=work.name, described=work, **fields)
+    loop = ("sh", "-c", 'while "$@"; do :; done', "sh") if endless else ()
+    return Member(command=(*loop, *work), **fields)
 
 
 def scenario(name: str, *members: Member, sample_s: float = 0.1) -> Scenario:

@@ -37,7 +37,7 @@ def copies(
 
     Args:
         counts: Numbers of copies; empty: 1 to the number of CPUs, by powers of two beyond 8. 1 is always included.
-        bind: Bind copies to CPUs round-robin; else all copies share the CPUs.
+        bind: Bind copies to CPUs round-robin; otherwise, all copies share the CPUs.
 
     Raises:
         UsageError: An argument is invalid; the message names it.
@@ -53,33 +53,34 @@ def copies(
     cells: dict[int, Cell] = {}
     for c in all_counts:
         cpu_sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
-        turns = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [cpu_sets]
+        placements = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [cpu_sets]
         cells[c] = Cell(
-            name=f"{c} copies", scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in turns)
+            name=f"{c} copies",
+            scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in placements),
         )
     outcomes, results = bench.run([list(cells.values())])
     alone = outcomes[cells[1].name]
-    points, kept, times, rates = [], [], [], []
+    points, measured_counts, times, rates = [], [], [], []
     flags_of_rows: list[frozenset[str]] = []
     for c, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
-        about: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
-        p = bench.point(results, c, f"{c}", alone, outcomes[cell.name], about) if c > 1 else None
+        conditions: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
+        slowdown_point = bench.point(results, c, f"{c}", alone, outcomes[cell.name], conditions) if c > 1 else None
         if not runs:
             if c == 1:
-                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "not run"), about)
+                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "not run"), conditions)
             continue
         flags = frozenset().union(*(o.flags for o in runs))
         if c == 1:
-            results.add("elapsed", [o.time_s(options.clock) for o in runs], {**about, "company": "alone"}, flags)
+            results.add("elapsed", [o.time_s(options.clock) for o in runs], {**conditions, "company": "alone"}, flags)
         rate = [c / max(u.time_s(options.clock) for u in o.of()) for o in runs]
-        results.add("throughput", rate, about, flags)
-        points += [p] if p is not None else []
-        kept.append(c)
-        flags_of_rows.append(flags | (p.flags if p is not None else frozenset()))
+        results.add("throughput", rate, conditions, flags)
+        points += [slowdown_point] if slowdown_point is not None else []
+        measured_counts.append(c)
+        flags_of_rows.append(flags | (slowdown_point.flags if slowdown_point is not None else frozenset()))
         times.append(tuple(o.time_s(options.clock) for o in runs))
         rates.append(statistics.median(rate))
-    by_count = {int(p.x): p for p in points}
+    by_count = {int(slowdown_point.x): slowdown_point for slowdown_point in points}
     rows = [
         [
             f"{c}",
@@ -88,11 +89,11 @@ def copies(
             f"{100 * r / (c * rates[0]):.1f} %",
             *(format_slowdown(by_count[c].slowdown) if c in by_count else ("1", "")),
         ]
-        for c, t, r in zip(kept, times, rates, strict=True)
+        for c, t, r in zip(measured_counts, times, rates, strict=True)
     ]
     text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows, flags_of_rows)
     return Copies(
-        counts=tuple(kept),
+        counts=tuple(measured_counts),
         times_s=tuple(times),
         throughput=tuple(rates),
         points=tuple(points),

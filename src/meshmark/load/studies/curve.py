@@ -51,10 +51,12 @@ class InterferenceCurve(StudyResult):
 
 
 def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int) -> tuple[Cell, dict[str, Cell]]:
-    """Return the cell of the measured program alone, and one per neighbour."""
-    first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
+    """Return the cell of the measured program alone, and one cell per neighbour."""
+    measured_cpus, neighbour_cpus = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
     alone = Cell(
-        name="alone", measured=("measured",), scenarios=(scenario("curve: alone", member("measured", work, [first])),)
+        name="alone",
+        measured=("measured",),
+        scenarios=(scenario("curve: alone", member("measured", work, [measured_cpus])),),
     )
     cells = {
         key: Cell(
@@ -63,8 +65,8 @@ def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int)
             scenarios=(
                 scenario(
                     f"curve: beside {key}",
-                    member("measured", work, [first], start_s=LEAD_S),
-                    member("neighbour", file, one_cpu_each(rest)),
+                    member("measured", work, [measured_cpus], start_s=LEAD_S),
+                    member("neighbour", file, one_cpu_each(neighbour_cpus)),
                 ),
             ),
         )
@@ -87,7 +89,7 @@ def _points(
     checks: list[tuple[str, Point]] = []
     for key, cell in cells.items():
         rate = rates[key]
-        checked = key in (held_out or {}) or key.endswith(" held out")
+        is_held_out = key in (held_out or {}) or key.endswith(" held out")
         p = bench.point(
             results,
             rate,
@@ -97,11 +99,11 @@ def _points(
             {
                 "neighbour_rate": rate * 1e9,
                 "neighbours": int(bench.parameters["neighbours"]),
-                "held_out": checked,
+                "held_out": is_held_out,
                 "neighbour": key,
             },
         )
-        if p is not None and checked:
+        if p is not None and is_held_out:
             checks.append((key, p))
         elif p is not None:
             points.append(p)
@@ -109,8 +111,8 @@ def _points(
 
 
 def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]]) -> list[HeldOut]:
-    """Predict and record each held-out neighbour; absent outside the range of the curve."""
-    held: list[HeldOut] = []
+    """Predict and record each held-out neighbour; a neighbour outside the range of the curve is absent."""
+    predictions: list[HeldOut] = []
     for key, p in checks:
         if not curve.low <= p.x <= curve.high:
             results.absent(
@@ -121,7 +123,7 @@ def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]
             )
             continue
         prediction = curve(p.x)
-        held.append(
+        predictions.append(
             HeldOut(
                 neighbour=key,
                 rate_gb_per_s=p.x,
@@ -141,7 +143,7 @@ def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]
             },
             p.flags,
         )
-    return held
+    return predictions
 
 
 def _table(points: Sequence[Point], held: Sequence[HeldOut]) -> str:
@@ -168,16 +170,16 @@ def interference_curve(
     outlasts: float = OUTLASTS,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> InterferenceCurve:
-    """Measure the slowdown of a command by the bandwidth of synthetic neighbours, and predict held-out ones.
+    """Measure the slowdown of a command by the bandwidth of synthetic neighbours, and predict held-out neighbours.
 
     Args:
         work: The measured program, on the first CPU.
         neighbours: Number of neighbours, one on each of the next CPUs. Rates are totals over all neighbours.
         held_out_gb_per_s: Rates of neighbours with other kernels, measured only to check the prediction; None: two
-            between the rates of the curve.
+            rates between the rates of the curve.
         held_out: Files of more held-out neighbours, by name, at their planned rates.
-        neighbour_run_time_s: Target run time of a neighbour, which is then extended `outlasts` times. It must outlast
-            the measured program, with which it is stopped.
+        neighbour_run_time_s: Target run time of a neighbour, which is then extended `outlasts` times. The neighbour
+            must outlast the measured program, with which it is stopped.
 
     Raises:
         UsageError: An argument is invalid; the message names it.
@@ -206,8 +208,8 @@ def interference_curve(
     if not outlasts >= 1:
         raise UsageError(f"outlasts: found {outlasts:g}; allowed: 1 or more")
     target = bench.target(neighbour_run_time_s)
-    given = tuple(r / neighbours for r in rates_gb_per_s)
-    rates = [r * neighbours for r in bench.rates(given, target)]
+    rates_each = tuple(r / neighbours for r in rates_gb_per_s)
+    rates = [r * neighbours for r in bench.rates(rates_each, target)]
     if len(rates) < 2:
         raise UsageError(f"rates: found {len(rates)}; a curve needs at least 2")
     for r in held_out_gb_per_s or ():
@@ -216,33 +218,33 @@ def interference_curve(
     for k, file in (held_out or {}).items():
         bench.work(file, f"held_out: {k}")
     bench.begin()
-    beside: dict[str, tuple[float, Path]] = {}
+    neighbour_programs: dict[str, tuple[float, Path]] = {}
 
     def make(rate: float, held: bool) -> None:
         key = f"{rate:g} GB/s" + (" held out" if held else "")
         target = bench.target(
             neighbour_run_time_s, {"memory_gb_per_s": rate / neighbours}, name=key.replace("/", " per ")
         )
-        made = other_mix(bench, key, target) if held else None
-        made = made or bench.make_program(key, target, {"neighbour_rate": rate * 1e9, "held_out": held})
-        if made is not None:
-            beside[key] = rate, bench.maker.longer(made, outlasts)
+        program = other_mix(bench, key, target) if held else None
+        program = program or bench.make_program(key, target, {"neighbour_rate": rate * 1e9, "held_out": held})
+        if program is not None:
+            neighbour_programs[key] = rate, bench.maker.longer(program, outlasts)
 
     for rate in rates:
         make(rate, held=False)
     if held_out_gb_per_s is None:
-        possible = [rate for rate, _ in beside.values()]
-        between = [float(f"{0.5 * (a + b):.4g}") for a, b in itertools.pairwise(possible)]
-        held_out_gb_per_s = [between[len(between) // 3], between[-1]] if between else []
+        feasible = [rate for rate, _ in neighbour_programs.values()]
+        midpoints = [float(f"{0.5 * (a + b):.4g}") for a, b in itertools.pairwise(feasible)]
+        held_out_gb_per_s = [midpoints[len(midpoints) // 3], midpoints[-1]] if midpoints else []
     for rate in sorted(set(held_out_gb_per_s)):
         make(rate, held=True)
     for key, file in (held_out or {}).items():
         rate = neighbours * read_program(file).planned()["memory_gb_per_s"]
-        beside[key] = rate, file.resolve()
-    alone, cells = _cells(bench, work, {key: file for key, (_, file) in beside.items()}, neighbours)
+        neighbour_programs[key] = rate, file.resolve()
+    alone, cells = _cells(bench, work, {key: file for key, (_, file) in neighbour_programs.items()}, neighbours)
     outcomes, results = bench.run([[alone, *cells.values()]])
     points, checks = _points(
-        bench, results, outcomes, alone, cells, {k: rate for k, (rate, _) in beside.items()}, held_out
+        bench, results, outcomes, alone, cells, {k: rate for k, (rate, _) in neighbour_programs.items()}, held_out
     )
     if not points:
         bench.end(results, "")
@@ -251,6 +253,6 @@ def interference_curve(
         )
     points.sort(key=lambda p: p.x)
     curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
-    held = _held_out(results, curve, checks)
-    text = _table(points, held)
-    return InterferenceCurve(points=tuple(points), held_out=tuple(held), curve=curve, **bench.end(results, text))
+    predictions = _held_out(results, curve, checks)
+    text = _table(points, predictions)
+    return InterferenceCurve(points=tuple(points), held_out=tuple(predictions), curve=curve, **bench.end(results, text))

@@ -33,10 +33,10 @@ def kernel_class(name: str) -> Callable[[Variant], bool]:
     Raises:
         UsageError: The level is unknown.
     """
-    what, at, level = name.partition("@")
-    if at and level not in LEVELS:
+    kind, separator, level = name.partition("@")
+    if separator and level not in LEVELS:
         raise UsageError(f"classes: found {found(name)}; allowed levels: {', '.join(LEVELS)}")
-    return lambda v: what in (v.kind, v.kernel) and (not at or v.served_by == level)
+    return lambda v: kind in (v.kind, v.kernel) and (not separator or v.served_by == level)
 
 
 def interference_matrix(
@@ -53,7 +53,7 @@ def interference_matrix(
     The two programs swap CPUs with each repetition, so that differences between the CPUs cancel out.
 
     Args:
-        classes: See `kernel_class`; empty: the sequential variants served by memory, of each kind that has any.
+        classes: See `kernel_class`; empty: for each kind, the sequential variants served by memory, if there are any.
         cpus: The first two are used; empty: all available CPUs.
 
     Raises:
@@ -64,8 +64,8 @@ def interference_matrix(
         "interference_matrix", out, options, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants
     )
     require_two_cpus(bench)
-    available = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
-    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in available]
+    kinds_available = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
+    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in kinds_available]
     if not names:
         raise UsageError("classes: the calibration data have no sequential variant served by memory; name classes")
     for name in names:
@@ -76,12 +76,12 @@ def interference_matrix(
     files: dict[str, Path] = {}
     for name in names:
         # Idle and system kernels are used only if `kernels` names them.
-        only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
+        kernels = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
         target = bench.target(
-            run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60]
+            run_time_s, kernels=tuple(sorted(set(kernels))), least_kernels=1, most_share=1.0, name=name[:60]
         )
         files[name] = bench.maker.file(name, target, only=kernel_class(name), rounds=0)
-    left, right = bench.cpus[:2]
+    first_cpu, second_cpu = bench.cpus[:2]
     groups = []
     for a in names:
         group = [
@@ -89,7 +89,8 @@ def interference_matrix(
                 name=f"{a} alone",
                 measured=("measured",),
                 scenarios=tuple(
-                    scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)])) for c in (left, right)
+                    scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)]))
+                    for c in (first_cpu, second_cpu)
                 ),
             )
         ]
@@ -103,7 +104,7 @@ def interference_matrix(
                         member("measured", files[a], [(x,)], start_s=LEAD_S),
                         member("neighbour", bench.maker.longer(files[b], OUTLASTS), [(y,)]),
                     )
-                    for x, y in ((left, right), (right, left))
+                    for x, y in ((first_cpu, second_cpu), (second_cpu, first_cpu))
                 ),
             )
             for b in names

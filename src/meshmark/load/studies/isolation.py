@@ -1,4 +1,4 @@
-"""Study: whether memory domains are independent of each other."""
+"""Study: tests whether memory domains are independent of each other."""
 
 from __future__ import annotations
 
@@ -46,12 +46,13 @@ def isolation(
 ) -> Isolation:
     """Measure the slowdown of programs in one memory domain by the number of loaded domains.
 
-    The first domain runs one program per CPU, in local memory. The other domains are loaded likewise, one by one.
+    The first domain runs one program per CPU, in local memory. The other domains are loaded in the same way, one by
+    one.
 
     Args:
-        domains: CPUs of each domain; empty: those of this machine.
+        domains: CPUs of each domain; empty: the domains of this machine.
         rate_gb_per_s: Rate of one program; 0: 0.7 of the feasible range.
-        margin: A slowdown from 1 / (1 + margin) to 1 + margin counts as none (`effects.equivalence`).
+        margin: A slowdown from 1 / (1 + margin) to 1 + margin counts as equal (`effects.equivalence`).
 
     Raises:
         AbsentError: There is only one domain.
@@ -59,9 +60,9 @@ def isolation(
     """
     parts = [tuple(d) for d in domains] or memory_domains()
     if len(parts) < 2:
-        where = f": CPUs {format_list(parts[0])}" if parts else ""
+        cpus_found = f": CPUs {format_list(parts[0])}" if parts else ""
         raise AbsentError(
-            f"isolation: found one memory domain{where}; at least two are needed",
+            f"isolation: found one memory domain{cpus_found}; at least two are needed",
             "a machine with more than one NUMA node",
         )
     if any(not d for d in parts) or len({c for d in parts for c in d}) != sum(map(len, parts)):
@@ -86,49 +87,49 @@ def isolation(
     equivalence((1.0, 1.0), margin)  # reject an invalid margin before anything runs
     bench.begin()
     file = bench.maker.file(f"{rate:g}", bench.target(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
-    long = bench.maker.longer(file, OUTLASTS)
+    long_file = bench.maker.longer(file, OUTLASTS)
     cells = []
     for loaded in range(1, len(parts) + 1):
-        here = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if loaded > 1 else 0.0)
-        there = [c for d in parts[1:loaded] for c in d]
-        others = (member("there", long, one_cpu_each(there)),) if there else ()
-        local = [dataclasses.replace(m, memory="local") for m in (here, *others)]
+        local_program = member("here", file, one_cpu_each(parts[0]), start_s=LEAD_S if loaded > 1 else 0.0)
+        other_cpus = [c for d in parts[1:loaded] for c in d]
+        other_programs = (member("there", long_file, one_cpu_each(other_cpus)),) if other_cpus else ()
+        programs = [dataclasses.replace(m, memory="local") for m in (local_program, *other_programs)]
         cells.append(
             Cell(
                 name=f"{loaded} domains",
                 measured=("here",),
-                scenarios=(scenario(f"isolation: {loaded} domains", *local),),
+                scenarios=(scenario(f"isolation: {loaded} domains", *programs),),
             )
         )
     outcomes, results = bench.run([cells])
     points, tests, rows = [], [], []
     for loaded, cell in enumerate(cells[1:], 2):
-        about: dict[str, Scalar] = {
+        conditions: dict[str, Scalar] = {
             "domains": loaded,
             "memory_rate_asked": rate * 1e9,
             "margin": margin,
             "copies": len(parts[0]),
         }
-        p = bench.point(results, loaded, f"{loaded}", outcomes[cells[0].name], outcomes[cell.name], about)
+        p = bench.point(results, loaded, f"{loaded}", outcomes[cells[0].name], outcomes[cell.name], conditions)
         if p is None or len(p.pairs) < 2:
             continue
-        test = equivalence(p.pairs, margin)
-        verdict = test.word if not p.flags else "inconclusive"
+        result = equivalence(p.pairs, margin)
+        verdict = result.word if not p.flags else "inconclusive"
         results.add(
             "equivalence_p",
-            [test.p],
+            [result.p],
             {
-                **about,
-                "ratio": test.ratio,
-                "ratio_low": test.interval[0],
-                "ratio_high": test.interval[1],
+                **conditions,
+                "ratio": result.ratio,
+                "ratio_low": result.interval[0],
+                "ratio_high": result.interval[1],
                 "verdict": verdict,
             },
             p.flags,
         )
         points.append(p)
-        tests.append(test)
-        rows.append([p.label, *format_slowdown(p.slowdown), f"{test.p:.3g}", spoken(verdict, "lower", "s")])
+        tests.append(result)
+        rows.append([p.label, *format_slowdown(p.slowdown), f"{result.p:.3g}", spoken(verdict, "lower", "s")])
     text = table(
         ["domains", "slowdown", "95 %", "p", f"verdict (±{100 * margin:g} %)"], rows, [p.flags for p in points]
     )

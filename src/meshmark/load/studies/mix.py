@@ -64,12 +64,12 @@ def mix(
         raise UsageError("write_fractions: found none; give at least one number from 0 to 1")
     rate = rate_gb_per_s
     if rate == 0:
-        tops = []
+        max_rates = []
         for f in fractions:
             target = bench.target(run_time_s, {"write_fraction": f, "memory_gb_per_s": 1.0})
-            top = explain(variants, target)["memory_gb_per_s"]
-            tops += [top[1]] if top is not None else []
-        rate = float(f"{0.5 * min(tops, default=0.0):.3g}")
+            feasible = explain(variants, target)["memory_gb_per_s"]
+            max_rates += [feasible[1]] if feasible is not None else []
+        rate = float(f"{0.5 * min(max_rates, default=0.0):.3g}")
     rate = bench.rates((rate,), bench.target(run_time_s))[0]
     bench.begin()
     pairs: dict[float, tuple[Cell, Cell]] = {}
@@ -81,8 +81,8 @@ def mix(
     outcomes, results = bench.run(list(pairs.values()))
     points = []
     for f, (alone, together) in pairs.items():
-        ran = rate_alone(outcomes[alone.name], options.clock)
-        p = bench.point(
+        measured_rate = rate_alone(outcomes[alone.name], options.clock)
+        measured = bench.point(
             results,
             f,
             f"{f:g}",
@@ -91,15 +91,19 @@ def mix(
             {
                 "write_fraction": f,
                 "memory_rate_asked": rate * 1e9,
-                "memory_rate": ran,
+                "memory_rate": measured_rate,
                 "copies": count,
             },
         )
-        if p is not None:
-            points.append(p)
+        if measured is not None:
+            points.append(measured)
     rows = [
-        [p.label, f"{rate_alone(outcomes[pairs[p.x][0].name], options.clock) / 1e9:.3f}", *format_slowdown(p.slowdown)]
-        for p in points
+        [
+            measured.label,
+            f"{rate_alone(outcomes[pairs[measured.x][0].name], options.clock) / 1e9:.3f}",
+            *format_slowdown(measured.slowdown),
+        ]
+        for measured in points
     ]
-    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [p.flags for p in points])
+    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows, [measured.flags for measured in points])
     return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

@@ -34,7 +34,7 @@ class OmpCase:
     serialisation_alone: float
     serialisation: float  # medians over the repetitions
     running: float  # mean number of threads that ran at once
-    cpu_share: float  # of the sequential programs: CPU time over CPU and waiting time
+    cpu_share: float  # CPU time of the sequential programs over their CPU and waiting time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,14 +45,14 @@ class OmpOverload(StudyResult):
 def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
     """Return (duration in s, mean number of running threads) of a copy for each sampling period.
 
-    The check at the end of a synthetic program is left out.
+    The check at the end of a synthetic program is not included.
     """
     use = next(p for p in run.programs if (p.program, p.copy) == (program, copy))
     begin = use.released_s
     end = begin + use.running_s
     step = float(run.header.get("sample_s", 0.1))
     bins = max(1, math.ceil((end - begin) / step - 1e-9))
-    ran = [0.0] * bins
+    running_s = [0.0] * bins
     for thread in run.threads:
         if (thread.program, thread.copy) != (program, copy):
             continue
@@ -64,23 +64,23 @@ def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
                 low, high = begin + i * step, min(end, begin + (i + 1) * step)
                 if low >= s.to_s:
                     break
-                ran[i] += cpu * max(0.0, min(high, s.to_s) - max(low, s.from_s)) / width
+                running_s[i] += cpu * max(0.0, min(high, s.to_s) - max(low, s.from_s)) / width
     widths = [min(end, begin + (i + 1) * step) - begin - i * step for i in range(bins)]
-    return [(w, r / w) for w, r in zip(widths, ran, strict=True) if w > 0]
+    return [(w, r / w) for w, r in zip(widths, running_s, strict=True) if w > 0]
 
 
 def serialisation(samples: Sequence[tuple[float, float]]) -> float:
     """Return the serialisation index: the share of the time in which fewer than 2 threads ran, 0 to 1.
 
-    Only the mean number of running threads of each sampling period is known. For a mean from 1 to 2 the share is taken
-    as 2 - mean. This is exact for two threads of which one always runs, and a lower bound otherwise. A spinning thread
-    (OMP_WAIT_POLICY=active) counts as running; the run time shows the cost of spinning.
+    Only the mean number of running threads in each sampling period is known. For a mean from 1 to 2, the share is taken
+    as 2 - mean. This is exact if there are two threads and at least one always runs, and a lower bound otherwise. A
+    spinning thread (OMP_WAIT_POLICY=active) counts as running; the run time shows the cost of spinning.
 
     Args:
         samples: (s, threads) from `running`.
     """
-    whole = sum(w for w, _ in samples)
-    return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / whole if whole > 0 else math.nan
+    total_s = sum(w for w, _ in samples)
+    return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in samples) / total_s if total_s > 0 else math.nan
 
 
 def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str]) -> None:
@@ -100,8 +100,8 @@ def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str])
 def _cells(
     bench: Bench, policy: str, parallel_work: Work, sequential_work: Work, threads: int, copies: int, sequentials: int
 ) -> tuple[Cell, Cell]:
-    """Return the cells of the parallel programs alone and next to endless sequential ones."""
-    ours = [
+    """Return the cells of the parallel programs alone and next to endless sequential programs."""
+    parallel_programs = [
         member(
             "parallel",
             parallel_work,
@@ -113,17 +113,17 @@ def _cells(
         )
         for start in (0.0, LEAD_S)
     ]
-    beside = member("sequential", sequential_work, [bench.cpus] * sequentials, endless=True)
+    neighbours = member("sequential", sequential_work, [bench.cpus] * sequentials, endless=True)
     return (
         Cell(
             name=f"{policy} alone",
             measured=("parallel",),
-            scenarios=(scenario(f"omp_overload: {policy} alone", ours[0], sample_s=0.05),),
+            scenarios=(scenario(f"omp_overload: {policy} alone", parallel_programs[0], sample_s=0.05),),
         ),
         Cell(
             name=f"{policy} together",
             measured=("parallel",),
-            scenarios=(scenario(f"omp_overload: {policy} together", ours[1], beside, sample_s=0.05),),
+            scenarios=(scenario(f"omp_overload: {policy} together", parallel_programs[1], neighbours, sample_s=0.05),),
         ),
     )
 
@@ -138,28 +138,28 @@ def _cases(
     """Return one case per wait policy with a slowdown, and add its records to `results`."""
     cases = []
     for policy, (alone, together) in groups.items():
-        about: dict[str, Scalar] = {"wait_policy": policy, **common}
+        conditions: dict[str, Scalar] = {"wait_policy": policy, **common}
         p = bench.point(
-            results, float(str(common["programs"])), policy, outcomes[alone.name], outcomes[together.name], about
+            results, float(str(common["programs"])), policy, outcomes[alone.name], outcomes[together.name], conditions
         )
         if p is None:
             continue
-        index: dict[str, list[float]] = {}
-        for setting, cell in (("alone", alone), ("together", together)):
-            index[setting] = [o.more["serialisation"] for o in outcomes[cell.name]]
-            results.add("serialisation", index[setting], {**about, "company": setting}, p.flags)
-        ran = [o.more["running"] for o in outcomes[together.name]]
-        results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
-        got = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[together.name]]
-        results.add("attained", got, {**about, "program": "sequential"}, p.flags)
+        indices: dict[str, list[float]] = {}
+        for company, cell in (("alone", alone), ("together", together)):
+            indices[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
+            results.add("serialisation", indices[company], {**conditions, "company": company}, p.flags)
+        running_threads = [o.more["running"] for o in outcomes[together.name]]
+        results.add("running_threads", running_threads, {**conditions, "company": "together"}, p.flags)
+        shares = [statistics.fmean(cpu_shares(o, "sequential")) for o in outcomes[together.name]]
+        results.add("attained", shares, {**conditions, "program": "sequential"}, p.flags)
         cases.append(
             OmpCase(
                 policy=policy,
                 point=p,
-                serialisation_alone=statistics.median(index["alone"]),
-                serialisation=statistics.median(index["together"]),
-                running=statistics.median(ran),
-                cpu_share=statistics.median(got),
+                serialisation_alone=statistics.median(indices["alone"]),
+                serialisation=statistics.median(indices["together"]),
+                running=statistics.median(running_threads),
+                cpu_share=statistics.median(shares),
             )
         )
     return cases
@@ -187,8 +187,8 @@ def omp_overload(
         copies: Copies of the parallel program.
         sequentials: Number of sequential programs; 0: one per CPU.
         run_time_s: Run time of a parallel program alone. Its threads synchronise after each call, thousands of times a
-            second. If they spin while one of them has no CPU, each barrier takes a time slice of the scheduler, and
-            the program takes a hundred times as long. `StudyOptions.timeout_s` limits a run, by default to a minute.
+            second. If they spin while one thread has no CPU, each barrier takes a time slice of the scheduler, and the
+            program takes a hundred times as long. `StudyOptions.timeout_s` limits a run, by default to a minute.
 
     Raises:
         UsageError: An argument is invalid, or the clock is not `wall`.
@@ -220,8 +220,8 @@ def omp_overload(
     sequential_work = sequential if sequential is None else bench.work(sequential, "sequential")
     bench.begin()
     if parallel_work is None:
-        # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no CPU.
-        # That is not representative of programs.
+        # Kernels that only exchange lines or wait at barriers slow down hundreds of times if one thread has no CPU,
+        # which is not representative of programs.
         parallel_work = bench.maker.file(
             "parallel",
             bench.target(run_time_s, threads=threads, name="parallel"),
@@ -229,23 +229,23 @@ def omp_overload(
             rounds=0,
         )
     if sequential_work is None:
-        short = bench.maker.file("sequential", bench.target(run_time_s, name="sequential"), rounds=0)
-        sequential_work = bench.maker.longer(short, OMP_OUTLASTS)
+        file = bench.maker.file("sequential", bench.target(run_time_s, name="sequential"), rounds=0)
+        sequential_work = bench.maker.longer(file, OMP_OUTLASTS)
     groups = [
         _cells(bench, policy, parallel_work, sequential_work, threads, copies, sequentials) for policy in policies
     ]
 
     def inspect(run: LoadRun) -> dict[str, float]:
         per_copy = [running(run, "parallel", c) for c in range(copies)]
-        whole = sum(w for samples in per_copy for w, _ in samples)
+        total_s = sum(w for samples in per_copy for w, _ in samples)
         return {
             "serialisation": statistics.fmean(serialisation(x) for x in per_copy),
-            "running": sum(w * r for samples in per_copy for w, r in samples) / whole if whole > 0 else 0.0,
+            "running": sum(w * r for samples in per_copy for w, r in samples) / total_s if total_s > 0 else 0.0,
         }
 
     outcomes, results = bench.run(groups, inspect)
-    about: dict[str, Scalar] = {"threads": threads, "copies": copies, "programs": sequentials}
-    cases = _cases(bench, results, outcomes, dict(zip(policies, groups, strict=True)), about)
+    conditions: dict[str, Scalar] = {"threads": threads, "copies": copies, "programs": sequentials}
+    cases = _cases(bench, results, outcomes, dict(zip(policies, groups, strict=True)), conditions)
     rows = [
         [
             c.policy,

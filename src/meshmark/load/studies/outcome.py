@@ -31,12 +31,12 @@ class Cell:
 
     name: str  # unique in its study
     scenarios: tuple[Scenario, ...]  # one per repetition, in turn
-    measured: tuple[str, ...] = ()  # programs to wait for; the others are stopped then; empty: all
+    measured: tuple[str, ...] = ()  # programs to wait for; the other programs are stopped then; empty: all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A copy of a program in one run, times in s. A synthetic program reports its own times, without its check."""
+    """A copy of a program in one run, times in s. A synthetic program reports its times without its check."""
 
     program: str
     copy: int
@@ -53,9 +53,9 @@ class Use:
         return self.wall_s if clock == "wall" else max(1e-9, self.wall_s - self.waiting_s / max(1, self.threads))
 
     def memory_rate(self, clock: Clock) -> float:
-        """Return memory traffic in B/s by the program's counts; 0 if there are none."""
-        moved = self.counts.get("memory_read_bytes", 0.0) + self.counts.get("memory_write_bytes", 0.0)
-        return moved / self.time_s(clock) if self.wall_s > 0 else 0.0
+        """Return memory traffic in B/s by the program's counts; 0 if it has none."""
+        traffic_bytes = self.counts.get("memory_read_bytes", 0.0) + self.counts.get("memory_write_bytes", 0.0)
+        return traffic_bytes / self.time_s(clock) if self.wall_s > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +72,10 @@ class Outcome:
     flags: frozenset[str]
     about: Mapping[str, str] = field(default_factory=dict)  # machine, build, compiler, kernel
     more: Mapping[str, float] = field(default_factory=dict)  # values that the study derives from the run
-    reason: str = ""  # why it is excluded; "": valid
+    reason: str = ""  # why the outcome is excluded; "": valid
 
     def of(self, *programs: str) -> list[Use]:
-        """Return the copies of these programs, by default of all measured ones."""
+        """Return the copies of these programs, by default of all measured programs."""
         return [u for u in self.uses if u.program in (programs or self.measured)]
 
     def time_s(self, clock: Clock) -> float:
@@ -92,10 +92,10 @@ class Outcome:
         Raises:
             KeyError, TypeError, ValueError: The line is not an outcome.
         """
-        kept = {k: v for k, v in line.items() if k != "type"}
-        one = Outcome(
+        fields = {k: v for k, v in line.items() if k != "type"}
+        outcome = Outcome(
             **{
-                **kept,
+                **fields,
                 "measured": tuple(line["measured"]),
                 "uses": tuple(Use(**u) for u in line["uses"]),
                 "totals": Totals(**line["totals"]),
@@ -103,24 +103,24 @@ class Outcome:
             }
         )
         texts = (
-            one.cell,
-            one.run,
-            one.start,
-            one.reason,
-            *one.measured,
-            *one.flags,
-            *one.about.values(),
-            *(text for u in one.uses for text in (u.program, u.how)),
+            outcome.cell,
+            outcome.run,
+            outcome.start,
+            outcome.reason,
+            *outcome.measured,
+            *outcome.flags,
+            *outcome.about.values(),
+            *(text for u in outcome.uses for text in (u.program, u.how)),
         )
-        counts = (one.repetition, *(n for u in one.uses for n in (u.copy, u.threads)))
-        times = (n for u in one.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
-        numbers = (*times, *dataclasses.astuple(one.totals), *one.more.values())
+        counts = (outcome.repetition, *(n for u in outcome.uses for n in (u.copy, u.threads)))
+        times = (n for u in outcome.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
+        numbers = (*times, *dataclasses.astuple(outcome.totals), *outcome.more.values())
         if not (all(isinstance(t, str) for t in texts) and all(map(is_count, counts)) and all(map(is_number, numbers))):
             raise ValueError("a value has the wrong type")
-        if not one.reason and not (one.of() and all(u.wall_s > 0 for u in one.of())):
+        if not outcome.reason and not (outcome.of() and all(u.wall_s > 0 for u in outcome.of())):
             raise ValueError("a valid outcome has a run time")
-        json.dumps(kept, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
-        return one
+        json.dumps(fields, ensure_ascii=False).encode()  # lone surrogates cannot be encoded
+        return outcome
 
 
 def _use(p: ProgramUse) -> Use:
@@ -142,15 +142,15 @@ def outcome_of(
     cell: Cell, repetition: int, run: LoadRun, inspect: Callable[[LoadRun], Mapping[str, float]] | None
 ) -> Outcome:
     measured = cell.measured or tuple(dict.fromkeys(p.program for p in run.programs))
-    ours = [p for p in run.programs if p.program in measured]
-    bad = [p for p in ours if p.how != "ok"]
+    measured_programs = [p for p in run.programs if p.program in measured]
+    failed = [p for p in measured_programs if p.how != "ok"]
     others = [p for p in run.programs if p.program not in measured]
     # If a neighbour ended early, the measured program ran alone for a while.
-    last_s = max((p.released_s + p.running_s for p in ours if p.how == "ok"), default=0.0)
+    last_s = max((p.released_s + p.running_s for p in measured_programs if p.how == "ok"), default=0.0)
     early = [p for p in others if p.how == "failed" or p.ended_s < last_s]
     reason = (
-        f"program {bad[0].program}, copy {bad[0].copy}: {bad[0].reason}"
-        if bad
+        f"program {failed[0].program}, copy {failed[0].copy}: {failed[0].reason}"
+        if failed
         else f"program {early[0].program}, copy {early[0].copy}: "
         + (
             f"did not start: {early[0].reason}"
@@ -159,7 +159,7 @@ def outcome_of(
         )
         if early
         else ""
-        if ours
+        if measured_programs
         else "no program ran"
     )
     return Outcome(
@@ -171,7 +171,9 @@ def outcome_of(
         uses=tuple(_use(p) for p in run.programs),
         totals=run.totals(),
         reason=reason,
-        flags=frozenset().union(*(run.flags(p) for p in ours)) - EFFECTS if ours else frozenset(),
+        flags=frozenset().union(*(run.flags(p) for p in measured_programs)) - EFFECTS
+        if measured_programs
+        else frozenset(),
         more=dict(inspect(run)) if inspect is not None and not reason else {},
         about={
             "machine": str(run.header.get("machine", "")),
@@ -189,19 +191,19 @@ def open_journal(path: Path) -> Iterator[Any]:
         with held(path.parent, resumed=True), open_private(path, "ab") as sink:
             cut_torn_end(path)
             yield sink
-    except OSError as why:
-        raise MeshmarkError(f"cannot write {path}: {why.strerror or why}") from why
+    except OSError as error:
+        raise MeshmarkError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
     """Return the finished runs of a study in order; skip invalid lines."""
-    out: dict[tuple[str, int], Outcome] = {}
+    outcomes: dict[tuple[str, int], Outcome] = {}
     for raw in whole_lines(folder / JOURNAL):
         try:
             line = json.loads(raw)
             if line["type"] == "run":
-                one = Outcome.from_json(line)
-                out[one.cell, one.repetition] = one
+                outcome = Outcome.from_json(line)
+                outcomes[outcome.cell, outcome.repetition] = outcome
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-    return list(out.values())
+    return list(outcomes.values())

@@ -38,10 +38,10 @@ _HEAD: Final = [
 class OverloadCase:
     programs: int
     totals: Totals  # of the run with the median bench time
-    waiting_s: tuple[float, ...]  # of each copy in that run
+    waiting_s: tuple[float, ...]  # waiting time of each copy in that run
     fairness: float  # Jain's index of the copies' CPU shares
-    point: Point | None  # against one program alone; None for that one
-    flags: frozenset[str] = frozenset()  # of its runs
+    point: Point | None  # compared with one program alone; None for one program alone
+    flags: frozenset[str] = frozenset()  # flags of the runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class Overload(StudyResult):
 
     def waited(self, share: float = 0.01) -> tuple[int, ...]:
         """Return the copies of the last case that waited longer than this share of the bench time."""
-        last = self.cases[-1]
-        return tuple(i for i, w in enumerate(last.waiting_s) if w > share * last.totals.bench_s)
+        case = self.cases[-1]
+        return tuple(i for i, w in enumerate(case.waiting_s) if w > share * case.totals.bench_s)
 
 
 def _counted(totals: Totals) -> dict[str, float]:
@@ -68,12 +68,12 @@ def _counted(totals: Totals) -> dict[str, float]:
 
 
 def cpu_shares(outcome: Outcome, *programs: str) -> list[float]:
-    """Return CPU time over CPU and waiting time of each copy."""
-    out = []
+    """Return the CPU time over CPU and waiting time of each copy."""
+    shares = []
     for u in outcome.of(*programs):
-        ran = u.user_s + u.system_s
-        out.append(ran / (ran + u.waiting_s) if ran + u.waiting_s > 0 else 1.0)
-    return out
+        cpu_s = u.user_s + u.system_s
+        shares.append(cpu_s / (cpu_s + u.waiting_s) if cpu_s + u.waiting_s > 0 else 1.0)
+    return shares
 
 
 def _cases(
@@ -85,26 +85,28 @@ def _cases(
     cases: list[OverloadCase] = []
     for count, cell in cells.items():
         runs = [o for o in outcomes[cell.name] if not o.reason]
-        about: dict[str, Scalar] = {"programs": count, "extra": max(0, count - n)}
-        p = bench.point(results, count, f"{count}", alone, outcomes[cell.name], about) if count > 1 else None
+        conditions: dict[str, Scalar] = {"programs": count, "extra": max(0, count - n)}
+        slowdown_point = (
+            bench.point(results, count, f"{count}", alone, outcomes[cell.name], conditions) if count > 1 else None
+        )
         if not runs:
             if count == 1:
-                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "not run"), about)
+                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "not run"), conditions)
             continue
         flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if count > n else set())
         for metric in _counted(runs[0].totals):
-            results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
-        results.add("fairness", [jain(cpu_shares(o)) for o in runs], about, flags)
+            results.add(metric, [_counted(o.totals)[metric] for o in runs], conditions, flags)
+        results.add("fairness", [jain(cpu_shares(o)) for o in runs], conditions, flags)
         for copy in range(count):
-            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
-        middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
+            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**conditions, "copy": copy}, flags)
+        median_run = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
         cases.append(
             OverloadCase(
                 programs=count,
-                totals=middle.totals,
-                waiting_s=tuple(u.waiting_s for u in middle.of()),
+                totals=median_run.totals,
+                waiting_s=tuple(u.waiting_s for u in median_run.of()),
                 fairness=statistics.median(jain(cpu_shares(o)) for o in runs),
-                point=p,
+                point=slowdown_point,
                 flags=flags,
             )
         )
@@ -121,7 +123,7 @@ def overload(
     run_time_s: float = 5.0,
     options: StudyOptions = DEFAULT_OPTIONS,
 ) -> Overload:
-    """Run one copy of a sequential program, one per CPU, and `extra` more, and account for CPU and waiting time.
+    """Run one copy of a program, one per CPU, and `extra` more than that, and account for CPU and waiting time.
 
     Args:
         variants: Calibration data to synthesise the program from if `work` is None.
@@ -176,11 +178,11 @@ def overload(
         ]
         for c in cases
     ]
-    waits = [
+    waiting_lines = [
         f"{c.programs} on {n}: waited " + ", ".join(f"{w:.3f} s" for w in c.waiting_s) for c in cases if c.programs > 1
     ]
-    base = bench.end(results, "\n".join([table(_HEAD, rows, [c.flags for c in cases]), *waits]))
-    return Overload(cases=tuple(cases), **base)
+    result_fields = bench.end(results, "\n".join([table(_HEAD, rows, [c.flags for c in cases]), *waiting_lines]))
+    return Overload(cases=tuple(cases), **result_fields)
 
 
 def wall_only(options: StudyOptions) -> None:

@@ -1,4 +1,4 @@
-"""Equal programs alone and together, for the studies of a shared bus and of mixes."""
+"""Runs equal programs alone and together, for the studies of a shared bus and of mixes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def checked_copies(bench: Bench, copies: int) -> int:
 
 
 def rate_alone(outcomes: Sequence[Outcome], clock: Clock) -> float:
-    """Return the memory bandwidth of one copy alone by its counts, B/s; median over the repetitions."""
+    """Return the memory bandwidth of one copy alone by its counts in B/s; median over the repetitions."""
     return statistics.median(u.memory_rate(clock) for o in outcomes for u in o.of()) if outcomes else 0.0
 
 

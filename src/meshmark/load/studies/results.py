@@ -39,17 +39,20 @@ def point(
     for runs in (together, alone):
         if reason := next((o.reason for o in runs if o.reason), ""):
             return None, reason
-    first = {o.repetition: o.time_s(clock) for o in alone}
-    second = {o.repetition: o.time_s(clock) for o in together}
-    if not first or not second:
+    alone_by_repetition = {o.repetition: o.time_s(clock) for o in alone}
+    together_by_repetition = {o.repetition: o.time_s(clock) for o in together}
+    if not alone_by_repetition or not together_by_repetition:
         return None, "not run"
     return Point(
         x=x,
         label=label,
-        slowdown=slowdown(list(first.values()), list(second.values())),
-        pairs=tuple(second[r] / first[r] for r in sorted(first.keys() & second.keys())),
-        alone_s=tuple(first.values()),
-        together_s=tuple(second.values()),
+        slowdown=slowdown(list(alone_by_repetition.values()), list(together_by_repetition.values())),
+        pairs=tuple(
+            together_by_repetition[r] / alone_by_repetition[r]
+            for r in sorted(alone_by_repetition.keys() & together_by_repetition.keys())
+        ),
+        alone_s=tuple(alone_by_repetition.values()),
+        together_s=tuple(together_by_repetition.values()),
         flags=frozenset().union(*(o.flags for o in (*alone, *together))),
     ), ""
 
@@ -72,11 +75,11 @@ class Results:
         conditions: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> None:
-        if kept := tuple(samples):
+        if values := tuple(samples):
             self.records.append(
                 Record.of(
                     METRICS[metric],
-                    kept,
+                    values,
                     source="host",
                     machine=self.machine or "host",
                     instrument=INSTRUMENT,
@@ -108,22 +111,22 @@ class Results:
     def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
         """Add the run times alone and together, and their ratio.
 
-        The value of the ratio's record is the median over the pairs. Its conditions hold the estimate over all runs,
+        The value of the ratio's record is the median over the pairs. Its conditions contain the estimate over all runs,
         which has a confidence interval from 4 repetitions.
         """
-        for setting, times in (("alone", p.alone_s), ("together", p.together_s)):
-            self.add("elapsed", times, {**conditions, "company": setting}, p.flags)
-        s = p.slowdown
+        for company, times in (("alone", p.alone_s), ("together", p.together_s)):
+            self.add("elapsed", times, {**conditions, "company": company}, p.flags)
+        ratio = p.slowdown
         self.add(
             "slowdown",
-            p.pairs or (s.ratio,),
+            p.pairs or (ratio.ratio,),
             {
                 **conditions,
-                "estimate": s.ratio,
-                "estimate_low": s.interval[0] if s.interval else None,
-                "estimate_high": s.interval[1] if s.interval else None,
-                "alone_runs": s.alone,
-                "together_runs": s.together,
+                "estimate": ratio.ratio,
+                "estimate_low": ratio.interval[0] if ratio.interval else None,
+                "estimate_high": ratio.interval[1] if ratio.interval else None,
+                "alone_runs": ratio.alone,
+                "together_runs": ratio.together,
             },
             p.flags,
         )
@@ -149,7 +152,7 @@ def read_records(folder: Path) -> list[Record]:
     """Read the records of a finished study.
 
     Raises:
-        UsageError: The folder holds none.
+        UsageError: The folder contains no finished study.
     """
     path = folder / RECORDS
     if not path.is_file():
@@ -158,16 +161,16 @@ def read_records(folder: Path) -> list[Record]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], flags: Sequence[frozenset[str]] | None = None) -> str:
-    """Format columns of text, the first left-aligned, the others right-aligned.
+    """Return columns of text as lines, the first column left-aligned and the others right-aligned.
 
     Args:
         head: Titles of the columns.
         rows: Texts of each row.
-        flags: Flags of the results in each row, which follow as the last column; None if the rows have none.
+        flags: Flags of the results in each row, which are appended as the last column; None: no such column.
     """
     if flags is not None:
         head = [*head, "flags"]
-        rows = [[*row, " ".join(sorted(of)) or "-"] for row, of in zip(rows, flags, strict=True)]
+        rows = [[*row, " ".join(sorted(row_flags)) or "-"] for row, row_flags in zip(rows, flags, strict=True)]
     widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
     return "\n".join(
         "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
@@ -176,5 +179,5 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], flags: Sequence[fr
 
 
 def format_slowdown(s: Slowdown) -> tuple[str, str]:
-    """Format a slowdown and its confidence interval for a table."""
+    """Return a slowdown and its confidence interval as text for a table."""
     return f"{s.ratio:.3f}", f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s.interval else "none below 4 runs"

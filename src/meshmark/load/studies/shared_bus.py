@@ -1,4 +1,4 @@
-"""Study: the bandwidth from which equal programs on one memory bus slow each other down."""
+"""Study: finds the bandwidth from which equal programs on one memory bus slow each other down."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def shared_bus(
     """Measure the slowdown with one copy per CPU, by the bandwidth of one program.
 
     Args:
-        cpus: CPUs of one memory domain; empty: all available ones.
-        copies: Number of copies that run together, one per CPU; 0: as many as CPUs.
+        cpus: CPUs of one memory domain; empty: all available CPUs.
+        copies: Number of copies that run together, one per CPU; 0: one copy for each CPU.
         rates_gb_per_s: Bandwidths of one program; empty: shares of the feasible range.
         threshold: Report the bandwidth at which the slowdown crosses 1 + threshold.
 
@@ -78,50 +78,60 @@ def shared_bus(
     outcomes, results = bench.run(list(pairs.values()))
     points = []
     for rate, (alone, together) in pairs.items():
-        ran = rate_alone(outcomes[alone.name], options.clock)
-        p = bench.point(
+        measured_rate = rate_alone(outcomes[alone.name], options.clock)
+        measured = bench.point(
             results,
-            ran / 1e9,
+            measured_rate / 1e9,
             f"{rate:g} GB/s",
             outcomes[alone.name],
             outcomes[together.name],
             {
                 "memory_rate_asked": rate * 1e9,
-                "memory_rate": ran,
+                "memory_rate": measured_rate,
                 "copies": count,
                 "write_fraction": write_fraction,
             },
         )
-        if p is not None:
-            points.append(p)
+        if measured is not None:
+            points.append(measured)
     points.sort(key=lambda p: p.x)
-    flags = frozenset[str]().union(*(p.flags for p in points))
-    about: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
+    flags = frozenset[str]().union(*(measured.flags for measured in points))
+    conditions: dict[str, Scalar] = {"copies": count, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
-        crossed = crossing(
-            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=options.seed
+        crossing_point = crossing(
+            [measured.x for measured in points],
+            [measured.pairs or (measured.slowdown.ratio,) for measured in points],
+            1 + threshold,
+            seed=options.seed,
         )
     else:
-        crossed = Crossing(None, reason="fewer than 2 rates were measured")
-    if crossed.value is None:
-        results.absent("crossing_rate", crossed.reason, about, "absent")
+        crossing_point = Crossing(None, reason="fewer than 2 rates were measured")
+    if crossing_point.value is None:
+        results.absent("crossing_rate", crossing_point.reason, conditions, "absent")
     else:
         results.add(
             "crossing_rate",
-            [crossed.value * 1e9],
+            [crossing_point.value * 1e9],
             {
-                **about,
-                "crossing_low": None if crossed.low is None else crossed.low * 1e9,
-                "crossing_high": None if crossed.high is None else crossed.high * 1e9,
+                **conditions,
+                "crossing_low": None if crossing_point.low is None else crossing_point.low * 1e9,
+                "crossing_high": None if crossing_point.high is None else crossing_point.high * 1e9,
             },
             flags,
         )
-    rows = [[p.label, f"{p.x:.3f}", f"{p.x * count:.3f}", *format_slowdown(p.slowdown)] for p in points]
-    what = f"exceeds {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
-    doubt = f" (from runs with flags: {', '.join(sorted(flags))})" if flags else ""
+    rows = [
+        [measured.label, f"{measured.x:.3f}", f"{measured.x * count:.3f}", *format_slowdown(measured.slowdown)]
+        for measured in points
+    ]
+    result = (
+        f"exceeds {100 * threshold:g} % at {_between(crossing_point)}"
+        if crossing_point.value is not None
+        else crossing_point.reason
+    )
+    caveat = f" (from runs with flags: {', '.join(sorted(flags))})" if flags else ""
     head = ["requested", "alone GB/s", f"{count} copies GB/s", "slowdown", "95 %"]
-    text = table(head, rows, [p.flags for p in points]) + f"\nslowdown: {what}{doubt}"
-    return SharedBus(points=tuple(points), crossing=crossed, level=1 + threshold, **bench.end(results, text))
+    text = table(head, rows, [measured.flags for measured in points]) + f"\nslowdown: {result}{caveat}"
+    return SharedBus(points=tuple(points), crossing=crossing_point, level=1 + threshold, **bench.end(results, text))
 
 
 def _between(c: Crossing) -> str:

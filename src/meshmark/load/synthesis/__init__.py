@@ -7,7 +7,7 @@ equation, sum over k of (a_k - v d_k) / t_k x_k = 0, where t_k is the time of on
    find the nearest feasible profile. The Charnes-Cooper transformation (1962) makes a metric whose denominator is not
    time linear.
 2. A vertex of a linear program uses only as many variants as there are equations. The solution with the minimum
-   sum x_k^2 / s_k spreads over more: ridge-regularised non-negative least squares with exact equality constraints.
+   sum x_k^2 / s_k uses more variants: ridge-regularised non-negative least squares with exact equality constraints.
    Newton steps solve its dual, which is piecewise quadratic with one unknown per equation, in milliseconds whatever
    the number of variants.
 3. Numbers of calls are rounded to integers and repaired greedily.
@@ -62,17 +62,17 @@ def _problem(variants: Sequence[Variant], target: TargetProfile, metrics: Metric
         return Problem(part, equation_rows(part, target, metrics), target)
 
     notes: list[str] = []
-    whole = on(preferred)
-    problem = presolved(whole)
+    unsolved = on(preferred)
+    problem = presolved(unsolved)
     max_share = find_max_share(problem)
     if max_share is None and len(special):
-        whole = on(np.sort(np.concatenate([preferred, special])))
-        problem = presolved(whole)
+        unsolved = on(np.sort(np.concatenate([preferred, special])))
+        problem = presolved(unsolved)
         max_share = find_max_share(problem)
         if max_share is not None:
             notes.append("uses system or idle kernels: the target profile is impossible without them")
     if max_share is None:
-        raise impossible_error(whole)
+        raise impossible_error(unsolved)
     return problem, max_share, notes
 
 
@@ -101,29 +101,29 @@ def synthesize(
         ImpossibleError: No mix meets the profile; reports the ranges and the nearest feasible profile.
         UsageError: A key of the profile excludes all variants; the message names it.
     """
-    own = own_metrics or {}
-    metrics = all_metrics(own)
+    metrics_of_user = own_metrics or {}
+    metrics = all_metrics(metrics_of_user)
     problem, max_share, notes = _problem(variants, target, metrics)
-    which, alternative = select_variants(problem, max_share)
-    small = problem.only(which)
-    x = balanced(small, max_share, alternative, target.least_kernels, target.seed)
+    indices, alternative = select_variants(problem, max_share)
+    chosen = problem.only(indices)
+    x = balanced(chosen, max_share, alternative, target.least_kernels, target.seed)
     for _ in range(4):
         # A variant with hardly any calls takes memory and cannot be spread evenly.
-        few = (x * target.run_time_s / small.seconds < 2) & (x < 0.01)
-        if not few.any():
+        rarely_called = (x * target.run_time_s / chosen.seconds < 2) & (x < 0.01)
+        if not rarely_called.any():
             break
-        kept = np.flatnonzero(~few)
-        fewer = small.only(kept)
-        tried = spread_evenly(*fewer.equations(), weights(fewer.table, target.seed), max_share)
-        if tried is None or len(np.unique(fewer.table.kernel_of)) < min(
-            target.least_kernels, len(np.unique(small.table.kernel_of[x * target.run_time_s / small.seconds >= 1]))
+        retained = np.flatnonzero(~rarely_called)
+        reduced = chosen.only(retained)
+        solution = spread_evenly(*reduced.equations(), weights(reduced.table, target.seed), max_share)
+        if solution is None or len(np.unique(reduced.table.kernel_of)) < min(
+            target.least_kernels, len(np.unique(chosen.table.kernel_of[x * target.run_time_s / chosen.seconds >= 1]))
         ):
             # The equations need these variants. Drop only those that round to no call.
-            kept = np.flatnonzero(x * target.run_time_s / small.seconds >= 0.5)
-            small, x = small.only(kept), x[kept]
+            retained = np.flatnonzero(x * target.run_time_s / chosen.seconds >= 0.5)
+            chosen, x = chosen.only(retained), x[retained]
             break
-        small, x = fewer, tried
-    return finish_program(small, x, metrics, own, machine, versions or {}, None, 0, notes)
+        chosen, x = reduced, solution
+    return finish_program(chosen, x, metrics, metrics_of_user, machine, versions or {}, None, 0, notes)
 
 
 def explain(
@@ -142,7 +142,7 @@ def explain(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Measured times of a run. `per_call_s` is optional: without it, all variants are scaled alike."""
+    """Measured times of a run. `per_call_s` is optional; without it, all variants are scaled alike."""
 
     wall_s: float  # all calls
     cpu_s: float | None = None  # sum over the threads
@@ -152,7 +152,7 @@ class Measured:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     program: Program
-    error: float  # of the measured run: wall time over target run time, minus 1
+    error: float  # relative error of the measured run: wall time over target run time, minus 1
     converged: bool  # the error is within the floor; the program is unchanged
 
 
@@ -160,12 +160,12 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     """Adjust the numbers of calls by times measured in the mix rather than for each kernel alone.
 
     In a mix, each call finds the caches as other kernels left them, so calibrated times are 25 to 50 % off. Times move
-    towards the measured ones by the factor `damping`, because the measurement is noisy too. The numbers of calls change
-    as little as the target profile allows. Rates are counts over time, so correct times give correct rates.
+    towards the measured times by the factor `damping`, because the measurement is noisy, too. The numbers of calls
+    change as little as the target profile allows. Rates are counts over time, so correct times give correct rates.
 
     Args:
-        damping: 1 uses the measured times as they are.
-        floor: Relative repeatability of the machine; an error within it counts as noise.
+        damping: 1 uses the measured times without damping.
+        floor: Relative repeatability of the machine; an error below it counts as noise.
 
     Raises:
         ImpossibleError: The chosen variants cannot meet the profile with these times; synthesize again.
@@ -184,9 +184,11 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     if abs(error) <= floor:
         return Calibration(program, error, True)
     totals = program.totals()
-    all_wall = measured.wall_s / totals["wall_s"]
-    all_cpu = (
-        time(measured.cpu_s, "cpu_s") / totals["cpu_s"] if measured.cpu_s is not None and totals["cpu_s"] else all_wall
+    mean_wall_factor = measured.wall_s / totals["wall_s"]
+    mean_cpu_factor = (
+        time(measured.cpu_s, "cpu_s") / totals["cpu_s"]
+        if measured.cpu_s is not None and totals["cpu_s"]
+        else mean_wall_factor
     )
     per_call = measured.per_call_s or {}
     names = {p.variant.name for p in program.parts}
@@ -196,32 +198,34 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     variants = []
     for p in program.parts:
         v = p.variant
-        wall = cpu = all_wall
+        wall_factor = cpu_factor = mean_wall_factor
         if v.name in per_call:
-            wall = time(per_call[v.name], v.name) / (v.wall_s / target.load_balance)
-        cpu = wall * all_cpu / all_wall
-        moved: dict[str, Any] = {
-            "wall_s": v.wall_s * (1 + damping * (wall - 1)),
-            "cpu_s": v.cpu_s * (1 + damping * (cpu - 1)),
-            "system_s": v.system_s * (1 + damping * (cpu - 1)),
+            wall_factor = time(per_call[v.name], v.name) / (v.wall_s / target.load_balance)
+        cpu_factor = wall_factor * mean_cpu_factor / mean_wall_factor
+        new_times: dict[str, Any] = {
+            "wall_s": v.wall_s * (1 + damping * (wall_factor - 1)),
+            "cpu_s": v.cpu_s * (1 + damping * (cpu_factor - 1)),
+            "system_s": v.system_s * (1 + damping * (cpu_factor - 1)),
             "wall_interval_s": None,
         }
-        variants.append(dataclasses.replace(v, **moved))
+        variants.append(dataclasses.replace(v, **new_times))
     metrics = all_metrics(program.own_metrics)
     table = Table(variants, target.load_balance)
     problem = Problem(table, equation_rows(table, target, metrics), target)
-    before = np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / target.run_time_s
-    before *= (1 - target.pace) / before.sum()
-    max_share = max(target.most_share, float(before.max()) * 1.2)
-    # Weighted by the current shares, so that all change by similar factors and none vanishes.
-    x = spread_evenly(*problem.equations(), np.maximum(before, 1e-9), max_share, before)
+    current_shares = (
+        np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / target.run_time_s
+    )
+    current_shares *= (1 - target.pace) / current_shares.sum()
+    max_share = max(target.most_share, float(current_shares.max()) * 1.2)
+    # The current shares are the weights, so that all shares change by similar factors and none vanishes.
+    x = spread_evenly(*problem.equations(), np.maximum(current_shares, 1e-9), max_share, current_shares)
     if x is None:
         x = any_solution(problem)
     if x is None:
         raise impossible_error(problem)
     phases = np.array([p.phase for p in program.parts])
     notes = [n for n in program.notes if n.startswith("uses system or idle kernels")]
-    made = finish_program(
+    calibrated = finish_program(
         problem,
         x,
         metrics,
@@ -232,4 +236,4 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         program.calibrations + 1,
         notes,
     )
-    return Calibration(made, error, False)
+    return Calibration(calibrated, error, False)

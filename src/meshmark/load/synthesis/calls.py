@@ -26,7 +26,7 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
     """Return integer numbers of calls, at least one each, and the maximum relative error of a target sum."""
     equal, rhs = problem.equations()
     seconds, run_time = problem.seconds, problem.target.run_time_s
-    # With x known, the denominators are known too, so errors can be made exactly relative.
+    # With x known, the denominators are known, too, so errors can be made exactly relative.
     actual = [float(r.under @ x) + r.under_constant for r in problem.rows]
     scale = np.array(
         [1.0, *(r.typical / d if d > 0 and r.value else 1.0 for r, d in zip(problem.rows, actual, strict=True))]
@@ -38,21 +38,25 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
     per_call = equal * (seconds / run_time)  # what one call adds to each equation
     calls = np.maximum(1, np.rint(x * run_time / seconds)).astype(np.int64)
     residual = per_call @ calls - rhs
-    # Add or remove a call of one or two variants. With one alone, time cannot be corrected without changing rates.
+    # Add or remove a call of one or two variants. With one variant, time cannot be corrected without changing rates.
     moves = np.hstack([per_call, -per_call])
     n = len(calls)
     for _ in range(200):
         size = float(residual @ residual)
-        allowed = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
-        some = moves[:, allowed]
-        alone = (some**2).sum(axis=0) + 2 * residual @ some
-        both = alone[:, None] + alone[None, :] + 2 * some.T @ some
-        i, j = divmod(int(both.argmin()), len(allowed))
-        single = int(alone.argmin())
-        chosen = [allowed[single]] if alone[single] <= both[i, j] else [allowed[i], allowed[j]]
-        if min(float(alone[single]), float(both[i, j])) >= -1e-3 * size:
+        moves_allowed = np.concatenate([np.arange(n), n + np.flatnonzero(calls > 2)])
+        candidates = moves[:, moves_allowed]
+        single_change = (candidates**2).sum(axis=0) + 2 * residual @ candidates
+        pair_change = single_change[:, None] + single_change[None, :] + 2 * candidates.T @ candidates
+        i, j = divmod(int(pair_change.argmin()), len(moves_allowed))
+        best_single = int(single_change.argmin())
+        selected = (
+            [moves_allowed[best_single]]
+            if single_change[best_single] <= pair_change[i, j]
+            else [moves_allowed[i], moves_allowed[j]]
+        )
+        if min(float(single_change[best_single]), float(pair_change[i, j])) >= -1e-3 * size:
             break
-        for k in chosen:
+        for k in selected:
             calls[k % n] += 1 if k < n else -1
         residual = per_call @ calls - rhs
     for _ in range(3):
@@ -61,10 +65,10 @@ def _whole_calls(problem: Problem, x: Vector) -> tuple[NDArray[np.int64], float]
         change = _exchange(per_call, residual, calls)
         if change is None:
             break
-        before = float(residual @ residual)
+        size_before = float(residual @ residual)
         calls += change
         residual = per_call @ calls - rhs
-        if float(residual @ residual) > 0.5 * before:
+        if float(residual @ residual) > 0.5 * size_before:
             break
     return calls, float(np.abs(residual / trust).max())
 
@@ -80,43 +84,46 @@ def _exchange(per_call: NDArray[np.float64], residual: Vector, calls: NDArray[np
     """Find the change of up to four calls that minimises the error of the sums; None if no change reduces it.
 
     Meet in the middle: a change combines two moves, each of which adds, removes or swaps a call. A tree of all moves
-    finds the best partner of each.
+    finds the best partner of each move.
     """
     from scipy.spatial import cKDTree
 
-    some = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(residual)).astype(np.intp)
-    few = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, some])  # small and large contributions to every sum
-    n = len(few)
-    p = per_call[:, few]
-    giver = np.flatnonzero(calls[few] > 2)  # can lose two calls
-    plus = np.concatenate([np.full(1, -1), np.arange(n), np.full(len(giver), -1), np.repeat(np.arange(n), len(giver))])
-    minus = np.concatenate([np.full(1, -1), np.full(n, -1), giver, np.tile(giver, n)])
+    ranks = np.linspace(0, per_call.shape[1] - 1, _EXCHANGED // len(residual)).astype(np.intp)
+    # Variants with small and large contributions to every sum.
+    considered = np.unique(np.argsort(per_call, axis=1, kind="stable")[:, ranks])
+    n = len(considered)
+    p = per_call[:, considered]
+    givers = np.flatnonzero(calls[considered] > 2)  # can lose two calls
+    added = np.concatenate(
+        [np.full(1, -1), np.arange(n), np.full(len(givers), -1), np.repeat(np.arange(n), len(givers))]
+    )
+    removed = np.concatenate([np.full(1, -1), np.full(n, -1), givers, np.tile(givers, n)])
     padded = np.hstack([p, np.zeros((len(residual), 1))])  # index -1: no call
-    moves = (padded[:, plus] - padded[:, minus]).T
-    now = float(np.sqrt(residual @ residual))
-    found = cKDTree(moves).query(-residual - moves, distance_upper_bound=now)
-    distance, other = np.asarray(found[0]), np.asarray(found[1])
-    at = int(np.argmin(distance))
-    if not distance[at] < now:
+    moves = (padded[:, added] - padded[:, removed]).T
+    size = float(np.sqrt(residual @ residual))
+    neighbours = cKDTree(moves).query(-residual - moves, distance_upper_bound=size)
+    distance, partners = np.asarray(neighbours[0]), np.asarray(neighbours[1])
+    best = int(np.argmin(distance))
+    if not distance[best] < size:
         return None
     change = np.zeros(len(calls), dtype=np.int64)
-    for move in (at, int(other[at])):
-        if plus[move] >= 0:
-            change[few[plus[move]]] += 1
-        if minus[move] >= 0:
-            change[few[minus[move]]] -= 1
+    for move in (best, int(partners[best])):
+        if added[move] >= 0:
+            change[considered[added[move]]] += 1
+        if removed[move] >= 0:
+            change[considered[removed[move]]] -= 1
     return change
 
 
 def _sums(table: Table, target: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
     """Return the sums that must grow evenly: numerators and denominators of the target metrics, per call."""
-    out: dict[str, Vector] = {}
+    sums: dict[str, Vector] = {}
     for name in sorted(target.metrics):
         over, under = parts_of(metrics[name])
-        out[name] = over.of(table.columns)
+        sums[name] = over.of(table.columns)
         if under.factors and under.multiple_of(Linear({"wall_s": 1.0})) is None:
-            out[f"{name} (denominator)"] = under.of(table.columns)
-    return {k: v for k, v in out.items() if v.any()}
+            sums[f"{name} (denominator)"] = under.of(table.columns)
+    return {k: v for k, v in sums.items() if v.any()}
 
 
 def finish_program(
@@ -133,26 +140,26 @@ def finish_program(
     target = problem.target
     calls, error = _whole_calls(problem, x)
     sums = _sums(problem.table, target, metrics)
-    found, even = best_phases(calls.tolist(), problem.seconds, sums, start=phases)
+    best, uniformity = best_phases(calls.tolist(), problem.seconds, sums, start=phases)
     if error > _GRANULARITY:
         notes.append(
             f"sums are up to {100 * error:.2g} % off because calls are indivisible; a longer run_time_s reduces this"
         )
-    if even.worst > PLAIN:
-        worst = max(even.worst_deviation, key=lambda k: even.worst_deviation[k])
+    if uniformity.worst > PLAIN:
+        worst = max(uniformity.worst_deviation, key=lambda k: uniformity.worst_deviation[k])
         notes.append(
-            f"{worst} deviates from even growth by up to {100 * even.worst:.2g} % of its total; "
+            f"{worst} deviates from even growth by up to {100 * uniformity.worst:.2g} % of its total; "
             "a longer run_time_s reduces this"
         )
     serial = problem.table.columns["serial_s"]
     parts = tuple(
         Part(dataclasses.replace(v, serial_s=float(s) if math.isfinite(s) else None), int(n), float(p))
-        for v, s, n, p in zip(problem.table.variants, serial, calls, found, strict=True)
+        for v, s, n, p in zip(problem.table.variants, serial, calls, best, strict=True)
     )
     program = Program(
         profile=target,
         parts=parts,
-        uniformity=even,
+        uniformity=uniformity,
         machine=machine,
         versions=dict(versions),
         own_metrics={k: m for k, m in own.items() if k in target.metrics},
@@ -163,8 +170,8 @@ def finish_program(
             f"{len(program.kernels)} kernels share the work, fewer than {target.least_kernels}: "
             "the target profile and its memory_mib allow no more"
         )
-    top = max(parts, key=lambda p: p.calls * p.variant.wall_s)
-    share = top.calls * top.variant.wall_s / target.load_balance / target.run_time_s
+    largest = max(parts, key=lambda p: p.calls * p.variant.wall_s)
+    share = largest.calls * largest.variant.wall_s / target.load_balance / target.run_time_s
     if share > target.most_share * 1.05:
-        notes.append(f"{top.variant.name} has {100 * share:.0f} % of the time: the target profile requires it")
+        notes.append(f"{largest.variant.name} has {100 * share:.0f} % of the time: the target profile requires it")
     return dataclasses.replace(program, notes=tuple(notes))

@@ -1,4 +1,4 @@
-"""Decides by linear programs whether a target profile is feasible, and finds the nearest one that is."""
+"""Decides by linear programs whether a target profile is feasible, and finds the nearest feasible profile."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def solve_linear(
     bounds[:, 1] = np.inf if max_x is None else max_x
     if upper is not None:
         bounds[:, 1] = upper
-    found = linprog(cost, A_ub=less, b_ub=limit, A_eq=equal, b_eq=rhs, bounds=bounds, method="highs")
-    return np.asarray(found.x, dtype=np.float64) if found.status == 0 and found.x is not None else None
+    result = linprog(cost, A_ub=less, b_ub=limit, A_eq=equal, b_eq=rhs, bounds=bounds, method="highs")
+    return np.asarray(result.x, dtype=np.float64) if result.status == 0 and result.x is not None else None
 
 
 def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None:
-    """Return rows -d x <= -minimum for each denominator that no other equation keeps above 0."""
-    free = [r for r in rows if not r.pinned and float(r.under.max(initial=0.0)) > 0]
-    if not free:
+    """Return rows -d x <= -minimum for each denominator that no other equation keeps above 0, or None."""
+    unpinned = [r for r in rows if not r.pinned and float(r.under.max(initial=0.0)) > 0]
+    if not unpinned:
         return None
-    return np.stack([-r.under / r.under.max() for r in free]), np.full(len(free), -MIN_DENOMINATOR)
+    return np.stack([-r.under / r.under.max() for r in unpinned]), np.full(len(unpinned), -MIN_DENOMINATOR)
 
 
 def any_solution(problem: Problem, max_share: float | None = None) -> Vector | None:
-    """Return any x that satisfies all equations, or None."""
+    """Return any x that satisfies all equations; None if there is no solution."""
     if len(problem.table) == 0 or any(not r.pinned and not r.under.any() for r in problem.rows):
         return None
     equal, rhs = problem.equations()
@@ -87,10 +87,10 @@ def _inside(value: float, low: float, high: float) -> float:
     """Round a value to few digits, within [low, high]."""
     value = min(max(value, low), high)
     for digits in (4, 5, 6, 8, 10, 12):
-        near = float(f"{value:.{digits - 1}e}")
+        nearest = float(f"{value:.{digits - 1}e}")
         step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 0.0
-        for tried in (near, near + step, near - step):
-            rounded = float(f"{tried:.{digits - 1}e}")
+        for candidate in (nearest, nearest + step, nearest - step):
+            rounded = float(f"{candidate:.{digits - 1}e}")
             if low <= rounded <= high:
                 return rounded
     return value
@@ -118,38 +118,38 @@ def _nearest(problem: Problem) -> dict[str, float] | None:
         cost = np.concatenate([np.zeros(n), np.ones(2 * m)])
         floors = floor_rows(rows)
         less = None if floors is None else np.hstack([floors[0], np.zeros((len(floors[1]), 2 * m))])
-        found = solve_linear(cost, equal, rhs, None, less, None if floors is None else floors[1])
-        if found is None:
+        solution = solve_linear(cost, equal, rhs, None, less, None if floors is None else floors[1])
+        if solution is None:
             return None
-        x = found[:n]
-        now = [float(r.under @ x) + r.under_constant for r in rows]
-        if all(abs(a - b) <= 1e-3 * abs(a) for a, b in zip(now, typical, strict=True)):
+        x = solution[:n]
+        denominators = [float(r.under @ x) + r.under_constant for r in rows]
+        if all(abs(a - b) <= 1e-3 * abs(a) for a, b in zip(denominators, typical, strict=True)):
             break
-        typical = [d if d > 0 else old for d, old in zip(now, typical, strict=True)]
+        typical = [d if d > 0 else old for d, old in zip(denominators, typical, strict=True)]
     assert x is not None
-    achieved = {}
-    kept: dict[str, float] = {}
+    feasible_values = {}
+    result: dict[str, float] = {}
     for r in rows:
         d = float(r.under @ x) + r.under_constant
         if d <= 0:
             return None
-        achieved[r.name] = (float(r.over @ x) + r.over_constant) / d
-        if abs(achieved[r.name] - r.value) <= 1e-5 * (
+        feasible_values[r.name] = (float(r.over @ x) + r.over_constant) / d
+        if abs(feasible_values[r.name] - r.value) <= 1e-5 * (
             abs(r.value) or float(np.abs(r.over).max(initial=0.0)) / d or 1.0
         ):
-            kept[r.name] = r.value
-    # Round the changed values one by one, each within the range that the previous ones leave.
+            result[r.name] = r.value
+    # Round the changed values one by one, each within the range that the previous values leave.
     for i, r in enumerate(rows):
-        if r.name in kept:
+        if r.name in result:
             continue
-        span = _range(rows, i, kept, 1 - problem.target.pace)
+        span = _range(rows, i, result, 1 - problem.target.pace)
         if span is None:
-            kept[r.name] = achieved[r.name]
+            result[r.name] = feasible_values[r.name]
             continue
         low, high = span
         margin = 1e-6 * (high - low)
-        kept[r.name] = _inside(achieved[r.name], low + margin, high - margin)
-    return kept
+        result[r.name] = _inside(feasible_values[r.name], low + margin, high - margin)
+    return result
 
 
 def reachable(problem: Problem) -> dict[str, tuple[float, float] | None]:
@@ -163,7 +163,7 @@ def _format(value: float) -> str:
 
 
 def impossible_error(problem: Problem) -> ImpossibleError:
-    """Describe why there is no solution, with the ranges and the nearest feasible profile."""
+    """Return an error that says why there is no solution, with the ranges and the nearest feasible profile."""
     ranges = reachable(problem)
     values = _nearest(problem)
     nearest = dataclasses.replace(problem.target, metrics=values) if values is not None else None

@@ -44,12 +44,12 @@ def spread_evenly(
         descent = float(slope @ step)
         length = 1.0
         for _ in range(40):
-            tried = at(dual + length * step)
-            if tried[1] <= value + 1e-4 * length * descent:
+            candidate = at(dual + length * step)
+            if candidate[1] <= value + 1e-4 * length * descent:
                 break
-            # Near the minimum, rounding hides differences of the value; the slope still shows progress.
-            near = tried[1] <= value + 1e-9 * max(1.0, abs(value))
-            if near and float(np.abs(tried[2]).max()) < 0.5 * float(np.abs(slope).max()):
+            # Near the minimum, rounding hides differences of the value, but the slope still shows progress.
+            is_near = candidate[1] <= value + 1e-9 * max(1.0, abs(value))
+            if is_near and float(np.abs(candidate[2]).max()) < 0.5 * float(np.abs(slope).max()):
                 break
             length /= 2
         else:
@@ -58,7 +58,7 @@ def spread_evenly(
             damping *= 1e3
             continue
         dual = dual + length * step
-        x, value, slope = tried
+        x, value, slope = candidate
         damping = max(damping / 10, 1e-12)
     return x if float(np.abs(slope * norm).max()) <= 1e-6 else None
 
@@ -87,14 +87,14 @@ def _spread_over_kernels(
     """
     table = problem.table
     n = len(table)
-    used = np.unique(table.kernel_of)
-    k = len(used)
+    used_kernels = np.unique(table.kernel_of)
+    k = len(used_kernels)
     equal, rhs = problem.equations()
     equal = np.hstack([equal, np.zeros((len(rhs), k))])
-    # z <= sum of the shares of its kernel; the sum of all z is rewarded up to the number of kernels wanted.
+    # z <= sum of the shares of its kernel; the sum of all z is rewarded up to the requested number of kernels.
     less = np.zeros((k + 1, n + k))
-    at = np.searchsorted(used, table.kernel_of)
-    less[at, np.arange(n)] = -1.0
+    kernel_rows = np.searchsorted(used_kernels, table.kernel_of)
+    less[kernel_rows, np.arange(n)] = -1.0
     less[np.arange(k), n + np.arange(k)] = 1.0
     limit = np.zeros(k + 1)
     less[k, n:] = 1.0
@@ -129,7 +129,7 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
         UsageError: `memory_mib` is too small.
     """
     target, table = problem.target, problem.table
-    cap = target.memory_mib * MIB
+    max_bytes = target.memory_mib * MIB
     volumes = table.volume_bytes
     typical_s = float(np.median(problem.seconds))
     variant_count = int(
@@ -137,20 +137,20 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
     )
     used = len(np.unique(table.kernel_of))
     floor = min(0.01, 0.5 / used)
-    base_price = volumes / cap
+    base_price = volumes / max_bytes
     price = base_price
     best: Vector | None = None
     chosen: Vector | None = None
     kernel_targets = [max(target.least_kernels, min(used, variant_count))] + [target.least_kernels] * 3
-    # A variant costs the same memory however little it is used, so rarely used ones become more expensive: iterative
-    # reweighting after Candes, Wakin and Boyd (2008).
+    # A variant costs the same memory however little it is used, so rarely used variants become more expensive:
+    # iterative reweighting after Candes, Wakin and Boyd (2008).
     for round_, kernels in enumerate(kernel_targets + [0] * 4):
         x = _spread_over_kernels(problem, max_share, price * 0.1 * 4.0**round_, floor, kernels)
         if x is None:
             break
         if best is None or volumes[x > 0].sum() < volumes[best > 0].sum():
             best = x
-        if volumes[x > 0].sum() <= cap:
+        if volumes[x > 0].sum() <= max_bytes:
             chosen = x
             break
         price = base_price * floor / (x + 0.1 * floor)
@@ -162,32 +162,34 @@ def select_variants(problem: Problem, max_share: float) -> tuple[NDArray[np.intp
             f"{target.name}: memory_mib: found {target.memory_mib:g}; the target profile needs about {needed_mib}"
         )
     weight = weights(table, target.seed)
-    full = spread_evenly(*problem.equations(), weight, max_share)
-    picked: list[int] = [int(i) for i in np.flatnonzero(chosen)]
-    taken = float(volumes[picked].sum())
-    if full is not None:
+    spread = spread_evenly(*problem.equations(), weight, max_share)
+    selected: list[int] = [int(i) for i in np.flatnonzero(chosen)]
+    used_bytes = float(volumes[selected].sum())
+    if spread is not None:
         # Alternate between the share of the time and the share of each target sum. A sum that depends on a few
         # variants could only be met as precisely as the size of their calls allows.
-        cheap = full / (1 + volumes / (0.02 * cap))
-        lists = [_rank_by_kernel(table, cheap)] + [_rank_by_kernel(table, cheap * np.abs(r.over)) for r in problem.rows]
-        have = {int(i) for i in picked}
-        at = [0] * len(lists)
-        while len(picked) < variant_count and any(i < len(one) for i, one in zip(at, lists, strict=True)):
-            for turn, one in enumerate(lists):
-                while at[turn] < len(one):
-                    i = int(one[at[turn]])
-                    at[turn] += 1
-                    if i not in have and taken + volumes[i] <= 0.98 * cap:
-                        have.add(i)
-                        picked.append(i)
-                        taken += float(volumes[i])
+        gain = spread / (1 + volumes / (0.02 * max_bytes))
+        lists = [_rank_by_kernel(table, gain)] + [_rank_by_kernel(table, gain * np.abs(r.over)) for r in problem.rows]
+        selected_set = {int(i) for i in selected}
+        positions = [0] * len(lists)
+        while len(selected) < variant_count and any(
+            i < len(candidates) for i, candidates in zip(positions, lists, strict=True)
+        ):
+            for number, candidates in enumerate(lists):
+                while positions[number] < len(candidates):
+                    i = int(candidates[positions[number]])
+                    positions[number] += 1
+                    if i not in selected_set and used_bytes + volumes[i] <= 0.98 * max_bytes:
+                        selected_set.add(i)
+                        selected.append(i)
+                        used_bytes += float(volumes[i])
                         break
-    which = np.sort(np.array(picked, dtype=np.intp))
-    return which, chosen[which]
+    indices = np.sort(np.array(selected, dtype=np.intp))
+    return indices, chosen[indices]
 
 
 def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernels: int, seed: int) -> Vector:
-    """Return the spread solution, mixed with one that uses more kernels if it uses too few."""
+    """Return the spread solution, or a mix with the alternative if the spread solution uses too few kernels."""
     x = spread_evenly(*problem.equations(), weights(problem.table, seed), max_share)
     if x is None or any(
         not r.pinned and float(r.under @ x) < 0.5 * MIN_DENOMINATOR * float(r.under.max()) for r in problem.rows
@@ -198,11 +200,11 @@ def balanced(problem: Problem, max_share: float, alternative: Vector, min_kernel
         calls = y * problem.target.run_time_s / problem.seconds
         return len(np.unique(problem.table.kernel_of[calls >= 1]))
 
-    for part in (0.25, 0.5, 0.75):
+    for share in (0.25, 0.5, 0.75):
         if kernels(x) >= min_kernels or kernels(alternative) <= kernels(x):
             break
         # The set of solutions is convex.
-        mixed = (1 - part) * x + part * alternative
-        if kernels(mixed) >= min_kernels or part == 0.75:
-            return mixed
+        mixture = (1 - share) * x + share * alternative
+        if kernels(mixture) >= min_kernels or share == 0.75:
+            return mixture
     return x

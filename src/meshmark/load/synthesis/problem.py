@@ -19,8 +19,8 @@ from meshmark.load.variants import Table, Vector
 
 MIB: Final = 1 << 20
 MAX_VARIANTS: Final = 160
-CALLS_EACH: Final = 30  # minimum on average; fewer cannot be spread evenly
-MIN_DENOMINATOR: Final = 1e-4  # relative to the largest; avoids ratios of 0 / 0
+CALLS_EACH: Final = 30  # minimum on average; fewer calls cannot be spread evenly
+MIN_DENOMINATOR: Final = 1e-4  # relative to the largest value; avoids ratios of 0 / 0
 # Kinds that are used only if a target metric depends on them or `kernels` names them.
 _SPECIAL: Final = ("idle", "system")
 _SYSTEM: Final = frozenset({"system_s", "system_calls"})
@@ -31,7 +31,7 @@ class ImpossibleError(UsageError):
     """No mix of the variants meets the target profile.
 
     Attributes:
-        ranges: Range of each target metric while the others hold; None if there is none.
+        ranges: Range of each target metric while the others hold; None if no value is possible.
         nearest: The feasible profile with the minimum relative change.
     """
 
@@ -53,7 +53,7 @@ class Row:
     under: Vector  # d_k / t_k
     over_constant: float  # per second of the run time
     under_constant: float
-    pinned: bool  # the other equations keep its denominator above 0
+    pinned: bool  # the other equations keep the denominator above 0
     typical: float  # approximate denominator, per second
 
     def equation(self, value: float | None = None) -> tuple[Vector, float]:
@@ -61,7 +61,8 @@ class Row:
         v = self.value if value is None else value
         c = self.over - v * self.under
         rhs = v * self.under_constant - self.over_constant
-        # A write fraction has an absolute tolerance of 0.0005, all other metrics a relative one of 0.001.
+        # A write fraction has an absolute tolerance of 0.0005, and all other metrics have a relative tolerance of
+        # 0.001.
         scale = max(abs(v), 0.5 if self.name == "write_fraction" else 0.0) * self.typical
         if scale == 0:
             scale = float(np.abs(c).max(initial=0.0)) or 1.0
@@ -89,9 +90,9 @@ class Problem:
 
         The first equation is the sum of all shares: 1 minus the pace.
         """
-        both = [r.equation() for r in self.rows]
-        return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array(
-            [1.0 - self.target.pace, *(b for _, b in both)]
+        equations = [r.equation() for r in self.rows]
+        return np.stack([np.ones(len(self.table)), *(c for c, _ in equations)]), np.array(
+            [1.0 - self.target.pace, *(b for _, b in equations)]
         )
 
 
@@ -102,10 +103,10 @@ def _fixed_denominator(row: Linear, target: TargetProfile, metrics: Metrics) -> 
     for name, value in sorted(target.metrics.items()):
         ratio = metrics[name].ratio
         assert ratio is not None
-        of_time = ratio[1].multiple_of(Linear({"wall_s": 1.0}))
-        same = row.multiple_of(ratio[0])
-        if same is not None and of_time is not None and value > 0:
-            return same * value * of_time
+        time_factor = ratio[1].multiple_of(Linear({"wall_s": 1.0}))
+        factor_of_numerator = row.multiple_of(ratio[0])
+        if factor_of_numerator is not None and time_factor is not None and value > 0:
+            return factor_of_numerator * value * time_factor
     return None
 
 
@@ -113,14 +114,16 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
     """Return one row per target metric, sorted by name."""
     rows = []
     t = table.columns["wall_s"]
-    waits = spinning(target)
+    spinning_s = spinning(target)
 
     def constant(sums: Linear) -> float:
-        return (sums.constant + sum(f * waits.get(k, 0.0) for k, f in sorted(sums.factors.items()))) / target.run_time_s
+        return (
+            sums.constant + sum(f * spinning_s.get(k, 0.0) for k, f in sorted(sums.factors.items()))
+        ) / target.run_time_s
 
     for name, value in sorted(target.metrics.items()):
         over, under = parts_of(metrics[name])
-        pin = _fixed_denominator(under, target, metrics)
+        fixed = _fixed_denominator(under, target, metrics)
         per_s = under.of(table.columns) / t
         largest = float(np.abs(per_s).max(initial=0.0))
         rows.append(
@@ -131,9 +134,9 @@ def equation_rows(table: Table, target: TargetProfile, metrics: Metrics) -> tupl
                 per_s,
                 constant(over),
                 constant(under),
-                pin is not None or under.is_constant,
-                pin
-                if pin is not None
+                fixed is not None or under.is_constant,
+                fixed
+                if fixed is not None
                 else abs(under.constant) / target.run_time_s
                 if under.is_constant
                 else largest * 1e-2,
@@ -154,20 +157,20 @@ def parts_of(m: Metric) -> tuple[Linear, Linear]:
 
 
 def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the indices of the usable variants, and of those to use only if there is no other solution.
+    """Return the indices of the usable variants, and of variants to use only if there is no other solution.
 
     Raises:
         UsageError: A key excludes all variants; the message names it.
     """
     where = target.name
-    known = set(table.kernels)
+    kernels = set(table.kernels)
     for key in ("kernels", "without"):
         for k in getattr(target, key):
-            if k not in known:
-                also = near(k, known) or f"the calibration data have {', '.join(sorted(known))}"
-                raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {also}")
-    needed = frozenset().union(*(metrics[m].names for m in target.metrics)) if target.metrics else frozenset()
-    missing = sorted(needed - table.columns.keys())
+            if k not in kernels:
+                suggestion = near(k, kernels) or f"the calibration data have {', '.join(sorted(kernels))}"
+                raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {suggestion}")
+    columns = frozenset().union(*(metrics[m].names for m in target.metrics)) if target.metrics else frozenset()
+    missing = sorted(columns - table.columns.keys())
     if missing:
         raise UsageError(f"{where}: the calibration data have no {missing[0]}, which a target metric needs")
     mask = np.ones(len(table), dtype=bool)
@@ -178,15 +181,15 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
             raise UsageError(f"{where}: {why}")
         mask = mask & those
 
-    vs = table.variants
-    threads = sorted({v.threads for v in vs})
+    variants = table.variants
+    threads = sorted({v.threads for v in variants})
     keep(
-        np.array([v.threads == target.threads for v in vs], dtype=bool),
+        np.array([v.threads == target.threads for v in variants], dtype=bool),
         f"threads: found {target.threads}; the calibration data have variants with {', '.join(map(str, threads))}",
     )
-    allowed = (set(target.kernels) or known) - set(target.without)
+    allowed = (set(target.kernels) or kernels) - set(target.without)
     keep(
-        np.array([v.kernel in allowed for v in vs], dtype=bool),
+        np.array([v.kernel in allowed for v in variants], dtype=bool),
         "kernels and without exclude all variants with this number of threads",
     )
     keep(
@@ -196,18 +199,20 @@ def usable_variants(table: Table, target: TargetProfile, metrics: Metrics) -> tu
     )
     if target.load_balance < 1:
         keep(
-            np.array([not v.team for v in vs], dtype=bool),
+            np.array([not v.team for v in variants], dtype=bool),
             f"load_balance: found {target.load_balance:g}; the remaining kernels divide their work evenly",
         )
     for name in sorted(target.metrics):
         known_values = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
         keep(known_values, f"{name}: the calibration data lack it for all variants with threads = {target.threads}")
-    system, io = bool(needed & (_SYSTEM | _IO)), bool(needed & _IO)
+    needs_system, needs_io = bool(columns & (_SYSTEM | _IO)), bool(columns & _IO)
     does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
-    special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in vs], dtype=bool) | does_io
-    requested = np.array([v.kernel in target.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
-    if not io:
-        requested &= ~does_io | np.array([v.kernel in target.kernels for v in vs], dtype=bool)
+    special = np.array([v.kind in _SPECIAL and v.kernel not in target.kernels for v in variants], dtype=bool) | does_io
+    requested = np.array(
+        [v.kernel in target.kernels or (v.kind != "idle" and needs_system) for v in variants], dtype=bool
+    )
+    if not needs_io:
+        requested &= ~does_io | np.array([v.kernel in target.kernels for v in variants], dtype=bool)
     preferred = mask & (~special | requested)
     return np.flatnonzero(preferred), np.flatnonzero(mask & ~preferred)
 
